@@ -109,6 +109,8 @@ class Chat:
         mentions = read_mentions(question, state.settings.root, dropped=True)
         for note in mentions.notes:
             state.screen.say(f"  {note}")
+        if mentions.images and state.ensure_runtime().model.path.text_only:
+            state.screen.say("  (the model accepts only text, so it gets a note in place of each image)")
         message = mentions.make_message("\n\n".join([*state.notes, mentions.text]))
         state.conversation.append(message)
         try:

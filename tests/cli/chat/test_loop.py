@@ -14,6 +14,7 @@ from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
 from src.errors import ConnectFailed
+from src.model.call_path import BY_HAND, CallPath
 from src.security.permissions.approval import APPROVE_ALL
 from src.tools import REGISTRY
 from src.types.messages import Response, SystemMessage, Text, ToolCall, Usage, UserMessage
@@ -25,9 +26,11 @@ SOWING = [says("", ToolCall("c", "todo_write", {"todos": [{"content": "sow", "st
 class Session:
     """A chat in which these lines are typed; an exception in their place is raised, as input() would."""
 
-    def __init__(self, *lines, turns=(), partial="", url="http://localhost:8000/v1"):
+    def __init__(self, *lines, turns=(), partial="", url="http://localhost:8000/v1", text_only=False):
         self.lines = [*lines, EOFError()]
         self.model = ScriptedModel(*turns, partial=partial)
+        if text_only:
+            self.model.path = CallPath(reason=BY_HAND, text_only=True)
         self.answer, self.aside = io.StringIO(), io.StringIO()
         screen = PlainScreen(self.answer, self.aside, thoughts=False, styled=False)
         registry, self.ran = toolbox()
@@ -65,6 +68,14 @@ def test_a_call_is_run_and_shown():
     session = Session("go", turns=[says("", ToolCall("c", "look", {"path": "a"})), says("Seen.")])
     assert session.ran == ["look a"]
     assert 'look(path="a") -> contents of a' in session.aside.getvalue()
+
+
+@pytest.mark.parametrize("text_only", [True, False])
+def test_of_an_image_the_user_is_told_if_the_model_is_known_to_have_no_eyes(text_only, tmp_path):
+    (tmp_path / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    session = Session(f"what is {tmp_path}/dot.png", turns=[says("A dot.")], text_only=text_only)
+    assert "dot.png added: image/png, 8 bytes\n" in session.aside.getvalue()
+    assert ("accepts only text" in session.aside.getvalue()) == text_only
 
 
 def test_empty_lines_ask_nothing():
