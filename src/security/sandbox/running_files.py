@@ -21,18 +21,23 @@ GIT = ".git"
 RUNNING_FILES = frozenset(  # at any depth: a shell, an editor or a debugger runs them, or what they name
     {".envrc", ".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el", ".dir-locals-2.el", ".gdbinit",
      ".lldbinit", ".autoenv.zsh", ".mise.toml", "mise.toml", ".mise.local.toml", "mise.local.toml",
-     ".devcontainer.json", ".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml"}
+     ".devcontainer.json", ".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", "lefthook.yaml",
+     ".lefthook.yaml", "lefthook.toml", "lefthook.json", "lefthook-local.yml", ".mcp.json", "opencode.json"}
 )  # fmt: skip
 RUNNING_SUFFIXES = (".code-workspace", ".sublime-project")
 RUNNING_FOLDERS: Mapping[str, tuple[str, ...]] = {  # folder -> the files in it; a name with / at the end: a folder
     ".vscode": ("tasks.json", "settings.json", "launch.json", "mcp.json"),
-    ".cursor": ("mcp.json",),
+    ".cursor": ("mcp.json", "hooks.json"),
+    ".claude": ("settings.json", "settings.local.json"),
+    ".codex": ("config.toml",),
+    ".gemini": ("settings.json",),
     ".idea": ("workspace.xml", "startup.xml", "watcherTasks.xml", "runConfigurations/", "tools/"),
     ".helix": ("config.toml", "languages.toml"),
     ".husky": ("/",),
     ".zed": ("tasks.json", "settings.json"),
     ".fleet": ("run.json", "settings.json"),
     ".devcontainer": ("devcontainer.json",),
+    ".hg": ("hgrc",),
 }
 HOOKS_PATH = "core.hookspath"
 CONFIGS = ("config", "config.worktree")

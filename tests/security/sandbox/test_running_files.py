@@ -79,7 +79,8 @@ def test_a_plain_repository_stays_as_it_is(run, workspace):
 RUNNING = [".envrc", "a/.envrc", ".vscode/tasks.json", "b/.vscode/tasks.json", ".idea/workspace.xml",
            ".idea/runConfigurations/x.xml", "x.code-workspace", ".exrc", ".gdbinit", "mise.toml",
            ".idea/watcherTasks.xml", ".cursor/mcp.json", ".helix/languages.toml", "sub/.husky/pre-commit",
-           ".husky/_/h", ".devcontainer.json", ".pre-commit-config.yaml", "lefthook.yml"]  # fmt: skip
+           ".husky/_/h", ".devcontainer.json", ".pre-commit-config.yaml", "lefthook.yml",
+           "sub/.claude/settings.json", ".mcp.json", ".hg/hgrc"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RUNNING)
