@@ -206,6 +206,8 @@ class Policy:
         if granted := self._find_granted(line, commands):
             access, label = granted
             access = access if includes(self.widest_access, access) else self.widest_access
+            if None in deny.list_written_files(line):  # it may write a protected file, as _explain_protection says
+                access = "read"
             if named is None or includes(access, named):
                 return Decision("allow", "a rule allows it", label, named or access)
         decision = self._decide_by_access(named or "read")

@@ -246,6 +246,11 @@ class TestCommands:
         policy = Policy(Path("/"), "full", sandbox=ENFORCING)
         assert policy.decide(exec_call("echo x > $file", access), "high").action == action
 
+    def test_a_rule_grants_no_more_than_reading_to_such_a_redirection(self):
+        policy = Policy(Path("/"), "ask", (Rule("exec", "allow"),), sandbox=ENFORCING)
+        decided = [policy.decide(exec_call(f"echo x > {target}"), "high") for target in ("$file", "file")]
+        assert [(each.action, each.access) for each in decided] == [("allow", "read"), ("allow", "write")]
+
     def test_a_rule_of_the_whole_tool_allows_every_line(self):
         assert Policy(Path("/"), "ask", (Rule("exec", "allow"),)).decide(exec_call("$x"), "high").action == "allow"
 
