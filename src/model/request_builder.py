@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..parsing import GivenText, mentions_call, render_choice
-from ..parsing.formats.structural_tags import find_format
 from ..providers import vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
 from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import JSON, Message, ToolChoice, ToolDefinition, ToolResults, UserMessage
 from .call_path import CallPath
 from .request_messages import MessageRenderer
+from .structural_tags import find_format
 from .written_format import constrain_calls
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..parsing import extract_tool_calls
-from ..parsing.formats.structural_tags import find_format, make_structural_tag
 from ..parsing.formats.table import FORMATS, Format
 from ..providers import vllm
 from ..providers.base import ChatRequest
@@ -18,6 +17,7 @@ from ..providers.vllm_parsers import find_family
 from ..types.effects import Aside
 from ..types.messages import JSON, Message, Response, ToolCall, ToolChoice, ToolDefinition, UserMessage
 from .server import ServerApi
+from .structural_tags import find_format, make_structural_tag
 
 UNKNOWN = "none"  # stored where neither tells
 _QUESTION = "What is the weather in Oslo?"

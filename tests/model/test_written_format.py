@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from src.model.call_path import CallPath
+from src.model.structural_tags import find_format
 from src.model.written_format import PROBE, choose_format, guess_format, read_format
-from src.parsing.formats.structural_tags import find_format
 from src.parsing.formats.table import FORMATS
 from src.providers.vllm import fits_xgrammar
 from src.types.messages import Named, ToolDefinition, UserMessage

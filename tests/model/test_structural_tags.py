@@ -10,8 +10,8 @@ from typing import Any
 import fastjsonschema
 import pytest
 
+from src.model.structural_tags import find_format, make_structural_tag
 from src.parsing import extract_tool_calls, mentions_call
-from src.parsing.formats.structural_tags import find_format, make_structural_tag
 from src.parsing.formats.table import FORMATS
 from src.types.messages import Named, ToolDefinition
 
