@@ -8,7 +8,7 @@ from typing import Any
 
 from ...types.lazy_pattern import LazyPattern
 from ..decode.json_repair import RepairReader
-from ..decode.nodes import CallNode, Node, Source, UnreadableValue
+from ..decode.nodes import Node, Source, UnreadableValue
 from ..decode.scalars import eval_constant
 from ..decode.xml import Markup
 
@@ -16,25 +16,17 @@ _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, 
 _NUMBER = LazyPattern(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _CURRENCY = re.compile(r"\s*[$€£¥]\s?(?=\d)")
 _THOUSANDS = LazyPattern(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
-_CONVERSIONS = frozenset(
-    ("int", "float", "str", "bool", "list", "tuple", "set")
-)  # calls around a value that add nothing
 _DESCRIPTION_KEYS = frozenset(("value", "type", "description", "title"))
 MAX_SAFE_INTEGER = 2**53
 MISSING = object()
 
 
 def unwrap(value: Node, types: tuple[str, ...]) -> Any:
-    """The value inside a list of one, an object that describes it, or a conversion call; MISSING if there is none."""
+    """The value inside a list of one or an object that describes it; MISSING if there is none."""
     if isinstance(value, list) and len(value) == 1:
         return value[0] if isinstance(value[0], str) or get_kind(value[0]) in types else MISSING
     if isinstance(value, dict) and "value" in value and value.keys() <= _DESCRIPTION_KEYS:
         return value["value"]
-    if isinstance(value, CallNode) and "string" not in types:
-        if value.name == "dict" and not value.positional:
-            return value.keywords
-        if value.name in _CONVERSIONS and len(value.positional) == 1 and not value.keywords:
-            return value.positional[0]
     return MISSING
 
 

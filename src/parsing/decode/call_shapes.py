@@ -90,13 +90,6 @@ def find_calls(node: Node, is_tool: IsTool, depth: int = 0) -> list[RawCall]:
 def _find_in_call(node: CallNode, is_tool: IsTool, depth: int) -> list[RawCall]:
     if node.name in _PASSED_THROUGH and len(node.positional) == 1 and not is_tool(node.name):
         return find_calls(node.positional[0], is_tool, depth + 1)
-    only = node.positional[0] if len(node.positional) == 1 else None
-    if (
-        isinstance(only, Source)
-        and only.startswith("**")
-        and isinstance(spread := _unwrap_string(only.lstrip("* ")), dict)
-    ):
-        node = node._replace(keywords=node.keywords | spread, positional=[])
     return [RawCall(node.name, node.keywords, node.positional, container=node.keywords)]
 
 
@@ -170,24 +163,9 @@ def _read_named(node: dict[str, Node], name_key: str, is_tool: IsTool) -> list[R
 
 def _split_arguments(value: Node) -> list[Node]:
     """The arguments of several calls if `value` is a list of objects, else those of one."""
-    if isinstance(value, str) and value.lstrip()[:1] == "{":
-        value = _split_objects(value)
     if isinstance(value, list) and len(value) > 1:
         return value if all(isinstance(item, dict) and "value" not in item for item in value) else [value]
     return [value]
-
-
-def _split_objects(text: str) -> Node:
-    """The objects in a string that holds several; otherwise the string."""
-    reader = RepairReader(text)
-    values: list[Node] = []
-    try:
-        while reader.position < len(text):
-            values.append(reader.read_value())
-            reader.skip_space()
-    except (UnreadableValue, RecursionError):
-        return text
-    return values if len(values) > 1 and not reader.unclosed else text
 
 
 def _make_call(name: str, value: Node) -> RawCall:
@@ -199,20 +177,10 @@ def _make_call(name: str, value: Node) -> RawCall:
     if isinstance(value, dict):
         return RawCall(name, value, [], container=container)
     if isinstance(value, list):
-        return _read_argument_list(name, value)
+        return RawCall(name, {}, list(value), container=container)
     if isinstance(value, (bool, int, float)):
         return RawCall(name, None, [], f"The arguments must be one object; {value!r} was given.")
     return RawCall(name, {}, [value], container=container)
-
-
-def _read_argument_list(name: str, value: list[Node]) -> RawCall:
-    """A list in place of an object: one object, name and value pairs, or values by position."""
-    if len(value) == 1 and isinstance(value[0], dict) and "value" not in value[0]:
-        return RawCall(name, value[0], [], container=value)
-    pairs = [(item.get("name"), item["value"]) for item in value if isinstance(item, dict) and "value" in item]
-    if pairs and len(pairs) == len(value):
-        return RawCall(name, {str(key): item for key, item in pairs}, [], container=value)
-    return RawCall(name, {}, list(value), container=value)
 
 
 def _unwrap_string(text: str) -> Node:

@@ -40,7 +40,6 @@ MAX_RESCAN_CHARS = 65_536  # in all, of blocks that were none and are searched a
 MAX_STRICT_CHARS = 16_384  # given to json at once: it counts the lines before an error
 MAX_DATA_CHARS = 400  # of an object that is held back, unless a tool's name stands in them
 CUT_OFF = "The block was cut off before its end; send it again, in smaller parts if it is long."
-_BRACKETED_KINDS = frozenset(("json", "named", "pythonic", "attributes"))
 _HEAD_CHARS = 400  # in which a block's name is searched for, for its preview
 _NAME = LazyPattern(
     r"""(?:["'](?:name|tool|function|tool_name)["']\s*:\s*["']|(?:function|name|tool)\s?=\s?["']?)([\w.:-]{1,80})["'>]"""
@@ -121,7 +120,11 @@ class BlockReader:
             end = self._formats.find_text_end(block.opener) if block.kind == "text" else LINE
             is_marked = block.kind in ("labels", "text")
             self.follower = UntilMarker(end, MAX_MARKER_CHARS) if is_marked else BracketMatcher()
-        return self.follow(*self.follower.feed(buffer.text, body))
+        if self.is_undecided:  # only its beginning is followed, until that shows that it may be a call
+            end, ended = self.follower.feed(buffer.text[body : body + MAX_DATA_CHARS + 1], 0)
+            if self.follow(body + end, ended):
+                return True
+        return self.follow(*self.follower.feed(buffer.text, buffer.start))
 
     def follow(self, end: int, ended: bool) -> bool:
         """After the follower was fed the buffer's text and stopped at `end`: whether the block is over."""
@@ -204,7 +207,7 @@ class BlockReader:
             self._end_tags_early(follower)
             return
         text = "".join(follower.parts) + buffer.text[buffer.start :]
-        end = LIKELY_END.search(text) if block.kind in _BRACKETED_KINDS else None
+        end = LIKELY_END.search(text) if isinstance(follower, BracketMatcher) else None
         if end and len(text) - end.start() <= self.rescan:
             part = BlockBody(text[: end.start()], end.group().strip()[:2] in ("</", "<|", "``"), None)
             if not decode(block, part, self._classifier.is_known).problem:

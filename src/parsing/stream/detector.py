@@ -339,9 +339,7 @@ class BlockDetector:
                     kind, explicit = ("named", action) if name else ("json", False)
                     return BlockStart(start, match.end() - 1, kind, "Action:", name, explicit)
                 return BlockStart(start, match.start("line"), "labels", "Action:", name, action) if action else None
-        if (match := openers.ACTION_BRACKET.match(text, at)) and self._tools.find(match["name"]):
-            return BlockStart(start, match.end(), "labels", "Action:", match["name"], False)
-        matchers = (openers.LABELLED_CALL, openers.ACTION_OBJECT, openers.ACTION_BRACKET)
+        matchers = (openers.LABELLED_CALL, openers.ACTION_OBJECT)
         return NeedMore(start) if any(matcher.is_prefix(text, at) for matcher in matchers) else None
 
     def _detect_chevron(self, position: Position) -> Detection:

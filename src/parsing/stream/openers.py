@@ -104,9 +104,6 @@ LABELLED_CALL = PrefixMatcher(
 ACTION_OBJECT = PrefixMatcher(  # `Action: {"name": ...}`
     sequence("Action", some(r"[*\"']", 0, 3), ":", _LABELLED_JSON), re.IGNORECASE
 )
-ACTION_BRACKET = PrefixMatcher(  # `Action: search[...]`, the first notation of ReAct
-    sequence("Action", _DECORATION, ":", BLANK, NAME, "["), re.IGNORECASE
-)
 
 ARGUMENT_BLOCK = PrefixMatcher(  # Continue's, behind its first label
     sequence(":", BLANK, NAME, BLANK, "\n", any_of(("begin_arg:", "```"))), re.IGNORECASE

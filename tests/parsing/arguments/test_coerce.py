@@ -42,8 +42,6 @@ def test_a_value_becomes_another_type_or_nothing(kinds, value, other):
         (["a", "b"], ("string",), MISSING),
         ({"type": "string", "value": "a"}, ("string",), "a"),
         ({"value": "a", "more": 1}, ("string",), MISSING),
-        (RepairReader("float(3)").read_value(), ("number",), 3),
-        (RepairReader("float(3)").read_value(), ("string",), MISSING),
         (RepairReader("len(3)").read_value(), ("number",), MISSING),
     ],
 )

@@ -293,7 +293,7 @@ SHAPES = {
     "print in its fence": "```tool_code\nprint(read(path='a'))\n```",
     "a name in bold": "**read**(path='a')",
     "a name in backticks": "`read`(path='a')",
-    "brackets of ReAct": "Thought: I must look.\nAction: read[a]\nObservation: it says",
+    "arguments in a list": 'TOOL_CALL: {"name": "read", "args": [{"path": "a"}]}',
     "keywords in ReAct": "Action: read\nAction Input: path='a'\n",
     "behind thoughts in a channel": '<|channel>thought\nI need it.\n<channel|>call:read{path:<|"|>a<|"|>}',
     "a turn's end behind it": '<|tool_call>call:read{path:<|"|>a<|"|>}<turn|>',
