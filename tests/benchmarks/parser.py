@@ -146,19 +146,12 @@ def ours(pieces, expected, prefix=OWN, **options):
 
 
 def one_format(pieces, expected):
-    """Ours with a prefilter that finds TOOL_CALL alone."""
-    from src.parsing.stream import parser as scanner
+    """Ours with anchors at TOOL_CALL alone."""
+    from src.parsing.formats.format_set import FormatSet
 
-    class Alone(scanner.Prefilter):
-        def find(self, text, position):
-            at = text.find(":", position)
-            return at if text.endswith("TOOL_CALL", 0, max(at, 0)) else -1
-
-    every, scanner.Prefilter = scanner.Prefilter, Alone
-    try:
-        return ours(pieces, expected)
-    finally:
-        scanner.Prefilter = every
+    formats = FormatSet()
+    formats.anchor = re.compile(r"(?<=TOOL_CALL):")
+    return ours(pieces, expected, formats=formats)
 
 
 def each_prefix(parse):

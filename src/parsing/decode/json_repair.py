@@ -1,25 +1,22 @@
 """Broken JSON, Python literals and calls into values: text in, nodes out. No I/O, linear, bounded depth.
 
-Strict JSON is tried first, for the whole and for its parts, and what it accepts is never changed. RepairReader then
-reads the union of JSON, Python and JavaScript literals in one pass and notes each repair: quotes, escapes, keys,
-commas, comments, closers. If quotes inside a string are not escaped, the string ends at the first quote that is
-followed by what may follow a string in that place. Text that cannot be read raises UnreadableValue with a sentence
-for the model.
+Strict JSON is tried before (call_shapes.py), and what it accepts is never changed. RepairReader reads the union of
+JSON, Python and JavaScript literals in one pass and notes each repair: quotes, escapes, keys, commas, comments,
+closers. If quotes inside a string are not escaped, the string ends at the first quote that is followed by what may
+follow a string in that place. Text that cannot be read raises UnreadableValue with a sentence for the model.
 """
 
 from __future__ import annotations
 
-import json
 import re
 
 from ...types.lazy_pattern import LazyPattern
-from .nodes import CallNode, Node, Pair, Source, UnreadableValue, parse_strict, put
+from .nodes import CallNode, Node, Pair, Source, UnreadableValue, put
 from .scalars import WINDOWS_PATH, eval_constant, unescape
 
 MAX_DEPTH = 100
 LOSSY = frozenset(("quotes inside a string", "unquoted text", WINDOWS_PATH))  # repairs that may lose a part of a value
 MAX_STRAY_QUOTES = 2_000  # in one string, that are not escaped
-MAX_STRICT_PASSES = 8  # over the whole text, in all attempts to read a part of it as strict JSON
 
 _SKIP = LazyPattern(r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>)+", re.DOTALL)
 _NUMBER = LazyPattern(
@@ -78,7 +75,6 @@ class RepairReader:
         self.repairs: dict[str, None] = {}
         self.unclosed: list[object] = []
         self._depth = 0
-        self._strict_budget = MAX_STRICT_PASSES * len(text)
 
     def read_value(self, place: str = "top") -> Node:
         """The value at the position. Raises UnreadableValue.
@@ -89,7 +85,7 @@ class RepairReader:
         text, position = self.text, self.position
         character = text[position : position + 1]
         if character and character in "{[(":
-            return self._read_container(character)
+            return self._read_object() if character == "{" else self._read_list("]" if character == "[" else ")")
         if quoted := _QUOTED_NAME.match(text, position):
             return self._read_call(quoted)
         if start := _STRING_START.match(text, position):
@@ -97,25 +93,6 @@ class RepairReader:
         if number := _NUMBER.match(text, position):
             return self._read_number(number)
         return self._read_word()
-
-    def _read_container(self, opener: str) -> Node:
-        if opener != "(" and self.position and self._strict_budget > 0 and (clean := self._read_strict()):
-            return clean[0]
-        return self._read_object() if opener == "{" else self._read_list("]" if opener == "[" else ")")
-
-    def _read_strict(self) -> tuple[Node] | None:
-        """A part that is strict JSON, unless it holds backslashes: in a broken value they may not be JSON's."""
-        text, position = self.text, self.position
-        try:
-            node, end = parse_strict(text, position)
-        except (ValueError, RecursionError) as error:
-            self._strict_budget -= _estimate_cost(error, text)
-            return None
-        if text.find("\\", position, end) >= 0:
-            self._strict_budget -= end - position
-            return None
-        self.position = end
-        return (node,)
 
     def skip_space(self) -> None:
         """Skips whitespace, comments and special tokens; notes the last two."""
@@ -367,13 +344,6 @@ class UnquotedText:
         if is_more:
             self._members[self._key] = Source(self._reader.text[self._start : self._reader.position].strip())
         return is_more
-
-
-def _estimate_cost(error: ValueError | RecursionError, text: str) -> int:
-    """About how many characters `json` read before it failed."""
-    if isinstance(error, json.JSONDecodeError) and not error.msg.startswith("Unterminated"):
-        return error.pos
-    return len(text)
 
 
 def _get_keyword(match: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ from ..decode.tag_reader import TagReader
 from ..decode.tag_readings import Rank
 from ..decode.tag_style import Markers
 from ..stream.brackets import TOKEN_QUOTES
-from ..stream.openers import BLANK, FENCE, NAME, NAME_PATTERN, OWN_OPENER, SPACE, BlockStart
+from ..stream.openers import ANCHOR, BLANK, FENCE, NAME, NAME_PATTERN, OWN_OPENER, SPACE, BlockStart
 from ..stream.prefix_regex import (
     PrefixMatcher,
     PrefixPattern,
@@ -113,15 +113,13 @@ class FormatSet:
         openers = {row.opener for row in self.rows if row.opener} - _FOUND_OTHERWISE
         return {opener for opener in openers if opener[0] not in _USUAL}
 
-    @property
-    def unusual_characters(self) -> str:
-        return "".join({opener[0] for opener in self._unusual_openers})
-
-    @property
-    def anchors(self) -> str:
-        """The source of a pattern of where an unusual opener may begin; empty if there are none."""
+    @functools.cached_property
+    def anchor(self) -> re.Pattern[str]:
+        """Finds a character at which a block may begin."""
+        if not self._unusual_openers:
+            return re.compile(ANCHOR)
         openers = any_of(self._unusual_openers)
-        return rf"(?<!\w)(?:(?={openers.whole})|(?={openers.prefix})(?!\Z))(?s:.)" if self._unusual_openers else ""
+        return re.compile(rf"(?<!\w)(?:(?={openers.whole})|(?={openers.prefix})(?!\Z))(?s:.)|{ANCHOR}")
 
     @functools.cached_property
     def body(self) -> PrefixMatcher:

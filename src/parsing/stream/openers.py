@@ -1,7 +1,8 @@
 """How a block begins: the patterns that the detector tries at an anchor.
 
-An anchor is one of the few characters at which a block can begin (prefilter.py). Each pattern matches, cannot match,
-or may match once more text arrives; all lengths are bounded. What stands before an anchor is read in lookback.py.
+An anchor is one of the few characters at which a block can begin; most of an answer has none, and needs no other work
+than the search for them. Each other pattern matches, cannot match, or may match once more text arrives; all lengths
+are bounded. What stands before an anchor is read in lookback.py.
 """
 
 from __future__ import annotations
@@ -22,6 +23,25 @@ from .prefix_regex import (
 )
 
 MAX_NAME_CHARS = 80
+
+# The source of the pattern of anchors.
+_MIDLINE = r"[^\s\"'>*+\-#$`\d.)(\[\]=:]"  # no line that a block begins has it before the block, but in these words
+ANCHOR = (
+    r"<(?=[|｜]|/[a-zA-Z]|/?\Z|<(?:[fF]|\Z)|\](?:m|\Z)|\s(?:[|｜]|\Z)"  # a marker, or an end of reasoning
+    r"|(?i:tool(?:_call)?:)|[a-zA-Z][\w.:/\\$-]{0,80}"  # or a tag: its name and what may follow that
+    r"(?:[>|]|\Z|=(?:[\"'\w>\s]|\Z)|[ \t](?:(?i:name|tool)=(?:[\"'\w>]|\Z)|\w{0,4}\Z)))"
+    r"|\{(?!\{\{)(?=\{?\s{0,64}(?:[\"'\w“‘}]|\Z))"  # an object with a key
+    r"|\[(?!\[\[)"
+    r"|\((?<=[\w)*`]\()"  # after a name
+    r"|:(?<=[lLsSeEnN*`]:)"  # after a label, or after one that a name
+    r"(?:(?<=(?i:call):)|(?<=(?i:alls):)|(?<=TOOL_NAME:)|(?<=[*`]:)"
+    r"|(?:(?<=(?i:tion):)|(?<=(?i:tool):)|(?<=(?i:name):))"  # or an object follows
+    r"(?=[*\"'`\s]{0,22}(?:[\[{`]|\Z|(?=([^\W\d][\w.:/\\$-]{0,80}))\1[*\"'`,() \t\r]{0,8}(?:[\n\[]|\Z))))"
+    r"|`(?!`{4})(?:(?=`)"  # the end of a run of backticks, or one that may begin a line
+    rf"|(?<!{_MIDLINE}`)(?<!{_MIDLINE}[ \t]`)|(?<=call`)|(?<=call[ \t]`)|(?<=await`)|(?<=await[ \t]`)"
+    r"|(?<=return`)|(?<=return[ \t]`))"
+    r"|>(?=>>(?!>)|>?\Z)"
+)
 
 SPACE = some(r"\s", 0, 64)
 BLANK = some(r"[ \t]", 0, 16)

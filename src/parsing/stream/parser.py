@@ -1,6 +1,6 @@
 """Tool calls out of a stream of text: feed it pieces, get events. No I/O.
 
-Strategy: the prefilter finds the few characters at which a block can begin, the detector decides whether one does, and
+Strategy: one pattern finds the few characters at which a block can begin, the detector decides whether one does, and
 text that may still become one is held back. A block is followed to its end and decoded once. Each state has one step
 in `_STEPS`; a step returns whether there is more to do before more text arrives.
 
@@ -28,7 +28,6 @@ from .detector import BlockDetector, Detection, find_code
 from .lookback import Position, find_hold, find_word_hold
 from .loops import CONTEXT_CHARS, LoopContext, LoopSkipper
 from .openers import BlockStart, NeedMore, Skip
-from .prefilter import Prefilter
 from .prefix_regex import MAX_MATCH_CHARS
 from .reasoning import Marker, ReasoningReader
 
@@ -82,9 +81,8 @@ class StreamParser:
         self._classifier = classifier
         self._detector = detector
         self._buffer = StreamBuffer()
-        self._prefilter = Prefilter(formats.anchors, formats.unusual_characters)
         self._loops = LoopSkipper()
-        self._find_anchor = self._prefilter.search
+        self._find_anchor = formats.anchor.search
         self._can_skim = False  # whether a piece of prose needs nothing but to be shown
         self._block = BlockReader(self._buffer, classifier, previews=previews, eager=eager, formats=formats)
         self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
@@ -201,7 +199,8 @@ class StreamParser:
 
     def _read_prose(self, final: bool) -> bool:
         buffer = self._buffer
-        at = self._prefilter.find(buffer.text, buffer.position)
+        anchor = self._find_anchor(buffer.text, buffer.position)
+        at = anchor.start() if anchor else -1
         if buffer.position == buffer.floor > 0:  # a line begins behind a block
             first = _skip_blanks(buffer.text, buffer.floor)
             at = first if buffer.text.startswith("`", first) else at
