@@ -121,8 +121,8 @@ class BlockReader:
             is_marked = block.kind in ("labels", "text")
             self.follower = UntilMarker(end, MAX_MARKER_CHARS) if is_marked else BracketMatcher()
         if self.is_undecided:  # only its beginning is followed, until that shows that it may be a call
-            end, ended = self.follower.feed(buffer.text[body : body + MAX_DATA_CHARS + 1], 0)
-            if self.follow(body + end, ended):
+            size, ended = self.follower.feed(buffer.text[body : body + MAX_DATA_CHARS + 1], 0)
+            if self.follow(body + size, ended):
                 return True
         return self.follow(*self.follower.feed(buffer.text, buffer.start))
 
