@@ -33,6 +33,7 @@ from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMes
 from .call_path import CallPath, blames_grammar
 from .evidence import PromptCounter, PromptWatch, look_at_template, try_grammar
 from .facts import FactStore, ServedModel
+from .formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 from .recovery import Recovery
 from .request_builder import ModelOptions, RequestBuilder, remove_fields
 from .response_assembler import ResponseAssembler
@@ -40,7 +41,6 @@ from .retry import RetryPolicy, with_retries
 from .server import OK, ServerApi, as_tokens_refusal, read_body, read_piece, read_refusal
 from .token_budget import TokenBudget
 from .tool_choice import decide_call
-from .written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 
 GRAMMAR_FIELDS = frozenset({"structured_outputs", "strict"})
 INTERNAL_ERROR = 500

@@ -16,9 +16,9 @@ from ..providers.base import ChatRequest, Codec, HttpRequest
 from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import JSON, Message, ToolChoice, ToolDefinition, ToolResults, UserMessage
 from .call_path import CallPath
+from .formats.structural_tags import find_format
+from .formats.written_format import constrain_calls
 from .request_messages import MessageRenderer
-from .structural_tags import find_format
-from .written_format import constrain_calls
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from ..errors import BotError, RequestFailed, ServerError, StreamCut, TemplateRe
 from ..model.call_path import GRAMMAR_FIELD, CallPath
 from ..model.core import GRAMMAR_FIELDS, INTERNAL_ERROR
 from ..model.facts import FactStore, ServedModel
+from ..model.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 from ..model.recovery import Recovery
 from ..model.response_assembler import ResponseAssembler
 from ..model.server import MAX_BODY_BYTES, OK, ServerApi, read_body, read_refusal
 from ..model.token_budget import TokenBudget
-from ..model.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
 from ..providers.server_errors import is_error, read_mid_stream_error

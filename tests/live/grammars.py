@@ -17,7 +17,7 @@ import fastjsonschema
 
 from src.app.model import Model
 from src.model.call_path import CallPath
-from src.model.structural_tags import find_format
+from src.model.formats.structural_tags import find_format
 from src.parsing.formats.table import FORMATS, Format
 from src.types.events import Completed
 from src.types.messages import Named, ToolDefinition, UserMessage

@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from src.app.state_files import ServerMemory
-from src.model.written_format import PROBE
+from src.model.formats.written_format import PROBE
 from src.serve import gateway
 from src.serve.gateway import Gateway
 from src.serve.keys import KeyRing, hash_key

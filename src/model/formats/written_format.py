@@ -9,14 +9,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ..parsing import extract_tool_calls
-from ..parsing.formats.table import FORMATS, Format
-from ..providers import vllm
-from ..providers.base import ChatRequest
-from ..providers.vllm_parsers import find_family
-from ..types.effects import Aside
-from ..types.messages import JSON, Message, Response, ToolCall, ToolChoice, ToolDefinition, UserMessage
-from .server import ServerApi
+from ...parsing import extract_tool_calls
+from ...parsing.formats.table import FORMATS, Format
+from ...providers import vllm
+from ...providers.base import ChatRequest
+from ...providers.vllm_parsers import find_family
+from ...types.effects import Aside
+from ...types.messages import JSON, Message, Response, ToolCall, ToolChoice, ToolDefinition, UserMessage
+from ..server import ServerApi
 from .structural_tags import find_format, make_structural_tag
 
 UNKNOWN = "none"  # stored where neither tells

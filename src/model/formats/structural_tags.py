@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Union
 
-from ..parsing.formats.table import FIELDS, FORMATS, Format
-from ..types.messages import JSON, Named, ToolChoice, ToolDefinition
+from ...parsing.formats.table import FIELDS, FORMATS, Format
+from ...types.messages import JSON, Named, ToolChoice, ToolDefinition
 
 MAX_BLANKS = 16  # in a row: with more, a weak model may write nothing else
 _TURN_ENDS = ("<|eom_id|>", "<|call|>", "<|stop|>", "<|eom|>", "<|end_message|>", "\nObservation:")  # end the answer
