@@ -58,7 +58,7 @@ _REFUSALS: tuple[tuple[Container[int], str, type[ServerError], str], ...] = (
     (
         _BAD,
         r"maximum context length|max_model_len|context (window|size|limit)"
-        r"|prompt is too long|input token count .* exceeds",
+        r"|prompt is too long|model's prompt budget|input token count .* exceeds",
         ContextTooLong,
         "Use /compact or /new, or ask for less at once.",
     ),

@@ -31,7 +31,8 @@ from .json_rpc import JsonRpcProcess, RpcMessage
 
 PATH_VARIABLE = "COPILOT_CLI_PATH"  # as in github-copilot-sdk
 PROTOCOL_VERSION = 3
-OK, NOT_FOUND = 200, 404
+OK, BAD_REQUEST, NOT_FOUND = 200, 400, 404
+MAX_PROMPT_TOKENS = 10_000_000  # the server knows its limit; the CLI takes 128,000 for that of all
 DELETE_TIMEOUT_S = 2.0  # for all sessions
 NAME = "The Copilot CLI"
 _INSTALL_HINT = f"Install it with: npm install -g @github/copilot, or set {PATH_VARIABLE} to its path."
@@ -181,7 +182,8 @@ class _Cli:
             return {"provider": None, **({"gitHubToken": self._key} if self._key else {})}
         key = {"apiKey": self._key} if self._key else {}
         address = {"type": "openai", "baseUrl": self._base_url, "wireApi": "completions", "headers": self._headers}
-        return {"provider": {**address, **key, **(session.get("provider") or {})}}
+        limit = {"maxPromptTokens": MAX_PROMPT_TOKENS}
+        return {"provider": {**address, **key, **limit, **(session.get("provider") or {})}}
 
     def _create_session(self, settings: dict[str, Any]) -> CopilotSession:
         given = {name: value for name, value in settings.items() if value is not None}
@@ -221,7 +223,10 @@ class _Cli:
             elif kind == "model.call_failure":
                 raise _CallFailed(data.get("statusCode") or 0, _read_reason(data))
             elif kind == "session.error" and not session.answer_id:
-                raise ServerError(f"{NAME}: {data.get('message')}", _SIGN_IN_HINT if self.is_service else "")
+                reason = str(data.get("message"))
+                if _is_about_sign_in(reason):
+                    raise ServerError(f"{NAME}: {reason}", _SIGN_IN_HINT)
+                raise _CallFailed(data.get("statusCode") or BAD_REQUEST, reason)
             elif kind in _ANSWERS:
                 session.note(kind, data)
                 is_over = kind == "session.idle" or bool(session.calls)
@@ -353,7 +358,11 @@ def _raise_refusal(answer: RpcMessage) -> None:
     """Raise ServerError if the CLI refused a request."""
     if "error" in answer:
         reason = str((answer["error"] or {}).get("message"))
-        raise ServerError(f"{NAME}: {reason}", _SIGN_IN_HINT if "uthenticat" in reason else "")
+        raise ServerError(f"{NAME}: {reason}", _SIGN_IN_HINT if _is_about_sign_in(reason) else "")
+
+
+def _is_about_sign_in(reason: str) -> bool:
+    return "uthenticat" in reason or "OAuth token" in reason
 
 
 def _read_reason(data: Mapping[str, Any]) -> str:

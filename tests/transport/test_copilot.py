@@ -18,7 +18,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from src.app.model import Model
-from src.errors import Cancelled, ClientError, ConfigError, ServerError, StreamCut, Timeout, Unauthorized
+from src.errors import (
+    Cancelled,
+    ClientError,
+    ConfigError,
+    ContextTooLong,
+    ServerError,
+    StreamCut,
+    Timeout,
+    Unauthorized,
+)
 from src.providers.copilot import CopilotCodec
 from src.transport import Timeouts
 from src.transport.copilot import CopilotClient
@@ -263,6 +272,13 @@ def test_the_error_of_a_session_is_an_error_of_ours(double: Double) -> None:
 def test_a_request_that_the_program_refuses_ends_the_turn(double: Double) -> None:
     double.write({"refuses": "Session is busy"})
     with make_model() as model, pytest.raises(ServerError, match="The Copilot CLI: Session is busy"):
+        ask(model, UserMessage("x"))
+
+
+def test_a_prompt_that_is_too_long_for_the_program_is_one_for_us(double: Double) -> None:
+    told = "Request exceeds the model's prompt budget after reserving output (375030 tokens; limit 128000)."
+    double.write({"events": [{"kind": "session.error", "message": told}], "hangs": True})
+    with make_model(is_service=True) as model, pytest.raises(ContextTooLong, match="prompt budget"):
         ask(model, UserMessage("x"))
 
 
