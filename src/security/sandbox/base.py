@@ -120,10 +120,6 @@ class SandboxBase(ABC):
             trial.settle()
             trial.tidy_up()
 
-    def look_again(self) -> None:
-        """Restore and set aside now what commands that still run, in the background, have done up to now."""
-        self.leftovers.look_again()
-
     @abstractmethod
     def confine(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access, protected: Sequence[Path]

@@ -65,10 +65,10 @@ class DeferredSandbox:
     def take_set_aside(self) -> list[SetAside]:
         """What commands left to run later, and is set aside; each only once. Those in the background may still run."""
         leftovers = self._find_leftovers() if "choice" in self.__dict__ else None
-        if leftovers:
-            getattr(self.choice.sandbox, "look_again", lambda: None)()
-        found = leftovers.kept if leftovers else []
-        new = [each for each in found if each not in self._offered]
+        if not leftovers:
+            return []
+        leftovers.look_again()
+        new = [each for each in leftovers.kept if each not in self._offered]
         self._offered += new
         return new
 

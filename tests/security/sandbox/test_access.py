@@ -126,7 +126,7 @@ class TestInTheBackground:
         line = "echo evil >.envrc; echo up; exec sleep 600"
         REGISTRY["exec"].execute({"command": line, "access": "write", "background": True}, within)
         wait_until(lambda: "up" in within.jobs.find(1).read_output(), "it did not begin")
-        within.sandbox.look_again()
+        within.sandbox.leftovers.look_again()
         assert [item.path for item in within.sandbox.leftovers.kept] == [".envrc"]
         assert not (workspace / ".envrc").exists()
 
