@@ -19,7 +19,7 @@ from ..session.session import Session
 from ..session.store import Store
 from ..types.messages import JSON, Message, SystemMessage
 from ..types.process import StartedProcess
-from .state_files import RuleMemory, ServerMemory
+from .state_files import RuleMemory, ServerMemory, TrustMemory
 
 if TYPE_CHECKING:
     from threading import Event as CancelToken
@@ -80,6 +80,10 @@ class Factory:
     @property
     def rule_memory(self) -> RuleMemory:
         return RuleMemory(self.settings.state, self.settings.root)
+
+    @property
+    def trust_memory(self) -> TrustMemory:
+        return TrustMemory(self.settings.state, self.settings.root)
 
     @cached_property
     def secrets(self) -> list[str]:

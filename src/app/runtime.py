@@ -45,7 +45,7 @@ from ..types.process import StartedProcess
 from ..types.sandbox import Sandbox
 from .connect import Connections
 from .model import Model
-from .state_files import ALLOWED, RuleMemory, ServerMemory
+from .state_files import ALLOWED, RuleMemory, ServerMemory, TrustMemory
 
 if TYPE_CHECKING:
     from ..tools.sources.mcp import McpServers
@@ -169,7 +169,7 @@ def make_runtime(
     context = replace(make_tool_context(settings, sandbox), chat_jobs=workplace.jobs if workplace else None)
     agent = AgentLoop(
         model.core,
-        make_tools(settings, only),
+        make_tools(settings, only, lambda: model.context_length),
         _record_in(find_session, context) if find_session else context,
         approver,
         make_policy(settings, sandbox),
@@ -262,13 +262,16 @@ def _find_longest_timeout(settings: Settings) -> float:
     return security.exec_timeout if "security.exec_timeout" in settings.places else MAX_TIMEOUT_S
 
 
-def make_tools(settings: Settings, only: Sequence[str] | None = None) -> Registry:
+def make_tools(
+    settings: Settings, only: Sequence[str] | None = None, get_context: Callable[[], int | None] = lambda: None
+) -> Registry:
     """The tools the model may call, including the user's own. Without exec, no commands are offered.
 
-    `only`: the names of those that are offered; None: all. Raises ConfigError for a file that cannot be loaded, a name
+    `only`: the names of those that are offered; None: all. `get_context`: the length of the model's context in tokens,
+    which bounds what is told of skills. Raises ConfigError for a file that cannot be loaded, a name
     that is taken, or one that no tool has.
     """
-    registry = _load_tools(settings)
+    registry = _load_tools(settings, get_context)
     if only is None:
         return registry
     known = [tool.definition.name for tool in registry]
@@ -277,7 +280,7 @@ def make_tools(settings: Settings, only: Sequence[str] | None = None) -> Registr
     return registry.without(*(name for name in known if name not in only))
 
 
-def _load_tools(settings: Settings) -> Registry:
+def _load_tools(settings: Settings, get_context: Callable[[], int | None]) -> Registry:
     files, runs_commands = settings.tools, settings.security.exec_enabled
     whole = REGISTRY.plus([offer_task(settings.servers), submit_plan])
     registry = whole if runs_commands else whole.without("exec")
@@ -297,6 +300,13 @@ def _load_tools(settings: Settings) -> Registry:
             else:
                 more.append(tool)
         notices += servers.notices
+    loaded = TrustMemory(settings.state, settings.root).load_skills(os.environ)
+    notices += loaded.problems
+    skills = [each for each in loaded.skills.values() if not each.is_command]
+    if skills and "skill" not in (each.definition.name for each in more):
+        from ..tools.sources.skills import make_skill_tool
+
+        more.append(make_skill_tool(skills, get_context()))
     if not more and not notices:
         return registry
     registry = registry.plus(_name_workspace(tool, settings.root) for tool in more)

@@ -2,6 +2,7 @@
 
     servers.json   what was learned about each server and model
     allowed.json   the rules that users save with `always`, by workspace
+    trusted.json   the workspaces whose skills and commands the user lets in
 
 A file that cannot be read counts as empty. A change is read, made and written under a lock, so that two programs
 lose nothing of each other's; the new content replaces the old at once or not at all.
@@ -11,18 +12,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ..config import get_user_file
 from ..config.files import replace_json
 from ..types.sandbox import ACCESSES
 
 if TYPE_CHECKING:
     from ..model import CallPath
+    from ..tools.sources.skills import SkillSet
 
-SERVERS, ALLOWED = "servers.json", "allowed.json"
+SERVERS, ALLOWED, TRUSTED = "servers.json", "allowed.json", "trusted.json"
+SHARED_FOLDERS = (".agents", ".claude")  # of all agents, in the home folder and in a workspace
+SKILL_FOLDERS = ("skills", "commands")
 Entries: TypeAlias = "dict[str, Any]"
 
 
@@ -100,6 +105,38 @@ class RuleMemory:
     def _select(self, entries: Entries) -> list[dict[str, Any]]:
         rules = entries.get(self._workspace)
         return [each for each in rules if _is_allowing(each)] if isinstance(rules, list) else []
+
+
+class TrustMemory:
+    """Whether the user lets in the skills and commands of one workspace. `folder`: the state folder."""
+
+    def __init__(self, folder: Path, workspace: Path) -> None:
+        self._file = folder / TRUSTED
+        self._root = workspace
+        self._workspace = str(workspace)
+
+    @property
+    def is_trusted(self) -> bool:
+        return _read(self._file).get(self._workspace) is True
+
+    def save(self, *, is_trusted: bool) -> None:
+        """Raises OSError where it cannot be written."""
+        _update(self._file, lambda entries: {**entries, self._workspace: is_trusted})
+
+    def load_skills(self, environ: Mapping[str, str]) -> SkillSet:
+        """The skills and commands of the user, and of the workspace if the user trusts it."""
+        from ..tools.sources.skills import SkillFolder, load_skills  # start-up is measured
+
+        home, settings_file = environ.get("HOME", ""), get_user_file(environ)
+        own = [settings_file.parent] if settings_file else []
+        own += [Path(home, name) for name in SHARED_FOLDERS] if Path(home).is_absolute() else []
+        shared = [SkillFolder(self._root / name, self._root) for name in SHARED_FOLDERS] if self.is_trusted else []
+        return load_skills([*map(SkillFolder, own), *shared])
+
+    def find_untrusted(self) -> list[str]:
+        """The folders of the workspace with skills or commands that are not let in."""
+        places = [] if self.is_trusted else [f"{name}/{kind}" for name in SHARED_FOLDERS for kind in SKILL_FOLDERS]
+        return [place for place in places if (self._root / place).is_dir()]
 
 
 def _read_path(entry: object, version: str) -> CallPath | None:

@@ -17,7 +17,7 @@ from ...types.events import Notice
 from ..tracing.debug import Debug
 from .input.mentions import read_mentions
 from .input.multiline import PROMPT, is_open, start_next_line, strip_quotes
-from .slash.table import run_command
+from .slash.table import find_command, run_command
 from .state import Display, State
 
 if TYPE_CHECKING:
@@ -87,7 +87,13 @@ class Chat:
     def _handle_line(self, line: str) -> None:
         """Run a command or answer a question. Errors are shown, and the chat continues."""
         try:
-            if line.startswith("/"):
+            if (
+                line.startswith("/")
+                and not find_command(line.split(" ")[0])
+                and (text := self.state.skills.expand(line))
+            ):
+                self._answer_question(text)
+            elif line.startswith("/"):
                 run_command(self.state, line, self._io.suspend)
             elif line.startswith("!"):
                 from .input.programs import run_user_command  # start-up is measured

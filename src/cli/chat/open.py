@@ -48,6 +48,8 @@ def open_chat(
     if not factory.settings.vllm.model:  # the server was asked for its models, so it may be asked for this
         target = probe_call_path(target)
     print(format_banner(target, yes=yes, columns=get_columns(sys.stdout)))
+    if theirs := factory.trust_memory.find_untrusted():
+        screen.say(f"  {', '.join(theirs)} of this folder are not used; /trust lets them in.")
     if not only_plain and _can_redraw():
         from .rich_chat import run_rich_chat
 

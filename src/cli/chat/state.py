@@ -6,6 +6,7 @@ src/cli/chat/slash/table.py combines.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ from .input.file_search import FileIndex
 
 if TYPE_CHECKING:
     from ...app.runtime import Runtime, Workplace
+    from ...tools.sources.skills import SkillSet
 
 SHORTEST_TIME_S = 0.01  # an answer that came whole tells no speed
 CHARACTERS_PER_TOKEN = 4  # an estimate, until the server has counted
@@ -110,6 +112,7 @@ class State:
         self.draft = ""  # text in the next prompt, for the user to edit
         self.notes: list[str] = []  # for the model, above the next question
         self.should_exit = False
+        self._skills: SkillSet | None = None
         self.total_usage = Usage()  # of this chat
         self.last_usage: Usage | None = None  # of the last answer
         self.overhead_tokens = 0  # of the tools and the template in every request; known after an answer
@@ -125,6 +128,18 @@ class State:
     def factory(self) -> Factory:
         """A factory for the current settings."""
         return Factory(self.settings)
+
+    @property
+    def skills(self) -> SkillSet:
+        """The skills and commands of the user; read once, and again after /trust."""
+        self._skills = self._skills or self.factory.trust_memory.load_skills(os.environ)
+        return self._skills
+
+    def trust_workspace(self, *, is_trusted: bool) -> None:
+        """Let in what the workspace brings, or keep it out. Raises OSError where that cannot be saved."""
+        self.factory.trust_memory.save(is_trusted=is_trusted)
+        self._skills = None
+        self.discard_runtime()
 
     def ensure_runtime(self) -> Runtime:
         """Returns the runtime, and makes it if necessary. Raises BotError."""

@@ -48,6 +48,8 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
         factory = Factory(stack.enter_context(_open_settings(options)), sleep)
         debug = Debug(debug_level, factory.secrets)
         debug.observers = _make_observers(options, factory)
+        if options.prompt and options.prompt.startswith("/"):
+            options.prompt = factory.trust_memory.load_skills(os.environ).expand(options.prompt) or options.prompt
         question, mentions = _read_question(options, factory.settings.root)
         if question is None and (unfit := [name for name in ONE_QUESTION if getattr(options, name) is not None]):
             raise ConfigError(f"{_spell_option(unfit[0])} works only with a question, and none was given.", _HOW_TO_ASK)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ....security.text.sanitize import sanitize
 from ....types.file_names import escape_name, read_name
 from ..slash.table import COMMANDS, find_command
 from ..state import State
@@ -45,6 +46,9 @@ def _complete_command(before: str, state: State) -> Iterator[Completion]:
             for each in (command.name, *command.aliases):
                 if each.startswith(name.lower()):
                     yield Completion(each, len(name), command.help)
+        for skill in state.skills.skills.values():
+            if f"/{skill.name}".startswith(name) and not find_command(f"/{skill.name}"):
+                yield Completion(f"/{skill.name}", len(name), sanitize(skill.description))
     elif (found := find_command(name)) and " " not in word:
         for each in found.complete(state):
             if each.startswith(word):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from ....errors import BotError
 from ....security.text.sanitize import sanitize
 from ....types.file_names import escape_name
 from ....types.special_tokens import neutralize_with_note
@@ -126,6 +127,19 @@ def _accept_plan(state: State, _: str) -> None:
         state.queue.insert(0, "Carry out your plan." if changed == plan else f"Carry out this plan:\n\n{changed}")
     elif words := answer.message.partition("and said: ")[2]:
         state.queue.insert(0, words)
+
+
+def _set_trust(state: State, word: str) -> None:
+    """Let in the skills and commands of the workspace, or keep them out."""
+    if word not in ("", "off"):
+        state.screen.say("/trust lets in the skills and commands of this folder, /trust off keeps them out.")
+        return
+    try:
+        state.trust_workspace(is_trusted=not word)
+    except OSError as error:
+        raise BotError(f"That could not be saved: {error.strerror or error}") from error
+    what = "are not used any more" if word else "are used now"
+    state.screen.say(f"  The skills and commands of {escape_name(state.settings.root)} {what}. /skills lists all.")
 
 
 def _set_debug_level(state: State, level: str) -> None:
@@ -254,6 +268,7 @@ CONTROL_COMMANDS = (
         "[MODE]",
         complete=_complete_mode,
     ),
+    SlashCommand("/trust", "use the skills and commands of this folder, or do not", _set_trust, "[off]"),
     SlashCommand("/plan", "in mode plan: accept the last answer as the plan, edit it or send it back", _accept_plan),
     SlashCommand("/panel", "ask the models of review.models, and have one sum up", _hold_panel, "QUESTION"),
     SlashCommand(

@@ -209,6 +209,19 @@ def _show_todos(state: State, _: str) -> None:
     )
 
 
+def _list_skills(state: State, _: str) -> None:
+    loaded = state.skills
+    for skill in loaded.skills.values():
+        kind = "command" if skill.is_command else "skill"
+        state.screen.say(f"  /{skill.name}  {kind}: {sanitize(skill.description)}\n      {escape_name(skill.path)}")
+    for problem in loaded.problems:
+        state.screen.say(f"! {problem}")
+    if left_out := state.factory.trust_memory.find_untrusted():
+        state.screen.say(f"  Not used: {', '.join(left_out)} of this folder. /trust uses them.")
+    elif not loaded.skills and not loaded.problems:
+        state.screen.say("  There are none; docs/chat.md says where they are looked for.")
+
+
 def _run_doctor(state: State, _: str) -> None:
     from ...commands.doctor import print_report
 
@@ -228,6 +241,7 @@ INFO_COMMANDS = (
         complete=lambda _: ("forget",),
     ),
     SlashCommand("/todos", "show the model's to-do list", _show_todos),
+    SlashCommand("/skills", "list the skills and commands that you, or a trusted folder, bring", _list_skills),
     SlashCommand("/doctor", "check the server, the model and the terminal", _run_doctor),
     SlashCommand(
         "/copy",
