@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from ...security.text.sanitize import sanitize
 from ...types.events import Completed, Event, PromptChanged, TurnStarted
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import NATIVE, TEXT, MalformedCall, Response, ToolCall
 
 if TYPE_CHECKING:
     from .jsonl import Observer
 
+_MEDIA_DATA = LazyPattern(r"(base64,|\"data\": ?\")([A-Za-z0-9+/=]{100,})")  # of images and sound, in a body
 _LOG_LEVELS = {"providers": 1, "transport": 2}  # room -> lowest level that prints its log
 
 
@@ -93,9 +95,10 @@ class Debug:
         self.show(f"[DEBUG] {self._clean(line)}")
 
     def _clean(self, text: str) -> str:
-        """Without secrets and terminal escapes."""
+        """Without secrets, terminal escapes, and the data of images."""
         from ...security.text.redact import redact  # start-up is measured, and few debug
 
+        text = _MEDIA_DATA.sub(lambda found: f"{found[1]}[{len(found[2]):,} characters]", text)
         return sanitize(redact(text, self._secrets))
 
 

@@ -128,6 +128,13 @@ class TestAnImage:
         assert "The model accepts only text" in first.err
         assert "The model accepts only text" not in second.err
 
+    def test_is_no_line_of_a_megabyte_where_bodies_are_traced(self, look, tmp_path, monkeypatch):
+        monkeypatch.setenv("DEBUG", "2")
+        (tmp_path / "large.png").write_bytes(PNG + bytes(3_000))
+        with ScriptedServer(says("A dot.")) as server:
+            printed = look(server, "What is in @large.png?")
+        assert "data:image/png;base64,[4,040 characters]" in printed.err
+
     def test_is_kept_for_later_questions(self, look):
         with ScriptedServer(says("A dot."), says("Red.")) as server:
             look(server)

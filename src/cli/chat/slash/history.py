@@ -153,9 +153,10 @@ def _pick_session(state: State) -> str | None:
         state.screen.say("  No other conversation found.")
         return None
 
+    lines = dict(zip(sessions, format_sessions(sessions.values(), root), strict=True))
+
     def search(typed: str) -> list[tuple[str, str]]:
         """Sessions whose line has all the words, then those whose messages have them."""
-        lines = dict(zip(sessions, format_sessions(sessions.values(), root), strict=True))
         words = typed.lower().split()
         found = {key: line for key, line in lines.items() if all(word in line.lower() for word in words)}
         for match in store.search(typed, MAX_MATCHES) if words else ():

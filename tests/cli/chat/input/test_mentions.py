@@ -1,4 +1,5 @@
 import base64
+import os
 import shlex
 
 import pytest
@@ -79,6 +80,13 @@ BLOCK = {"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "i
 )
 def test_the_user_is_told_what_was_added_and_what_was_not(root, text, note):
     assert read_mentions(text, root).notes == (note,)
+
+
+def test_what_is_no_file_is_not_read(root):
+    os.mkfifo(root / "pipe")
+    mentions = read_mentions("@pipe", root)
+    assert mentions.notes == ("pipe not added: not a file",)
+    assert mentions.text.endswith("pipe is not a file.")
 
 
 def test_a_cut_file_is_told_with_both_sizes(root):
