@@ -23,7 +23,7 @@ from ..errors import ContextTooLong, RequestFailed, WireError
 from ..security.permissions.approval import SUBMIT_PLAN, Approver
 from ..security.permissions.policy import Policy
 from ..tools.sdk.calls import CallRunner
-from ..tools.sdk.context import ToolContext
+from ..tools.sdk.context import OnOutput, ToolContext
 from ..tools.sdk.registry import Registry
 from ..types.caching import MessageMemo
 from ..types.effects import AgentSteps, Turn
@@ -146,6 +146,10 @@ class AgentLoop:
     def set_turn_limit(self, turns: int | None, may_go_on: Callable[[int], bool]) -> None:
         """Have `may_go_on` asked after so many turns with calls, and again after as many more; None: no limit."""
         self._max_tool_turns, self._may_go_on = turns, may_go_on
+
+    def watch_output(self, on_output: OnOutput) -> None:
+        """Have `on_output` called with what commands print while they run."""
+        self._context = replace(self._context, on_output=on_output)
 
     def run(
         self,

@@ -1,6 +1,6 @@
 """Pictures of the screen for the README, made from the demo: `python -m tests.terminal.pictures` draws them anew.
 
-What differs from run to run (folder, port, times) is replaced, so that a test can compare them with the program.
+What differs from run to run, or with each change of a tool (folder, port, times, tokens), is replaced, so that a test can compare them with the program.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ VARYING = (
     (r"vllm-bot-demo-\w+", "vllm-bot-demo"),
     (r"127\.0\.0\.1:\d+", "127.0.0.1:8000"),
     (r"\b\d+\.\d s\b", "0.1 s"),
+    (r"context [\d,]+ of 32,768 \(\d+%\)", "context 2,000 of 32,768 (6%)"),
+    (r"tokens [\d,]+ in", "tokens 3,800 in"),
 )
 
 

@@ -550,6 +550,23 @@ class TestWhileAToolRuns:
         running.line("and?")
         running.shows("^Well.$")
 
+    def test_its_last_lines_are_seen_while_it_runs_and_fold_when_it_ends(self, chat, tmp_path):
+        command = "seq 20; while [ ! -e go ]; do sleep 0.05; done; seq 3"
+        chat = chat([call("exec", command=command, access="write")], ["Well."], options=["--yes"])
+        chat.line("go")
+        chat.shows("^    │ 17\n    │ 18\n    │ 19\n    │ 20$")
+        (tmp_path / "work" / "go").touch()
+        chat.shows("^Well.$")
+        chat.prompts()
+        assert "│" not in chat.text
+        assert "-> 23 lines" in chat.text
+
+    def test_of_one_that_failed_the_last_three_lines_stay(self, chat):
+        chat = chat([call("exec", command="seq 5; exit 3", access="write")], ["Well."], options=["--yes"])
+        chat.line("go")
+        chat.shows("^Well.$")
+        chat.shows(r"-> 5 lines \[exit code 3\].*\n    │ 3\n    │ 4\n    │ 5\n\nWell.$")
+
     def test_what_is_typed_is_kept(self, running):
         running.keys("next")
         running.shows("^> next")

@@ -158,6 +158,7 @@ def make_state(target: ServerTarget, screen: Display, debug: Debug, approver: Ca
         workplace = state.workplace
         runtime = Factory(state.settings).make_runtime(name, asked, lambda: state.session, workplace=workplace)
         runtime.agent.set_turn_limit(*find_turn_limit(asked, state.settings))
+        runtime.agent.watch_output(state.screen.show_output)
         return runtime
 
     state = State(target.settings, screen, debug, make, target.model, Factory(target.settings).make_store())

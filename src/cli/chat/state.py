@@ -55,6 +55,9 @@ class Display(Protocol):
     def put(self, text: str) -> None:
         """Show sanitized lines unwrapped, so that they can be copied."""
 
+    def show_output(self, call_id: str, text: str) -> None:
+        """Show what the command of a call prints while it runs. Threads may call it; `text` is not sanitized."""
+
     def wipe(self) -> None:
         """Clear the screen, if it can be cleared."""
 

@@ -29,6 +29,7 @@ from ...types.events import (
     TurnStarted,
 )
 from ...types.messages import MalformedCall, ToolCall, ToolResult
+from .activity import Progress, RunningCall
 from .blocks import Block, BlockSplitter
 from .plain import (
     MAX_FOLDED,
@@ -40,6 +41,7 @@ from .plain import (
     format_arguments,
     format_name,
     has_failed,
+    list_failure_lines,
 )
 from .text_width import measure_width, truncate
 from .wrap import cut_at_word, wrap_line, wrap_text
@@ -48,37 +50,7 @@ if TYPE_CHECKING:
     from .markdown import MarkdownRenderer
 
 MAX_THOUGHT_LINES = 3  # of an unfinished thought that will be folded
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 WIPE = "\x1b[2J\x1b[H"
-
-
-class Progress:
-    """The current activity, since when, and how many pieces of the answer arrived; a piece is about a token."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self.activity = ""
-        self.began = self.first = clock()
-        self.pieces = 0
-
-    def start(self, activity: str) -> None:
-        self.activity, self.began, self.pieces = activity, self._clock(), 0
-
-    def count_piece(self, activity: str) -> None:
-        if not self.pieces:
-            self.first = self._clock()
-        self.pieces += 1
-        self.activity = activity
-
-    def format(self) -> str:
-        now = self._clock()
-        parts = [f"{self.activity} {now - self.began:.1f} s"]
-        if self.pieces > 1:
-            parts.append(f"{self.pieces:,} tokens")
-            if now - self.first > 0.5:
-                parts.append(f"{(self.pieces - 1) / (now - self.first):.1f} tokens/s")
-        spinner = SPINNER[int(now * 10) % len(SPINNER)]
-        return " · ".join([f"{spinner} {parts[0]}", *parts[1:], "Ctrl-C stops"])
 
 
 class LiveScreen:
@@ -110,8 +82,7 @@ class LiveScreen:
         self._thought_end = ""  # the part that may be visible
         self._thought_began = 0.0
         self._expand_hint = " (Ctrl-O or /expand shows it)"  # shown once
-        self._running: dict[str, tuple[ToolCall, float]] = {}
-        self._steps: dict[str, list[ToolCall]] = {}  # of a running subagent, by its call
+        self._running: dict[str, RunningCall] = {}
         self._last = ""  # the kind of the last drawn lines: text or aside
         self._is_active = False
         self._must_wipe = False
@@ -128,8 +99,8 @@ class LiveScreen:
         """End the turn: finish what is open."""
         with self._lock:
             self._finish_open()
-            for call, began in self._running.values():
-                self._add([self._format_call(call, "stopped", f"  {self._clock() - began:.1f} s")])
+            for each in self._running.values():
+                self._add([self._format_call(each.call, "stopped", f"  {self._clock() - each.began:.1f} s")])
             self._running.clear()
             self._draw_blocks()
             if self._last:
@@ -169,6 +140,11 @@ class LiveScreen:
             self._finish_open()
             self._add(text.split("\n"))
         self.refresh()
+
+    def show_output(self, call_id: str, text: str) -> None:
+        with self._lock:
+            if running := self._running.get(call_id):
+                running.take_output(text)
 
     def wipe(self) -> None:
         with self._lock:
@@ -219,11 +195,11 @@ class LiveScreen:
             self._progress.start("waiting")
         elif isinstance(event, CallStarted):
             self._finish_open()
-            self._running[event.call.id] = (event.call, self._clock())
+            self._running[event.call.id] = RunningCall(event.call, self._clock())
             self._progress.start("running")
         elif isinstance(event, SubagentStep):
-            if isinstance(event.step, CallStarted):
-                self._steps.setdefault(event.call.id, []).append(event.step.call)
+            if isinstance(event.step, CallStarted) and (running := self._running.get(event.call.id)):
+                running.steps.append(event.step.call)
         elif isinstance(event, CallFinished):
             self._finish_call(event.call, event.result)
         elif isinstance(event, Notice):
@@ -257,10 +233,10 @@ class LiveScreen:
 
     def _finish_call(self, call: ToolCall | MalformedCall, result: ToolResult) -> None:
         self._finish_open()
-        _, began = self._running.pop(call.id, (None, None))
-        self._steps.pop(call.id, None)
-        seconds = f"  {self._clock() - began:.1f} s" if began is not None else ""
+        running = self._running.pop(call.id, None)
+        seconds = f"  {self._clock() - running.began:.1f} s" if running else ""
         self._add([self._format_call(call, describe_result(result), seconds, failed=has_failed(result))])
+        self._add(self._format_output(list_failure_lines(result)))
         self.folded.append(fold_call(call, result))
         self._progress.start("running" if self._running else "waiting")
 
@@ -320,11 +296,15 @@ class LiveScreen:
         return [_dim(line) for line in self._wrap(self._thought_end.strip(), width)[-limit:]]
 
     def _render_open_calls(self) -> list[str]:
-        now = self._clock()
-        return [
-            self._format_call(call, describe_steps(self._steps.get(id, ())), f"  {now - began:.1f} s")
-            for id, (call, began) in self._running.items()
-        ]
+        now, lines = self._clock(), []
+        for each in self._running.values():
+            lines.append(self._format_call(each.call, describe_steps(each.steps), f"  {now - each.began:.1f} s"))
+            lines += self._format_output(each.list_last_lines())
+        return lines
+
+    def _format_output(self, lines: Sequence[str]) -> list[str]:
+        """Lines of a command's output, each cut to the terminal."""
+        return [_dim(truncate(f"    │ {line}", self._size()[0] - 1)) for line in lines]
 
     def _wrap(self, text: str, width: int) -> list[str]:
         return self._get_renderer().wrap(text, width)

@@ -23,8 +23,11 @@ DIM_ON, DIM_OFF = "\x1b[2m", "\x1b[0m"
 MAX_FOLDED = 20  # results that /expand can show
 EXIT_ZERO = "[exit code 0]"  # not worth showing
 _FAILED = LazyPattern(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
+_NOTE = LazyPattern(r"\[.*\]\Z")
+_ENDING = LazyPattern(r"\[(exit code|killed by|timed out)\b")
 _HASH = LazyPattern(r" ?\[sha256 [0-9a-f]+\]")  # for the model
 _CHANGED_BY_USER = LazyPattern(r"\A\[The user changed the arguments to .*\]\n")  # for the model
+MAX_FAILURE_LINES = 3  # under the line of a failed command
 MAX_SHORT_CHARS = 60  # of an argument or outcome on a call's line
 MAX_LINE_CHARS = 10_000  # of a call's line that goes to no terminal
 
@@ -85,14 +88,13 @@ def describe_result(result: ToolResult) -> str:
         return _describe_refusal(first) if first.startswith("Not run") else f"error: {reason[: 4 * MAX_SHORT_CHARS]}"
     if changes := count_changes(lines):
         return changes
-    # The last line may say in brackets how a command ended, or how to read the rest.
-    last = sanitize(lines.pop()) if lines and lines[-1].startswith("[") and lines[-1].endswith("]") else ""
+    lines, notes = _split_notes(lines)
     first = sanitize(lines[0]) if lines else ""
     if len(lines) > 1:
         size = f"{len(lines):,} lines"
     else:
         size = first if len(first) <= MAX_SHORT_CHARS else f"1 line, {len(first):,} characters"
-    end = "" if last == EXIT_ZERO and size else last[: 2 * MAX_SHORT_CHARS]
+    end = " ".join(sanitize(note) for note in notes if note != EXIT_ZERO or not size)[: 2 * MAX_SHORT_CHARS]
     if result.usage:
         size += f", {result.usage.input_tokens + result.usage.output_tokens:,} tokens"
     return " ".join(filter(None, (size, end))) or "nothing"
@@ -113,7 +115,26 @@ def describe_steps(calls: Sequence[ToolCall]) -> str:
 
 def has_failed(result: ToolResult) -> bool:
     """Whether the call failed, or its command did."""
-    return result.kind == "error" or bool(_FAILED.match(result.text.strip().rpartition("\n")[2]))
+    return result.kind == "error" or _has_failed_exit(_split_notes(result.text.strip().split("\n"))[1])
+
+
+def _has_failed_exit(notes: list[str]) -> bool:
+    return any(map(_FAILED.match, notes))
+
+
+def _split_notes(lines: list[str]) -> tuple[list[str], list[str]]:
+    """What was printed, and the lines in brackets at the end: how a command ended, and why or how to read the rest."""
+    end = next((at for at in range(len(lines), 0, -1) if not _NOTE.match(lines[at - 1])), 0)
+    ending = next((at for at in range(len(lines) - 1, end - 1, -1) if _ENDING.match(lines[at])), len(lines) - 1)
+    return lines[: max(ending, end)], lines[max(ending, end) :]
+
+
+def list_failure_lines(result: ToolResult) -> list[str]:
+    """The last lines that a failed command printed, if `describe_result` shows none of them."""
+    lines, notes = _split_notes(result.text.rstrip("\n").split("\n"))
+    if result.kind == "error" or len(lines) < 2 or not _has_failed_exit(notes):
+        return []
+    return [sanitize(line).expandtabs(4) for line in lines[-MAX_FAILURE_LINES:]]
 
 
 def _describe_refusal(text: str) -> str:
@@ -194,6 +215,9 @@ class PlainScreen:
         self.end_line()
         self._write(self._aside, f"{text}\n")
 
+    def show_output(self, call_id: str, text: str) -> None:
+        """Do nothing: lines that are printed cannot be folded."""
+
     def wipe(self) -> None:
         """Do nothing: printed lines stay."""
 
@@ -220,6 +244,9 @@ class PlainScreen:
             self._write(self._aside, "\n   ")
             result = cut_at_word(result, columns - len("    -> "))
         self._write(self._aside, f" -> {result}\n")
+        if columns:  # a person reads it
+            for line in list_failure_lines(event.result):
+                self._write(self._aside, f"    | {cut_at_word(line, columns - 7)}\n")
         self.folded.append(fold_call(event.call, event.result))
         self._running = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections import deque
+from collections.abc import Callable
 
 from ..sdk.output_store import Stored, Writer
 
@@ -11,11 +12,14 @@ from ..sdk.output_store import Stored, Writer
 class Output:
     """What a program printed, as text of at most `max_chars` characters: beyond that its head and its tail.
 
-    Linear in what is fed. `store` gets every byte.
+    Linear in what is fed. `store` gets every byte, `watch` all of the text as it comes.
     """
 
-    def __init__(self, max_chars: int, store: Writer | None = None) -> None:
+    def __init__(
+        self, max_chars: int, store: Writer | None = None, watch: Callable[[str], object] | None = None
+    ) -> None:
         self._store = store
+        self._watch = watch
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._head: list[str] = []
         self._head_room = max_chars // 2
@@ -28,6 +32,8 @@ class Output:
         if self._store:
             self._store.write(data)
         text = self._decoder.decode(data, final)
+        if self._watch and text:
+            self._watch(text)
         if self._head_room:
             self._head.append(text[: self._head_room])
             text = text[self._head_room :]

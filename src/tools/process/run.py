@@ -21,6 +21,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -144,7 +145,7 @@ def open_output(ctx: ToolContext) -> Iterator[Output]:
     except OSError:  # a full disk does not fail the command
         store = None
     with closing(store) if store else nullcontext():
-        yield Output(ctx.exec_max_output, store)
+        yield Output(ctx.exec_max_output, store, partial(ctx.on_output, ctx.call_id))
 
 
 def run_live(

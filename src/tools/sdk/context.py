@@ -45,6 +45,7 @@ BeforeWrite = Callable[[str, Union[bytes, None]], None]
 
 
 OnProcess = Callable[[StartedProcess], None]  # called for a command, perhaps by several threads
+OnOutput = Callable[[str, str], None]  # called with a call's id and what its command prints, perhaps by several threads
 
 
 def _ignore_write(path: str, before: bytes | None) -> None:
@@ -53,6 +54,10 @@ def _ignore_write(path: str, before: bytes | None) -> None:
 
 def _ignore_process(process: StartedProcess) -> None:
     """Nothing is recorded."""
+
+
+def _ignore_output(call_id: str, text: str) -> None:
+    """Nobody watches."""
 
 
 @dataclass
@@ -136,6 +141,8 @@ class ToolContext:
     before_write: BeforeWrite = _ignore_write
     on_start: OnProcess = _ignore_process  # called when a command has started
     on_end: OnProcess = _ignore_process  # called when one in the background has ended
+    on_output: OnOutput = _ignore_output
+    call_id: str = ""  # of the call that runs
     sandbox: Sandbox | None = None  # None: commands run without one
     chat_jobs: Jobs | None = None  # where commands in the background outlive the answer; None: they end with it
     access: Grant | None = None  # what this call was allowed; None: what it names

@@ -95,6 +95,24 @@ def test_a_command_that_failed_is_red_and_says_how_it_ended():
     assert "-> \x1b[31mOh no. [exit code 1]" in shown.raw_lines[0]
 
 
+def test_a_running_command_shows_its_last_lines_and_folds_when_it_ends():
+    shown = Shown().draw(CallStarted(READ))
+    for number in range(9):
+        shown.live.show_output("c", f"line {number}\n")
+    shown.live.show_output("c", "10%\r20%\r\x1b[2J30%")
+    shown.live.show_output("another call", "not shown")
+    assert shown.lines[1:5] == ["    │ line 6", "    │ line 7", "    │ line 8", "    │ 30%"]
+    shown.draw(CallFinished(READ, result("one\ntwo\n[exit code 0]"))).end()
+    assert shown.lines == ['  read(path="a.txt") -> 2 lines  1.0 s']
+
+
+def test_a_failed_command_keeps_its_last_three_lines():
+    failed = result("one\ntwo\nthree\nfour " + "x" * 80 + "\n[exit code 1]")
+    shown = Shown().draw(CallStarted(READ), CallFinished(READ, failed)).end()
+    cut = "    │ four " + "x" * 45 + "..."
+    assert shown.lines == ['  read(path="a.txt") -> 4 lines [exit code 1]  0.0 s', "    │ two", "    │ three", cut]
+
+
 def test_how_to_open_a_thought_is_told_once():
     shown = Shown().draw(ReasoningDelta("Hm."), TextDelta("A.\n\n"), ReasoningDelta("So."), TextDelta("B."))
     told = [line for line in shown.end().lines if "thought for" in line]

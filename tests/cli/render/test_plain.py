@@ -98,6 +98,9 @@ def test_the_longest_argument_of_a_call_is_shortened_first():
         (ToolResult("c", "exec", "text", "Hello\n[exit code 0]"), "Hello"),
         (ToolResult("c", "exec", "text", "[exit code 0]"), "[exit code 0]"),
         (ToolResult("c", "exec", "text", "Oh\n[exit code 1]"), "Oh [exit code 1]"),
+        (ToolResult("c", "exec", "text", "Oh\n[exit code 1]\n[no network]"), "Oh [exit code 1] [no network]"),
+        (ToolResult("c", "exec", "text", "[a]\n[b]\n[exit code 0]"), "2 lines"),
+        (ToolResult("c", "exec", "text", "[a]\n[b]"), "[a] [b]"),
     ],
 )
 def test_an_outcome_is_one_short_line(result, line):

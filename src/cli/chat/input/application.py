@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from ...render.markdown import MarkdownRenderer
 
 STYLE = Style.from_dict({"status": "fg:ansibrightblack", "prompt": "bold", "queued": "dim"})
-MIN_FRAME_S = 0.05  # least time between frames of a turn
-IDLE_FACTOR = 20  # least time between frames of a turn, in durations of the last frame
+MIN_FRAME_S, MAX_FRAME_S = 0.05, 0.5  # time between frames of a turn
+IDLE_FACTOR = 20  # the same, in durations of the last frame
 MAX_QUEUED_LINES = 3
 ESCAPE_S = 0.05  # after which an escape character is the Escape key
 KEY_SEQUENCE_S = 0.3  # between the keys of a binding that has several
@@ -313,7 +313,7 @@ class ChatApplication:
         async def tick() -> None:
             while True:
                 self._application.invalidate()
-                await asyncio.sleep(max(MIN_FRAME_S, IDLE_FACTOR * self._frame_s))
+                await asyncio.sleep(min(max(MIN_FRAME_S, IDLE_FACTOR * self._frame_s), MAX_FRAME_S))
 
         self._ticking = self._application.create_background_task(tick())
 
