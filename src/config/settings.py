@@ -266,6 +266,18 @@ class SystemPromptSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ChatSettings:
+    theme: str = option(
+        "auto",
+        "Colours for a light or a dark background; auto: as the terminal says",
+        choices=("auto", "light", "dark"),
+    )
+    notify: bool = option(
+        True, "Call you, with a desktop notification or the bell, when an answer or a question took over ten seconds"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     vllm: VllmSettings = field(default_factory=VllmSettings)
     text_protocol: TextProtocolSettings = field(default_factory=TextProtocolSettings)
@@ -275,6 +287,7 @@ class Settings:
     security: SecuritySettings = field(default_factory=SecuritySettings)
     review: ReviewSettings = field(default_factory=ReviewSettings)
     serve: ServeSettings = field(default_factory=ServeSettings)
+    chat: ChatSettings = field(default_factory=ChatSettings)
     system_prompt: SystemPromptSettings = field(default_factory=SystemPromptSettings)
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # pattern -> values of `vllm` for such models
     servers: Mapping[str, VllmSettings] = field(default_factory=dict)  # by name; `vllm` is among them under MAIN_SERVER

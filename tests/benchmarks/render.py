@@ -75,7 +75,7 @@ def cut(text: str, before: str = "") -> list[str]:
 
 def draw_at_once(pieces: list[str], kind: type[TextDelta] | type[ReasoningDelta] = TextDelta) -> float:
     """us a delta."""
-    live = LiveScreen(lambda: (100, 30), lambda: MarkdownRenderer("256"))
+    live = LiveScreen(lambda: (100, 30), lambda colours: MarkdownRenderer("256", colours))
     live.begin()
     due = 0.0
     start = time.process_time()

@@ -1,6 +1,7 @@
 """Pictures of the screen for the README, made from the demo: `python -m tests.terminal.pictures` draws them anew.
 
-What differs from run to run, or with each change of a tool (folder, port, times, tokens), is replaced, so that a test can compare them with the program.
+What differs from run to run, or with each change of a tool (folder, port, times, tokens), is replaced, so that a test
+can compare them with the program.
 """
 
 from __future__ import annotations

@@ -493,7 +493,7 @@ class TestWhileTheModelWorks:
 
     def test_nothing_that_a_model_writes_steers_the_terminal(self, chat):
         evil = "a\x1b[2Jb\x1b]0;title\x07c\x1b]52;c;AAAA\x07d\u202ee\x9b31mf\rg &#x202e;"
-        chat = chat([evil[:3], evil[3:9], evil[9:]])
+        chat = chat([evil[:3], evil[3:9], evil[9:]], COLORFGBG="15;0")  # else the program asks the terminal itself
         chat.line("hi")
         chat.shows("^abcdef g &#x202e;$")
         chat.prompts()
@@ -660,6 +660,55 @@ class TestAtAnApproval:
         chat.line("go")
         chat.shows(r"Run it\? \[y/N\] y")
         chat.prompts()
+
+
+class TestTheScreen:
+    ANSWER = "**bold** and `code`\n\n```python\nreturn 1\n```\n"
+
+    def test_without_colours_everything_else_is_there(self, chat):
+        chat = chat([self.ANSWER], [call("exec", command="exit 3", access="write")], ["Well."], NO_COLOR="1")
+        chat.line("hi")
+        chat.shows("^bold and code$")
+        chat.prompts()
+        chat.keys("/sta")
+        chat.shows("^ /status ")
+        chat.keys("\x17go\r")
+        chat.shows(r"Run it\? \[y/N\]")
+        chat.line("y")
+        chat.shows("^Well.$")
+        chat.prompts()
+        assert "\x1b[1mbold\x1b[0m" in chat.raw
+        assert not re.search(r"\x1b\[(?:\d+;)*(?:3\d|4\d|9\d|10\d)[;m]|\x1b\]11", chat.raw)
+
+    @pytest.mark.parametrize(("white", "keyword"), [("ffff", "34"), ("0000", "94")], ids=["light", "dark"])
+    def test_the_terminal_is_asked_for_its_background_and_its_answer_is_no_key(self, tmp_path, white, keyword):
+        with Server([self.ANSWER]) as server, Terminal(tmp_path, server, fresh=False) as chat:
+            chat.is_sent("\x1b]11;?\x1b\\")
+            chat.keys(f"\x1b]11;rgb:{white}/{white}/{white}\x1b\\")
+            chat.prompts()
+            chat.line("hi")
+            chat.shows("^return 1$")
+            chat.prompts()
+            assert f"\x1b[{keyword}mreturn" in chat.raw
+
+    def test_who_looks_elsewhere_is_called_at_a_question_and_at_the_end(self, chat, monkeypatch):
+        monkeypatch.setattr("src.cli.chat.notify.AFTER_S", -1.0)
+        command = call("exec", command="echo one", access="write")
+        chat = chat([command], ["Well."], TERM_PROGRAM="WezTerm")
+        chat.line("hi")
+        chat.is_sent("\x1b]9;a call waits for your answer\x1b\\")
+        chat.line("y")
+        chat.is_sent("\x1b]9;the answer is there\x1b\\")
+
+    def test_at_forty_columns_nothing_is_cut_in_a_word(self, chat):
+        edit = call("edit", path="a.txt", oldText="a line that is long enough to be cut", newText="2")
+        chat = chat([edit], ["Done."], files={"a.txt": "a line that is long enough to be cut\n"}, columns=40)
+        chat.line("go")
+        chat.shows(r"Run it\? \[y/N\]")
+        chat.shows("^  n or a colon, and words: tell the\n  model what to do instead$")
+        chat.line("y")
+        chat.shows(r'^  edit\(path="a.txt", .*\)\n    -> changed \+1 -1 lines  \d+\.\d s$')
+        chat.shows("^Done.$")
 
 
 def state_of(pid):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Generator
+from contextlib import nullcontext
 
 from ... import __version__
 from ...app.discovery import ServerTarget, discover, place_server, probe_call_path
@@ -54,8 +55,9 @@ def open_chat(
         from .rich_chat import run_rich_chat
 
         return run_rich_chat(target, debug, yes=yes, resume=resume, message=message)
-    from .input.approve import choose_approver
+    from .input.approve import ask_on_stderr, choose_approver
     from .loop import ChatIO, make_state, preload_in_background, run_chat
+    from .notify import Notifier, write_to_terminal
     from .slash.table import run_command_at_question
 
     _enable_readline()
@@ -63,9 +65,11 @@ def open_chat(
     def run_command(line: str) -> None:
         run_command_at_question(state, line)
 
-    state = make_state(target, screen, debug, lambda: choose_approver(yes, target.settings, run_command))
+    notifier = Notifier(write_to_terminal(sys.stderr), os.environ, is_on=target.settings.chat.notify)
+    ask = notifier.watch_ask(ask_on_stderr)
+    state = make_state(target, screen, debug, lambda: choose_approver(yes, target.settings, run_command, ask))
     preload_in_background()
-    return run_chat(state, ChatIO(), resume, message)
+    return run_chat(state, ChatIO(notifier.watch_read(input), notifier.watch_turn(nullcontext)), resume, message)
 
 
 def _find_server(factory: Factory, screen: PlainScreen) -> ServerTarget:
@@ -125,7 +129,7 @@ def _can_redraw() -> bool:
     """Whether the terminal can redraw lines, and rich and prompt_toolkit are installed."""
     from importlib.util import find_spec
 
-    if "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb" or sys.platform == "win32":
+    if os.environ.get("TERM", "dumb") == "dumb" or sys.platform == "win32":
         return False
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return all(each.isatty() for each in streams) and all(map(find_spec, ("rich", "prompt_toolkit")))
@@ -157,7 +161,7 @@ def _enable_readline() -> None:
 
 
 def _can_dim() -> bool:
-    return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def format_banner(target: ServerTarget, *, yes: bool, columns: int = 0) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import termios
@@ -10,14 +11,17 @@ import tty
 from collections.abc import Callable, Iterator, Sequence
 
 from ...app.discovery import ServerTarget
+from ..render.colours import ASK_BACKGROUND, DARK, find_colours
 from ..tracing.debug import Debug
 from .input.multiline import PROMPT
+from .notify import Notifier
 
 
 def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str | None, message: str) -> int:
     """Run a chat. Returns the exit code. Always restores the terminal. Raises BotError."""
     with _restore_terminal():
-        with _show_early_prompt():
+        settings, colours = target.settings.chat, find_colours(target.settings.chat.theme, os.environ)
+        with _show_early_prompt("" if colours else ASK_BACKGROUND):
             from ...security.permissions.approval import AutoApprover
             from ..render.plain import get_columns
             from .input.application import ChatApplication, make_live_screen
@@ -26,6 +30,7 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
             from .slash.table import run_command_at_question
 
             live = make_live_screen()
+            live.choose_colours(colours or DARK)
             state = make_state(target, live, debug, lambda: approver)
             debug.show = live.put
             application = ChatApplication(state, live, target.settings.state)
@@ -42,10 +47,11 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
                 with application.suspend():
                     return edit_in_editor(text, name)
 
+            notifier = Notifier(application.write, os.environ, is_on=settings.notify)
             asking = TerminalApprover(
-                application.ask,
+                notifier.watch_ask(application.ask),
                 live.put,
-                coloured=True,
+                find_colours=lambda: live.colours,
                 edit=edit,
                 remember=state.factory.rule_memory.save,
                 run_command=lambda line: run_command_at_question(state, line),
@@ -54,20 +60,22 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
             approver = AutoApprover(asking) if yes else asking
         preload_in_background()
         with application.run():
-            return run_chat(state, ChatIO(application.read, application.turn, application.suspend), resume, message)
+            read, turn = notifier.watch_read(application.read), notifier.watch_turn(application.turn)
+            return run_chat(state, ChatIO(read, turn, application.suspend), resume, message)
 
 
 @contextlib.contextmanager
-def _show_early_prompt() -> Iterator[None]:
-    """Show a prompt until the real one is loaded. Keys are not echoed; the application reads them."""
-    terminal = sys.stdin.fileno()
-    before, interrupt = termios.tcgetattr(terminal), signal.signal(signal.SIGINT, signal.SIG_IGN)
-    tty.setcbreak(terminal, termios.TCSANOW)
-    print(PROMPT, end="", flush=True)
+def _show_early_prompt(question: str) -> Iterator[None]:
+    """Show a prompt until the real one is loaded. Keys are not echoed; the application reads them.
+
+    `question`: to the terminal, whose answer comes among the keys.
+    """
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tty.setcbreak(sys.stdin.fileno(), termios.TCSANOW)
+    print(question, PROMPT, sep="", end="", flush=True)
     try:
         yield
     finally:
-        termios.tcsetattr(terminal, termios.TCSANOW, before)
         signal.signal(signal.SIGINT, interrupt)
         print("\r\x1b[K", end="", flush=True)
 

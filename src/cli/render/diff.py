@@ -10,19 +10,13 @@ from collections.abc import Sequence
 
 from ...security.text.sanitize import reveal, sanitize
 from ...types.file_names import escape_name
+from .colours import Colours, paint
 
-COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}  # of lines, by their first character
 
-
-def draw_preview(diff: str, *, coloured: bool) -> list[str]:
+def draw_preview(diff: str, colours: Colours) -> list[str]:
     """The lines of a diff that the user is asked to approve: nothing in it is hidden."""
-    return [_draw_line(line, coloured=coloured) for line in diff.rstrip("\n").split("\n")]
-
-
-def _draw_line(line: str, *, coloured: bool) -> str:
-    text = f"  {reveal(line)}"
-    colour = COLOURS.get(line[:1]) if coloured else None
-    return f"{colour}{text}\x1b[0m" if colour else text
+    by_sign = {"+": colours.added, "-": colours.removed, "@": colours.hunk}
+    return [paint(f"  {reveal(line)}", by_sign.get(line[:1], "")) for line in diff.rstrip("\n").split("\n")]
 
 
 def draw_file_diff(name: str, before: bytes | None, after: bytes | None) -> list[str]:

@@ -16,23 +16,38 @@ from typing import Any
 from pygments.lexer import ExtendedRegexLexer, LexerContext, RegexLexer
 from pygments.token import Comment, Error, String
 from rich.color import ColorSystem
+from rich.style import Style
 from rich.syntax import Syntax
 
 from ...security.text.sanitize import sanitize
+from .colours import Colours
 
-THEME = Syntax.get_theme("ansi_dark")
 MAX_CONTEXT_CHARS = 2000  # of the preceding lines that are lexed again
 MAX_CHARS = 100_000  # longer code is not highlighted
 OPENER = re.compile(r"/\*|<!--|<<|\(\*|\{-|#[\"=]|```|<(?:script|style|\?)")  # of tokens that may span lines
 Token = tuple[Any, str]  # type and text
 
 
-class CodeHighlighter:
-    """Highlights one block of code. `system`: the terminal's colours; None for none."""
+class StylePainter:
+    """Text in a style of rich. `system`: the terminal's colours; None for no escapes at all."""
 
-    def __init__(self, language: str, system: ColorSystem | None) -> None:
-        self._lexer = _find_lexer(language or "text")
+    def __init__(self, system: ColorSystem | None, colours: Colours) -> None:
         self._system = system
+        self.colours = colours
+
+    def __call__(self, text: str, style: Style) -> str:
+        if not self._system:
+            return text
+        return (style if self.colours.are_shown else style.without_color).render(text, color_system=self._system)
+
+
+class CodeHighlighter:
+    """Highlights one block of code."""
+
+    def __init__(self, language: str, painter: StylePainter) -> None:
+        self._lexer = _find_lexer(language or "text")
+        self._painter = painter
+        self._theme = Syntax.get_theme(painter.colours.code)
         lex = type(self._lexer).get_tokens_unprocessed
         self._is_resumable = lex in (RegexLexer.get_tokens_unprocessed, ExtendedRegexLexer.get_tokens_unprocessed)
         self._state = ["root"]
@@ -71,10 +86,10 @@ class CodeHighlighter:
     def _paint(self, tokens: Sequence[Token]) -> Iterator[str]:
         """Yield coloured lines. Adjacent tokens of one colour share an escape."""
         line: list[str] = []
-        for style, group in groupby(tokens, lambda token: THEME.get_style_for_token(token[0])):
+        for style, group in groupby(tokens, lambda token: self._theme.get_style_for_token(token[0])):
             for piece in "".join(text for _, text in group).splitlines(keepends=True):
                 bare = piece.rstrip("\n")
-                line.append(style.render(bare, color_system=self._system) if self._system and bare.strip() else bare)
+                line.append(self._painter(bare, style) if bare.strip() else bare)
                 if bare != piece:
                     yield "".join(line).rstrip()
                     line = []

@@ -31,6 +31,7 @@ from ...types.events import (
 from ...types.messages import MalformedCall, ToolCall, ToolResult
 from .activity import Progress, RunningCall
 from .blocks import Block, BlockSplitter
+from .colours import DARK, Colours, paint
 from .plain import (
     MAX_FOLDED,
     MAX_LINE_CHARS,
@@ -49,6 +50,7 @@ from .wrap import cut_at_word, wrap_line, wrap_text
 if TYPE_CHECKING:
     from .markdown import MarkdownRenderer
 
+NARROW_COLUMNS = 60
 MAX_THOUGHT_LINES = 3  # of an unfinished thought that will be folded
 WIPE = "\x1b[2J\x1b[H"
 
@@ -59,12 +61,13 @@ class LiveScreen:
     def __init__(
         self,
         size: Callable[[], tuple[int, int]],
-        make_renderer: Callable[[], MarkdownRenderer],
+        make_renderer: Callable[[Colours], MarkdownRenderer],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.refresh: Callable[[], None] = lambda: None  # draws soon; the application sets it
         self.thinking = "fold"
+        self.colours = DARK
         self.is_asking = False  # a question waits for its answer
         self.folded: deque[FoldedItem] = deque(maxlen=MAX_FOLDED)
         self._lock = threading.RLock()  # of all that follows
@@ -89,6 +92,10 @@ class LiveScreen:
         self._holding = False
         self._held: list[Callable[[], None]] = []
 
+    def choose_colours(self, colours: Colours) -> None:
+        with self._lock:
+            self.colours, self._renderer = colours, None
+
     def begin(self) -> None:
         """Begin a turn: from now on there are unfinished lines."""
         with self._lock:
@@ -100,7 +107,7 @@ class LiveScreen:
         with self._lock:
             self._finish_open()
             for each in self._running.values():
-                self._add([self._format_call(each.call, "stopped", f"  {self._clock() - each.began:.1f} s")])
+                self._add(self._format_call(each.call, "stopped", f"  {self._clock() - each.began:.1f} s"))
             self._running.clear()
             self._draw_blocks()
             if self._last:
@@ -157,7 +164,9 @@ class LiveScreen:
                 self._add(["  There is nothing more to show."])
             else:
                 last = self.folded.pop()
-                body = last.body.expandtabs(4).rstrip("\n").split("\n")
+                width = self._size()[0] - 1 - len("  │ ")
+                lines = last.body.expandtabs(4).rstrip("\n").split("\n")
+                body = [piece for line in lines for piece in wrap_line(line, width, measure_width)]
                 self._add([f"  {last.title}", *(_dim(f"  │ {line}") for line in body)])
         self.refresh()
 
@@ -206,7 +215,7 @@ class LiveScreen:
             self._finish_open()
             lines = [wrap_line(sanitize(line), self._size()[0] - 3, measure_width) for line in event.text.splitlines()]
             marked = [f"{'  ' if number else '! '}{piece}" for line in lines for number, piece in enumerate(line)]
-            self._add([f"\x1b[33m{line}\x1b[0m" for line in marked])
+            self._add([paint(line, self.colours.notice) for line in marked])
         elif isinstance(event, Completed):
             self._finish_open()
 
@@ -227,7 +236,8 @@ class LiveScreen:
         if self.thinking == "show":
             self._add([_dim(line) for line in self._wrap(text, self._size()[0] - 1)])
         elif self.thinking == "fold":
-            self._add([_dim(f"  {title}{self._expand_hint}")])
+            line = f"  {title}{self._expand_hint}"
+            self._add([_dim(piece) for piece in wrap_line(line, self._size()[0] - 1, measure_width)])
             self._expand_hint = ""
         self.folded.append(FoldedItem(title, text))
 
@@ -235,21 +245,29 @@ class LiveScreen:
         self._finish_open()
         running = self._running.pop(call.id, None)
         seconds = f"  {self._clock() - running.began:.1f} s" if running else ""
-        self._add([self._format_call(call, describe_result(result), seconds, failed=has_failed(result))])
+        self._add(self._format_call(call, describe_result(result), seconds, failed=has_failed(result)))
         self._add(self._format_output(list_failure_lines(result)))
         self.folded.append(fold_call(call, result))
         self._progress.start("running" if self._running else "waiting")
 
-    def _format_call(self, call: ToolCall | MalformedCall, result: str, seconds: str, *, failed: bool = False) -> str:
-        """A call on one line of the terminal: its name, arguments, result, time."""
+    def _format_call(
+        self, call: ToolCall | MalformedCall, result: str, seconds: str, *, failed: bool = False
+    ) -> list[str]:
+        """A call on one line: its name, arguments, result, time. On a narrow terminal the result may have its own."""
         width = self._size()[0] - 1
         name = format_name(call)
         room = max(width - len(f"  {name}() -> ") - len(seconds), 10)
         arguments = format_arguments(call, MAX_LINE_CHARS, measure_width)
-        result = cut_at_word(result, max(room // 2, room - measure_width(arguments)), measure_width)
-        arguments = format_arguments(call, room - measure_width(result), measure_width)
-        colour = "\x1b[31m" if failed else ""
-        return f"  \x1b[1m{name}\x1b[0m\x1b[2m({arguments})\x1b[0m -> {colour}{result}\x1b[0m\x1b[2m{seconds}\x1b[0m"
+        gap = " "
+        if width < NARROW_COLUMNS and measure_width(arguments) + measure_width(result) > room:
+            gap = "\n    "
+            arguments = format_arguments(call, width - len(f"  {name}()"), measure_width)
+            result = cut_at_word(result, width - len(f"    -> {seconds}"), measure_width)
+        else:
+            result = cut_at_word(result, max(room // 2, room - measure_width(arguments)), measure_width)
+            arguments = format_arguments(call, room - measure_width(result), measure_width)
+        head = f"  \x1b[1m{name}\x1b[0m" + _dim(f"({arguments})")
+        return f"{head}{gap}-> {paint(result, self.colours.error if failed else '')}{_dim(seconds)}".split("\n")
 
     def _finish_open(self) -> None:
         """Finish the open text and thought, because something else begins."""
@@ -298,7 +316,7 @@ class LiveScreen:
     def _render_open_calls(self) -> list[str]:
         now, lines = self._clock(), []
         for each in self._running.values():
-            lines.append(self._format_call(each.call, describe_steps(each.steps), f"  {now - each.began:.1f} s"))
+            lines += self._format_call(each.call, describe_steps(each.steps), f"  {now - each.began:.1f} s")
             lines += self._format_output(each.list_last_lines())
         return lines
 
@@ -310,7 +328,7 @@ class LiveScreen:
         return self._get_renderer().wrap(text, width)
 
     def _get_renderer(self) -> MarkdownRenderer:
-        self._renderer = self._renderer or self._make_renderer()
+        self._renderer = self._renderer or self._make_renderer(self.colours)
         return self._renderer
 
 

@@ -22,24 +22,13 @@ from rich.theme import Theme
 
 from ...security.text.sanitize import sanitize
 from .blocks import Block
-from .highlight import CodeHighlighter
+from .colours import DARK, Colours
+from .highlight import CodeHighlighter, StylePainter
 from .incremental import IncrementalText
 
-CODE_THEME = "ansi_dark"  # the terminal's own colours
 MAX_DEPTH = 16  # levels of lists and quotes; a deeper block is shown as written
 MAX_BLOCK_CHARS = 100_000  # a longer block is shown as written
 BREAKS = {"softbreak": " ", "hardbreak": "\n"}
-THEME = Theme(
-    {
-        "markdown.h1": "bold underline",
-        "markdown.h2": "bold underline",
-        "markdown.h3": "bold",
-        "markdown.code": "cyan",
-        "markdown.block_quote": "dim",
-        "markdown.item.bullet": "cyan",
-        "markdown.item.number": "cyan",
-    }
-)
 PARSER = (
     MarkdownIt("commonmark", {"html": False})
     .enable(["strikethrough", "table"])
@@ -98,29 +87,44 @@ class _Markdown(Markdown):
     elements: ClassVar[dict[str, Any]] = {**Markdown.elements, "fence": _Code, "code_block": _Code, "hr": _Rule}
     elements.update(heading_open=_Heading, list_item_open=_ListItem)
 
-    def __init__(self, tokens: Sequence[Any]) -> None:
+    def __init__(self, tokens: Sequence[Any], code_theme: str) -> None:
         self.markup, self.parsed = "", list(tokens)
-        self.code_theme = self.inline_code_theme = CODE_THEME
+        self.code_theme = self.inline_code_theme = code_theme
         self.justify, self.style, self.hyperlinks, self.inline_code_lexer = None, "none", False, None
 
 
-class MarkdownRenderer:
-    """Renders blocks as lines. `colours`: "standard", "256", "truecolor", or None for no escapes at all."""
+def _make_theme(accent: str) -> Theme:
+    return Theme(
+        {
+            "markdown.h1": "bold underline",
+            "markdown.h2": "bold underline",
+            "markdown.h3": "bold",
+            "markdown.code": accent,
+            "markdown.block_quote": "dim",
+            "markdown.item.bullet": accent,
+            "markdown.item.number": accent,
+        }
+    )
 
-    def __init__(self, colours: str | None) -> None:
-        system: Any = colours or "standard"
+
+class MarkdownRenderer:
+    """Renders blocks as lines. `depth`: "standard", "256", "truecolor", or None for no escapes at all."""
+
+    def __init__(self, depth: str | None, colours: Colours = DARK) -> None:
+        system: Any = depth or "standard"
+        theme = _make_theme(colours.accent)
         self._console = Console(
-            file=io.StringIO(), force_terminal=True, color_system=system, theme=THEME, width=80, height=25
+            file=io.StringIO(), force_terminal=True, color_system=system, theme=theme, width=80, height=25
         )
         self._options = self._console.options
-        self._system = COLOR_SYSTEMS[colours] if colours else None
-        self._highlighter = CodeHighlighter("", self._system)
+        self._paint = StylePainter(COLOR_SYSTEMS[depth] if depth else None, colours)
+        self._highlighter = CodeHighlighter("", self._paint)
         self._block, self._thought = IncrementalText(), IncrementalText(markdown=False)
 
     def render_block(self, block: Block, width: int) -> list[str]:
         """The block, wrapped to `width` columns. The terminal wraps code, so that it can be copied unchanged."""
         if block.kind in ("opener", "closer"):
-            self._highlighter = CodeHighlighter(block.language, self._system)
+            self._highlighter = CodeHighlighter(block.language, self._paint)
             return [self._style_text(block.text or "```", "dim")]
         if block.kind == "code":
             return self.render_code([block])
@@ -148,7 +152,12 @@ class MarkdownRenderer:
         if any(token.level > MAX_DEPTH for token in tokens):
             return self._wrap(text, width)
         is_paragraph = [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
-        return self._render(self._render_inline(tokens[1].children or []) if is_paragraph else _Markdown(tokens), width)
+        return self._render(
+            self._render_inline(tokens[1].children or [])
+            if is_paragraph
+            else _Markdown(tokens, self._paint.colours.code),
+            width,
+        )
 
     def _render_inline(self, tokens: Sequence[Any]) -> Text:
         """Render a paragraph, which most blocks are, as rich does but in half the time."""
@@ -189,9 +198,7 @@ class MarkdownRenderer:
             pieces.pop()
         if pieces:
             pieces[-1] = (pieces[-1][0].rstrip(), pieces[-1][1])
-        return "".join(
-            style.render(text, color_system=self._system) if style and self._system else text for text, style in pieces
-        ).replace("\n", "")
+        return "".join(self._paint(text, style) if style else text for text, style in pieces).replace("\n", "")
 
     def _style_text(self, text: str, style: str) -> str:
         return self._join([Segment(text, self._console.get_style(style))])

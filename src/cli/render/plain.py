@@ -27,6 +27,7 @@ _NOTE = LazyPattern(r"\[.*\]\Z")
 _ENDING = LazyPattern(r"\[(exit code|killed by|timed out)\b")
 _HASH = LazyPattern(r" ?\[sha256 [0-9a-f]+\]")  # for the model
 _CHANGED_BY_USER = LazyPattern(r"\A\[The user changed the arguments to .*\]\n")  # for the model
+MIN_PATH_CHARS = 16  # of a path, rather than that it is one
 MAX_FAILURE_LINES = 3  # under the line of a failed command
 MAX_SHORT_CHARS = 60  # of an argument or outcome on a call's line
 MAX_LINE_CHARS = 10_000  # of a call's line that goes to no terminal
@@ -47,17 +48,38 @@ def format_name(call: ToolCall | MalformedCall) -> str:
 def format_arguments(call: ToolCall | MalformedCall, columns: int, width: Callable[[str], int] = len) -> str:
     """The arguments on so many columns. The longest is shortened first, to whole words, and to `...` at last.
 
-    If even that is too wide, it is the beginning of the first value.
+    A path is shortened last, and keeps its end. If even that is too wide, only the path or the first value is left.
     """
     if isinstance(call, MalformedCall):
         return ""
     values = {sanitize(key): _cut_value(_quote(value), MAX_SHORT_CHARS, width) for key, value in call.arguments.items()}
+    path = next((key for key, value in call.arguments.items() if key == "path" and isinstance(value, str)), None)
+    if path is not None:
+        values[path] = _quote(call.arguments[path])
     while (over := width(shown := ", ".join(f"{key}={value}" for key, value in values.items())) - columns) > 0:
-        longest = max(values, key=lambda key: width(values[key]))
-        if values[longest] == ELLIPSIS:
-            return _cut_value(_quote(next(iter(call.arguments.values()))), columns, width)
+        longest = max(values, key=lambda key: (key != path and values[key] != ELLIPSIS, width(values[key])))
+        if longest == path or values[longest] == ELLIPSIS:
+            break
         values[longest] = _cut_value(values[longest], width(values[longest]) - over, width)
-    return shown
+    if over <= 0:
+        return shown
+    if path is None:
+        return _cut_value(_quote(next(iter(call.arguments.values()))), columns, width)
+    others = ", ..." if len(values) > 1 else ""
+    for before, after in ((f"{path}=", others), (f"{path}=", ""), ("", "")):
+        if (room := columns - len(before + after)) >= min(width(values[path]), MIN_PATH_CHARS):
+            break
+    return before + _cut_start(values[path], room, width) + after
+
+
+def _cut_start(quoted: str, columns: int, width: Callable[[str], int]) -> str:
+    """A quoted text; if it does not fit, `...` and its end, from a folder's name on where one begins."""
+    if width(quoted) <= columns:
+        return quoted
+    text, room = quoted[1:-1], columns - len('"..."')
+    start = next((at for at in range(len(text)) if width(text[at:]) <= room), len(text))
+    folder = text.find("/", start)
+    return f'"{ELLIPSIS}{text[folder if folder >= 0 else start :]}"' if room > 0 else ELLIPSIS[: max(columns, 0)]
 
 
 class FoldedItem(NamedTuple):

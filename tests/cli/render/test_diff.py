@@ -1,15 +1,16 @@
+from src.cli.render.colours import DARK, NONE
 from src.cli.render.diff import count_changes, draw_file_diff, draw_preview
 
 DIFF = "--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n same\n"
 
 
 def test_a_preview_colours_lines_by_their_sign():
-    lines = draw_preview(DIFF, coloured=True)
+    lines = draw_preview(DIFF, DARK)
     assert lines[2:] == ["\x1b[36m  @@ -1 +1 @@\x1b[0m", "\x1b[31m  -old\x1b[0m", "\x1b[32m  +new\x1b[0m", "   same"]
 
 
 def test_a_preview_reveals_what_a_terminal_would_obey():
-    assert draw_preview("+new\x1b[2J\n", coloured=False) == ["  +new\\x1b[2J"]
+    assert draw_preview("+new\x1b[2J\n", NONE) == ["  +new\\x1b[2J"]
 
 
 def test_a_file_diff_drops_what_a_terminal_would_obey():

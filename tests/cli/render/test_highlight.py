@@ -6,7 +6,10 @@ import pytest
 from rich.color import ColorSystem
 
 from src.cli.render import highlight
-from src.cli.render.highlight import CodeHighlighter
+from src.cli.render.colours import DARK
+from src.cli.render.highlight import CodeHighlighter, StylePainter
+
+PAINTER = StylePainter(ColorSystem.STANDARD, DARK)
 
 CODE = {
     "python": 'def f(x):\n    """Says\n\n    if so.\n    """\n    return f"{x}"  # done\n',
@@ -29,33 +32,31 @@ def bare(lines):
 @pytest.mark.parametrize("language", CODE)
 def test_one_line_at_a_time_is_coloured_as_all_together(language):
     lines = CODE[language].split("\n")
-    together = CodeHighlighter(language, ColorSystem.STANDARD).highlight(lines, keep=True)
-    code = CodeHighlighter(language, ColorSystem.STANDARD)
+    together = CodeHighlighter(language, PAINTER).highlight(lines, keep=True)
+    code = CodeHighlighter(language, PAINTER)
     assert [drawn for line in lines for drawn in code.highlight([line], keep=True)] == together
     assert bare(together) == [line.expandtabs(4) for line in lines]
 
 
 def test_a_line_that_is_not_whole_yet_is_before_nothing():
-    code = CodeHighlighter("python", ColorSystem.STANDARD)
+    code = CodeHighlighter("python", PAINTER)
     alone = code.highlight(["x = 1"], keep=False)
     code.highlight(['text = """'], keep=False)
     assert code.highlight(["x = 1"], keep=False) == alone
 
 
 def test_what_began_lines_above_is_known_however_much_came_since():
-    code = CodeHighlighter("python", ColorSystem.STANDARD)
+    code = CodeHighlighter("python", PAINTER)
     inside = code.highlight(['"""', "def f(): pass"], keep=True)[1]
     code.highlight(["words " * 20] * 100, keep=True)
     assert code.highlight(["def f(): pass"], keep=True) == [inside]
 
 
 def test_what_is_very_long_has_no_colours():
-    assert highlight.CodeHighlighter("python", ColorSystem.STANDARD).highlight(
-        ["x" * highlight.MAX_CHARS], keep=False
-    ) == ["x" * highlight.MAX_CHARS]
+    assert highlight.CodeHighlighter("python", PAINTER).highlight(["x" * highlight.MAX_CHARS], keep=False) == [
+        "x" * highlight.MAX_CHARS
+    ]
 
 
 def test_nothing_in_it_steers_the_terminal():
-    assert "\x1b[2J" not in "".join(
-        CodeHighlighter("python", ColorSystem.STANDARD).highlight(["x\x1b[2J\u202e"], keep=True)
-    )
+    assert "\x1b[2J" not in "".join(CodeHighlighter("python", PAINTER).highlight(["x\x1b[2J\u202e"], keep=True))

@@ -30,7 +30,9 @@ class Shown:
         self.now = 0.0
         self.above = []
         self._rows = rows
-        self.live = LiveScreen(lambda: (columns, rows), lambda: MarkdownRenderer("standard"), clock=lambda: self.now)
+        self.live = LiveScreen(
+            lambda: (columns, rows), lambda colours: MarkdownRenderer("standard", colours), clock=lambda: self.now
+        )
         self.live.thinking = thinking
         self.live.begin()
 
@@ -148,6 +150,19 @@ def test_a_long_line_of_a_call_is_cut_to_the_terminal_and_its_result_is_there():
     assert len(shown.lines[0]) < 60
     assert "-> done" in shown.lines[0]
     assert not shown.lines[1].startswith("x")
+
+
+def test_on_a_narrow_terminal_a_result_has_a_line_of_its_own_and_a_path_its_end():
+    call = ToolCall("c", "edit", {"path": "src/security/permissions/policy.py", "oldText": "x", "newText": "y"})
+    diff = "Changed a: 1\n--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new"
+    shown = Shown(columns=40).draw(CallStarted(call), CallFinished(call, result(diff))).end()
+    assert shown.lines == ['  edit(path=".../policy.py", ...)', "    -> changed +1 -1 lines  0.0 s"]
+
+
+def test_an_expanded_item_is_wrapped_behind_its_bar():
+    shown = Shown(columns=24).draw(ReasoningDelta("one two three four five six"), TextDelta("So."), DONE).end()
+    shown.live.expand()
+    assert shown.lines[-2:] == ["  │ one two three four", "  │ five six"]
 
 
 def test_a_call_being_written_is_told():

@@ -7,10 +7,28 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from src.cli.render.blocks import Block, BlockSplitter
+from src.cli.render.colours import DARK, LIGHT, NONE
 from src.cli.render.markdown import MarkdownRenderer
 from src.cli.render.text_width import measure_width
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.mark.parametrize(
+    ("colours", "code", "keyword"), [(DARK, "36", "94"), (LIGHT, "34", "34"), (NONE, None, None)], ids=str
+)
+def test_colours_follow_the_background_and_none_leaves_bold_and_layout(colours, code, keyword):
+    text = "**bold** and `code` and [link](http://a)\n\n```python\nreturn 1  # why\n```\n"
+    splitter, renderer = BlockSplitter(), MarkdownRenderer("standard", colours)
+    lines = [line for block in [*splitter.feed(text), *splitter.close()] for line in renderer.render_block(block, 60)]
+    drawn = "\n".join(lines)
+    assert "\x1b[1mbold\x1b[0m" in drawn
+    assert "\x1b[2m# why\x1b[0m" in drawn
+    if code:
+        assert f"\x1b[{code}mcode\x1b[0m" in drawn
+        assert f"\x1b[{keyword}mreturn\x1b[0m" in drawn
+    else:
+        assert not re.search("\x1b\\[[0-9;]*[349][0-7]", drawn)
 
 
 def render(text, width=40, colours="standard"):

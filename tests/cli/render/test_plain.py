@@ -69,6 +69,13 @@ def test_the_longest_argument_of_a_call_is_shortened_first():
     assert format_call(call, 10) == "edit(...)"
 
 
+def test_a_path_keeps_its_end():
+    call = ToolCall("c", "edit", {"path": "src/security/permissions/policy.py", "oldText": "o" * 90})
+    assert format_call(call, 39) == 'edit(path=".../policy.py", ...)'
+    assert format_call(call, 80) == 'edit(path="src/security/permissions/policy.py", oldText=...)'
+    assert format_call(ToolCall("c", "read", {"path": "a/" + "x" * 30}), 30) == 'read(path="...xxxxxxxxxxxxxx")'
+
+
 @pytest.mark.parametrize(
     ("result", "line"),
     [

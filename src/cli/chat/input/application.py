@@ -26,11 +26,13 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input import create_input
 from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, VerticalAlign, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.styles import Style
 
 from ....security.text.sanitize import sanitize
+from ...render.colours import Colours
 from ...render.live import LiveScreen
 from ...render.text_width import measure_width, truncate
 from ..slash.info import format_status_line
@@ -38,12 +40,19 @@ from ..state import State
 from .keys import Actions, make_key_bindings
 from .multiline import PROMPT
 from .prompt import CONTINUATION, ChatPrompt
-from .terminal import ColouredLines, FrameOutput, get_size, take_typed_ahead
+from .terminal import ColouredLines, FrameOutput, TerminalReader, get_size, take_typed_ahead
 
 if TYPE_CHECKING:
     from ...render.markdown import MarkdownRenderer
 
-STYLE = Style.from_dict({"status": "fg:ansibrightblack", "prompt": "bold", "queued": "dim"})
+STYLE = Style.from_dict(
+    {
+        "status": "fg:ansibrightblack",
+        "prompt": "bold",
+        "queued": "dim",
+        "completion-menu.completion.current": "bold",  # which is seen without colours, too
+    }
+)
 MIN_FRAME_S, MAX_FRAME_S = 0.05, 0.5  # time between frames of a turn
 IDLE_FACTOR = 20  # the same, in durations of the last frame
 MAX_QUEUED_LINES = 3
@@ -67,6 +76,7 @@ class ChatApplication:
         self._is_held = False  # the queue waits for Enter
         self._is_prompting = False
         self._has_left = False
+        self._has_ended = False  # the terminal is gone
         self._reply: str | None = None
         self._question_lock = threading.Lock()
         self._prompt = ChatPrompt(state, folder, self._accept, self._accept_reply)
@@ -86,6 +96,8 @@ class ChatApplication:
         self._frame_began = self._frame_s = 0.0  # processor time when the last frame began, and that it took
         self._suspended = False
         self._input = create_input()
+        if isinstance(self._input, Vt100Input):
+            self._input.stdin_reader = TerminalReader(sys.stdin.fileno(), live.choose_colours)
         self._application: Application[None] = Application(
             Layout(self._make_container(), self._prompt.message),
             style=STYLE,
@@ -105,7 +117,7 @@ class ChatApplication:
     @contextlib.contextmanager
     def run(self) -> Iterator[None]:
         """Keep the application open."""
-        store_typeahead(self._input, take_typed_ahead())
+        store_typeahead(self._input, take_typed_ahead(self._live.choose_colours))
         self._thread.start()
         self._is_running.wait()
         self._live.refresh = self._refresh
@@ -125,8 +137,8 @@ class ChatApplication:
         with self._changed:
             self._is_prompting = True
             try:
-                self._changed.wait_for(lambda: self._has_left or (self._queue and not self._is_held))
-                if self._has_left:
+                self._changed.wait_for(lambda: self._has_left or self._has_ended or (self._queue and not self._is_held))
+                if self._has_left or self._has_ended:
                     raise EOFError
                 text = self._queue.pop(0)
             finally:
@@ -141,7 +153,7 @@ class ChatApplication:
             self._call(lambda: self._open_question(question, default))
             try:
                 with self._changed:
-                    self._changed.wait_for(lambda: self._reply is not None or self._has_left)
+                    self._changed.wait_for(lambda: self._reply is not None or self._has_left or self._has_ended)
             finally:
                 self._call(self._close_question)
             reply = self._reply
@@ -166,6 +178,9 @@ class ChatApplication:
     @contextlib.contextmanager
     def suspend(self) -> Iterator[None]:
         """Leave the terminal in its normal mode to another program."""
+        if self._has_ended:
+            yield
+            return
         entered, leave = threading.Event(), asyncio.Event()
 
         async def hold() -> None:
@@ -174,7 +189,7 @@ class ChatApplication:
                 self._write_above()
                 entered.set()
                 await leave.wait()
-                keys = take_typed_ahead()
+                keys = take_typed_ahead(self._live.choose_colours)
                 self._suspended = False
             self._application.key_processor.feed_multiple(keys)
             self._application.key_processor.process_keys()
@@ -186,6 +201,15 @@ class ChatApplication:
         finally:
             self._call(leave.set)
 
+    def write(self, sequence: str) -> None:
+        """Send the terminal a sequence that moves and shows nothing."""
+
+        def write() -> None:
+            self._output.write_raw(sequence)
+            self._output.flush()
+
+        self._call(write)
+
     def _run(self) -> None:
         try:
             self._application.run(pre_run=self._is_running.set, handle_sigint=False)
@@ -193,8 +217,9 @@ class ChatApplication:
             pass
         finally:
             with self._changed:
-                self._has_left = True
+                self._has_ended = True
                 self._changed.notify_all()
+            self._is_running.set()  # where it could not even begin
 
     def _call(self, action: Callable[[], object]) -> None:
         """Call it in the thread and in the context of the application, if that runs."""
@@ -312,7 +337,8 @@ class ChatApplication:
     def _start_ticking(self) -> None:
         async def tick() -> None:
             while True:
-                self._application.invalidate()
+                if not self._live.is_asking:  # nothing changes then
+                    self._application.invalidate()
                 await asyncio.sleep(min(max(MIN_FRAME_S, IDLE_FACTOR * self._frame_s), MAX_FRAME_S))
 
         self._ticking = self._application.create_background_task(tick())
@@ -343,9 +369,9 @@ def _raise_interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def _make_renderer() -> MarkdownRenderer:
+def _make_renderer(colours: Colours) -> MarkdownRenderer:
     from rich.console import Console
 
     from ...render.markdown import MarkdownRenderer
 
-    return MarkdownRenderer(Console(file=sys.stdout).color_system)
+    return MarkdownRenderer(Console(file=sys.stdout).color_system, colours)

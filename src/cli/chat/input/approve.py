@@ -21,6 +21,7 @@ from ....security.text.sanitize import reveal, sanitize
 from ....types.file_names import escape_name
 from ....types.messages import JSON
 from ....types.sandbox import Grant
+from ...render.colours import NONE, Colours
 from ...render.diff import draw_preview
 from ...render.plain import get_columns
 from ...render.wrap import wrap_text
@@ -61,7 +62,7 @@ class TerminalApprover:
 
     `ask` reads a line for a question and a default, like input(); `show` prints lines; `edit` lets the user edit a
     text, given the name of a file for it; `remember` saves a rule for later chats and may raise OSError; `run_command`
-    runs a line with a slash; `get_width` is the terminal's columns, 0: none.
+    runs a line with a slash; `find_colours` returns those of a diff; `get_width` is the terminal's columns, 0: none.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class TerminalApprover:
         ask: Callable[[str, str], str] = ask_on_stderr,
         show: Callable[[str], None] | None = None,
         *,
-        coloured: bool = False,
+        find_colours: Callable[[], Colours] = lambda: NONE,
         edit: Callable[[str, str], str] | None = None,
         remember: Callable[[dict[str, Any]], None] | None = None,
         run_command: Callable[[str], None] | None = None,
@@ -77,7 +78,7 @@ class TerminalApprover:
     ) -> None:
         self._ask = ask
         self._print = show or (lambda text: print(text, file=sys.stderr))
-        self._coloured = coloured
+        self._find_colours = find_colours
         self._edit = edit
         self._remember = remember
         self._run_command = run_command or (lambda _: self._show(NO_COMMANDS))
@@ -121,7 +122,7 @@ class TerminalApprover:
         if request.access:
             lines.append(f"  access: {ACCESS_LABELS[request.access]}")
         if request.preview:
-            lines += ["", *draw_preview(request.preview, coloured=self._coloured)]
+            lines += ["", *draw_preview(request.preview, self._find_colours())]
         lines += [f"reviewed: {sanitize(review)}" for review in request.reviews]
         if len(lines) > MAX_SHORT_LINES:
             lines.append(f"({len(lines)} lines: scroll up to see them all)")
@@ -286,14 +287,20 @@ def discard_typed_ahead() -> None:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
-def choose_approver(yes: bool, settings: Settings, run_command: Callable[[str], None] | None = None) -> Approver:
+def choose_approver(
+    yes: bool,
+    settings: Settings,
+    run_command: Callable[[str], None] | None = None,
+    ask: Callable[[str, str], str] = ask_on_stderr,
+) -> Approver:
     """`yes` approves every call that does not need a person. The user decides about the others.
 
-    Without a terminal these are refused. `run_command` runs a line with a slash.
+    Without a terminal these are refused. `run_command` and `ask` are those of a TerminalApprover.
     """
     user: Approver = REFUSE_ALL
     if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty():
         user = TerminalApprover(
+            ask,
             edit=edit_in_editor,
             remember=Factory(settings).rule_memory.save,
             run_command=run_command,

@@ -12,10 +12,14 @@ from functools import lru_cache
 
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.input.posix_utils import PosixStdinReader
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.layout.controls import UIContent, UIControl
+from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
+
+from ...render.colours import Colours, take_background
 
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"  # synchronized output, DEC mode 2026
 
@@ -38,7 +42,13 @@ class FrameOutput(Vt100_Output):
     """Writes each frame at once. It asks the terminal for nothing: an answer could be mistaken for keys."""
 
     def __init__(self) -> None:
-        super().__init__(sys.stdout, _get_prompt_toolkit_size, term=os.environ.get("TERM"), enable_cpr=False)
+        super().__init__(
+            sys.stdout,
+            _get_prompt_toolkit_size,
+            term=os.environ.get("TERM"),
+            default_color_depth=ColorDepth.from_env(),  # none with NO_COLOR
+            enable_cpr=False,
+        )
         self._is_in_frame = False
 
     def begin_frame(self) -> None:
@@ -55,7 +65,25 @@ class FrameOutput(Vt100_Output):
             super().flush()
 
 
-def take_typed_ahead() -> list[KeyPress]:
+class TerminalReader(PosixStdinReader):
+    """Reads keys. `choose_colours` gets what the terminal says about its background, which is no key."""
+
+    def __init__(self, terminal: int, choose_colours: Callable[[Colours], None]) -> None:
+        super().__init__(terminal)
+        self._choose_colours = choose_colours
+
+    def read(self, count: int = 1024) -> str:
+        return _take_background(super().read(count), self._choose_colours)
+
+
+def _take_background(typed: str, choose_colours: Callable[[Colours], None]) -> str:
+    keys, colours = take_background(typed)
+    if colours:
+        choose_colours(colours)
+    return keys
+
+
+def take_typed_ahead(choose_colours: Callable[[Colours], None]) -> list[KeyPress]:
     """What was typed while the application read no keys. A line feed is an Enter, as the terminal then sends it."""
     terminal = sys.stdin.fileno()
     tty.setcbreak(terminal, termios.TCSANOW)  # else only whole lines can be read
@@ -63,7 +91,8 @@ def take_typed_ahead() -> list[KeyPress]:
     while select.select([terminal], [], [], 0)[0] and (more := os.read(terminal, 4096)):
         data += more
     keys: list[KeyPress] = []
-    Vt100Parser(keys.append).feed(data.decode("utf-8", "replace").replace("\n", "\r"))
+    typed = _take_background(data.decode("utf-8", "replace"), choose_colours)
+    Vt100Parser(keys.append).feed(typed.replace("\n", "\r"))
     return keys
 
 

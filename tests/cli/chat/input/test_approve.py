@@ -3,6 +3,7 @@ import json
 import pytest
 
 from src.cli.chat.input.approve import TerminalApprover
+from src.cli.render.colours import DARK, NONE
 from src.errors import BotError
 from src.security.permissions.approval import Answer, Request
 from src.types.messages import ToolCall
@@ -17,6 +18,7 @@ class Asked:
         self.answers, self.shown, self.questions = list(answers), "", []
         call = ToolCall("c", fields.pop("name", "exec"), fields.pop("arguments", {"command": "ls"}))
         revise = fields.pop("revise", lambda call: Request(call, "it changes files", revise))
+        colours = fields.pop("colours", NONE)
         terminal = TerminalApprover(
             self._ask,
             self._show,
@@ -24,7 +26,7 @@ class Asked:
             remember=remember,
             run_command=run_command,
             get_width=lambda: columns,
-            coloured=fields.pop("coloured", False),
+            find_colours=lambda: colours,
         )
         self.answer = terminal.approve(Request(call, "it changes files", revise, **fields))
 
@@ -152,7 +154,7 @@ class TestWhatIsShown:
         assert "oldText" not in shown
 
     def test_in_colour_where_the_terminal_has_it(self):
-        shown = Asked("n", preview="-old\n+new\n same", coloured=True).shown
+        shown = Asked("n", preview="-old\n+new\n same", colours=DARK).shown
         assert "\x1b[31m  -old\x1b[0m" in shown
         assert "\x1b[32m  +new\x1b[0m" in shown
 
