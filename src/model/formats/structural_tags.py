@@ -3,7 +3,7 @@
 Strategy: the row's template, which writes a call, is read as a pattern. Its text is constant, its fields become
 grammars of the tool's parameters. In free text a call begins with the row's marker; a row without one is used only
 where a call is forced, for its first characters may be text. Strings in tags are any text up to the closing tag.
-The vocabulary is that of vLLM 0.19 (xgrammar 0.1.32) and later.
+The vocabulary is that of xgrammar 0.1.29 (vLLM 0.14) and later.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _PYTHON_WORDS = {True: "True", False: "False", None: "None"}
 
 Pattern = dict[str, JSON]
 Part = Union[str, Pattern]
+
+_EMPTY: Pattern = {"type": "grammar", "grammar": 'root ::= ""'}  # xgrammar 0.1.29 (vLLM 0.14) knows no empty text
 
 
 def find_format(origin: str) -> Format | None:
@@ -65,10 +67,17 @@ def _make_blocks(row: Format, tools: Sequence[ToolDefinition]) -> list[JSON]:
     if not mark:
         return [_make_tag(row, tool, _cut_end(row.template)) for tool in tools]
     unit, _, end = rest.partition("⟧")
+    tags = [_make_tag(row, tool, unit) for tool in tools]
+    separator = "," if unit.startswith("\n ") else ", " if begin.endswith("[") else ""
+    ends = {str(tag["end"])[-1:] for tag in tags}
+    if not separator and len(ends) == 1:  # xgrammar 0.1.29 knows no empty one: what each call ends with is taken
+        (separator,) = ends
+        end = separator + end
+        tags = [{**tag, "end": str(tag["end"])[:-1]} for tag in tags]
     calls: Pattern = {
         "type": "tags_with_separator",
-        "tags": [_make_tag(row, tool, unit) for tool in tools],
-        "separator": "," if unit.startswith("\n ") else ", " if begin.endswith("[") else "",
+        "tags": list(tags),
+        "separator": separator,
         "at_least_one": True,
     }
     return [{"type": "tag", "begin": begin, "content": calls, "end": _cut_end(end)}]
@@ -110,7 +119,7 @@ def _frame(parts: Sequence[Part]) -> Pattern:
 
 def _join(parts: Sequence[Part]) -> Pattern:
     forms = [_const(part) if isinstance(part, str) else part for part in parts]
-    return forms[0] if len(forms) == 1 else {"type": "sequence", "elements": list(forms)} if forms else _const("")
+    return forms[0] if len(forms) == 1 else {"type": "sequence", "elements": list(forms)} if forms else _EMPTY
 
 
 def _const(text: str) -> Pattern:
@@ -149,11 +158,11 @@ def _separate(members: Sequence[tuple[list[Part], bool]], separator: str) -> lis
         _join(_merge([*member, *(_option([separator, *later]) for later in others[number:])]))
         for number, member in enumerate(others, 1)
     ]
-    return [_either([*tails, _const("")])] if tails else []
+    return [_either([*tails, _EMPTY])] if tails else []
 
 
 def _option(parts: Sequence[Part]) -> Pattern:
-    return _either([_join(_merge(parts)), _const("")])
+    return _either([_join(_merge(parts)), _EMPTY])
 
 
 # What each field of a template becomes.

@@ -55,6 +55,10 @@ class Writer:
     def write(self, form: dict[str, Any]) -> str:
         return getattr(self, f"_write_{form['type']}")(form)
 
+    def _write_grammar(self, form: dict[str, Any]) -> str:
+        assert form["grammar"] == 'root ::= ""'
+        return ""
+
     def _write_const_string(self, form):
         return form["value"]
 
@@ -183,3 +187,11 @@ def test_a_listed_string_stands_in_its_tags_without_blanks():
     (row,) = (row for row in FORMATS if row.name == "qwen3_coder")
     text = make_structural_tag(row, [MODE])
     assert '"value": "very careful"' in text
+
+
+@pytest.mark.parametrize("row", [row for row in FORMATS if find_format(row.name)], ids=lambda row: row.name)
+def test_a_grammar_has_no_empty_text_which_older_servers_refuse(row):
+    """xgrammar 0.1.29 of vLLM 0.14 refuses it in const_string and as a separator."""
+    tag = make_structural_tag(row, TOOLS, "required")
+    assert '"value": ""' not in tag
+    assert '"separator": ""' not in tag
