@@ -20,6 +20,8 @@ from src.types.messages import (
 
 from ..doubles import codec, decoded
 
+VERTEX_HOST = "https://us-central1-aiplatform.googleapis.com"
+
 
 def body(*messages, **fields):
     return json.loads(codec("gemini").encode(ChatRequest("gemini-2.5-flash", messages, **fields)).body)
@@ -47,6 +49,28 @@ class TestAddress:
         assert said[0] == said[1]
         keys = [(PROVIDERS[name].key_header, PROVIDERS[name].key_prefix) for name in ("gemini", "vertex")]
         assert keys == [("x-goog-api-key", ""), ("Authorization", "Bearer ")]
+
+    def test_vertex_is_asked_at_the_address_of_google_s_reference(self):
+        """Google's page "Function calling reference", example syntax, in all but the names."""
+        base = f"{VERTEX_HOST}/v1/projects/harbour/locations/us-central1/publishers/google"
+        request = ChatRequest("gemini-2.5-flash", [UserMessage("hi")], stream=False)
+        asked = f"{base}/{codec('vertex').encode(request).path}"
+        assert asked == f"{base}/models/gemini-2.5-flash:generateContent"
+
+    def test_the_fields_that_vertex_adds_to_an_answer_change_nothing(self):
+        call = {"functionCall": {"name": "get_current_weather", "args": {"location": "Boston, MA"}}}
+        candidate = {
+            "content": {"role": "model", "parts": [call]},
+            "finishReason": "STOP",
+            "avgLogprobs": -0.01,
+            "safetyRatings": [{"category": "HARM_CATEGORY_HATE_SPEECH", "probability": "NEGLIGIBLE"}],
+        }
+        usage = {"promptTokenCount": 24, "candidatesTokenCount": 7, "trafficType": "ON_DEMAND"}
+        answer = {"candidates": [candidate], "usageMetadata": usage, "createTime": "2025-11-22T10:00:00Z"}
+        _, response = decoded(codec("vertex"), [json.dumps(answer).encode()], "application/json")
+        (read,) = response.calls
+        assert (read.name, read.arguments) == ("get_current_weather", {"location": "Boston, MA"})
+        assert response.stop_reason == "tool_use"
 
 
 class TestRequest:
