@@ -36,8 +36,8 @@ def print_report(load: Callable[[], Settings], *, as_json: bool = False) -> int:
     if as_json:
         rows = [{"name": name, **found._asdict()} for name, found in checks.items()]
         print(json.dumps({"checks": rows, "serve": make_serve_command(diagnosis), "exit_code": int(failed)}, indent=2))
-    elif diagnosis.models and diagnosis.is_vllm:
-        print(f"\n{_format_advice(diagnosis)}")
+    elif diagnosis.models and diagnosis.is_vllm and (advice := _format_advice(diagnosis)):
+        print(f"\n{advice}")
     return int(failed)
 
 
@@ -79,7 +79,10 @@ def _format_line(name: str, found: Finding) -> str:
 
 
 def _format_advice(diagnosis: Diagnosis) -> str:
+    """How to start a server for native calls; "" where they are native and no command is known."""
     command = make_serve_command(diagnosis)
+    if command is None and diagnosis.native:
+        return ""
     if command is None:
         return f"Which --tool-call-parser reads the calls of {sanitize(diagnosis.model_name)} is listed at {DOCS}"
     why = "Its tool calls are native. To start a server like this one" if diagnosis.native else "For native tool calls"

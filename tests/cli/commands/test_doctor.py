@@ -217,3 +217,13 @@ def test_for_people_each_check_is_a_line_and_the_flags_come_last(tmp_path, capsy
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["pass", "server", f"{address}/v1", "answers"]
     assert lines[-1].strip().startswith("vllm serve Qwen/Qwen3-8B --enable-auto-tool-choice")
+
+
+@pytest.mark.parametrize(("said", "is_advised"), [(CALL, False), (DemoTurn("Hello."), True)])
+def test_an_unknown_model_is_told_where_parsers_are_listed_only_if_its_calls_are_not_native(
+    tmp_path, capsys, said, is_advised
+):
+    (tmp_path / "config.json").write_text("{}")
+    with serve(Server(said, model="who/knows")) as address:
+        main(["doctor", "-u", f"{address}/v1", "-c", str(tmp_path / "config.json")])
+    assert ("is listed at" in capsys.readouterr().out) == is_advised
