@@ -136,7 +136,7 @@ class TrustMemory:
     def find_untrusted(self) -> list[str]:
         """The folders of the workspace with skills or commands that are not let in."""
         places = [] if self.is_trusted else [f"{name}/{kind}" for name in SHARED_FOLDERS for kind in SKILL_FOLDERS]
-        return [place for place in places if (self._root / place).is_dir()]
+        return [place for place in places if os.path.isdir(self._root / place)]  # noqa: PTH112 - raises nothing
 
 
 def _read_path(entry: object, version: str) -> CallPath | None:

@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -109,10 +110,11 @@ def _describe(skills: list[Skill], room: int) -> str:
 
 def _list_files(folder: Path) -> Iterator[tuple[Path, str]]:
     """Each file that may be a skill or a command, with the name that its place gives it."""
-    for path in sorted((folder / "skills").glob("*/SKILL.md")):
-        yield path, path.parent.name
-    for path in sorted((folder / "commands").glob("*.md")):
-        yield path, path.stem
+    for kind, pattern in (("skills", "*/SKILL.md"), ("commands", "*.md")):
+        files: list[Path] = []
+        with suppress(OSError):  # a folder that may not be read, such as the home of another user
+            files = sorted((folder / kind).glob(pattern))
+        yield from ((path, path.parent.name if kind == "skills" else path.stem) for path in files)
 
 
 def _read_skill(path: Path, name: str, top: Path | None) -> Skill:
@@ -131,7 +133,8 @@ def _read_skill(path: Path, name: str, top: Path | None) -> Skill:
     given = fields.get("name", name)
     name = name if is_command else given if isinstance(given, str) else ""
     if not NAME.fullmatch(name):
-        raise ValueError(f"its name {str(given)[:80]!r} is not one of letters, digits and hyphens")
+        shown = repr(given[:80]) if isinstance(given, str) else "in the front matter"
+        raise ValueError(f"its name {shown} is not one of letters, digits and hyphens")
     description = fields.get("description", "")
     if not isinstance(description, str) or not (description.strip() or is_command):
         raise ValueError("its front matter has no description")
@@ -156,6 +159,8 @@ def _split(text: str) -> tuple[dict[Any, Any], str]:
         mark = getattr(error, "problem_mark", None)
         place = f" in line {mark.line + 2}" if mark else ""
         raise ValueError(f"its front matter is not valid YAML{place}") from error
+    except RecursionError as error:
+        raise ValueError("its front matter is nested too deeply") from error
     if not isinstance(fields, dict):
         raise ValueError("its front matter holds no names and values")
     return fields, text[match.end() :].strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,8 @@ class TestLoading:
             ("no front matter", "its front matter has no description"),
             ("---\nname: pdf\ndescription: 7\n---\ntext", "its front matter has no description"),
             ("---\nname: p d f\ndescription: x\n---\ntext", "its name 'p d f' is not one of letters"),
-            ("---\nname: [1]\ndescription: x\n---\ntext", "its name '[1]' is not one of letters"),
+            ("---\nname: [1]\ndescription: x\n---\ntext", "its name in the front matter is not one of letters"),
+            (f"---\na: {'[' * 50_000}\n---\ntext", "its front matter is "),
             ("---\nname: pdf\ndescription: x\n---\n", "it has no text"),
             (f"---\nname: pdf\ndescription: x\n---\n{'x' * 100_001}", "it has more than 100,000 characters"),
         ],
@@ -79,6 +81,11 @@ class TestLoading:
         found = load_skills([SkillFolder(tmp_path / "work", tmp_path / "work")])
         assert not found.skills
         assert "a link leads out" in found.problems[0]
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    def test_a_folder_that_may_not_be_read_holds_nothing(self, load, tmp_path):
+        (tmp_path / "closed").mkdir(mode=0o000)
+        assert load_skills([SkillFolder(tmp_path / "closed" / ".claude")]) == ({}, ())
 
     def test_a_folder_in_place_of_a_file_is_a_sentence(self, load, tmp_path):
         (tmp_path / "commands" / "fix.md").mkdir(parents=True)
