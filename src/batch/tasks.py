@@ -58,12 +58,18 @@ class Task(NamedTuple):
     schema: Mapping[str, JSON] | None = None
 
     def compute_hash(self, settings: Settings) -> str:
-        """Of the task and of the settings that its result depends on: 16 hexadecimal digits."""
-        known = asdict(settings)
+        """Of the task and of the settings that its result depends on: 16 hexadecimal digits.
+
+        A setting at its default does not count, so that a later version with more settings runs nothing again.
+        """
+        known, defaults = asdict(settings), asdict(Settings())
         relevant = {
-            section: {key: value for key, value in known[section].items() if key not in INCIDENTAL.get(section, ())}
+            section: {
+                key: value
+                for key, value in known[section].items()
+                if value != defaults[section][key] and key not in INCIDENTAL.get(section, ())
+            }
             for section in SECTIONS_OF_RESULTS
-            if section in known
         }
         text = json.dumps([self._asdict(), relevant], sort_keys=True, default=str)
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

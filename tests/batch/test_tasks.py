@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from src.batch.tasks import read_tasks
+from src.batch.tasks import Task, read_tasks
 from src.config import Settings
 from src.config.settings import VllmSettings
 from src.errors import ConfigError
@@ -77,3 +77,6 @@ class TestHash:
         (task,) = read(tmp_path, {"id": "a", "prompt": "x"})
         moved = replace(Settings(), vllm=VllmSettings(base_url="http://gpu:8000/v1", api_key="k", timeout=1.0))
         assert task.compute_hash(Settings()) == task.compute_hash(moved)
+
+    def test_a_setting_that_a_later_version_has_does_not_count_at_its_default(self):
+        assert Task("t", "say x").compute_hash(Settings()) == "2c167aff9ea3c34e"  # as of the first version
