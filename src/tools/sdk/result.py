@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeVar
 
 from ...errors import ToolError
+from ...types.images import describe_excess
 from ...types.messages import JSON, MEDIA, ContentBlock, ToolResult
 from .output_store import Outputs, Stored
 
@@ -61,9 +62,9 @@ def to_outcome(value: object) -> Outcome:
     if isinstance(value, str):
         return Outcome("text", replace_surrogates(value))
     if isinstance(value, Media):
-        return Outcome("multimodal", [value.to_block()])
+        return Outcome("multimodal", [_to_small_block(value)])
     if isinstance(value, list) and any(isinstance(each, Media) for each in value):
-        return Outcome("multimodal", [to_content_block(each) for each in value])
+        return Outcome("multimodal", [_to_small_block(each) for each in value])
     return Outcome("data", json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False, allow_nan=False))))
 
 
@@ -78,6 +79,12 @@ def to_content_block(part: object) -> ContentBlock:
         return part.to_block()
     text = part if isinstance(part, str) else json.dumps(part, ensure_ascii=False, allow_nan=False)
     return {"type": "text", "text": replace_surrogates(text)}
+
+
+def _to_small_block(part: object) -> ContentBlock:
+    """As to_content_block, with a note in place of an image that is too large to be sent."""
+    excess = describe_excess(len(part.data)) if isinstance(part, Media) and part.mime_type.startswith("image/") else ""
+    return {"type": "text", "text": f"[left out: {excess}]"} if excess else to_content_block(part)
 
 
 def store_and_truncate(result: ToolResult, outputs: Outputs | None, ref: str = "") -> ToolResult:

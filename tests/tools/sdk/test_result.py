@@ -20,6 +20,19 @@ CASES = [
     ({"a": (1, None)}, ("data", {"a": [1, None]})),
     (["a", "b"], ("data", ["a", "b"])),
     (None, ("data", None)),
+    (
+        [Media(bytes(4_000_000), "image/png"), "See:"],
+        (
+            "multimodal",
+            [
+                {
+                    "type": "text",
+                    "text": "[left out: an image of 4,000,000 bytes; one may have 3,750,000. Make it smaller first]",
+                },
+                {"type": "text", "text": "See:"},
+            ],
+        ),
+    ),
     (PICTURE, ("multimodal", [BLOCK])),
     (["See:", PICTURE, {"k": 1}], ("multimodal", [{"type": "text", "text": "See:"}, BLOCK, {"type": "text", "text": '{"k": 1}'}])),
 ]  # fmt: skip
