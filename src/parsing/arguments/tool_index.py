@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from ...types.messages import ToolDefinition
 
@@ -140,15 +140,18 @@ class ToolIndex:
     """Finds tools by name. `offered` are ToolDefinitions or OpenAI tool objects; anything else is left out."""
 
     def __init__(self, offered: Iterable[ToolDefinition | Mapping[str, Any]]) -> None:
-        given = list(offered)
-        self.tools = {tool.name: tool for tool in map(_index_tool, given) if tool.name}
-        aliases = ((alias, tool.name) for tool in given if isinstance(tool, ToolDefinition) for alias in tool.aliases)
+        self.tools = {name: tool for tool in offered if (name := _get_name(tool))}
+        listed = self.tools.items()
+        aliases = ((alias, name) for name, tool in listed if isinstance(tool, ToolDefinition) for alias in tool.aliases)
         self.names = _index_names(tuple(self.tools), tuple(aliases))
+        self._indexed: dict[str, IndexedTool] = {}  # the tools that were found
 
     def find(self, written: str) -> IndexedTool | None:
         """The offered tool that `written` names, or None."""
         name = self.names.find(written)
-        return self.tools[name] if name else None
+        if name and name not in self._indexed:
+            self._indexed[name] = IndexedTool(name, _get_schema(self.tools[name]))
+        return self._indexed[name] if name else None
 
     def find_nearest(self, written: str) -> list[str]:
         """Up to three offered names that are similar to `written`, the most similar first."""
@@ -167,14 +170,18 @@ def _add_unique(table: dict[str, str], key: str, name: str) -> None:
     table[key] = "" if table.get(key, name) != name else name
 
 
-def _index_tool(offered: ToolDefinition | Mapping[str, Any]) -> IndexedTool:
-    name, schema = "", cast("Mapping[str, Any]", {})
+def _get_name(offered: ToolDefinition | Mapping[str, Any]) -> str:
     if isinstance(offered, ToolDefinition):
-        name, schema = offered.name, offered.parameters
-    elif isinstance(function := offered.get("function", offered), Mapping):
-        name = str(function.get("name", ""))
-        schema = function.get("parameters") or function.get("input_schema") or {}
-    return IndexedTool(name, schema)
+        return offered.name
+    function = offered.get("function", offered)
+    return str(function.get("name", "")) if isinstance(function, Mapping) else ""
+
+
+def _get_schema(offered: ToolDefinition | Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(offered, ToolDefinition):
+        return offered.parameters
+    function = offered.get("function", offered)
+    return function.get("parameters") or function.get("input_schema") or {}
 
 
 def _is_scalar(kind: object) -> bool:

@@ -159,7 +159,9 @@ class BlockDetector:
         if own := find_own_marker(position):
             return BlockStart(own.start(), at, "json", OWN)
         to = _HARMONY_LEAD.search(text, window, at) if text.find("to=", window, at) >= 0 else None
-        if to and not (to.start() == floor and is_word_char(position.before)):
+        if to and to.start() == floor and is_word_char(position.before):  # it cannot begin here
+            to = _HARMONY_LEAD.search(text, to.start() + 1, at)
+        if to:
             return BlockStart(to.start(), at, "named", "<|channel|>", to[1])
         word = find_preceding_name(self._tools, position)
         if word and (found := self._detect_named_object(position, word)):

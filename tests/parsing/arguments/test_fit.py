@@ -14,7 +14,9 @@ def tool(required=(), closed=False, **properties):
     schema = {"type": "object", "properties": properties, "required": list(required)}
     if closed:
         schema["additionalProperties"] = False
-    return ToolIndex([{"function": {"name": "t", "parameters": schema}}]).tools["t"]
+    tool = ToolIndex([{"function": {"name": "t", "parameters": schema}}]).find("t")
+    assert tool
+    return tool
 
 
 def fit(arguments, *positional, required=(), closed=False, lenient=True, **properties):
@@ -117,13 +119,13 @@ def test_null_for_an_optional_parameter_leaves_it_out():
 def test_references_within_the_schema_are_followed():
     schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/n"}}, "$defs": {"n": INTEGER}}
     box = ToolIndex([{"function": {"name": "t", "parameters": schema}}])
-    assert Fitter(box.tools["t"]).fit({"x": "5"}, []) == {"x": 5}
+    assert Fitter(box.find("t")).fit({"x": "5"}, []) == {"x": 5}
 
 
 def test_a_schema_that_refers_to_itself_ends():
     schema = {"type": "object", "properties": {"x": {"$ref": "#/properties/x"}}}
     box = ToolIndex([{"function": {"name": "t", "parameters": schema}}])
-    assert Fitter(box.tools["t"]).fit({"x": "5"}, []) == {"x": "5"}
+    assert Fitter(box.find("t")).fit({"x": "5"}, []) == {"x": "5"}
 
 
 MISFITS = {

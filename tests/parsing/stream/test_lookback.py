@@ -83,7 +83,7 @@ def test_a_backtick_is_passed_by_what_was_shown_before_it():
 
 @pytest.mark.parametrize("text", [
     'Tool Name: read\nArguments: {"path": "a"}', 'Function Call: read\nArguments: {"path": "a"}',
-    'get_wea:ther\n{"city": "Oslo"}', "[            f'get_weather(city=\"Oslo\")']", "['weather.now.get_weather', city='Oslo']",
+    'get_wea:ther\n{"city": "Oslo"}', 'ecommentary to=read\n{"path": "a"}', "[            f'get_weather(city=\"Oslo\")']", "['weather.now.get_weather', city='Oslo']",
     "```tool\nTOOL_NAME: read\nBEGIN_ARG: a: b\nx\nEND_ARG\n```",
 ])  # fmt: skip
 def test_names_and_labels_of_several_parts_are_found_in_any_pieces(text):
