@@ -72,7 +72,8 @@ def _show_early_prompt(question: str) -> Iterator[None]:
     """
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     tty.setcbreak(sys.stdin.fileno(), termios.TCSANOW)
-    print(question, PROMPT, sep="", end="", flush=True)
+    print(question, end="")
+    print(PROMPT, end="", flush=True)
     try:
         yield
     finally:
