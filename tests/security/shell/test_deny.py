@@ -205,6 +205,19 @@ def test_a_rule_of_two_words_skips_options_between_them_alone(line, verdict):
     assert judge_line(line, ["git", "push"]).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("git -C sub --no-pager log -1", "denied"),
+        ("git show log", "clear"),
+        ("git -C sub status", "clear"),
+        ("git -P diff", "clear"),
+    ],
+)
+def test_options_of_a_line_that_can_be_read_are_skipped_as_well(line, verdict):
+    assert judge_line(line, ["git", "log"]).verdict == verdict
+
+
 @pytest.mark.parametrize("line", ["cat << E\nx", "ls \u200b", "xargs", "timeout 5"])
 def test_a_line_without_its_end_or_its_command_cannot_be_read(line):
     assert judge_line(line, ["touch"]).verdict == "unreadable"
