@@ -48,7 +48,9 @@ def test_an_unknown_command_is_bad_usage(capsys):
 class TestTools:
     def test_they_are_the_definitions_as_they_are_sent(self, run):
         code, out, err = run("tools")
-        assert (code, json.loads(out), err) == (0, TOOL_DEFINITIONS, "")
+        *listed, task = json.loads(out)
+        assert (code, listed, err) == (0, TOOL_DEFINITIONS, "")
+        assert task["function"]["name"] == "task"  # it is made of the settings
 
 
 class TestModels:
