@@ -48,13 +48,15 @@ class Mentions(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def make_message(self, text: str = "") -> UserMessage:
-        """The message for the model; `text`: what it says in place of the own text. Images come first."""
+        """The message for the model; `text`: the own text with more around it. Images come first."""
         text = text or self.text
-        typed = self.typed if self.images or text != self.typed else ""
+        typed = text.replace(self.text, self.typed, 1)  # what /retry sends again
         blocks: list[ContentBlock] = []
         for name, image in self.images:
             blocks += {"type": "text", "text": f"Image {name}:"}, image
-        return UserMessage(text, (*blocks, {"type": "text", "text": text}) if blocks else (), typed)
+        if blocks:
+            return UserMessage("", (*blocks, {"type": "text", "text": text}), typed)
+        return UserMessage(text, typed=typed if typed != text else "")
 
 
 class _Reader:

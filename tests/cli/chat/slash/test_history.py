@@ -115,6 +115,14 @@ def test_retry_asks_the_same_again(folder):
     assert "no question to ask again" in Chatting(folder, "/retry").shown
 
 
+def test_retry_reads_a_mentioned_file_again_and_keeps_the_output_of_a_command(folder):
+    (folder / "a.txt").write_text("heron")
+    chat = Chatting(folder, "!echo stork", "see @a.txt", "/retry", turns=[says("1"), says("2")])
+    (first,), (second,) = chat.questions
+    assert first == second
+    assert (first.count("heron"), first.count("\nstork\n")) == (1, 1)
+
+
 class TestDiff:
     def test_it_shows_what_the_tools_changed(self, folder):
         (folder / "a.txt").write_text("old\n")
