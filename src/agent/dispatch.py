@@ -17,13 +17,14 @@ from ..errors import Cancelled
 from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import CommandReport, Inbox, ToolContext
 from ..tools.sdk.registry import Registry
-from ..types.effects import AgentSteps
+from ..types.effects import AgentSteps, Aside
 from ..types.events import CallDenied, CallFinished, CallStarted, ModeChanged, Notice
 from ..types.messages import JSON, MAX_CALLS, MalformedCall, RequestedCall, ToolCall, ToolResult, ToolResults
 from .permission import AccessGrant, Permission, PermissionGate
 from .steps import wait_for
 from .subagents import CallGroup
 
+RECORDING_TOOLS = ("write", "edit")  # they call ToolContext.before_write
 MAX_REPEATS = 3  # of the same call in a row
 
 TOO_MANY = f"Not run: an answer may hold at most {MAX_CALLS} calls. Make the others again, fewer at once."
@@ -164,7 +165,7 @@ class ToolDispatcher:
         if self._registry.runs_aside(call.name):
             result = yield from self._run_aside(call, within)
         else:
-            result = yield from wait_for(self._runner.run(call, within))
+            result = yield from self._watch(call, within)
         if report.explanation and not self._gate.is_unaffected(call, report):
             grant = AccessGrant(None)
             if report.named_none:
@@ -173,12 +174,21 @@ class ToolDispatcher:
             if grant.access:
                 report = CommandReport()
                 again = replace(ctx, access=grant.access, report=report)
-                result = yield from wait_for(self._runner.run(call, again))
+                result = yield from self._watch(call, again)
                 notes = [
                     f"it failed with access=read, and was run again with access={grant.access}",
                     report.explanation,
                 ]
         return _prepend_note(_append_note(result, "; ".join(filter(None, notes))), permission.user_note)
+
+    def _watch(self, call: ToolCall, ctx: ToolContext) -> Aside[ToolResult]:
+        """Run a call; what it changes in files is found, unless it can change none or says itself which it writes."""
+        is_held, sandbox = self._gate.policy.is_enforced, ctx.sandbox
+        reads_only = is_held and ctx.access == "read"
+        only_files = is_held and ctx.access == "write" and sandbox is not None and not sandbox.has_network("write")
+        is_watched = self._registry.risk(call.name) == "high" and not reads_only and call.name not in RECORDING_TOOLS
+        with ctx.watch_files(only_files) if is_watched else nullcontext():
+            return (yield from wait_for(self._runner.run(call, ctx)))
 
     def _run_parallel(self, turn: TurnCalls, calls: Mapping[int, ToolCall], ctx: ToolContext) -> AgentSteps[None]:
         for call in calls.values():

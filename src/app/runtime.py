@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from hashlib import sha256
@@ -48,17 +48,19 @@ from .model import Model
 from .state_files import ALLOWED, RuleMemory, ServerMemory, TrustMemory
 
 if TYPE_CHECKING:
+    from ..tools.fs.baseline import FileWatch
     from ..tools.sources.mcp import McpServers
 
 
-MAX_TIMEOUT_S = 3600.0  # that a call may name, if nothing is set
-
-
 class Workplace(NamedTuple):
-    """Where the commands of a chat run, whichever models it uses. `jobs` are those in the background."""
+    """Where the commands of a chat run, whichever models it uses.
+
+    `jobs` are those in the background; `find_watch` gives what finds their changes to files, and those of other calls.
+    """
 
     sandbox: DeferredSandbox
     jobs: Jobs
+    find_watch: Callable[[], FileWatch]
 
 
 class Runtime(NamedTuple):
@@ -74,6 +76,7 @@ class Runtime(NamedTuple):
     sandbox: DeferredSandbox | None = None
     todos: list[tuple[str, str]] | None = None
     cancelled: CancelToken | None = None  # see Factory
+    workplace: Workplace | None = None
 
     def answer(self, session: Session, tool_choice: ToolChoice = "auto") -> Generator[Event, None, None]:
         """Answer the last message of the session, which records what happens. Raises BotError.
@@ -83,7 +86,9 @@ class Runtime(NamedTuple):
         if self.sandbox:
             yield from self._offer_set_aside(self.sandbox)
         driven = self.model.drive(self.agent.run(session.messages, self.cancelled, tool_choice), session.save_waiting)
-        with closing(session.follow(driven)) as events:
+        work, record = self.workplace, session.record_changes
+        watched = work.find_watch().watch_jobs(record) if work and work.jobs.running else nullcontext()
+        with watched, closing(session.follow(driven)) as events:
             for event in events:
                 yield event
                 calls = isinstance(event, Completed) and event.response.calls
@@ -149,7 +154,15 @@ class Runtime(NamedTuple):
 
 
 def make_workplace(settings: Settings) -> Workplace:
-    return Workplace(defer_sandbox(settings), Jobs())
+    jobs = Jobs()
+
+    @cache
+    def find_watch() -> FileWatch:
+        from ..tools.fs.baseline import Baseline, FileWatch  # start-up is measured
+
+        return FileWatch(Baseline(settings.root, settings.state), lambda: bool(jobs.running))
+
+    return Workplace(defer_sandbox(settings), jobs, find_watch)
 
 
 def make_runtime(
@@ -170,7 +183,7 @@ def make_runtime(
     agent = AgentLoop(
         model.core,
         make_tools(settings, only, lambda: model.context_length),
-        _record_in(find_session, context) if find_session else context,
+        _record_in(find_session, context, workplace) if find_session else context,
         approver,
         make_policy(settings, sandbox),
         max_tool_turns=settings.agent.max_tool_turns,
@@ -180,7 +193,7 @@ def make_runtime(
         review_board=connections.make_review_board(),
         open_subagent=partial(_open_subagent, connections, model, find_session),
     )
-    return Runtime(agent, model, settings, sandbox, context.todos, connections.cancelled)
+    return Runtime(agent, model, settings, sandbox, context.todos, connections.cancelled, workplace)
 
 
 def _recall_path(settings: Settings, model: Model) -> None:
@@ -224,7 +237,7 @@ def _open_subagent(
             )
 
 
-def _record_in(find_session: Callable[[], Session], context: ToolContext) -> ToolContext:
+def _record_in(find_session: Callable[[], Session], context: ToolContext, workplace: Workplace | None) -> ToolContext:
     """The context, with the files that tools write and the processes they start recorded."""
 
     def record_write(path: str, content: bytes | None) -> None:
@@ -234,9 +247,16 @@ def _record_in(find_session: Callable[[], Session], context: ToolContext) -> Too
         find_session().record_process(process)
 
     def record_process_end(process: StartedProcess) -> None:
-        find_session().record_process_end(process)
+        find_session().record_process(process, has_ended=True)
 
-    return replace(context, before_write=record_write, on_start=record_process, on_end=record_process_end)
+    def watch_files(only_files: bool) -> AbstractContextManager[None]:
+        session = find_session()
+        if workplace is None or session.path is None:
+            return nullcontext()
+        return workplace.find_watch().watch(session.record_changes, only_files=only_files)
+
+    recorded = replace(context, before_write=record_write, watch_files=watch_files)
+    return replace(recorded, on_start=record_process, on_end=record_process_end)
 
 
 def make_tool_context(settings: Settings, sandbox: Sandbox | None) -> ToolContext:
@@ -247,19 +267,11 @@ def make_tool_context(settings: Settings, sandbox: Sandbox | None) -> ToolContex
         protected=(*settings.files, _resolve_state(settings)),
         environment=select_environment(os.environ, settings.security.environment, settings.keys),
         exec_timeout=settings.security.exec_timeout,
-        exec_max_timeout=_find_longest_timeout(settings),
+        exec_max_timeout=settings.longest_timeout,
         exec_max_output=settings.security.exec_max_output,
         outputs=Outputs(settings.state / "outputs"),
         sandbox=sandbox,
     )
-
-
-def _find_longest_timeout(settings: Settings) -> float:
-    """The longest that a call may name: a limit that the user has set is not exceeded."""
-    security = settings.security
-    if security.exec_max_timeout is not None:
-        return security.exec_max_timeout
-    return security.exec_timeout if "security.exec_timeout" in settings.places else MAX_TIMEOUT_S
 
 
 def make_tools(

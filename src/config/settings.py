@@ -308,6 +308,13 @@ class Settings:
         )
 
     @property
+    def longest_timeout(self) -> float:
+        """The longest that a call may name, in seconds: a limit that the user has set is not exceeded."""
+        if self.security.exec_max_timeout is not None:
+            return self.security.exec_max_timeout
+        return self.security.exec_timeout if "security.exec_timeout" in self.places else MAX_TIMEOUT_S
+
+    @property
     def key_to_send(self) -> str:
         """The API key; empty for a server that was not named, as any program may listen at the default address."""
         return self.vllm.api_key if self.is_server_named else ""
@@ -366,6 +373,7 @@ class Settings:
         return replace(self, vllm=replace(self.vllm, model=text))
 
 
+MAX_TIMEOUT_S = 3600.0  # that a call may name, if nothing is set
 MAIN_SERVER = "vllm"  # names the section `vllm` among `servers`
 SECTIONS: Mapping[str, Any] = {
     each.name: each.default_factory

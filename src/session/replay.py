@@ -13,13 +13,25 @@ from __future__ import annotations
 import gc
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import BotError
-from ..types.messages import Message, Response, Text, ToolResult, ToolResults, UserMessage, read_message
+from ..types.file_names import escape_name
+from ..types.messages import (
+    ENVIRONMENT,
+    Message,
+    Response,
+    SystemMessage,
+    Text,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+    read_message,
+)
+from ..types.process import FindLiving, StartedProcess
 from .journal import VERSION, Record, add_problem
 from .state import MessageEntry, SessionState
 
@@ -195,3 +207,31 @@ def _build_results(response: Response, records: list[Record], found: Replay, *, 
         if last:
             found.lost.append(lost)
         yield lost
+
+
+def replace_system(system: Sequence[Message], messages: Sequence[Message]) -> list[Message]:
+    """The messages with this system prompt instead of their own, unless the two differ only in the environment.
+
+    A server's cache of the prompt holds for the same bytes only, so a date of yesterday stays.
+    """
+    if system and messages and isinstance(messages[0], SystemMessage):
+        saved, current = (_drop_environment(each) for each in (messages[0], system[0]))
+        system = messages[:1] if saved == current else system
+    return [*system, *(messages[1:] if messages and isinstance(messages[0], SystemMessage) else messages)]
+
+
+def _drop_environment(message: Message) -> list[str]:
+    """The paragraphs of a system prompt but the one about the environment."""
+    paragraphs = message.text.split("\n\n") if isinstance(message, SystemMessage) else []
+    return [each for each in paragraphs if not each.startswith(ENVIRONMENT)]
+
+
+def describe_processes(known: Iterable[StartedProcess], find_living: FindLiving) -> tuple[list[str], list[str]]:
+    """Of the processes that ran when the program stopped: notes for the model, and notices for the user."""
+    known = list(known)
+    jobs = ", ".join(each.command for each in known if each.job)
+    notices = [f"Commands in the background ended with the program: {escape_name(jobs)}."] if jobs else []
+    for process, pids in find_living(known).items():
+        numbers = " ".join(map(str, pids))
+        notices.append(f"Still running from before: {escape_name(process.command)} (`kill {numbers}` ends it).")
+    return ([f"[these background commands ended with the program: {jobs}]"] if jobs else []), notices

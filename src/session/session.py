@@ -16,16 +16,15 @@ from typing import NamedTuple
 
 from ..errors import BotError
 from ..types.events import CallFinished, CallStarted, Compacted, Completed, Event, Notice, TextDelta
-from ..types.file_names import escape_name
-from ..types.messages import ENVIRONMENT, JSON, Message, Response, SystemMessage, ToolCall, ToolResult, ToolResults
-from ..types.process import StartedProcess
+from ..types.file_names import FileChange, FileState, escape_name
+from ..types.messages import JSON, Message, Response, SystemMessage, ToolCall, ToolResult, ToolResults
+from ..types.process import FindLiving, StartedProcess
 from .journal import VERSION, Journal, Record, Redact
-from .snapshots import RestoredFiles, RestoreFile, Snapshots, hash_file
+from .snapshots import ReadContent, RestoredFiles, RestoreFile, Snapshots
 from .state import SessionState, Write
 from .streaming_redaction import StreamRedactor
 
 TASKS_SUFFIX = ".tasks"  # of the folder with the journals of a session's subagents
-FindLiving = Callable[[Iterable[StartedProcess]], Mapping[StartedProcess, Sequence[int]]]
 NOT_SAVED = "This conversation is no longer saved and cannot be resumed later: {why}"
 MAX_PARTIAL_CHARS = 2_000_000  # of an answer that are saved before it is complete
 TOO_LONG = f"This answer has more than {MAX_PARTIAL_CHARS:,} characters; the rest of it is saved only when it ends."
@@ -36,11 +35,15 @@ def ignore_processes(known: Iterable[StartedProcess]) -> Mapping[StartedProcess,
 
 
 class Undone(NamedTuple):
-    """What was undone. `calls` had begun and wrote no file; their effects are not undone."""
+    """What was undone. `calls` had begun, and may have had effects that are not undone.
+
+    `watched`: ids of those whose changes to files were undone, but which may have had other effects.
+    """
 
     question: str  # empty if a compaction was undone
     files: RestoredFiles
     calls: list[ToolCall]
+    watched: frozenset[str] = frozenset()
 
 
 class Session:
@@ -88,7 +91,7 @@ class Session:
 
         Raises BotError if it cannot be read, or is open elsewhere.
         """
-        from .replay import replay  # start-up is measured
+        from .replay import describe_processes, replace_system, replay  # start-up is measured
 
         journal = Journal(path, redact, old=True)
         try:
@@ -98,16 +101,13 @@ class Session:
             raise
         if found.unended:
             journal.end_line()
-        session = cls(_with_system(system, found.messages), root, journal)
+        session = cls(replace_system(system, found.messages), root, journal)
         session._state = found.state
         session._recorded_count = len(session.messages)
-        processes = found.state.processes
-        jobs = ", ".join(each.command for each in processes if each.job)
-        session.notes = [f"[these background commands ended with the program: {jobs}]"] if jobs else []
+        session.notes, process_notices = describe_processes(found.state.processes, find_living)
         session._append("resumed", {"torn": True} if found.torn else {})
         if found.partial:
             session._append("response", {"message": found.partial.to_dict()})
-        living = [_describe_living(each, pids) for each, pids in find_living(processes).items()]
         for lost in found.lost:
             session._append("result", {"result": lost.to_dict()})
         journal.sync()
@@ -115,8 +115,7 @@ class Session:
         if found.lost:
             names = ", ".join(result.name for result in found.lost)
             notices.append(f"The program stopped before these calls finished: {names}. They will not be run again.")
-        notices += [f"Commands in the background ended with the program: {escape_name(jobs)}."] if jobs else []
-        notices += living
+        notices += process_notices
         workspace = str(session.meta.get("workspace", root))
         if workspace != str(root):
             before, now = escape_name(workspace), escape_name(root)
@@ -126,10 +125,10 @@ class Session:
     @classmethod
     def copy(cls, path: Path, system: Sequence[Message], root: Path, journal: Journal) -> Session:
         """A copy of the session of a journal, which stays as it is. Raises BotError."""
-        from .replay import replay
+        from .replay import replace_system, replay
 
         found = replay(path)
-        source = cls(_with_system(system, found.messages), root)
+        source = cls(replace_system(system, found.messages), root)
         source._state = found.state
         return source._copy_to(journal, path.stem)
 
@@ -185,14 +184,18 @@ class Session:
         """The files written by tools, oldest first."""
         return self._state.writes
 
+    def list_writes(self, turn: int) -> Sequence[Write]:
+        """See SessionState.list_writes."""
+        return self._state.list_writes(turn)
+
     @property
     def todos(self) -> Mapping[str, JSON] | None:
         """The arguments of the last todo_write that succeeded; None if there was none."""
         return self._state.todos[-1].arguments if self._state.todos else None
 
-    def read_before(self, write: Write) -> bytes | None:
-        """The earlier content of the file; None if there was none, or it was not saved."""
-        return self._snapshots.read(write.before) if self._snapshots and write.before else None
+    def read_content(self, state: FileState | None) -> bytes | None:
+        """The content of a file before or after a write; None if there was none, or it was not saved."""
+        return self._snapshots.read(state.digest) if self._snapshots and state and state.digest else None
 
     def follow(self, events: Generator[Event, None, None]) -> Generator[Event, None, None]:
         """Pass events on, recording each one first. Closes `events` at the end."""
@@ -236,13 +239,20 @@ class Session:
             return
         self._append("write", {"path": str(self._root / path), "before": before, "call": self._state.running})
 
-    def record_process(self, process: StartedProcess) -> None:
-        """Record a process that a call has started; any thread may call it."""
-        self._append("process", _describe_process(process))
+    def record_changes(self, files: Sequence[FileChange], read: ReadContent, *, is_complete: bool) -> None:
+        """Record what a call has changed in files. `read` gives contents by their digests."""
+        if not self._snapshots or not self._journal or self._journal.broken:
+            return
+        try:
+            rows = self._snapshots.save_changes(files, self._root, read)
+        except OSError as error:
+            self._journal.broken = f"the contents of files cannot be saved: {error.strerror or error}"
+            return
+        self._append("changes", {"call": self._state.running, "files": rows, "complete": is_complete})
 
-    def record_process_end(self, process: StartedProcess) -> None:
-        """Record that a process in the background has ended; any thread may call it."""
-        self._append("process_end", _describe_process(process))
+    def record_process(self, process: StartedProcess, *, has_ended: bool = False) -> None:
+        """Record a process that a call has started, or the end of one in the background; any thread may call it."""
+        self._append("process_end" if has_ended else "process", process._asdict())
 
     def rename(self, name: str) -> None:
         self._append("rename", {"name": name})
@@ -265,24 +275,44 @@ class Session:
         calls = {call.id: call for each in self.messages if isinstance(each, Response) for call in each.calls}
         started = [each for each in state.started if each.number >= to]
         writes = [each for each in state.writes if each.number >= to]
+        watched = {each.id: each.is_complete for each in state.watched if each.number >= to}
         size = state.size
         files = self._snapshots.restore(writes, restore_file) if self._snapshots else RestoredFiles([], [], [])
         self._append("undo", {"to": to})
         self.messages[:] = self.messages[: len(self.messages) - (size - state.size)] if earlier is None else earlier
         self._recorded_count = len(self.messages)
         self._sync()
-        writers = {each.call for each in writes}
+        writers = {each.call for each in writes if watched.get(each.call, True)}
+        writers |= {call for call, is_complete in watched.items() if is_complete}
         undone = [calls.get(each.id, ToolCall(each.id, each.name, {})) for each in started if each.id not in writers]
-        return Undone(question or "", files, undone)
+        return Undone(question or "", files, undone, frozenset(watched))
+
+    def redo(self, restore_file: RestoreFile) -> Undone | None:
+        """Do again what the last undo has undone; None if there is nothing to redo.
+
+        Raises BotError if the messages cannot be restored.
+        """
+        if not self._state.undone:
+            return None
+        undone = self._state.undone[-1]
+        messages = self._load_messages(undone.number)
+        writes = undone.writes
+        files = self._snapshots.restore(writes, restore_file, forward=True) if self._snapshots else None
+        self._append("redo", {"undo": undone.number})
+        self.messages[:] = messages
+        self._recorded_count = len(self.messages)
+        self._sync()
+        question = next((point.question for point in undone.rows["points"] if point.question), "")
+        return Undone(question, files or RestoredFiles([], [], []), [])
 
     def _load_messages(self, until: int) -> list[Message]:
         """The messages before a record, from the journal."""
         if not self.path:
             raise BotError("The summarized messages cannot be restored, because this conversation is not saved.")
-        from .replay import replay
+        from .replay import replace_system, replay
 
         system = [message for message in self.messages[:1] if isinstance(message, SystemMessage)]
-        return _with_system(system, replay(self.path, until).messages)
+        return replace_system(system, replay(self.path, until).messages)
 
     def _record_event(self, event: Event) -> None:
         if isinstance(event, Compacted):
@@ -314,7 +344,9 @@ class Session:
         """Record the new content of the files that were about to be written."""
         for place in list(self._state.open_writes):
             path = self._state.writes[place].path
-            self._append("wrote", {"path": path, "after": _hash_if_readable(Path(path))})
+            self._append(
+                "wrote", {"path": path, "after": self._snapshots.save_file(Path(path)) if self._snapshots else ""}
+            )
 
     def _record_messages(self) -> None:
         """Record what the agent has appended to the conversation, or removed from its end."""
@@ -363,37 +395,3 @@ class Session:
             self._notices.append(NOT_SAVED.format(why=self._journal.broken))
         while self._notices:
             yield Notice(self._notices.pop(0))
-
-
-def _with_system(system: Sequence[Message], messages: Sequence[Message]) -> list[Message]:
-    """The messages with this system prompt instead of their own, unless the two differ only in the environment.
-
-    A server's cache of the prompt holds for the same bytes only, so a date of yesterday stays.
-    """
-    if system and messages and isinstance(messages[0], SystemMessage):
-        saved, current = (_drop_environment(each) for each in (messages[0], system[0]))
-        system = messages[:1] if saved == current else system
-    return [*system, *(messages[1:] if messages and isinstance(messages[0], SystemMessage) else messages)]
-
-
-def _drop_environment(message: Message) -> list[str]:
-    """The paragraphs of a system prompt but the one about the environment."""
-    paragraphs = message.text.split("\n\n") if isinstance(message, SystemMessage) else []
-    return [each for each in paragraphs if not each.startswith(ENVIRONMENT)]
-
-
-def _describe_process(process: StartedProcess) -> dict[str, JSON]:
-    return {name: value for name, value in process._asdict().items() if value or name != "job"}
-
-
-def _describe_living(process: StartedProcess, pids: Sequence[int]) -> str:
-    numbers = " ".join(map(str, pids))
-    return f"Still running from before: {escape_name(process.command)} (`kill {numbers}` ends it)."
-
-
-def _hash_if_readable(path: Path) -> str | None:
-    """The hash of the file; "" if it cannot be read."""
-    try:
-        return hash_file(path)
-    except OSError:
-        return ""

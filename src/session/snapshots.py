@@ -1,4 +1,4 @@
-"""Earlier contents of files that tools wrote, stored by hash, and restoring them.
+"""Contents of files before and after tools wrote them, stored by hash, and restoring them.
 
 The content is stored unchanged, including secrets, as it could not be restored otherwise. Only the user can read the
 folder. Contents of a session that was not used for 90 days are removed when another session stores something.
@@ -7,18 +7,24 @@ folder. Contents of a session that was not used for 90 days are removed when ano
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ..types.file_names import FileChange, FileState
+from ..types.messages import JSON
 from .journal import make_private_folder
 from .state import Write
 
+ReadContent = Callable[[str], "bytes | None"]  # of a digest
 MAX_UNUSED_S = 90 * 24 * 3600.0
 
-RestoreFile = Callable[[Path, "bytes | None"], None]  # writes a file's content; None removes it. Raises OSError
+# Makes a path what it was: a file, link or folder by its mode (0: a file whose mode is not known) with this content.
+# With neither it removes what is there. Raises OSError.
+RestoreFile = Callable[[Path, "bytes | None", int], None]
 
 
 class RestoredFiles(NamedTuple):
@@ -54,6 +60,25 @@ class Snapshots:
                 raise
         return name
 
+    def save_file(self, path: Path) -> str | None:
+        """Store what is in the file; returns its hash, None if there is no file, "" if that cannot be done."""
+        try:
+            return self.save(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return ""
+
+    def save_changes(self, files: Iterable[FileChange], root: Path, read: ReadContent) -> list[JSON]:
+        """Store the contents before and after; returns a row for each file. Raises OSError."""
+        rows: list[JSON] = []
+        for path, *states in files:
+            for state in filter(None, states):
+                if (content := read(state.digest)) is not None:
+                    self.save(content)
+            rows.append([str(root / path), *map(_to_json, states)])
+        return rows
+
     def _remove_old(self) -> None:
         import shutil  # start-up is measured
 
@@ -71,38 +96,56 @@ class Snapshots:
             return content if _hash(content) == name else None
         return None
 
-    def restore(self, writes: Iterable[Write], restore_file: RestoreFile) -> RestoredFiles:
-        """Restore every file to before the first of `writes`, unless it was changed since the last one."""
+    def restore(self, writes: Iterable[Write], restore_file: RestoreFile, *, forward: bool = False) -> RestoredFiles:
+        """Restore every file to before the first of `writes`, or `forward` to after the last one.
+
+        A file that was changed since is skipped.
+        """
         first: dict[str, Write] = {}
         last: dict[str, Write] = {}
         for write in writes:
             first.setdefault(write.path, write)
             last[write.path] = write
+        ends = {path: (first[path].before, last[path].after) for path in sorted(first)}
+        if forward:
+            ends = {path: (after, before) for path, (before, after) in ends.items()}
+        new = [path for path, (wanted, _) in ends.items() if wanted is None]
         done = RestoredFiles([], [], [])
-        for path, write in first.items():
-            if why := self._restore(Path(path), write.before, last[path].after, restore_file, done):
+        for path in [*reversed(new), *(path for path in ends if ends[path][0])]:  # a folder is removed when it is empty
+            if why := self._restore(Path(path), *ends[path], restore_file, done):
                 done.skipped.append((path, why))
         return done
 
     def _restore(
-        self, path: Path, before: str | None, after: str | None, restore_file: RestoreFile, done: RestoredFiles
+        self,
+        path: Path,
+        wanted: FileState | None,
+        expected: FileState | None,
+        restore_file: RestoreFile,
+        done: RestoredFiles,
     ) -> str:
         """Restore one file; returns why not, or an empty string."""
         try:
-            now = hash_file(path)
-            if now == before:
+            now = read_state(path)
+            if is_same(now, wanted):
                 return ""
-            if now != after:
-                kept = f"; its earlier content is in {self._folder / before}" if before else ""
+            kept = ""
+            if wanted and self.read(wanted.digest) is not None:
+                kept = f"; its earlier content is in {self._folder / wanted.digest}"
+            if not is_same(now, expected):
                 return f"it has been changed since{kept}"
-            content = self.read(before) if before else None
-            if before and content is None:
+            content = self.read(wanted.digest) if wanted and not stat.S_ISDIR(wanted.mode) else None
+            if wanted and content is None and not stat.S_ISDIR(wanted.mode):
                 return "its earlier content was not saved"
-            restore_file(path, content)
+            restore_file(path, content, wanted.mode if wanted else 0)
         except OSError as error:
             return error.strerror or str(error)
-        (done.restored if before else done.removed).append(str(path))
+        (done.restored if wanted else done.removed).append(str(path))
         return ""
+
+
+def _to_json(state: FileState | None) -> JSON:
+    return [state.mode, state.digest] if state else None
 
 
 def _hash(content: bytes) -> str:
@@ -111,9 +154,21 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def hash_file(path: Path) -> str | None:
-    """The hash of a file's content; None if there is no file. Raises OSError."""
+def read_state(path: Path) -> FileState | None:
+    """What is at the path; None if nothing is. Raises OSError."""
     try:
-        return _hash(path.read_bytes())
-    except FileNotFoundError:
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            return FileState(mode, _hash(os.fsencode(path.readlink())))
+        if stat.S_ISREG(mode):
+            return FileState(mode, _hash(path.read_bytes()))
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    return FileState(mode, "" if stat.S_ISDIR(mode) else "?")
+
+
+def is_same(now: FileState | None, known: FileState | None) -> bool:
+    """Whether what is there is what was recorded, of which the mode may not be known."""
+    if now is None or known is None:
+        return now is known
+    return now.digest == known.digest and (not known.mode or known.mode == now.mode)

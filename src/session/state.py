@@ -13,11 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ..types.file_names import FileState
 from ..types.messages import JSON, Response
 from ..types.process import StartedProcess
 from .journal import Record
 
 TODO_WRITE = "todo_write"  # the tool whose last successful call is the list of things to do
+NOT_KNOWN = FileState(0, "?")
+UNDONE_ROWS = ("entries", "compactions", "points", "writes", "started", "todos", "watched")
 TODO_NAMES = (TODO_WRITE, "write_todos")  # under which it is called
 
 
@@ -51,16 +54,35 @@ class Point(NamedTuple):
 
 
 class Write(NamedTuple):
-    """A file written by a tool: hashes of its content before and after. None means there was no file.
+    """A file written by a tool, as it was before and after; None means there was no file.
 
-    `after` is "" if the program stopped before it was known. `call` is the id of the call that wrote the file.
+    `after` is NOT_KNOWN if the program stopped before it was known. `call` is the id of the call that wrote the file.
     """
 
     number: int
     path: str
-    before: str | None
+    before: FileState | None
     call: str = ""
-    after: str | None = ""
+    after: FileState | None = NOT_KNOWN
+
+
+class WatchedCall(NamedTuple):
+    """A call whose changes to files are among the writes; `is_complete`: all of them."""
+
+    number: int
+    id: str
+    is_complete: bool
+
+
+class UndoneTurn(NamedTuple):
+    """What an undo removed, by the name of its list; `number` is that of the undo's record."""
+
+    number: int
+    rows: Mapping[str, Sequence[Any]]
+
+    @property
+    def writes(self) -> Sequence[Write]:
+        return self.rows["writes"]
 
 
 class StartedCall(NamedTuple):
@@ -92,6 +114,8 @@ class SessionState:
     started: list[StartedCall] = field(default_factory=list)
     running: str = ""  # the id of the call that started last
     todos: list[Todos] = field(default_factory=list)
+    watched: list[WatchedCall] = field(default_factory=list)
+    undone: list[UndoneTurn] = field(default_factory=list)  # that can be done again, the last one last
     keep_records: bool = field(default=False, compare=False, repr=False)
     _response: Record | None = field(default=None, compare=False, repr=False)  # the last one
     _todo_calls: dict[str, Mapping[str, JSON]] | None = field(default=None, compare=False, repr=False)  # in it, by id
@@ -113,16 +137,27 @@ class SessionState:
     def turns(self) -> int:
         return sum(point.question is not None for point in self.points)
 
+    def list_writes(self, turn: int) -> Sequence[Write]:
+        """Those of the last turn, if it is 1, or of the one so many before; empty if there is none."""
+        points = [point.number for point in self.points if point.question is not None]
+        if not 0 < turn <= len(points):
+            return ()
+        end = points[-turn + 1] if turn > 1 else self.next
+        return [write for write in self.writes if points[-turn] <= write.number < end]
+
     def apply(self, record: Record) -> None:
         """Change the state as the record says. Records of unknown kinds, or with impossible fields, change nothing."""
         self.next = max(self.next, record.number + 1)
+        if record.kind in ("user", "compaction"):
+            self.undone = []
         if change := _CHANGES.get(record.kind):
             change(self, record)
 
     def drop_records(self) -> None:
         """Free the memory of the messages' records."""
         self.keep_records = False
-        for entry in (*self.entries, *(each.summary for each in self.compactions)):
+        undone = [entry for turn in self.undone for entry in turn.rows["entries"]]
+        for entry in (*self.entries, *undone, *(each.summary for each in self.compactions)):
             entry.records = []
 
     @property
@@ -206,14 +241,21 @@ class SessionState:
     def _begin_write(self, record: Record) -> None:
         path, call = str(record.fields.get("path")), str(record.fields.get("call", ""))
         self.open_writes.append(len(self.writes))
-        self.writes.append(Write(record.number, path, _hash_or_none(record.fields.get("before")), call))
+        self.writes.append(Write(record.number, path, _read_digest(record.fields.get("before")), call))
 
     def _end_write(self, record: Record) -> None:
         path = str(record.fields.get("path"))
         place = next((each for each in self.open_writes if self.writes[each].path == path), None)
         if place is not None:
             self.open_writes.remove(place)
-            self.writes[place] = self.writes[place]._replace(after=_hash_or_none(record.fields.get("after")))
+            self.writes[place] = self.writes[place]._replace(after=_read_digest(record.fields.get("after")))
+
+    def _add_changes(self, record: Record) -> None:
+        call, files = str(record.fields.get("call", "")), record.fields.get("files")
+        self.watched.append(WatchedCall(record.number, call, record.fields.get("complete") is True))
+        for each in files if isinstance(files, list) else ():
+            if isinstance(each, list) and len(each) == 3 and isinstance(each[0], str):
+                self.writes.append(Write(record.number, each[0], _read_state(each[1]), call, _read_state(each[2])))
 
     def _compact(self, record: Record) -> None:
         keep = record.fields.get("keep")
@@ -246,11 +288,20 @@ class SessionState:
         to = record.fields.get("to")
         if not isinstance(to, int) or to <= 0:
             return
-        rows: list[Any]
-        for rows in (self.entries, self.compactions, self.points, self.writes, self.started, self.todos):
-            while rows and rows[-1].number >= to:
-                rows.pop()
+        undone: dict[str, Sequence[Any]] = {}
+        for name in UNDONE_ROWS:
+            rows: list[Any] = getattr(self, name)
+            kept = next((at for at in range(len(rows), 0, -1) if rows[at - 1].number < to), 0)
+            undone[name] = rows[kept:]
+            del rows[kept:]
+        self.undone.append(UndoneTurn(record.number, undone))
         self.open_writes = []
+
+    def _redo(self, record: Record) -> None:
+        """Bring back what the undo with the record number `undo` removed, if that was the last one."""
+        if self.undone and self.undone[-1].number == record.fields.get("undo"):
+            for name, rows in self.undone.pop().rows.items():
+                getattr(self, name).extend(rows)
 
     def _end_run(self, _: Record) -> None:
         """The program stopped: what is written later is not the work of the call that ran then."""
@@ -273,6 +324,8 @@ _CHANGES: Mapping[str, Callable[[SessionState, Record], None]] = {
     "compaction": SessionState._compact,
     "cut": SessionState._cut,
     "undo": SessionState._undo,
+    "redo": SessionState._redo,
+    "changes": SessionState._add_changes,
     "resumed": SessionState._end_run,
 }
 
@@ -293,5 +346,13 @@ def _read_process(record: Record) -> StartedProcess | None:
     return StartedProcess(pid, str(start), str(command), job if isinstance(job, int) else 0)
 
 
-def _hash_or_none(value: JSON) -> str | None:
-    return value if isinstance(value, str) else None
+def _read_digest(value: JSON) -> FileState | None:
+    return FileState(0, value or "?") if isinstance(value, str) else None
+
+
+def _read_state(value: JSON) -> FileState | None:
+    """Of a mode and a digest."""
+    if not isinstance(value, list) or len(value) != 2:
+        return None
+    mode, digest = value
+    return FileState(mode, digest) if isinstance(mode, int) and isinstance(digest, str) else NOT_KNOWN

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import BotError
 from ..types.messages import JSON, Message
+from ..types.process import FindLiving
 from .journal import Journal, Locked, Redact, make_storable
-from .session import TASKS_SUFFIX, FindLiving, Session, ignore_processes
+from .session import TASKS_SUFFIX, Session, ignore_processes
 
 if TYPE_CHECKING:  # sqlite3 is loaded only to look for a session
     from .index import Index, Match, Summary

@@ -1,12 +1,32 @@
-"""How the name of a file is written wherever it is shown. Pure."""
+"""How the name of a file is written wherever it is shown, and what a file was before and after a change. Pure."""
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from .lazy_pattern import LazyPattern
 
 ESCAPE = LazyPattern(r"\\(?:[\\nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+
+
+class FileState(NamedTuple):
+    """A file, link or folder. `mode`: as in stat(2); 0: not known.
+
+    `digest`: the SHA-256 of its content, or of the link's target; "" of a folder. Another text if the content was not
+    kept, or is not known.
+    """
+
+    mode: int
+    digest: str
+
+
+class FileChange(NamedTuple):
+    """`path`: relative to the workspace; None: there is nothing."""
+
+    path: str
+    before: FileState | None
+    after: FileState | None
 
 
 def escape_name(name: object) -> str:

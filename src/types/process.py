@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -15,3 +16,7 @@ class StartedProcess(NamedTuple):
     start: str
     command: str
     job: int = 0
+
+
+# Of processes those that live, each with the numbers of all that live of it.
+FindLiving = Callable[[Iterable[StartedProcess]], Mapping[StartedProcess, Sequence[int]]]

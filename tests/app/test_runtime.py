@@ -264,6 +264,6 @@ def test_a_file_that_a_subagent_wrote_is_undone_with_the_turn_of_its_parent(tmp_
         settings = Settings(vllm=VllmSettings(base_url=server.url), root=tmp_path, state=tmp_path / "state")
         session = hand_out(settings, APPROVE_ALL)
     assert (tmp_path / "new.txt").read_text() == "x"
-    undone = session.undo(lambda path, content: path.unlink())
+    undone = session.undo(lambda path, content, _mode: path.unlink())
     assert undone.files.removed == [str(tmp_path / "new.txt")]
     assert not (tmp_path / "new.txt").exists()

@@ -42,5 +42,5 @@ def resume_session(folder: Path, session: Session | str = "") -> Session:
     return open_store(folder).resume(wanted, SYSTEM, folder)[0]
 
 
-def restore_file(path: Path, content: bytes | None) -> None:
+def restore_file(path: Path, content: bytes | None, mode: int = 0) -> None:
     path.unlink() if content is None else path.write_bytes(content)

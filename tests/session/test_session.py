@@ -12,7 +12,9 @@ from src.security.text.redact import redact
 from src.session.replay import NOT_RUN, UNKNOWN, replay
 from src.session.session import MAX_PARTIAL_CHARS, TOO_LONG, Session
 from src.session.snapshots import MAX_UNUSED_S
+from src.session.state import NOT_KNOWN
 from src.types.events import CallStarted, Compacted, Notice, TextDelta
+from src.types.file_names import FileChange, FileState
 from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResult, ToolResults, UserMessage
 from src.types.process import StartedProcess
 from tests.doubles import POLICY, ScriptedModel, context, perform, says, toolbox
@@ -208,7 +210,7 @@ class TestInterrupted:
         ended, running = StartedProcess(71, "now 5", "ls", 1), StartedProcess(72, "now 6", "make serve", 2)
         for process in (ended, running):
             session.record_process(process)
-        session.record_process_end(ended)
+        session.record_process(ended, has_ended=True)
         ask(session, "hi", says("done"))
         session.close()
         resumed, notices = open_store(tmp_path, find_living=lambda known: {each: [72] for each in known}).resume(
@@ -305,6 +307,57 @@ class TestUndo:
         assert "changed since" in why
         assert Path(why.rpartition(" ")[2]).read_text() == "old"
         assert (tmp_path / "a.txt").read_text() == "mine"
+
+    @pytest.mark.parametrize("resumed", [False, True])
+    def test_redo_brings_back_turns_and_files_one_by_one(self, tmp_path, resumed):
+        (tmp_path / "a.txt").write_text("old")
+        session = start_session(tmp_path, says("1"))
+        self.written(tmp_path, session, "write", "new")
+        self.written(tmp_path, session, "make", "made", path="b.txt")
+        messages = list(session.messages)
+        for _ in range(2):
+            session.undo(restore_file)
+        if resumed:
+            session.close()
+            session = resume_session(tmp_path)
+        assert session.redo(restore_file).files.restored == [str(tmp_path / "a.txt")]
+        assert session.redo(restore_file).files.restored == [str(tmp_path / "b.txt")]
+        assert session.redo(restore_file) is None
+        assert session.messages == messages
+        assert [(tmp_path / name).read_text() for name in ("a.txt", "b.txt")] == ["new", "made"]
+        assert session.undo(restore_file).files.removed == [str(tmp_path / "b.txt")]
+
+    def test_a_new_question_leaves_nothing_to_redo(self, tmp_path):
+        session = start_session(tmp_path, says("1"))
+        ask(session, "more", says("2"))
+        session.undo(restore_file)
+        ask(session, "other", says("3"))
+        assert session.redo(restore_file) is None
+
+    def test_the_changes_of_a_command_are_undone_and_it_is_not_named(self, tmp_path):
+        session = start_session(tmp_path)
+        contents = {"1": b"old", "2": b"new"}
+        state = {key: FileState(0o100644, hashlib.sha256(content).hexdigest()) for key, content in contents.items()}
+        by_digest = {state[key].digest: content for key, content in contents.items()}
+
+        def events(*, is_complete):
+            session.messages.append(says("", CHANGE))
+            yield CallStarted(CHANGE)
+            (tmp_path / "a.txt").write_bytes(b"new")
+            (tmp_path / "a.txt").chmod(0o644)
+            change = FileChange("a.txt", state["1"], state["2"])
+            session.record_changes([change], by_digest.get, is_complete=is_complete)
+
+        for is_complete, named in ((True, []), (False, [CHANGE])):
+            session.messages.append(UserMessage("go"))
+            for _ in session.follow(events(is_complete=is_complete)):
+                pass
+            (write,) = session.list_writes(1)
+            assert [session.read_content(each) for each in (write.before, write.after)] == [b"old", b"new"]
+            undone = session.undo(restore_file)
+            assert (undone.files.restored, undone.calls) == ([str(tmp_path / "a.txt")], named)
+            assert (tmp_path / "a.txt").read_bytes() == b"old"
+        assert session.list_writes(2) == ()
 
     def test_what_else_ran_is_named_since_it_is_not_undone(self, tmp_path):
         session = start_session(tmp_path, says("", CHANGE), says("ok"))
@@ -502,7 +555,7 @@ def test_earlier_contents_can_be_read(tmp_path):
     session = start_session(tmp_path, says("1"))
     session.record_write("a.txt", b"old")
     session.record_write("b.txt", None)
-    assert [session.read_before(write) for write in session.writes] == [b"old", None]
+    assert [session.read_content(write.before) for write in session.writes] == [b"old", None]
 
 
 def test_a_content_that_cannot_be_saved_ends_the_journal(tmp_path):
@@ -526,4 +579,4 @@ def test_a_file_that_cannot_be_read_afterwards_has_no_hash(tmp_path):
     session.messages.append(UserMessage("more"))
     for _ in session.follow(events()):
         pass
-    assert [write.after for write in session.writes] == [""]
+    assert [write.after for write in session.writes] == [NOT_KNOWN]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from src.session.snapshots import Snapshots, hash_file
+from src.session.snapshots import Snapshots, read_state
 from src.session.state import Write
+from src.types.file_names import FileState
 
 from .doubles import restore_file
 
@@ -45,7 +46,7 @@ class TestRestoring:
         self.snapshots = Snapshots(tmp_path / "x.files")
         path = tmp_path / "a.txt"
         path.write_bytes(b"new")
-        return Write(1, str(path), self.snapshots.save(b"old"), after=hash_file(path))
+        return Write(1, str(path), FileState(0, self.snapshots.save(b"old")), after=read_state(path))
 
     def test_a_file_has_its_earlier_content_again(self, write, tmp_path):
         assert self.snapshots.restore([write], restore_file).restored == [write.path]
@@ -56,13 +57,13 @@ class TestRestoring:
         assert self.snapshots.restore([write], restore_file) == ([], [], [])
 
     def test_a_content_that_was_not_saved_is_a_reason_to_skip(self, write):
-        missing = write._replace(before="0" * 64)
+        missing = write._replace(before=FileState(0, "0" * 64))
         assert self.snapshots.restore([missing], restore_file).skipped == [
             (write.path, "its earlier content was not saved")
         ]
 
     def test_an_error_is_a_reason_to_skip(self, write):
-        def fail(path, content):
+        def fail(path, content, mode):
             raise PermissionError(errno.EACCES, "Permission denied")
 
         assert self.snapshots.restore([write], fail).skipped == [(write.path, "Permission denied")]

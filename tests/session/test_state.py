@@ -15,9 +15,10 @@ from src.security.permissions.approval import APPROVE_ALL
 from src.session.journal import Record
 from src.session.replay import replay
 from src.session.session import Session
-from src.session.state import SessionState
+from src.session.state import NOT_KNOWN, SessionState
 from src.tools import REGISTRY
 from src.types.events import CallFinished, CallStarted, Compacted
+from src.types.file_names import FileChange, FileState
 from src.types.messages import ToolCall, ToolResult, ToolResults, UserMessage
 from tests.doubles import POLICY, ScriptedModel, context, perform, says
 
@@ -120,6 +121,14 @@ class Live:
     def undo(self) -> None:
         self.session.undo(restore_file)
 
+    def redo(self) -> None:
+        self.session.redo(restore_file)
+
+    def change_files(self) -> None:
+        self.session.record_changes(
+            [FileChange("c.txt", None, FileState(0o100644, "x"))], lambda _: b"", is_complete=True
+        )
+
     def rename(self) -> None:
         self.session.rename(f"name {len(self.session.messages)}")
 
@@ -204,11 +213,11 @@ class TestFold:
 
     def test_a_file_written_twice_by_one_call_has_two_results(self):
         write, wrote = ("write", {"path": "a"}), ("wrote", {"path": "a", "after": "x"})
-        assert [each.after for each in fold(META, USER, write, write, wrote, wrote).writes] == ["x", "x"]
+        assert [each.after for each in fold(META, USER, write, write, wrote, wrote).writes] == [FileState(0, "x")] * 2
 
     def test_what_is_written_after_a_resume_is_not_of_the_call_that_was_stopped(self):
         state = fold(META, USER, ("write", {"path": "a"}), ("resumed", {}), ("wrote", {"path": "a", "after": "x"}))
-        assert [each.after for each in state.writes] == [""]
+        assert [each.after for each in state.writes] == [NOT_KNOWN]
 
     @pytest.mark.parametrize(
         ("kind", "fields"),

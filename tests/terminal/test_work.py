@@ -174,3 +174,64 @@ def somebody_runs(ancestor, words):
 
 def is_alive(pid):
     return any(each.pid == pid and each.state not in DEAD for each in list_processes())
+
+
+class TestUndo:
+    COMMAND = "echo 2 > a.txt; rm gone.txt; mkdir -p new/deep; echo x > new/deep/b.txt; chmod 755 run.sh; ln -sf b l"
+
+    def test_what_a_command_changed_is_shown_undone_and_done_again(self, chat, tmp_path):
+        work = tmp_path / "work"
+        chat = chat([call("exec", command=self.COMMAND, access="write")], ["Done."], ["Again."], options=AUTO)
+        (work / "a.txt").write_text("1\n")
+        (work / "gone.txt").write_text("here\n")
+        (work / "run.sh").write_text("#!/bin/sh\n")
+        (work / "l").symlink_to("a")
+        before = describe_tree(work)
+        chat.line("go")
+        chat.shows("^Done.$")
+        after = describe_tree(work)
+        assert before != after
+        chat.prompts()
+        chat.line("/diff 1")
+        chat.shows(r"^-1\n\+2$")
+        chat.shows("run.sh: mode 100644 is now 100755")
+        chat.shows("^-here$")
+        chat.prompts()
+        chat.line("/undo")
+        chat.shows("Undone: go")
+        chat.shows("removed new/deep/b.txt")
+        assert describe_tree(work) == before
+        chat.line("/redo")
+        chat.shows("Done again: go")
+        assert describe_tree(work) == after
+        chat.line("and?")
+        chat.shows("^Again.$")
+        assert [each["content"] for each in chat.server.requests[-1]["messages"] if each["role"] == "user"] == [
+            "go",
+            "and?",
+        ]
+
+    def test_what_the_user_changed_since_is_named_and_stays(self, chat, tmp_path):
+        chat = chat([call("exec", command="echo 2 > a.txt; echo 2 > b.txt", access="write")], ["Done."], options=AUTO)
+        chat.line("go")
+        chat.shows("^Done.$")
+        (tmp_path / "work" / "a.txt").write_text("mine\n")
+        chat.prompts()
+        chat.line("/undo")
+        chat.shows("! left a.txt alone: it has been changed since")
+        chat.shows("removed b.txt")
+        assert describe_tree(tmp_path / "work") == {"a.txt": (0o100644, b"mine\n")}
+        chat.prompts()
+        chat.line("/redo")
+        chat.shows("Done again: go")
+        chat.shows(r"! left a.txt alone[\s\S]*! left a.txt alone")
+        assert (tmp_path / "work" / "b.txt").read_text() == "2\n"
+
+
+def describe_tree(folder):
+    """Each path with its mode, and the content of a file or the target of a link."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        content = str(path.readlink()) if path.is_symlink() else b"" if path.is_dir() else path.read_bytes()
+        found[str(path.relative_to(folder))] = (0 if path.is_symlink() else path.lstat().st_mode, content)
+    return found

@@ -175,11 +175,34 @@ def replace(target: Target, data: bytes, protected: tuple[Path, ...], expected: 
     return old is None
 
 
-def remove(target: Target) -> None:
-    """Remove a regular file. Raises OSError, and ToolError for anything else."""
-    with open_parent(target) as folder:
-        stat_file(target, folder)
-        os.unlink(target.parts[-1], dir_fd=folder)
+def put_back(target: Target, content: bytes | None, mode: int, protected: tuple[Path, ...]) -> None:
+    """Make the target a file, link or folder as its mode says, with this content; remove it if it has neither.
+
+    `mode`: 0 is a file that keeps its mode. What is of another kind is removed first, a folder only if it is empty.
+    Raises OSError, and ToolError for what no tool may write.
+    """
+    refuse_protected(target, protected)
+    name, kind = target.parts[-1], stat.S_IFMT(mode) or (stat.S_IFREG if content is not None else 0)
+    with open_parent(target, create=bool(kind)) as folder:
+        with suppress(FileNotFoundError):
+            was = stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+            if was == stat.S_IFDIR and kind != was:
+                os.rmdir(name, dir_fd=folder)
+            elif was != kind or kind == stat.S_IFLNK:
+                os.unlink(name, dir_fd=folder)
+        if kind == stat.S_IFLNK:
+            os.symlink(content or b"", name, dir_fd=folder)
+        elif kind == stat.S_IFDIR:
+            _make_folder(name, folder)
+    if kind == stat.S_IFREG:
+        replace(target, content or b"", protected)
+    if mode and kind != stat.S_IFLNK:
+        with open_parent(target) as folder:
+            descriptor = open_beneath(folder, name, READ)
+            try:
+                os.fchmod(descriptor, stat.S_IMODE(mode) & 0o1777)
+            finally:
+                os.close(descriptor)
 
 
 def _refuse_changed(target: Target, expected: os.stat_result, folder: int) -> None:

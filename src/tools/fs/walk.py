@@ -95,7 +95,7 @@ class Tree:
         for part in self._target.parts:
             rules += self._read_rules(prefix)
             prefix += f"{part}/"
-            if _is_ignored(prefix, rules):
+            if is_ignored(prefix, rules):
                 return ()
         return rules
 
@@ -110,7 +110,7 @@ class Tree:
                 return
             rules += self._read_rules(path)
             entries = sorted((f"{path}{name}" for name in self._list_folder(path)), reverse=True)
-            waiting += [(entry, rules) for entry in entries if not _is_ignored(entry, rules)]
+            waiting += [(entry, rules) for entry in entries if not is_ignored(entry, rules)]
 
     def _list_folder(self, folder: str) -> list[str]:
         """The files, and the folders with a slash; none if the folder cannot be read."""
@@ -134,10 +134,10 @@ class Tree:
                 lines = file.read(MAX_IGNORE_BYTES).decode("utf-8", "replace").splitlines()
         except OSError:
             return ()
-        return (IgnoreFile(folder, rules),) if (rules := _parse_rules(lines)) else ()
+        return (IgnoreFile(folder, rules),) if (rules := parse_rules(lines)) else ()
 
 
-def _is_ignored(path: str, above: tuple[IgnoreFile, ...]) -> bool:
+def is_ignored(path: str, above: tuple[IgnoreFile, ...]) -> bool:
     """The nearest .gitignore with a matching line decides, and in it the last such line."""
     for folder, rules in reversed(above):
         name = path[len(folder) :]
@@ -153,7 +153,7 @@ def _matches(rule: IgnoreRule, name: str) -> bool:
     return found is not None and (found.end() == len(name) or not found.groupdict().get("ps_d"))
 
 
-def _parse_rules(lines: list[str]) -> tuple[IgnoreRule, ...]:
+def parse_rules(lines: list[str]) -> tuple[IgnoreRule, ...]:
     """The rules of a .gitignore; lines that are not patterns are skipped."""
     from pathspec import GitIgnoreSpec  # start-up is measured
 

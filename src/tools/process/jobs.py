@@ -102,7 +102,7 @@ class Jobs:
         self._jobs: dict[int, BackgroundJob] = {}
         self._numbers = count(1)
         self._lock = threading.Lock()
-        self._has_foreground = False
+        self._foreground = 0  # commands; subagents run several
         self._request = threading.Event()
 
     def __iter__(self) -> Iterator[BackgroundJob]:
@@ -136,16 +136,16 @@ class Jobs:
     def in_foreground(self) -> Iterator[None]:
         """While a command runs that the user may send to the background."""
         self._request.clear()
-        self._has_foreground = True
+        self._foreground += 1
         try:
             yield
         finally:
-            self._has_foreground = False
+            self._foreground -= 1
 
     @property
     def can_send(self) -> bool:
         """Whether the user can send a command to the background."""
-        return self._has_foreground and len(self.running) < MAX_RUNNING
+        return self._foreground > 0 and len(self.running) < MAX_RUNNING
 
     def request(self) -> None:
         """The user sends the command that runs to the background; any thread may call it."""

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
 from pathlib import Path
@@ -44,12 +44,18 @@ T = TypeVar("T")
 BeforeWrite = Callable[[str, Union[bytes, None]], None]
 
 
+# Entered around a call, with whether the call can change nothing but files.
+WatchFiles = Callable[[bool], AbstractContextManager[None]]
 OnProcess = Callable[[StartedProcess], None]  # called for a command, perhaps by several threads
 OnOutput = Callable[[str, str], None]  # called with a call's id and what its command prints, perhaps by several threads
 
 
 def _ignore_write(path: str, before: bytes | None) -> None:
     """No undo is wanted."""
+
+
+def _watch_nothing(only_files: bool) -> AbstractContextManager[None]:  # noqa: ARG001
+    return nullcontext()
 
 
 def _ignore_process(process: StartedProcess) -> None:
@@ -140,6 +146,7 @@ class ToolContext:
     outputs: Outputs | None = None  # where whole outputs are stored; None: nowhere
     before_write: BeforeWrite = _ignore_write
     on_start: OnProcess = _ignore_process  # called when a command has started
+    watch_files: WatchFiles = _watch_nothing  # for calls that may change files and do not say which
     on_end: OnProcess = _ignore_process  # called when one in the background has ended
     on_output: OnOutput = _ignore_output
     call_id: str = ""  # of the call that runs

@@ -259,13 +259,45 @@ def test_an_interrupted_write_leaves_nothing(seconds, workspace):
     assert (workspace / "a.txt").stat().st_size in (3, 20_000_000)
 
 
-def test_a_file_is_removed_and_nothing_else(workspace):
-    (workspace / "a.txt").touch()
-    (workspace / "folder").mkdir()
-    paths.remove(paths.resolve("a.txt", workspace))
-    with pytest.raises(ToolError, match="is a folder"):
-        paths.remove(paths.resolve("folder", workspace))
-    assert names_in(workspace) == ["folder"]
+class TestPuttingBack:
+    FILE, LINK, FOLDER = 0o100640, 0o120777, 0o040750
+
+    def put(self, workspace, name, content, mode, protected=()):
+        paths.put_back(paths.resolve(name, workspace), content, mode, protected)
+
+    def test_a_file_has_its_content_and_its_mode_and_its_folders(self, workspace):
+        self.put(workspace, "a/b/c", b"x", self.FILE)
+        assert (workspace / "a/b/c").read_bytes() == b"x"
+        assert (workspace / "a/b/c").stat().st_mode == self.FILE
+
+    def test_without_a_mode_the_one_it_has_stays(self, workspace):
+        (workspace / "a").touch(0o755)
+        self.put(workspace, "a", b"x", 0)
+        assert (workspace / "a").stat().st_mode & 0o777 == 0o755
+
+    def test_a_link_is_made_and_not_followed(self, workspace):
+        self.put(workspace, "l", b"/etc/passwd", self.LINK)
+        assert str((workspace / "l").readlink()) == "/etc/passwd"
+
+    def test_what_is_of_another_kind_is_replaced(self, workspace):
+        (workspace / "a").mkdir()
+        self.put(workspace, "a", b"x", self.FILE)
+        assert (workspace / "a").read_bytes() == b"x"
+        self.put(workspace, "a", None, self.FOLDER)
+        assert (workspace / "a").stat().st_mode == self.FOLDER
+
+    def test_what_was_not_there_is_removed_a_folder_only_if_it_is_empty(self, workspace):
+        (workspace / "folder").mkdir()
+        (workspace / "folder/a").touch()
+        with pytest.raises(OSError, match="not empty"):
+            self.put(workspace, "folder", None, 0)
+        self.put(workspace, "folder/a", None, 0)
+        self.put(workspace, "folder", None, 0)
+        assert names_in(workspace) == []
+
+    def test_what_no_tool_may_write_is_not_put_back(self, workspace):
+        with pytest.raises(ToolError, match="git's own files"):
+            self.put(workspace, ".git/config", b"x", self.FILE)
 
 
 # What no tool may write

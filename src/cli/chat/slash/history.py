@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
     from ....session.index import Summary
     from ....session.session import Undone
     from ....session.snapshots import RestoreFile
+    from ....session.state import Write
+    from ....types.messages import ToolCall
 
 MAX_SESSIONS = 10  # in a list
 MAX_MATCHES = 50  # of messages, while a session is looked for
 NOT_SAVED = "Conversations are not saved here."
 MAX_DIFF_LINES = 400
-RECORDING_TOOLS = ("write", "edit")  # record every file they write, if the session is saved
 SUMMARY_UNDONE = "Undone: the summary. The older part of the conversation is back."
+SUMMARY_REDONE = "Done again: the summary of the older part."
 EXPORT_FORMATS = ("md", "json", "html")
 INIT_PROMPT = """\
 Write the file AGENTS.md for this folder: what an agent that works here must know. Look first: list the files, read the
@@ -65,14 +68,11 @@ def make_restorer(state: State) -> RestoreFile:
     """A function that restores a file as a tool would write it: only inside the workspace."""
     from ....tools.fs import paths
 
-    def put(path: Path, content: bytes | None) -> None:
+    def put(path: Path, content: bytes | None, mode: int) -> None:
         try:
-            target = paths.resolve(str(path), state.settings.root)
-            if content is not None:
-                paths.replace(target, content, state.settings.files)
-                return
-            paths.refuse_protected(target, state.settings.files)
-            paths.remove(target)
+            folder = paths.resolve(str(path.parent), state.settings.root)
+            target = folder._replace(name=escape_name(path), parts=(*folder.parts, path.name))  # a link is not followed
+            paths.put_back(target, content, mode, state.settings.files)
         except ToolError as error:
             raise OSError(error.message) from error
 
@@ -87,46 +87,80 @@ def _undo(state: State, _: str) -> None:
     _report_undo(state, undone)
 
 
-def _report_undo(state: State, undone: Undone) -> None:
+def _redo(state: State, _: str) -> None:
+    redone = state.session.redo(make_restorer(state))
+    if redone is None:
+        state.screen.say("There is nothing to redo.")
+        return
+    _report_files(state, f"Done again: {_shorten(redone.question)}" if redone.question else SUMMARY_REDONE, redone)
+
+
+def _report_files(state: State, head: str, done: Undone) -> None:
     state.last_usage = None  # the last count no longer applies
     if state.runtime:
         state.runtime.restore_todos(state.session)
-    lines = [f"Undone: {_shorten(undone.question)}" if undone.question else SUMMARY_UNDONE]
-    files = undone.files
-    lines += [f"  restored {_make_relative(state, path)}" for path in files.restored]
-    lines += [f"  removed {_make_relative(state, path)} (it was new)" for path in files.removed]
+    files = done.files
+    lines = [head, *(f"  restored {_make_relative(state, path)}" for path in files.restored)]
+    lines += [f"  removed {_make_relative(state, path)}" for path in files.removed]
     lines += [f"! left {_make_relative(state, path)} alone: {sanitize(why)}" for path, why in files.skipped]
     state.screen.say("\n".join(lines))
-    risky = [call for call in undone.calls if _may_change_files(state, call.name)]
+
+
+def _report_undo(state: State, undone: Undone) -> None:
+    _report_files(state, f"Undone: {_shorten(undone.question)}" if undone.question else SUMMARY_UNDONE, undone)
+    risky = [call for call in undone.calls if call.id in undone.watched or _may_change_more(state, call)]
     if risky:
         calls = "\n".join(f"  {format_call(call)}" for call in risky)
         state.screen.draw(Notice(f"These calls may have changed something else, which is not undone:\n{calls}"))
 
 
-def _may_change_files(state: State, name: str) -> bool:
+def _may_change_more(state: State, call: ToolCall) -> bool:
     """Whether a call may have changed something that undo does not restore."""
+    from ....agent.dispatch import RECORDING_TOOLS
     from ....app.runtime import make_tools
 
-    if name in RECORDING_TOOLS and state.session.path:
+    if call.name in RECORDING_TOOLS and state.session.path:
         return False
-    return make_tools(state.settings).risk(name) == "high"
+    is_held = state.workplace is not None and state.workplace.sandbox.is_enforcing
+    if call.name == "exec" and is_held and call.arguments.get("access") in (None, "read"):
+        return False
+    return make_tools(state.settings).risk(call.name) == "high"
 
 
-def _diff(state: State, _: str) -> None:
-    """Show what the tools changed in this conversation."""
-    first = {write.path: write for write in reversed(state.session.writes)}
+def _diff(state: State, turn: str) -> None:
+    """Show what has been changed in this conversation, or in one of its turns. Raises BotError."""
+    if turn and not turn.isdecimal():
+        raise BotError(f"{sanitize(turn)} is not the number of a turn.", "/diff 1 shows what the last turn changed.")
+    writes = state.session.list_writes(int(turn)) if turn else state.session.writes
+    first = {write.path: write for write in reversed(writes)}
+    last = {write.path: write for write in writes}
     if not first:
-        state.screen.say("No file has been changed in this conversation.")
+        state.screen.say(f"No file has been changed in {'that turn' if turn else 'this conversation'}.")
         return
-    for path, write in first.items():
-        before = state.session.read_before(write)
-        if write.before is not None and before is None:
-            state.screen.say(f"  {_make_relative(state, path)}: its earlier content was not saved")
+    for path, write in sorted(first.items()):
+        name = _make_relative(state, path)
+        before, after = (state.session.read_content(each) for each in (write.before, last[path].after))
+        is_saved = write.before is None or before is not None
+        if turn and last[path].after and after is None:
+            is_saved = False
+        if not is_saved:
+            state.screen.say(f"  {name}: {'a folder' if _is_folder(write) else 'its content was not saved'}")
             continue
-        lines = draw_file_diff(_make_relative(state, path), before, _read_content(Path(path)))
-        state.screen.put("\n".join(lines[:MAX_DIFF_LINES]) or f"  {_make_relative(state, path)}: unchanged")
+        now = after if turn else _read_content(Path(path))
+        lines = [*_describe_mode(name, write, last[path]), *draw_file_diff(name, before, now)]
+        state.screen.put("\n".join(lines[:MAX_DIFF_LINES]) or f"  {name}: unchanged")
         if len(lines) > MAX_DIFF_LINES:
             state.screen.say(f"  ({len(lines) - MAX_DIFF_LINES:,} more lines)")
+
+
+def _is_folder(write: Write) -> bool:
+    return any(state and stat.S_ISDIR(state.mode) for state in (write.before, write.after))
+
+
+def _describe_mode(name: str, first: Write, last: Write) -> Iterable[str]:
+    """A line about a mode that has changed."""
+    if first.before and last.after and first.before.mode and last.after.mode not in (0, first.before.mode):
+        yield f"  {name}: mode {first.before.mode:o} is now {last.after.mode:o}"
 
 
 def _read_content(path: Path) -> bytes | None:
@@ -277,7 +311,8 @@ def _make_relative(state: State, path: str) -> str:
 HISTORY_COMMANDS = (
     SlashCommand("/undo", "undo the last turn, including its changes to files", _undo),
     SlashCommand("/retry", "undo the last turn and ask the same question again", _retry),
-    SlashCommand("/diff", "show what the tools have changed in files", _diff),
+    SlashCommand("/redo", "do again what /undo has undone", _redo),
+    SlashCommand("/diff", "show what has been changed in files; 1: in the last turn", _diff, "[TURN]"),
     SlashCommand("/sessions", "list past conversations, or search them", _list_sessions, "[WORDS]"),
     SlashCommand("/resume", "continue a past conversation", _resume, "[SESSION]", complete=_complete_session),
     SlashCommand("/rename", "name this conversation", _rename, "[NAME]"),

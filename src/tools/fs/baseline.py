@@ -1,0 +1,222 @@
+"""What the files of the workspace hold before a command, so that its changes can be undone.
+
+`Baseline.refresh` keeps the contents of all files that it has not seen like that before; `find_changes` looks again
+after the command. A file whose size, times and inode are the same is not read again, so both cost one lstat(2) for each
+file. Contents are in one temporary file, which the kernel removes with this process, however it ends.
+
+Not kept: `.git`, folders that .gitignore ignores and those of caches and installations; a file beyond MAX_FILE_BYTES;
+what is beyond MAX_FILES or MAX_KEPT_BYTES. No link is followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Protocol
+
+from ...types.file_names import FileChange, FileState
+from .walk import GIT_FOLDER, IGNORE_FILE, MAX_IGNORE_BYTES, IgnoreFile, is_ignored, parse_rules
+
+MAX_FILE_BYTES = 2_000_000
+MAX_FILES = 20_000
+MAX_KEPT_BYTES = 200_000_000
+LEFT_OUT = frozenset({GIT_FOLDER, "node_modules", "__pycache__"})
+MARKERS = ("CACHEDIR.TAG", "pyvenv.cfg")  # in a folder of a cache, or of an installed Python
+RACY_NS = 50_000_000  # a file that changed so shortly before it was read is read again
+
+
+class SeenFile(NamedTuple):
+    """`mark` changes whenever the file does."""
+
+    mark: tuple[int, ...]
+    read_ns: int
+    state: FileState
+
+
+class Changes(NamedTuple):
+    """`is_complete`: whether all changes were found; what is not kept is not looked at."""
+
+    files: tuple[FileChange, ...]
+    is_complete: bool
+
+
+class Baseline:
+    """That of one workspace. `folder` is where the temporary file is."""
+
+    def __init__(self, workspace: Path, folder: Path) -> None:
+        self._workspace = workspace
+        self._folder = folder
+        self._seen: dict[str, SeenFile] = {}
+        self._rules: dict[str, tuple[tuple[int, ...], tuple[IgnoreFile, ...]]] = {}
+        self._kept: dict[str, tuple[int, int]] = {}  # digest -> place and size in the file
+        self._file: BinaryIO | None = None
+        self._kept_bytes = 0
+        self._is_complete = True
+
+    def refresh(self) -> None:
+        """Keep what is there now."""
+        self._seen = dict(self._look())
+
+    def find_changes(self) -> Changes:
+        """What has changed since `refresh`, and keep what is there now."""
+        before, was_complete = self._seen, self._is_complete
+        self.refresh()
+        now = self._seen
+        files = tuple(
+            FileChange(path, old.state if old else None, new.state if new else None)
+            for path in sorted(before.keys() | now.keys())
+            if (old := before.get(path)) != (new := now.get(path)) and (old and old.state) != (new and new.state)
+        )
+        return Changes(files, was_complete and self._is_complete)
+
+    def read(self, digest: str) -> bytes | None:
+        """The content that was kept; None if there is none."""
+        if self._file is None or digest not in self._kept:
+            return None
+        place, size = self._kept[digest]
+        return os.pread(self._file.fileno(), size, place)
+
+    def _look(self) -> Iterator[tuple[str, SeenFile]]:
+        """Each file, link and folder with its path in the workspace."""
+        waiting: list[tuple[str, tuple[IgnoreFile, ...]]] = [("", ())]
+        count, self._is_complete = 0, True
+        while waiting:
+            folder, rules = waiting.pop()
+            try:
+                with os.scandir(self._workspace / folder) as entries:
+                    found = {entry.name: entry for entry in entries}
+            except OSError:  # it has just gone, or may not be read
+                continue
+            if folder and any(name in found for name in MARKERS):
+                continue
+            if IGNORE_FILE in found:
+                rules += self._read_rules(folder, found[IGNORE_FILE])
+            for name, entry in found.items():
+                path = f"{folder}{name}"
+                if not entry.is_dir(follow_symlinks=False):
+                    with suppress(OSError, UnicodeEncodeError):
+                        path.encode()  # a journal holds no other names
+                        yield path, self._see(path, entry.stat(follow_symlinks=False))
+                        count += 1
+                elif name not in LEFT_OUT and not is_ignored(f"{path}/", rules):
+                    with suppress(OSError):
+                        mode = entry.stat(follow_symlinks=False).st_mode
+                        yield path, SeenFile((), 0, FileState(mode, ""))
+                        waiting.append((f"{path}/", rules))
+                if count >= MAX_FILES:
+                    self._is_complete = False
+                    return
+
+    def _read_rules(self, folder: str, entry: os.DirEntry[str]) -> tuple[IgnoreFile, ...]:
+        try:
+            mark = _get_mark(entry.stat(follow_symlinks=False))
+            known = self._rules.get(folder)
+            if known is None or known[0] != mark:
+                text = _read_content(self._workspace / folder / IGNORE_FILE, MAX_IGNORE_BYTES)
+                rules = parse_rules((text or b"").decode("utf-8", "replace").splitlines())
+                known = self._rules[folder] = mark, ((IgnoreFile(folder, rules),) if rules else ())
+        except OSError:
+            return ()
+        return known[1]
+
+    def _see(self, path: str, found: os.stat_result) -> SeenFile:
+        known, mark = self._seen.get(path), _get_mark(found)
+        if known and known.mark == mark and known.read_ns - found.st_mtime_ns > RACY_NS:
+            return known
+        read_ns, whole = time.time_ns(), self._workspace / path
+        if stat.S_ISLNK(found.st_mode):
+            content: bytes | None = os.fsencode(whole.readlink())
+        else:
+            content = _read_content(whole, MAX_FILE_BYTES) if stat.S_ISREG(found.st_mode) else None
+        digest = "" if content is None else self._keep(content)
+        return SeenFile(mark, read_ns, FileState(found.st_mode, digest or f"?{mark}"))
+
+    def _keep(self, content: bytes) -> str:
+        """Keep the content; returns its digest, "" if there is no room."""
+        digest = hashlib.sha256(content).hexdigest()
+        if digest not in self._kept:
+            if self._kept_bytes + len(content) > MAX_KEPT_BYTES:
+                return ""
+            try:
+                if self._file is None:
+                    self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - kept open
+                    weakref.finalize(self, self._file.close)
+                os.pwrite(self._file.fileno(), content, self._kept_bytes)
+            except OSError:  # the disk is full
+                return ""
+            self._kept[digest] = self._kept_bytes, len(content)
+            self._kept_bytes += len(content)
+        return digest
+
+
+class RecordChanges(Protocol):
+    """Records changes; `read` gives contents by their digests."""
+
+    def __call__(
+        self, files: Sequence[FileChange], read: Callable[[str], bytes | None], *, is_complete: bool
+    ) -> None: ...
+
+
+class FileWatch:
+    """Finds what calls change in files. `has_jobs`: whether commands in the background run, which change them, too."""
+
+    def __init__(self, baseline: Baseline, has_jobs: Callable[[], bool]) -> None:
+        self._baseline = baseline
+        self._has_jobs = has_jobs
+        self._lock = threading.Lock()
+        self._calls = 0  # that run now; subagents run several at the same time
+
+    @contextmanager
+    def watch(self, record: RecordChanges, *, only_files: bool) -> Iterator[None]:
+        """Record what changes during a call. `only_files`: nothing else can change."""
+        with self._lock:
+            if self._calls or self._has_jobs():  # what they have changed since the last look
+                self._record(record)
+            else:
+                self._baseline.refresh()
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._calls -= 1
+                self._record(record, only_files=only_files)
+
+    @contextmanager
+    def watch_jobs(self, record: RecordChanges) -> Iterator[None]:
+        """Record what commands of before change during an answer, as its work."""
+        with self._lock:
+            self._baseline.refresh()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._record(record)
+
+    def _record(self, record: RecordChanges, *, only_files: bool = False) -> None:
+        changes = self._baseline.find_changes()
+        record(changes.files, self._baseline.read, is_complete=changes.is_complete and only_files)
+
+
+def _get_mark(found: os.stat_result) -> tuple[int, ...]:
+    return (found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _read_content(path: Path, max_bytes: int) -> bytes | None:
+    """The content of a regular file of at most so many bytes; else None."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        state = os.fstat(descriptor)
+        return file.read() if stat.S_ISREG(state.st_mode) and state.st_size <= max_bytes else None
