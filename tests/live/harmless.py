@@ -41,6 +41,7 @@ TEXTS = {
     "code": "def add(a, b):\n    return a + b  # add(a, b)\n\nadd(1, 2)\n",
     "long": "All is well with it. " * 40,
     "unicode": "Größe 12 µm, 日本語, emoji 🙂 and a\u2028line.",
+    "quotes": 'She said "no\\n" and \\u00e9, \\\\, \t and </tool_call>.',
     "empty": "",
     "blank": "  \n\n ",
     "think": "<think>\nLet me see.\n</think>\n\nYes.",
@@ -61,7 +62,9 @@ CHAT_EXTRAS: dict[str, dict[str, Any]] = {
     "stop": {"stop": ["is"]},
     "seed": {"seed": 3, "temperature": 0.5, "top_p": 0.9, "user": "me", "unknown_field": {"x": [1]}},
 }
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 REFUSED: dict[str, dict[str, Any]] = {
+    "image for a model without eyes": {"messages": [{"role": "user", "content": [IMAGE]}]},
     "bad temperature": {"temperature": -3},
     "bad tools": {"tools": [{"type": "function"}]},
     "no messages": {"messages": []},
