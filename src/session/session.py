@@ -275,7 +275,8 @@ class Session:
         calls = {call.id: call for each in self.messages if isinstance(each, Response) for call in each.calls}
         started = [each for each in state.started if each.number >= to]
         writes = [each for each in state.writes if each.number >= to]
-        watched = {each.id: each.is_complete for each in state.watched if each.number >= to}
+        watched = dict.fromkeys((each.id for each in state.watched if each.number >= to), False)
+        watched |= {each.id: True for each in state.watched if each.number >= to and each.is_complete}
         size = state.size
         files = self._snapshots.restore(writes, restore_file) if self._snapshots else RestoredFiles([], [], [])
         self._append("undo", {"to": to})

@@ -201,6 +201,7 @@ class TestUndo:
         chat.shows("Undone: go")
         chat.shows("removed new/deep/b.txt")
         assert describe_tree(work) == before
+        assert "may have changed something else" not in chat.everything
         chat.line("/redo")
         chat.shows("Done again: go")
         assert describe_tree(work) == after

@@ -204,7 +204,8 @@ class FileWatch:
 
     def _record(self, record: RecordChanges, *, only_files: bool = False) -> None:
         changes = self._baseline.find_changes()
-        record(changes.files, self._baseline.read, is_complete=changes.is_complete and only_files)
+        if changes.files or only_files:
+            record(changes.files, self._baseline.read, is_complete=changes.is_complete and only_files)
 
 
 def _get_mark(found: os.stat_result) -> tuple[int, ...]:
