@@ -25,6 +25,7 @@ ASIDE = (
     "/version",
     "/health",
     "/tokenize",
+    "/apply-template",
     "/detokenize",
     "/v1/completions",
     "/models",
