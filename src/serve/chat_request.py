@@ -81,6 +81,11 @@ class ChatBody:
         """Whether it has a system message that is not the first message."""
         return any(map(is_system, self.messages[1:]))
 
+    @property
+    def has_media(self) -> bool:
+        """Whether a message holds images or sound."""
+        return any(_has_media(each.get("content")) for each in self.messages)
+
     def list_given(self) -> list[GivenText]:
         """The results of tools: a call that quotes one of them is an echo."""
         return [GivenText(text) for text in self._list_texts("tool")]
@@ -132,7 +137,10 @@ class ChatBody:
             if not has_grammar and (wish := render_choice(self.choice)):
                 messages = [*messages, {"role": "user", "content": wish}]
         if path.text_only:
-            messages = [{**each, "content": read_text(each.get("content"))} for each in messages]
+            messages = [
+                each if _has_media(each.get("content")) else {**each, "content": read_text(each.get("content"))}
+                for each in messages
+            ]
         if path.fold_system:
             messages = [{**each, "role": "user"} if is_system(each) else each for each in messages]
         return _merge_roles(messages) if path.alternate else messages
@@ -155,6 +163,10 @@ def _read_part(part: object) -> str:
         return ""
     text = part.get("text")
     return text if isinstance(text, str) else f"[{part.get('type', 'content')}, not shown]"
+
+
+def _has_media(content: object) -> bool:
+    return any(isinstance(part, dict) and not isinstance(part.get("text"), str) for part in _as_list(content))
 
 
 def _as_list(value: object) -> list[Any]:

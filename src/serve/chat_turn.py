@@ -11,7 +11,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
-from ..errors import BotError, RequestFailed, ServerError, StreamCut, TemplateRejected, ToolsUnsupported, WireError
+from ..errors import (
+    BotError,
+    ContentRejected,
+    RequestFailed,
+    ServerError,
+    StreamCut,
+    TemplateRejected,
+    ToolsUnsupported,
+    WireError,
+)
 from ..model.call_path import GRAMMAR_FIELD, CallPath
 from ..model.core import GRAMMAR_FIELDS, INTERNAL_ERROR
 from ..model.facts import FactStore, ServedModel
@@ -188,7 +197,9 @@ class ChatTurn:
             self._facts.paths.update(self.fact_key, lambda known: known.join(path))
 
     def _downgrade(self, path: CallPath, refusal: ServerError, optional: frozenset[str]) -> Aside[CallPath]:
-        """Raises the refusal where nothing is left to change."""
+        """Raises the refusal where nothing is left to change. No image of a client is left out."""
+        if isinstance(refusal, ContentRejected) and self._request.has_media:
+            raise refusal
         if isinstance(refusal, TemplateRejected) and self._request.has_late_system and not path.system_first:
             return replace(path, system_first=True)
         if (

@@ -196,6 +196,19 @@ def test_a_refusal_that_nothing_helps_against_reaches_the_client(tmp_path):
     drive(tmp_path, lambda _: (400, refusal), use)
 
 
+def test_no_image_of_a_client_is_left_out(tmp_path):
+    refusal = {"error": {"message": "tiny is not a multimodal model", "code": 400}}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+
+    async def use(client, fake):
+        for _ in range(2):
+            body = {**BODY, "messages": [{"role": "user", "content": [{"type": "text", "text": "Look."}, image]}]}
+            assert await ask(client, body) == (400, refusal)
+        assert [each["messages"][0]["content"][1] for each in fake.bodies] == [image, image]
+
+    drive(tmp_path, lambda _: (400, refusal), use)
+
+
 def test_a_call_that_cannot_be_read_is_asked_for_once_more(tmp_path):
     def answer(body):
         return say(CALL if len(body["messages"]) > 1 else MALFORMED)
