@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 from ...types.sandbox import Access, Launch
 from .git_config import find_value
@@ -53,7 +54,7 @@ class NoSandbox:
 class SandboxBase(ABC):
     """Guards the protected files, and gives the commands of a session folders and an environment of their own.
 
-    `scratch` holds their `tmp` and `home`. Both keep their files from one command to the next; the folder is removed
+    `scratch` holds their `tmp` and homes. All keep their files from one command to the next; the folder is removed
     with the sandbox. `cache` is where programs put their caches while the workspace is read-only. `filters` has a
     seccomp filter for each access.
     """
@@ -68,10 +69,12 @@ class SandboxBase(ABC):
         self.filters = filters
         self.scratch = Path(os.path.realpath(tempfile.mkdtemp(prefix="vllm-bot-")))
         weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
-        for name in ("tmp", "home"):
-            (self.scratch / name).mkdir(mode=0o700)
+        (self.scratch / "tmp").mkdir(mode=0o700)
         git_config = _read_git_config(view.home)
-        _write_git_identity(git_config, self.scratch / "home")
+        for access in get_args(Access):
+            if not (home := find_home(self.scratch, access)).exists():
+                home.mkdir(mode=0o700)
+                _write_git_identity(git_config, home)
         self.cache = _make_cache(view.cache, self.scratch / "cache")
         hooks_path = (find_value(git_config, HOOKS_PATH) or "").replace("~/", f"{view.home}/", 1)
         self.leftovers = Leftovers(view.workspace, view.aside or self.scratch / "aside", hooks_path)
@@ -132,6 +135,14 @@ class SandboxBase(ABC):
         """The variables given, with HOME and TMPDIR inside the sandbox."""
         caches = _list_cache_variables(self.cache) if access == "read" else {}
         return {**given, **caches, "HOME": home, "TMPDIR": temporary}
+
+
+def find_home(scratch: Path, access: Access) -> Path:
+    """The home of commands with this access. Programs obey what is in their home.
+
+    So what a command with `read` wrote, which asks nobody, is not in the home of those that may change more.
+    """
+    return scratch / ("home-read" if access == "read" else "home")
 
 
 def _read_git_config(home: Path | None) -> str:

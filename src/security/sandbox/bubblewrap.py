@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...types.sandbox import Access, Launch
-from .base import SandboxBase
+from .base import SandboxBase, find_home
 from .leftovers import list_parents
 from .limits import ResourceLimits
 from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc
@@ -169,8 +169,8 @@ def build_arguments(
     words += ["--proc", "/proc", "--remount-ro", "/proc"]  # else root writes /proc/sys, core_pattern among it
     words += ["--dev", "/dev", "--bind", str(scratch / "tmp"), "/tmp"]  # noqa: S108 - as above
     words += ["--dir", "/var", "--symlink", "../tmp", "/var/tmp"]  # noqa: S108 - as above
-    if view.home and not view.home.is_relative_to(view.workspace):
-        words += ["--bind", str(scratch / "home"), str(view.home)]
+    if not view.home or not view.home.is_relative_to(view.workspace):
+        words += ["--bind", str(find_home(scratch, access)), str(view.home or HIDDEN_HOME)]
     for path in view.readable:
         words += _bind("--ro-bind", path)
     words += _bind("--ro-bind" if access == "read" else "--bind", view.workspace)

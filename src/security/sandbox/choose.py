@@ -82,18 +82,20 @@ def _make_landlock(view: SandboxView, limits: ResourceLimits) -> SandboxBase:
         raise SandboxUnusable("not in this kernel, or switched off")
     internet = (seccomp.INET, seccomp.INET6, seccomp.NETLINK)
     filters = {
-        access: _build_filter(internet if view.has_network(access) else (), may_truncate=abi >= 3, reports=True)
+        access: _build_filter(internet if view.has_network(access) else (), may_truncate=abi >= 3, is_landlock=True)
         for access in get_args(Access)
     }
     return LandlockSandbox(abi, seccomp.MACHINES[platform.machine()].column, view, limits, filters)
 
 
-def _build_filter(families: tuple[int, ...], *, may_truncate: bool = True, reports: bool = False) -> bytes:
+def _build_filter(families: tuple[int, ...], *, may_truncate: bool = True, is_landlock: bool = False) -> bytes:
     machine = platform.machine()
     if machine not in seccomp.MACHINES:
         raise SandboxUnusable(f"no filter is known for {machine}")
-    reported = list_numbers(seccomp.MACHINES[machine].column) if reports else ()
-    return seccomp.build_filter(machine, families, may_truncate=may_truncate, reported=reported)
+    reported = list_numbers(seccomp.MACHINES[machine].column) if is_landlock else ()
+    return seccomp.build_filter(
+        machine, families, may_truncate=may_truncate, reported=reported, sees_others=is_landlock
+    )
 
 
 def _try(sandbox: SandboxBase, environment: Mapping[str, str]) -> None:

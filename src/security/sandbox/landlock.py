@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ...types.sandbox import Access, Launch
 from .attributes import NEW_LISTENER, SECCOMP, SET_MODE_FILTER, AttributeBroker
-from .base import SandboxBase
+from .base import SandboxBase, find_home
 from .limits import ResourceLimits
 from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc
 
@@ -71,7 +71,7 @@ class LandlockSandbox(SandboxBase):
         protected: Sequence[Path],  # noqa: ARG002 - put back afterwards
     ) -> Launch:
         has_network = self.view.has_network(access)
-        home, temporary = self.scratch / "home", self.scratch / "tmp"
+        home, temporary = find_home(self.scratch, access), self.scratch / "tmp"
         system = map(Path, (*SYSTEM, *KERNEL, *(RESOLVER if has_network else ()), "/proc"))
         readable = [*system, *list_etc(), *self.view.readable]
         if access == "read":

@@ -15,7 +15,8 @@ import shutil
 import stat
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Union
@@ -97,12 +98,12 @@ class Leftovers:
     def put_back(self, item: SetAside) -> None:
         """Undo what setting it aside did. Raises OSError."""
         path = self._top / item.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif os.path.lexists(path):
-            path.unlink()
-        shutil.move(item.kept, path)
+        with pin_folder(self._top, path, makes=True) as place:
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place)
+            elif os.path.lexists(place):
+                place.unlink()
+            shutil.move(item.kept, place)
         self.kept.remove(item)
         with self._lock:
             for each in (path, *(path.rglob("*") if path.is_dir() and not path.is_symlink() else ())):
@@ -160,7 +161,7 @@ class Leftovers:
         if os.path.lexists(path):
             self.kept.append(self._move(path, "protected"))
         if was:
-            _restore(path, was)
+            self._restore(path, was)
             self._accept(path)
 
     def _accept(self, path: Path) -> None:
@@ -174,12 +175,15 @@ class Leftovers:
             for path in dict.fromkeys(self._running_files.list(self._read_config)):  # two settings may name one file
                 if self._is_new(path) and self._running_files.is_inside(path.parent) and (why := self._judge(path)):
                     text = read_text(path)
-                    found[path] = self._move(path, why)
-                    if path.name in CONFIGS:
-                        _write(path, clean_config(text, self._read_before(path)).text.encode())
+                    with suppress(FileNotFoundError, NotADirectoryError):  # a command that still runs moved it
+                        found[path] = self._move(path, why)
+                        if path.name in CONFIGS:
+                            with pin_folder(self._top, path) as place:
+                                _write(place, clean_config(text, self._read_before(path)).text.encode())
         for path in found:
             if (before := self._before.get(path)) and before.content is not None and not os.path.lexists(path):
-                _restore(path, before)
+                with suppress(FileNotFoundError, NotADirectoryError, FileExistsError):
+                    self._restore(path, before)
         return list(found.values())
 
     def _is_new(self, path: Path) -> bool:
@@ -221,9 +225,37 @@ class Leftovers:
         self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = sum(1 for _ in self._aside.iterdir())
         kept = self._aside / f"{number}-{int(time.time())}" / relative.name
-        kept.parent.mkdir(mode=0o700)
-        shutil.move(path, kept)
+        with pin_folder(self._top, path) as place:
+            kept.parent.mkdir(mode=0o700)
+            shutil.move(place, kept)
         return SetAside(str(relative), kept, why)
+
+    def _restore(self, path: Path, was: SavedFile) -> None:
+        with pin_folder(self._top, path, makes=True) as place:
+            _restore(place, was)
+
+
+@contextmanager
+def pin_folder(top: Path, path: Path, *, makes: bool = False) -> Iterator[Path]:
+    """The path by a descriptor of its folder: a link that a running command puts on the way leads nowhere else.
+
+    `makes`: folders that are missing are made. Raises OSError, where the folder is not in `top` too.
+    """
+    real = Path(os.path.realpath(path.parent))
+    if not real.is_relative_to(top):
+        raise FileNotFoundError(errno.ENOENT, "not in the workspace", str(path))
+    folder = os.open(top, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in real.relative_to(top).parts:
+            if makes:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=folder)
+            inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        yield Path(f"/proc/self/fd/{folder}", path.name)
+    finally:
+        os.close(folder)
 
 
 @lru_cache(4096)  # called several times for each command
@@ -255,7 +287,6 @@ def _read(path: Path) -> bytes | str | None:
 
 
 def _restore(path: Path, was: SavedFile) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(was.content, str):
         path.symlink_to(was.content)
     elif was.content is None:
@@ -267,7 +298,6 @@ def _restore(path: Path, was: SavedFile) -> None:
 
 
 def _write(path: Path, content: bytes, mode: int = 0o644) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
         file.write(content)
         os.fchmod(file.fileno(), mode)

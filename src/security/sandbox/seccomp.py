@@ -48,6 +48,17 @@ REFUSED = {  # call: its numbers by column
     "ioperm": (173, NO_CALL), "acct": (163, 89), "vhangup": (153, 58), "settimeofday": (164, 170),
     "clock_settime": (227, 112), "sethostname": (170, 161), "setdomainname": (171, 162),
 }  # fmt: skip
+SHARED = {  # where commands share them with the processes of the machine: System V's memory, queues and semaphores
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186), "msgsnd": (69, 189),
+    "msgrcv": (70, 188), "msgctl": (71, 187), "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191),
+    "semtimedop": (220, 192),
+}  # fmt: skip
+ON_ITSELF = {  # what a process may set for itself alone: by column, and what its first arguments then are
+    "prlimit64": ((302, 261), (0,)), "sched_setscheduler": ((144, 119), (0,)), "sched_setparam": ((142, 118), (0,)),
+    "sched_setattr": ((314, 274), (0,)), "sched_setaffinity": ((203, 122), (0,)),
+    "setpriority": ((141, 140), (0, 0)),  # PRIO_PROCESS
+    "ioprio_set": ((251, 30), (1, 0)),  # IOPRIO_WHO_PROCESS
+}  # fmt: skip
 ATTRIBUTES = ("xattr", "xattrat")  # refused as a file system without them does: `cp -p` goes on after that
 TRUNCATE = (76, 45)
 SOCKET, IOCTL, CLONE, CLONE3 = (41, 198), (16, 29), (56, 220), (435, 435)
@@ -61,18 +72,25 @@ UNIX, INET, INET6, NETLINK = 1, 2, 10, 16  # socket families
 
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF_LD|W|ABS, BPF_JMP|..., BPF_RET
 NUMBER, ARCH, FIRST_ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24  # offsets in struct seccomp_data, little endian
+ARGUMENTS = (FIRST_ARGUMENT, SECOND_ARGUMENT)
 ALLOW, FAIL, REPORT = 0x7FFF0000, 0x00050000, 0x7FC00000
 
 Step = tuple[int, int, int, int]  # code, jump if true, jump if false, value
 
 
 def build_filter(
-    machine: str, families: Sequence[int], *, may_truncate: bool = True, reported: Sequence[int] = ()
+    machine: str,
+    families: Sequence[int],
+    *,
+    may_truncate: bool = True,
+    reported: Sequence[int] = (),
+    sees_others: bool = False,
 ) -> bytes:
     """The filter, as an array of struct sock_filter. `families`: the socket families that are allowed.
 
     `may_truncate`: whether truncate(2), which Landlock before ABI 3 does not cover, is allowed; `reported`: the numbers
-    of the calls that a listener carries out. Raises KeyError for a machine that is not in MACHINES.
+    of the calls that a listener carries out; `sees_others`: the command is in the namespaces of the machine's processes
+    and System V objects. Raises KeyError for a machine that is not in MACHINES.
     """
     arch, column = MACHINES[machine]
     fails: Step = (RETURN, 0, 0, FAIL | errno.EPERM)
@@ -80,6 +98,7 @@ def build_filter(
     if machine == "x86_64":
         steps += _fail_if(AT_LEAST, X32, errno.EPERM)
     refused = [*REFUSED.items(), *(() if may_truncate else (("truncate", TRUNCATE),))]
+    refused += SHARED.items() if sees_others else ()
     for name, numbers in refused:
         if numbers[column] != NO_CALL:
             steps += _fail_if(EQUAL, numbers[column], errno.EOPNOTSUPP if name.endswith(ATTRIBUTES) else errno.EPERM)
@@ -91,6 +110,10 @@ def build_filter(
     )
     ioctls = [step for request in REFUSED_IOCTLS for step in _fail_if(EQUAL, request, errno.EPERM)]
     steps += _filter_call(IOCTL[column], [(LOAD, 0, 0, SECOND_ARGUMENT), *ioctls])
+    for numbers, own in ON_ITSELF.values() if sees_others else ():
+        places = zip(ARGUMENTS, own, strict=False)
+        checks = [step for at, value in places for step in ((LOAD, 0, 0, at), (EQUAL, 1, 0, value), fails)]
+        steps += _filter_call(numbers[column], checks)
     known: list[Step] = []
     for family in families:
         known += [(EQUAL, 0, 1, family), (RETURN, 0, 0, ALLOW)]

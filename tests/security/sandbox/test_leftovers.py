@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.leftovers import Leftovers
+from src.security.sandbox.leftovers import Leftovers, pin_folder
 from src.security.sandbox.running_files import MAX_FILE_BYTES
 
 
@@ -237,3 +237,16 @@ def test_what_was_put_back_while_a_command_runs_stays(leftovers, workspace):
         ".envrc": "wanted\n",
         ".profile": "wanted\n",
     }
+
+
+def test_a_folder_that_became_a_link_leads_nowhere_else(tmp_path):
+    for folder in ("top/in", "out"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "tasks.json").write_text(folder)
+    top = tmp_path / "top"
+    with pin_folder(top, top / "in" / "tasks.json") as place:
+        (top / "in").rename(top / "moved")
+        (top / "in").symlink_to(tmp_path / "out")
+        assert place.read_text() == "top/in"
+    with pytest.raises(FileNotFoundError), pin_folder(top, top / "in" / "tasks.json"):
+        pass

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from src.security.sandbox.seccomp import ALLOW, FAIL, INET, MACHINES, REFUSED, UNIX, build_filter
+from src.security.sandbox.seccomp import ALLOW, FAIL, INET, MACHINES, REFUSED, SHARED, UNIX, build_filter
 
 
 def verdict(code: bytes, machine: str, number: int, *arguments: int) -> int:
@@ -55,6 +55,31 @@ def test_what_is_refused_is_refused_on_every_machine(name, machine):
     if number >= 0:
         expected = FAIL | errno.EOPNOTSUPP if "xattr" in name else EPERM
         assert verdict(build_filter(machine, ()), machine, number) == expected
+
+
+OTHERS = [  # on x86_64, where the command sees the processes of the machine
+    ("a limit of itself", (302, 0, 7), ALLOW),
+    ("a limit of another process", (302, 4711, 7), EPERM),
+    ("its own priority", (141, 0, 0), ALLOW),
+    ("the priority of another process", (141, 0, 4711), EPERM),
+    ("the priority of all the user's processes", (141, 2, 0), EPERM),
+    ("its own input and output priority", (251, 1, 0), ALLOW),
+    ("that of the user", (251, 3, 0), EPERM),
+    ("its own scheduling", (144, 0), ALLOW),
+    ("that of another process", (144, 4711), EPERM),
+]
+
+
+@pytest.mark.parametrize(("call", "expected"), [row[1:] for row in OTHERS], ids=[row[0] for row in OTHERS])
+def test_only_the_process_itself_is_changed_where_others_are_seen(call, expected):
+    assert verdict(build_filter("x86_64", [UNIX], sees_others=True), "x86_64", *call) == expected
+    assert verdict(build_filter("x86_64", [UNIX]), "x86_64", *call) == ALLOW
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_objects_of_system_v_are_refused_where_they_are_shared(machine):
+    code, column = build_filter(machine, (), sees_others=True), MACHINES[machine].column
+    assert {verdict(code, machine, numbers[column]) for numbers in SHARED.values()} == {EPERM}
 
 
 def test_calls_of_another_machine_are_refused():
