@@ -93,7 +93,7 @@ class Chat:
                 and (text := self.state.skills.expand(line))
             ):
                 self._answer_question(text)
-            elif line.startswith("/"):
+            elif line.startswith("/") and not self._is_dropped_image(line):
                 run_command(self.state, line, self._io.suspend)
             elif line.startswith("!"):
                 from .input.programs import run_user_command  # start-up is measured
@@ -107,6 +107,11 @@ class Chat:
         except BotError as error:
             self.state.screen.draw(Notice(str(error)))
             self.state.debug.print_traceback()
+
+    def _is_dropped_image(self, line: str) -> bool:
+        """Whether a line that begins with a slash is the path of an image, and no command."""
+        is_path = "/" in line.split(" ")[0][1:]
+        return is_path and bool(read_mentions(line, self.state.settings.root, dropped=True).images)
 
     def _answer_question(self, question: str) -> None:
         state = self.state

@@ -78,6 +78,13 @@ def test_of_an_image_the_user_is_told_if_the_model_is_known_to_have_no_eyes(text
     assert ("accepts only text" in session.aside.getvalue()) == text_only
 
 
+def test_a_dropped_image_at_the_start_of_a_line_is_no_command(tmp_path):
+    (tmp_path / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    session = Session(f"{tmp_path}/dot.png what is it?", f"{tmp_path}/none", turns=[says("A dot.")])
+    assert len(session.model.asked) == 1
+    assert f"There is no command {tmp_path}/none." in session.aside.getvalue()
+
+
 def test_empty_lines_ask_nothing():
     assert Session("", "   ").model.asked == []
 

@@ -5,8 +5,8 @@ The others are prompt_toolkit's, which are those of Emacs.
 
 from __future__ import annotations
 
-import os
 import signal
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -109,7 +109,8 @@ def _make_chat_keys(prompt: ChatPrompt, actions: Actions) -> KeyBindings:
 
     @keys.add("c-z")
     def _(_event: KeyPressEvent) -> None:
-        run_in_terminal(lambda: os.kill(os.getpid(), signal.SIGSTOP))
+        # To this thread: sent to the process, it may come after the terminal has its modes of the prompt again.
+        run_in_terminal(lambda: signal.pthread_kill(threading.get_ident(), signal.SIGSTOP))
 
     @keys.add("s-tab", filter=~completion_is_selected)
     def _(_event: KeyPressEvent) -> None:
