@@ -129,6 +129,9 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     from ..security.text.sanitize import sanitize
     from .oneshot.run import run
 
+    if sys.stdout is None:
+        print("vllm-bot: Standard output is closed, so nothing could be shown.", file=sys.stderr)
+        return 2
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # input and models may contain anything

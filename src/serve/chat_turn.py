@@ -40,6 +40,7 @@ from ..types.messages import NATIVE, Reasoning, Response, ToolCall, Usage, UserM
 from .chat_request import ChatBody
 from .chunks.call_writer import is_safe
 from .chunks.guard import StreamGuard, WholeGuard
+from .chunks.text_run import clear_token_ids
 
 CHAT_PATH = "chat/completions"
 DONE = b"[DONE]"
@@ -271,7 +272,7 @@ class ChatTurn:
             settled.append(guard.settle(calls, text, is_replaced=is_replaced))
         answer["choices"] = settled
         if not self._request.wants_token_ids:
-            _hide_token_ids(answer)
+            clear_token_ids(answer)
         yield WholeAnswer(head.status, encode_json(answer), head.content_type)
 
     def _finish(self, assembler: ResponseAssembler) -> Aside[tuple[list[ToolCall], str, bool]]:
@@ -397,10 +398,3 @@ def _split(chunks: Sequence[bytes]) -> Iterable[tuple[int, list[bytes]]]:
             part = encode_json({**chunk, "choices": [choice]})
             parts.setdefault(int(choice.get("index") or 0), []).append(part)
     return parts.items()
-
-
-def _hide_token_ids(answer: dict[str, Any]) -> None:
-    for holder in (answer, *answer["choices"]):
-        for name in ("prompt_token_ids", "token_ids"):
-            if name in holder:
-                holder[name] = None

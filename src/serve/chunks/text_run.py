@@ -7,7 +7,7 @@ them is joined to one chunk that says the same, which is decoded when a chunk of
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import WireError
 from ...providers.wire_json import load_string
@@ -30,6 +30,14 @@ def hide_token_ids(data: bytes) -> bytes:
         data = data[:start] + b"null" + data[data.index(b"]", start) + 1 :]
         start = data.find(_TOKEN_IDS, start)
     return data
+
+
+def clear_token_ids(answer: dict[str, Any]) -> None:
+    """As hide_token_ids, for a whole answer."""
+    for holder in (answer, *answer["choices"]):
+        for name in ("prompt_token_ids", "token_ids"):
+            if name in holder:
+                holder[name] = None
 
 
 class PlainChunk(NamedTuple):
