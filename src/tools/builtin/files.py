@@ -98,9 +98,8 @@ def write(
     old = read_before_change(path, ctx)
     data = encode(path, content, UTF_8, ctx)
     replace_file(path, data, ctx, old)
-    return (
-        f"{'Replaced' if old else 'Created'} {escape_name(path)}: {len(content):,} characters [sha256 {_sha256(data)}]"
-    )
+    size = f"{len(content):,} character{'s' * (len(content) != 1)}"
+    return f"{'Replaced' if old else 'Created'} {escape_name(path)}: {size} [sha256 {_sha256(data)}]"
 
 
 @tool(risk="high", preview=preview_edit)

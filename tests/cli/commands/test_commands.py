@@ -173,6 +173,12 @@ class TestSetting:
         assert change("unset", words[0])[0] == 0
         assert json.loads(change.file.read_text()) == {}
 
+    @pytest.mark.parametrize("key", ["review.models", "vllm.api_key"])
+    def test_a_key_whose_value_is_not_printed_is_said_to_be_set_or_not(self, key, change):
+        value = '[{"model": "m", "base_url": "http://gpu/v1"}]' if key == "review.models" else "secret"
+        assert change("set", key, value)[1] == f"{key} set  ({change.file})\n"
+        assert change("unset", key)[1] == f"{key} not set  ({change.file})\n"
+
     @pytest.mark.parametrize(
         ("words", "said"),
         [

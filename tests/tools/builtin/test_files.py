@@ -249,6 +249,7 @@ def test_write_says_whether_the_file_is_new(run):
     assert (
         run("write", path="a.txt", content="12345").value == f"Created a.txt: 5 characters [sha256 {sha256('12345')}]"
     )
+    assert run("write", path="a.txt", content="1").value == f"Replaced a.txt: 1 character [sha256 {sha256('1')}]"
     assert run("write", path="a.txt", content="").value == f"Replaced a.txt: 0 characters [sha256 {sha256('')}]"
 
 
