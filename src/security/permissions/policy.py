@@ -19,7 +19,7 @@ from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
 from ...types.sandbox import ACCESSES, Access, Sandbox
-from ..sandbox.running_files import is_running_by_itself
+from ..sandbox.running_files import is_part_of_repository, is_running_by_itself
 from ..shell import deny
 from ..shell.readable import require_readable
 from ..shell.reader import ReadCommand, UnsafeToParse, parse_line, split_words
@@ -276,14 +276,12 @@ class Policy:
         is_edit = call.name in WRITE_TOOLS
         action = mode.edits if is_edit else mode.others
         path = call.arguments.get("path")
-        if (
-            is_edit
-            and (action, mode.others) == ("allow", "ask")
-            and isinstance(path, str)
-            and is_running_by_itself(path)
-        ):
-            why = f"{escape_name(path)} runs by itself when a shell or an editor opens the folder"
-            return Decision("ask", why, rule)
+        if is_edit and (action, mode.others) == ("allow", "ask") and isinstance(path, str):
+            if is_running_by_itself(path):
+                why = f"{escape_name(path)} runs by itself when a shell or an editor opens the folder"
+                return Decision("ask", why, rule)
+            if is_part_of_repository(self.workspace, find_relative(path, self.workspace) or ""):
+                return Decision("ask", f"git takes the folder of {escape_name(path)} for a repository", rule)
         what = f"{call.name} changes files, which" if is_edit else f"{call.name} is of high risk, which"
         return Decision(action, f"{what} {VERBS[action]} in mode {self.mode}", rule)
 

@@ -42,6 +42,7 @@ RUNNING_FOLDERS: Mapping[str, tuple[str, ...]] = {  # folder -> the files in it;
 HOOKS_PATH = "core.hookspath"
 CONFIGS = ("config", "config.worktree")
 GIT_SETTINGS = ("hooks", *CONFIGS, "commondir")  # they make git run programs, or look elsewhere
+MARKS = ("HEAD", "objects", "refs")
 REBASE_TODO = "rebase-merge/git-rebase-todo"
 MAX_REPOSITORIES = 100  # submodules and worktrees of one repository that are looked at
 MAX_FILE_BYTES = 10_000_000  # of a file that is recorded, and restored
@@ -182,6 +183,19 @@ def is_running_by_itself(path: str) -> bool:
         for at, part in enumerate(parts)
         for name in RUNNING_FOLDERS.get(part, ())
     )
+
+
+def is_part_of_repository(top: Path, path: str) -> bool:
+    """Whether a file of this relative path makes git take a folder for a repository, or is one of its settings there.
+
+    Git takes any folder for one that has MARKS (gitrepository-layout(5)), and obeys its settings.
+    """
+    parts = Path(path).parts
+    for depth, name in enumerate(parts):
+        folder = top.joinpath(*parts[:depth])
+        if name in (*MARKS, *GIT_SETTINGS) and all(each == name or os.path.lexists(folder / each) for each in MARKS):
+            return True
+    return False
 
 
 def read_file(path: Path) -> bytes | None:

@@ -94,6 +94,17 @@ class TestModes:
         assert {*PROFILE_MODES.values()} <= MODES.keys()
 
     @pytest.mark.parametrize(
+        "last", ["lib/HEAD", "lib/objects/a", "./lib/refs/a", "lib/config", "lib/hooks/pre-commit"]
+    )
+    def test_an_edit_that_makes_git_obey_a_folder_asks(self, last, workspace):
+        policy, write = Policy(workspace, "edits"), ToolCall("1", "write", {"path": last})
+        assert policy.decide(write, "high").action == "allow"
+        for name in {"HEAD", "objects", "refs"} - {last.removeprefix("./").split("/")[1]}:
+            (workspace / "lib" / name).mkdir(parents=True)
+        assert policy.decide(write, "high").action == "ask"
+        assert policy.decide(ToolCall("1", "write", {"path": "lib/a.py"}), "high").action == "allow"
+
+    @pytest.mark.parametrize(
         ("mode", "tool", "access", "is_offered"),
         [
             ("plan", "write", None, False),
