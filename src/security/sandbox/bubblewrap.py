@@ -1,7 +1,7 @@
 """A sandbox by bubblewrap (bwrap(1)): a file system, processes and a network of its own; nothing else exists there.
 
 Protected paths that exist are mounted over themselves read-only. Each folder on the way to one is a mount as well,
-since the name of a mount can be neither moved nor replaced. Protected paths that do not exist are left to `Snapshot`.
+since the name of a mount can be neither moved nor replaced. Protected paths that do not exist are left to `Leftovers`.
 
 A command that goes to the background gives its network, which has a loopback alone, to the later commands with the same
 access. With the same access only: else a command could change, through a server with more access, what it may not.
