@@ -24,8 +24,7 @@ from .openai import COMPLETIONS, read_usage
 from .wire_json import as_dict, as_dicts, as_str, load_json
 
 TRIGGER = "TOOL_CALL:"
-# With unlimited blanks in the grammar, a weak model may write nothing else.
-MAX_BLANKS = 16
+MAX_BLANKS = 16  # in a row: with more, a weak model may write nothing else
 
 
 class TokenizedPrompt(NamedTuple):
@@ -89,30 +88,43 @@ def constrain_calls(tools: Sequence[ToolDefinition], choice: ToolChoice = "auto"
 
     If `choice` requires a call, the answer begins with one, and with Named is nothing but one.
     """
-    named = choice.name if isinstance(choice, Named) else ""
-    calls: list[JSON] = [_build_call_schema(tool) for tool in tools if named in ("", tool.name)]
     body: dict[str, JSON] = {
         "type": "json_schema",
-        "json_schema": {"anyOf": calls},
+        "json_schema": build_choice_schema(tools, choice),
         "max_whitespace_cnt": MAX_BLANKS,
     }
     tag: dict[str, JSON] = {"begin": f"{TRIGGER} ", "content": body, "end": ""}
-    form: dict[str, JSON] = {"type": "triggered_tags", "triggers": [TRIGGER], "tags": [tag]}
+    return {"structural_tag": encode_structural_tag(build_triggered_tags(TRIGGER, [tag], choice))}
+
+
+def build_triggered_tags(trigger: str, tags: list[JSON], choice: ToolChoice) -> dict[str, JSON]:
+    """The format that allows any text, but after the trigger one of the tags; see constrain_calls for the choice."""
+    form: dict[str, JSON] = {"type": "triggered_tags", "triggers": [trigger], "tags": tags}
     if choice not in ("auto", "none"):
         form["at_least_one"] = True
-    if named:
+    if _get_name(choice):
         form["stop_after_first"] = True
-    return {"structural_tag": json.dumps({"type": "structural_tag", "format": form})}
+    return form
+
+
+def encode_structural_tag(form: Mapping[str, JSON]) -> str:
+    """structured_outputs.structural_tag: a format as JSON."""
+    return json.dumps({"type": "structural_tag", "format": form})
+
+
+def list_callable_tools(tools: Sequence[ToolDefinition], choice: ToolChoice) -> list[ToolDefinition]:
+    """Those that the model may call by this choice."""
+    return [tool for tool in tools if _get_name(choice) in ("", tool.name)]
+
+
+def _get_name(choice: ToolChoice) -> str:
+    return choice.name if isinstance(choice, Named) else ""
 
 
 # vLLM before 0.11 knows only the second field, llama.cpp's server only the third; they ignore the others.
 PROBE_TEXT = "heron-7431-reeds"
 GRAMMAR_PROBES: Mapping[str, JSON] = {
-    "structured_outputs": {
-        "structural_tag": json.dumps(
-            {"type": "structural_tag", "format": {"type": "const_string", "value": PROBE_TEXT}}
-        )
-    },
+    "structured_outputs": {"structural_tag": encode_structural_tag({"type": "const_string", "value": PROBE_TEXT})},
     "guided_json": {"const": PROBE_TEXT},
     "json_schema": {"const": PROBE_TEXT},
 }
@@ -120,9 +132,8 @@ SCHEMA_FIELDS = ("guided_json", "json_schema")  # hold the whole answer to a sch
 
 
 def build_choice_schema(tools: Sequence[ToolDefinition], choice: ToolChoice) -> dict[str, JSON]:
-    """The schema of an answer that is nothing but a call, for servers that know no structural tags."""
-    named = choice.name if isinstance(choice, Named) else ""
-    return {"anyOf": [_build_call_schema(tool) for tool in tools if named in ("", tool.name)]}
+    """The schema of a call; as that of the whole answer, for servers that know no structural tags."""
+    return {"anyOf": [_build_call_schema(tool) for tool in list_callable_tools(tools, choice)]}
 
 
 def _build_call_schema(tool: ToolDefinition) -> dict[str, JSON]:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Union
 
 from ...parsing.formats.table import FIELDS, FORMATS, Format
-from ...types.messages import JSON, Named, ToolChoice, ToolDefinition
+from ...providers.vllm import MAX_BLANKS, build_triggered_tags, encode_structural_tag, list_callable_tools
+from ...types.messages import JSON, ToolChoice, ToolDefinition
 
-MAX_BLANKS = 16  # in a row: with more, a weak model may write nothing else
 _TURN_ENDS = ("<|eom_id|>", "<|call|>", "<|stop|>", "<|eom|>", "<|end_message|>", "\nObservation:")  # end the answer
 _PYTHON_STRING = r'"([^"\\\r\n\x00-\x1f]|\\["\\nt]){LENGTH}"'
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
@@ -44,21 +44,10 @@ def make_structural_tag(row: Format, tools: Sequence[ToolDefinition], choice: To
     If `choice` requires a call, the answer begins with one, and with Named is nothing but one. Empty if the row has no
     marker and no call is required.
     """
-    named = choice.name if isinstance(choice, Named) else ""
-    offered = [tool for tool in tools if named in ("", tool.name)]
-    is_forced = choice not in ("auto", "none")
-    tags = _make_blocks(row, offered)
+    tags = _make_blocks(row, list_callable_tools(tools, choice))
     if row.marker:
-        form: Pattern = {"type": "triggered_tags", "triggers": [row.marker], "tags": tags}
-        if is_forced:
-            form["at_least_one"] = True
-        if named:
-            form["stop_after_first"] = True
-    elif is_forced:
-        form = _either(tags)
-    else:
-        return ""
-    return json.dumps({"type": "structural_tag", "format": form})
+        return encode_structural_tag(build_triggered_tags(row.marker, tags, choice))
+    return "" if choice in ("auto", "none") else encode_structural_tag(_either(tags))
 
 
 def _make_blocks(row: Format, tools: Sequence[ToolDefinition]) -> list[JSON]:

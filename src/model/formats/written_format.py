@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ...parsing import extract_tool_calls
-from ...parsing.formats.table import FORMATS, Format
+from ...parsing.formats.table import FORMATS
 from ...providers import vllm
 from ...providers.base import ChatRequest
 from ...providers.vllm_parsers import find_family
@@ -59,7 +59,7 @@ def guess_format(model: str) -> str:
 
 def choose_format(known: str, origin: str) -> str:
     """The format after a call of this origin was seen. One without a marker counts only if no other is known."""
-    row: Format | None = find_format(origin)
+    row = find_format(origin)
     return origin if row and (row.marker or known in ("", UNKNOWN)) else known
 
 
