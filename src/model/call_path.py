@@ -52,17 +52,18 @@ BY_CONFIGURATION = "enable_function_calling is false"
 NO_TOKENS = "the server was started without --enable-scale-out"
 NO_PARSER = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
 
+GRAMMAR_FIELD = "structured_outputs"
+GRAMMAR_FIELDS = frozenset({GRAMMAR_FIELD, "strict"})  # by which a server makes a grammar
 # Fields of a request that a server may not know, and that an answer does not need.
 OPTIONAL_FIELDS = (
     "return_token_ids",
-    "structured_outputs",
+    GRAMMAR_FIELD,
     "response_format",
     "stream_options",
     "skip_special_tokens",
     "strict",
 )
 
-GRAMMAR_FIELD = "structured_outputs"
 _STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
 
 
@@ -263,6 +264,6 @@ def blames_grammar(refusal: ServerError) -> bool:
 
 def _blames(refusal: ServerError, name: str) -> bool:
     """Whether the refusal names this field; a grammar that cannot be compiled is named differently."""
-    if name in ("structured_outputs", "strict") and blames_grammar(refusal):
+    if name in GRAMMAR_FIELDS and blames_grammar(refusal):
         return True
     return refusal.status in (400, 422) and name in refusal.body

@@ -30,7 +30,7 @@ from ..types.caching import LastMemo
 from ..types.effects import Aside, Await, Open, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PromptChanged
 from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMessage
-from .call_path import CallPath, blames_grammar
+from .call_path import GRAMMAR_FIELDS, CallPath, blames_grammar
 from .evidence import PromptCounter, PromptWatch, look_at_template, try_grammar
 from .facts import FactStore, ServedModel
 from .formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
@@ -42,7 +42,6 @@ from .server import OK, ServerApi, as_tokens_refusal, read_body, read_piece, rea
 from .token_budget import TokenBudget
 from .tool_choice import decide_call
 
-GRAMMAR_FIELDS = frozenset({"structured_outputs", "strict"})
 INTERNAL_ERROR = 500
 MAX_CHARS_PER_TOKEN = 16  # of an answer on average: twice what the tokens of source code have
 DEFAULT_CONTEXT_TOKENS = 262_144  # where the server does not tell the context's length
@@ -257,9 +256,8 @@ class ModelCore:
         request = self._build_request(messages[: first + 1], tools, replace(path, mode="template"))
         sizes = yield from self._prompt_counter.count(request)
         if sizes is not None:
-            self.path = replace(
-                path, template_shows_tools=sizes.shown > sizes.hidden
-            )  # so, whatever becomes of the turn
+            # Kept whatever becomes of the turn.
+            self.path = replace(path, template_shows_tools=sizes.shown > sizes.hidden)
             return self.path
         self._can_tell_prompts = False
         if (is_shown := (yield from look_at_template(self.server, request))) is not None:

@@ -15,7 +15,7 @@ from ..providers import vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
 from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import JSON, Message, ToolChoice, ToolDefinition, ToolResults, UserMessage
-from .call_path import CallPath
+from .call_path import GRAMMAR_FIELD, CallPath
 from .formats.structural_tags import find_format
 from .formats.written_format import constrain_calls
 from .request_messages import MessageRenderer
@@ -103,7 +103,7 @@ class RequestBuilder:
         }
         self.given = [text for each in inputs for text in each.texts]
         # By the grammar, to what the model was asked for or trained to write.
-        is_held = "structured_outputs" in options and _relies_on_grammar(path)
+        is_held = GRAMMAR_FIELD in options and _relies_on_grammar(path)
         is_held = is_held or any(name in options for name in vllm.SCHEMA_FIELDS)
         if path.mode != "native" and not is_held and (wish := render_choice(choice)):
             messages = [*messages, UserMessage(wish)]
@@ -131,7 +131,7 @@ class RequestBuilder:
     def list_optional_fields(self, request: ChatRequest) -> frozenset[str]:
         """The fields that may be left out of a request that was refused."""
         strict = ["strict"] if any(tool.strict for tool in request.tools) else []
-        wanted = ["structured_outputs"] if self._options.constrained == "on" else []
+        wanted = [GRAMMAR_FIELD] if self._options.constrained == "on" else []
         return frozenset([*request.options, *strict]) - frozenset(wanted)
 
     def _offer_tools(
@@ -186,12 +186,12 @@ class RequestBuilder:
     def _constrain(self, tools: tuple[ToolDefinition, ...], choice: ToolChoice, written: str) -> dict[str, JSON]:
         """structured_outputs for calls in this format, or for those behind TOOL_CALL:; none if there can be none."""
         grammar = constrain_calls(tools, choice, written, self._options.strict)
-        return {"structured_outputs": grammar} if grammar else {}
+        return {GRAMMAR_FIELD: grammar} if grammar else {}
 
 
 def _relies_on_grammar(path: CallPath) -> bool:
     """Whether no words need to ask for a call that is required: a probe was held to its grammar."""
-    return path.grammar == "structured_outputs" if path.prompt_style == "text" else _has_grammar(path)
+    return path.grammar == GRAMMAR_FIELD if path.prompt_style == "text" else _has_grammar(path)
 
 
 def _has_grammar(path: CallPath) -> bool:

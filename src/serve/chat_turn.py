@@ -21,8 +21,8 @@ from ..errors import (
     ToolsUnsupported,
     WireError,
 )
-from ..model.call_path import GRAMMAR_FIELD, CallPath
-from ..model.core import GRAMMAR_FIELDS, INTERNAL_ERROR
+from ..model.call_path import GRAMMAR_FIELD, GRAMMAR_FIELDS, CallPath
+from ..model.core import INTERNAL_ERROR
 from ..model.facts import FactStore, ServedModel
 from ..model.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 from ..model.recovery import Recovery
