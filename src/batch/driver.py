@@ -20,7 +20,7 @@ from .load import LOOK_INTERVAL_S, LoadControl, fetch_waiting
 from .pool import ProcessPool
 from .results import Results, Row
 from .task_run import BACKOFF_S, MAX_ATTEMPTS, Job, TaskOutcome, point_to
-from .tasks import BatchOptions, Task
+from .tasks import BatchOptions, Task, select_relevant
 
 WAIT_S = 0.5
 
@@ -58,7 +58,8 @@ class Batch:
         self.results = results
         self._options = options
         self._show = show
-        self._keys = [(task.id, task.compute_hash(settings)) for task in tasks]
+        relevant = select_relevant(settings)
+        self._keys = [(task.id, task.compute_hash(relevant)) for task in tasks]
         self._todo = [
             (task, key[1])
             for task, key in zip(tasks, self._keys, strict=True)

@@ -57,22 +57,26 @@ class Task(NamedTuple):
     tools: tuple[str, ...] | None = None
     schema: Mapping[str, JSON] | None = None
 
-    def compute_hash(self, settings: Settings) -> str:
-        """Of the task and of the settings that its result depends on: 16 hexadecimal digits.
-
-        A setting at its default does not count, so that a later version with more settings runs nothing again.
-        """
-        known, defaults = asdict(settings), asdict(Settings())
-        relevant = {
-            section: {
-                key: value
-                for key, value in known[section].items()
-                if value != defaults[section][key] and key not in INCIDENTAL.get(section, ())
-            }
-            for section in SECTIONS_OF_RESULTS
-        }
+    def compute_hash(self, relevant: Mapping[str, Any]) -> str:
+        """Of the task and of the settings that its result depends on: 16 hexadecimal digits."""
         text = json.dumps([self._asdict(), relevant], sort_keys=True, default=str)
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def select_relevant(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The settings that the result of a task depends on, by section.
+
+    A setting at its default does not count, so that a later version with more settings runs nothing again.
+    """
+    known, defaults = asdict(settings), asdict(Settings())
+    return {
+        section: {
+            key: value
+            for key, value in known[section].items()
+            if value != defaults[section][key] and key not in INCIDENTAL.get(section, ())
+        }
+        for section in SECTIONS_OF_RESULTS
+    }
 
 
 class BatchOptions(NamedTuple):
