@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..config import Settings, describe_environment, get_user_file, read_guides, render_guides
+from ..config import Settings, describe_environment, get_user_guide, read_guides, render_guides
 from ..security.text.sanitize import sanitize
 from ..session.session import Session
 from ..session.store import Store
@@ -135,9 +135,8 @@ class Factory:
         ]
         if prompt.environment:
             notes.append(describe_environment(root, self.settings.security, time.strftime("%Y-%m-%d, %A")))
-        settings_file = get_user_file(os.environ)
-        own = settings_file.with_name("AGENTS.md") if settings_file else None
-        rules = render_guides(read_guides(root, own)) if self.settings.workspace.agents_md else ""
+        guides = read_guides(root, get_user_guide(os.environ)) if self.settings.workspace.agents_md else []
+        rules = render_guides(guides)
         if rules:
             from ..types.special_tokens import neutralize_with_note
 

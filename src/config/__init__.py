@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .agents_md import read_guides, render_guides
+from .agents_md import get_user_guide, read_guides, render_guides
 from .checks import KINDS, OPTIONS, GivenValue, check_value, get_default, split_key
 from .environment import describe_environment
 from .files import REMOVED, parse_words, write_setting
@@ -25,6 +25,7 @@ __all__ = [
     "get_default",
     "get_state_folder",
     "get_user_file",
+    "get_user_guide",
     "list_default_files",
     "list_settings",
     "load",

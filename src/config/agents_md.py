@@ -8,9 +8,12 @@ user: it goes to the model and gives no permissions.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from .locations import get_user_file
 
 FILE_NAME = "AGENTS.md"
 FILE_NAMES = (FILE_NAME, "CLAUDE.md")  # of a folder the first that holds something counts
@@ -21,6 +24,12 @@ CUT_NOTE = "\n[cut: AGENTS.md is longer]"
 class Guide(NamedTuple):
     path: Path
     text: str
+
+
+def get_user_guide(environ: Mapping[str, str]) -> Path | None:
+    """The user's own file, beside the settings; None for a user without a home."""
+    settings_file = get_user_file(environ)
+    return settings_file and settings_file.with_name(FILE_NAME)
 
 
 def read_guides(workspace: Path, own: Path | None = None) -> list[Guide]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..errors import ConfigError
+from .agents_md import get_user_guide
 from .checks import OPTIONS, GivenValue, check_value, resolve_path, split_key
 from .files import read_settings_file
 from .locations import get_checkout_file, get_state_folder, get_user_file, list_default_files
@@ -53,8 +54,7 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     usual = list_default_files(environ)
     used = [each for each in (get_user_file(environ), None if path else get_checkout_file()) if each]
     used = [each for each in used if os.path.lexists(each)]  # also one that cannot be read: that is an error
-    own = [each.with_name("AGENTS.md") for each in (get_user_file(environ),) if each]  # see agents_md.py
-    protected = (*((path,) if path else ()), *usual, *own)
+    protected = [each for each in (path, *usual, get_user_guide(environ)) if each]
     variables = ((name, key, environ.get(name, "").strip()) for name, key in ENVIRONMENT.items())
     sources = chain(
         *(read_settings_file(each) for each in (*used, *((path,) if path else ()))),
@@ -80,7 +80,7 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
         server=MAIN_SERVER if servers and has_main else "",
         state=get_state_folder(environ),
         root=workspace,
-        files=tuple(Path(os.path.realpath(each)) for each in (*protected, *tool_files)),
+        files=tuple(Path(os.path.realpath(each)) for each in (*map(str, protected), *tool_files)),
         places=_list_places(given),
     )
     return _choose_server(settings, main.model)
