@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ..types.messages import ENVIRONMENT
+from ..types.messages import ENVIRONMENT_PREFIX
 from .settings import SecuritySettings
 
 MAX_NAME_CHARS = 80  # of a branch
@@ -20,7 +20,7 @@ def describe_environment(workspace: Path, security: SecuritySettings, today: str
     facts = [f"today is {today}", f"the system is {_describe_system()}"]
     if branch := find_branch(workspace):
         facts.append(f"the git branch is {branch}")
-    return f"{ENVIRONMENT}{'; '.join(facts)}. {_describe_sandbox(security)}"
+    return f"{ENVIRONMENT_PREFIX}{'; '.join(facts)}. {_describe_sandbox(security)}"
 
 
 def find_branch(workspace: Path) -> str:

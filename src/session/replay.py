@@ -21,7 +21,7 @@ from pathlib import Path
 from ..errors import BotError
 from ..types.file_names import escape_name
 from ..types.messages import (
-    ENVIRONMENT,
+    ENVIRONMENT_PREFIX,
     Message,
     Response,
     SystemMessage,
@@ -223,7 +223,7 @@ def replace_system(system: Sequence[Message], messages: Sequence[Message]) -> li
 def _drop_environment(message: Message) -> list[str]:
     """The paragraphs of a system prompt but the one about the environment."""
     paragraphs = message.text.split("\n\n") if isinstance(message, SystemMessage) else []
-    return [each for each in paragraphs if not each.startswith(ENVIRONMENT)]
+    return [each for each in paragraphs if not each.startswith(ENVIRONMENT_PREFIX)]
 
 
 def describe_processes(known: Iterable[StartedProcess], find_living: FindLiving) -> tuple[list[str], list[str]]:

@@ -199,7 +199,7 @@ RequestedCall: TypeAlias = Union[ToolCall, MalformedCall]
 Block = Union[Text, Reasoning, ToolCall, MalformedCall]
 
 
-ENVIRONMENT = "Environment: "  # begins the paragraph of a system prompt that tells date, system and branch
+ENVIRONMENT_PREFIX = "Environment: "  # begins the paragraph of a system prompt that tells date, system and branch
 
 
 @dataclass(frozen=True, slots=True)
