@@ -126,6 +126,7 @@ class Terminal:
 
         Without a server none is named on the command line.
         """
+        self.server = server
         self.screen = Answering(columns, rows)
         self._stream = pyte.Stream(self.screen)
         self.raw = ""

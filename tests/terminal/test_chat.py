@@ -22,25 +22,16 @@ def call(name, **arguments):
 
 
 @pytest.fixture
-def chat(tmp_path):
-    """Opens a terminal with a chat on it, and waits for its prompt."""
-    opened = []
+def chat(open_chat, tmp_path):
+    """Opens a chat in a folder with these files."""
 
     def start(*scripts, files=None, **options):
         (tmp_path / "work").mkdir(exist_ok=True)
         for name, content in (files or {}).items():
             (tmp_path / "work" / name).write_text(content)
-        server = Server(*scripts).__enter__()
-        terminal = Terminal(tmp_path, server, **{"fresh": False, **options})
-        opened.append((terminal, server))
-        terminal.server = server
-        terminal.prompts()
-        return terminal
+        return open_chat(*scripts, **options)
 
-    yield start
-    for terminal, server in opened:
-        terminal.__exit__()
-        server.__exit__()
+    return start
 
 
 def asked(chat, number=-1):
@@ -334,11 +325,21 @@ class TestWhileTheModelWorks:
         chat.shows("The list is empty")
         chat.shows("^> /exit$")
 
-    def test_what_is_typed_is_the_next_message(self, chat):
-        gate = Gate()
-        chat = chat([gate, "First."], ["Second."], ["Third."])
-        chat.line("one")
-        assert gate.reached.wait(60)
+    @pytest.fixture
+    def start_turn(self, chat):
+        """Opens a chat, asks "one", and returns it with the gate before which the answer waits."""
+
+        def start(*more_scripts):
+            gate = Gate()
+            opened = chat([gate, "First."], *more_scripts)
+            opened.line("one")
+            assert gate.reached.wait(60)
+            return opened, gate
+
+        return start
+
+    def test_what_is_typed_is_the_next_message(self, start_turn):
+        chat, gate = start_turn(["Second."], ["Third."])
         chat.keys("two\rthree\\\rlines\r")
         chat.shows("queued: two")
         chat.shows("queued: three ⏎ lines")
@@ -348,11 +349,8 @@ class TestWhileTheModelWorks:
         assert [asked(chat, number) for number in range(3)] == ["one", "two", "three\nlines"]
         assert re.search("^First.\n\n> two\nSecond.$", chat.everything, re.M)
 
-    def test_a_line_that_is_not_finished_stays_while_the_queue_is_answered(self, chat):
-        gate = Gate()
-        chat = chat([gate, "First."], ["Second."])
-        chat.line("one")
-        assert gate.reached.wait(60)
+    def test_a_line_that_is_not_finished_stays_while_the_queue_is_answered(self, start_turn):
+        chat, gate = start_turn(["Second."])
         chat.keys("two\rand a")
         chat.shows("^> and a")
         gate.set()
@@ -360,11 +358,8 @@ class TestWhileTheModelWorks:
         chat.shows("context .*")
         chat.shows("^> and a$")
 
-    def test_a_queued_message_is_taken_back_to_be_changed(self, chat):
-        gate = Gate()
-        chat = chat([gate, "First."], ["Second."])
-        chat.line("one")
-        assert gate.reached.wait(60)
+    def test_a_queued_message_is_taken_back_to_be_changed(self, start_turn):
+        chat, gate = start_turn(["Second."])
         chat.keys(f"twx\r{UP}\x7fo")
         chat.shows("^> two")
         gate.set()
@@ -372,11 +367,8 @@ class TestWhileTheModelWorks:
         chat.shows("^> two")
         assert len(chat.server.requests) == 1
 
-    def test_after_ctrl_c_the_queue_waits_for_enter_and_its_items_stay_items(self, chat):
-        gate = Gate()
-        chat = chat([gate, "First."], ["Second."])
-        chat.line("one")
-        assert gate.reached.wait(60)
+    def test_after_ctrl_c_the_queue_waits_for_enter_and_its_items_stay_items(self, start_turn):
+        chat, gate = start_turn(["Second."])
         chat.keys("/tokens\rtwo\r")
         chat.shows("queued: two")
         chat.keys(CTRL_C)
@@ -402,32 +394,23 @@ class TestWhileTheModelWorks:
         chat.shows("^Second.$")
         assert asked(chat) == "two/st"
 
-    def test_a_command_typed_meanwhile_is_a_command(self, chat):
-        gate = Gate()
-        chat = chat([gate, "First."])
-        chat.line("one")
-        assert gate.reached.wait(60)
+    def test_a_command_typed_meanwhile_is_a_command(self, start_turn):
+        chat, gate = start_turn()
         chat.line("/tokens")
         gate.set()
         chat.shows("none counted yet")
         assert len(chat.server.requests) == 1
 
-    def test_ctrl_d_leaves_after_it(self, chat):
-        gate = Gate()
-        chat = chat([gate, "First."])
-        chat.line("one")
-        assert gate.reached.wait(60)
+    def test_ctrl_d_leaves_after_it(self, start_turn):
+        chat, gate = start_turn()
         chat.keys(CTRL_D)
         chat.shows("queued: /exit")
         gate.set()
         assert chat.ends() == 0
         assert "First." in chat.everything
 
-    def test_a_paste_meanwhile_is_one_message(self, chat):
-        gate = Gate()
-        chat = chat([gate, "First."], ["Second."])
-        chat.line("one")
-        assert gate.reached.wait(60)
+    def test_a_paste_meanwhile_is_one_message(self, start_turn):
+        chat, gate = start_turn(["Second."])
         chat.keys("\x1b[200~a\rb\x1b[201~\r")
         chat.shows("queued: a ⏎ b")
         gate.set()

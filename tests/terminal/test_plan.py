@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from .terminal import Server, Terminal
+PLAN = ["--mode", "plan"]
 
 
 def submit(plan):
@@ -14,30 +12,14 @@ def submit(plan):
     return [{"tool_calls": [{"index": 0, "id": "call-0", "type": "function", "function": function}]}]
 
 
-@pytest.fixture
-def open_chat(tmp_path):
-    opened = []
-
-    def start(*scripts, **environment):
-        server = Server(*scripts).__enter__()
-        terminal = Terminal(tmp_path, server, fresh=False, options=["--mode", "plan"], **environment)
-        opened.append((terminal, server))
-        terminal.server = server
-        terminal.prompts()
-        return terminal
-
-    yield start
-    for terminal, server in opened:
-        terminal.__exit__()
-        server.__exit__()
-
-
 def results(chat):
     return [m["content"] for m in chat.server.requests[-1]["messages"] if m["role"] == "tool"]
 
 
 def test_a_plan_is_shown_sent_back_with_words_edited_in_the_editor_and_accepted(open_chat):
-    chat = open_chat(submit("1. look\n2. leap"), submit("1. think"), ["Done."], EDITOR="sed -i s/think/read/")
+    chat = open_chat(
+        submit("1. look\n2. leap"), submit("1. think"), ["Done."], options=PLAN, EDITOR="sed -i s/think/read/"
+    )
     chat.line("plan it")
     chat.shows("The plan:")
     chat.shows("^  2. leap")
@@ -56,7 +38,7 @@ def test_a_plan_is_shown_sent_back_with_words_edited_in_the_editor_and_accepted(
 
 
 def test_an_answer_in_words_is_accepted_as_the_plan_by_a_command(open_chat):
-    chat = open_chat(["First look, then leap."], ["Leaping."])
+    chat = open_chat(["First look, then leap."], ["Leaping."], options=PLAN)
     chat.line("plan it")
     chat.shows("/plan accepts it")
     chat.prompts()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from .terminal import Gate, Server, Terminal
+from .terminal import Gate
 
 CTRL_C, CTRL_O = "\x03", "\x0f"
 
@@ -18,24 +16,6 @@ def call(number, name, **arguments):
 
 TASKS = [call(0, "task", prompt="Part A"), call(1, "task", prompt="Part B")]
 GLOB = [call(0, "glob", pattern="*.py")]
-
-
-@pytest.fixture
-def open_chat(tmp_path):
-    opened = []
-
-    def start(*scripts):
-        server = Server(*scripts).__enter__()
-        terminal = Terminal(tmp_path, server, fresh=False)
-        opened.append((terminal, server))
-        terminal.server = server
-        terminal.prompts()
-        return terminal
-
-    yield start
-    for terminal, server in opened:
-        terminal.__exit__()
-        server.__exit__()
 
 
 def test_each_has_a_line_which_says_what_it_does_and_then_folds_to_its_report(open_chat):

@@ -9,36 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from src.tools.process.proc import DEAD, list_processes
+from src.tools.process.proc import DEAD, list_descendants, list_processes
 
 from ..waiting import wait_until
-from .terminal import Server, Terminal
 from .test_chat import call
 
 AUTO = ["--mode", "auto"]
 
 
 @pytest.fixture
-def chat(tmp_path):
-    """Opens a terminal with a chat on it, and waits for its prompt."""
-    opened = []
+def chat(open_chat, tmp_path):
+    """Opens a wide chat with these settings."""
 
-    def start(*scripts, settings=None, options=()):
+    def start(*scripts, settings=None, **options):
         if settings:
             file = tmp_path / ".config" / "vllm-bot" / "config.json"
             file.parent.mkdir(parents=True)
             file.write_text(json.dumps(settings))
-        server = Server(*scripts).__enter__()
-        terminal = Terminal(tmp_path, server, fresh=False, columns=100, options=options)
-        opened.append((terminal, server))
-        terminal.server = server
-        terminal.prompts()
-        return terminal
+        return open_chat(*scripts, columns=100, **options)
 
-    yield start
-    for terminal, server in opened:
-        terminal.__exit__()
-        server.__exit__()
+    return start
 
 
 class TestManyTurns:
@@ -163,12 +153,7 @@ def somebody_sleeps(ancestor):
 
 def somebody_runs(ancestor, words):
     """The processes below this one with these words in their command line."""
-    parents = {each.pid: each.parent for each in list_processes() if each.state not in DEAD}
-    below = {ancestor}
-    for _ in parents:
-        if not (more := {pid for pid, parent in parents.items() if parent in below} - below):
-            break
-        below |= more
+    below = [each.pid for each in list_descendants(ancestor)]
     return [pid for pid in below if words in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
