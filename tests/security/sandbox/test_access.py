@@ -96,9 +96,12 @@ class TestInTheBackground:
     )
     TRY = "curl -sS http://127.0.0.1:8124/"
 
-    @pytest.fixture
-    def start(self, within, workspace, monkeypatch):
+    @pytest.fixture(autouse=True)
+    def watch_no_start(self, monkeypatch):
         monkeypatch.setattr(background, "START_WATCH_S", 0.0)
+
+    @pytest.fixture
+    def start(self, within, workspace):
         (workspace / "serve.py").write_text(self.SERVE)
 
         def start(access):
@@ -109,6 +112,12 @@ class TestInTheBackground:
 
     def fetch(self, within, name, access, command=FETCH):
         return REGISTRY["exec"].execute({"command": command + name, "access": access}, within).value
+
+    def leave(self, within, name):
+        """Start a command that writes a file, and goes on."""
+        line = f"echo evil >{name}; echo up; exec sleep 600"
+        REGISTRY["exec"].execute({"command": line, "access": "write", "background": True}, within)
+        wait_until(lambda: "up" in within.jobs.find(1).read_output(), "it did not begin")
 
     def test_it_is_reached_by_commands_with_its_access_and_no_other(self, start, within, workspace, kind):
         said = start("write")
@@ -129,20 +138,14 @@ class TestInTheBackground:
             assert "(52)" in self.fetch(within, "made", "read")  # it could not open the file, and answered nothing
         assert not (workspace / "made").exists()
 
-    def test_what_it_leaves_is_set_aside_at_the_next_look(self, within, workspace, monkeypatch):
-        monkeypatch.setattr(background, "START_WATCH_S", 0.0)
-        line = "echo evil >.envrc; echo up; exec sleep 600"
-        REGISTRY["exec"].execute({"command": line, "access": "write", "background": True}, within)
-        wait_until(lambda: "up" in within.jobs.find(1).read_output(), "it did not begin")
+    def test_what_it_leaves_is_set_aside_at_the_next_look(self, within, workspace):
+        self.leave(within, ".envrc")
         within.sandbox.leftovers.look_again()
         assert [item.path for item in within.sandbox.leftovers.kept] == [".envrc"]
         assert not (workspace / ".envrc").exists()
 
-    def test_a_protected_file_comes_back_while_it_runs_and_is_told_once(self, within, workspace, monkeypatch):
-        monkeypatch.setattr(background, "START_WATCH_S", 0.0)
-        line = "echo evil >.profile; echo up; exec sleep 600"
-        REGISTRY["exec"].execute({"command": line, "access": "write", "background": True}, within)
-        wait_until(lambda: "up" in within.jobs.find(1).read_output(), "it did not begin")
+    def test_a_protected_file_comes_back_while_it_runs_and_is_told_once(self, within, workspace):
+        self.leave(within, ".profile")
         other = REGISTRY["exec"].execute({"command": "true", "access": "write"}, within).value
         assert "put back as it was: .profile" in other
         assert not (workspace / ".profile").exists()
