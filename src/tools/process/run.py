@@ -145,7 +145,7 @@ def open_output(ctx: ToolContext) -> Iterator[Output]:
     except OSError:  # a full disk does not fail the command
         store = None
     with closing(store) if store else nullcontext():
-        yield Output(ctx.exec_max_output, store, partial(ctx.on_output, ctx.call_id))
+        yield Output(ctx.exec_max_output, store, partial(ctx.on_output, ctx.call.id if ctx.call else ""))
 
 
 def run_live(

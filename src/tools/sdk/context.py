@@ -149,12 +149,11 @@ class ToolContext:
     watch_files: WatchFiles = _watch_nothing  # for calls that may change files and do not say which
     on_end: OnProcess = _ignore_process  # called when one in the background has ended
     on_output: OnOutput = _ignore_output
-    call_id: str = ""  # of the call that runs
     sandbox: Sandbox | None = None  # None: commands run without one
     chat_jobs: Jobs | None = None  # where commands in the background outlive the answer; None: they end with it
     access: Grant | None = None  # what this call was allowed; None: what it names
     report: CommandReport = field(default_factory=CommandReport, repr=False)
-    call: ToolCall | None = None  # the one that runs
+    call: ToolCall | None = None  # the one that runs; None: there is none, as in a test
     inbox: Inbox | None = None  # of the loop that waits for the call; None: it waits for the result alone
     run_task: RunTask | None = None  # None: no subagent can be started
     todos: list[tuple[str, str]] = field(default_factory=list, repr=False)  # content and status, of todo_write

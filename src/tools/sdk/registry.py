@@ -141,7 +141,7 @@ class Registry:
         """Run a call; whatever is wrong with it becomes an error."""
         if call.name not in self:
             return self._refuse_unknown(call)
-        return self[call.name].run(call, replace(ctx, call_id=call.id))
+        return self[call.name].run(call, ctx)
 
     async def run_async(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
         """As run, for a tool that `is_coroutine`, inside an event loop."""
