@@ -17,7 +17,6 @@ from .background import adopt, run_in_background
 from .run import FinishedCommand, SentToBackground, run
 
 MAX_SILENT_CHARS = 120  # of an output that hardly says why a command failed
-GUARDED = ".git/config and .git/hooks"
 NETWORK_FAILURE = re.compile(
     r"network|resolv|getaddrinfo|name or service|unknown host|EAI_AGAIN|ENOTFOUND|ECONNREFUSED|connection|connect to"
     r"|dial tcp|download|fetch|socket|registry|index url|no matching distribution|offline|proxy|host",
