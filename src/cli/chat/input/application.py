@@ -86,7 +86,7 @@ class ChatApplication:
             self._leave,
             self._take_back,
             live.expand,
-            self._switch_mode,
+            state.switch_to_next_mode,
             state.can_send_to_background,
             state.send_to_background,
         )
@@ -268,9 +268,6 @@ class ChatApplication:
     def _take_back(self) -> str:
         with self._changed:
             return self._queue.pop() if self._queue else ""
-
-    def _switch_mode(self) -> None:
-        self._state.switch_to_next_mode()
 
     def _open_question(self, question: str, default: str) -> None:
         self._live.is_asking = True
