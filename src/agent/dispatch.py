@@ -9,7 +9,6 @@ as it and those before it are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -231,10 +230,9 @@ class ToolDispatcher:
                 self._runner.wait_for_end([future])
 
     def _start(self, calls: Sequence[ToolCall], ctx: ToolContext) -> CallGroup:
-        def start(calls: Sequence[ToolCall], inbox: Inbox) -> Sequence[Future[ToolResult]]:
-            return self._runner.start(calls, replace(ctx, inbox=inbox), self._max_parallel)
-
-        return CallGroup(calls, start, self._gate.ask)
+        inbox = Inbox()
+        futures = self._runner.start(calls, replace(ctx, inbox=inbox), self._max_parallel)
+        return CallGroup(futures, inbox, self._gate.ask)
 
 
 def _finish(turn: TurnCalls, place: int, result: ToolResult, ctx: ToolContext) -> Iterator[Notice | CallFinished]:

@@ -82,20 +82,19 @@ class RelayedApprover(NamedTuple):
 
 
 class CallGroup:
-    """Calls that run at the same time in threads of their own, and what they tell and ask meanwhile."""
+    """Calls that run at the same time in threads of their own, and what they tell and ask meanwhile in `inbox`.
+
+    `ask` asks the user what a subagent asks.
+    """
 
     def __init__(
-        self,
-        calls: Sequence[ToolCall],
-        start: Callable[[Sequence[ToolCall], Inbox], Sequence[Future[ToolResult]]],
-        ask: Callable[[Request], Aside[Answer]],
+        self, futures: Sequence[Future[ToolResult]], inbox: Inbox, ask: Callable[[Request], Aside[Answer]]
     ) -> None:
-        """`start` starts the calls; `ask` asks the user what a subagent asks."""
+        self.futures = futures
+        self._inbox = inbox
         self._ask = ask
-        self._inbox = Inbox()
         self._usages: dict[int, Usage] = {}  # by the id() of a call
-        self.futures = start(calls, self._inbox)
-        for future in self.futures:
+        for future in futures:
             future.add_done_callback(lambda _: self._inbox.wake())
 
     def wait_for(self, call: ToolCall, future: Future[ToolResult]) -> AgentSteps[ToolResult]:
