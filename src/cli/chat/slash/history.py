@@ -6,6 +6,7 @@ import shlex
 import stat
 import time
 from collections.abc import Iterable
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,23 +109,27 @@ def _report_files(state: State, head: str, done: Undone) -> None:
 
 def _report_undo(state: State, undone: Undone) -> None:
     _report_files(state, f"Undone: {_shorten(undone.question)}" if undone.question else SUMMARY_UNDONE, undone)
-    risky = [call for call in undone.calls if call.id in undone.watched or _may_change_more(state, call)]
-    if risky:
+    if risky := _list_risky_calls(state, undone):
         calls = "\n".join(f"  {format_call(call)}" for call in risky)
         state.screen.draw(Notice(f"These calls may have changed something else, which is not undone:\n{calls}"))
 
 
-def _may_change_more(state: State, call: ToolCall) -> bool:
-    """Whether a call may have changed something that undo does not restore."""
+def _list_risky_calls(state: State, undone: Undone) -> list[ToolCall]:
+    """The calls that may have changed something that undo does not restore."""
     from ....agent.dispatch import RECORDING_TOOLS
     from ....app.runtime import make_tools
 
-    if call.name in RECORDING_TOOLS and state.session.path:
-        return False
-    is_held = state.workplace is not None and state.workplace.sandbox.is_enforcing
-    if call.name == "exec" and is_held and call.arguments.get("access") in (None, "read"):
-        return False
-    return make_tools(state.settings).risk(call.name) == "high"
+    load_tools = cache(partial(make_tools, state.settings))  # reads the files of tools and skills
+
+    def may_change_more(call: ToolCall) -> bool:
+        if call.name in RECORDING_TOOLS and state.session.path:
+            return False
+        is_held = state.workplace is not None and state.workplace.sandbox.is_enforcing
+        if call.name == "exec" and is_held and call.arguments.get("access") in (None, "read"):
+            return False
+        return load_tools().risk(call.name) == "high"
+
+    return [call for call in undone.calls if call.id in undone.watched or may_change_more(call)]
 
 
 def _diff(state: State, turn: str) -> None:
