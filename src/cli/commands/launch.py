@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple, Union
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...app.address import complete_address
 from ...app.factory import Factory
@@ -120,7 +120,7 @@ def _wait_for(port: int, process: SpawnProcess) -> None:
 # Each gets the gateway's address without /v1, the model, a temporary folder, and the model's context in tokens.
 
 
-def _launch_claude(address: str, model: str, _: Path, context: int | None = None) -> ClientCommand:
+def _launch_claude(address: str, model: str, _: Path, context: int | None) -> ClientCommand:
     environment = {
         "ANTHROPIC_BASE_URL": address,
         "ANTHROPIC_API_KEY": NO_KEY,
@@ -133,7 +133,7 @@ def _launch_claude(address: str, model: str, _: Path, context: int | None = None
     return ClientCommand([], environment)
 
 
-def _launch_codex(address: str, model: str, _: Path, context: int | None = None) -> ClientCommand:
+def _launch_codex(address: str, model: str, _: Path, context: int | None) -> ClientCommand:
     provider = f'{{name="vllm-bot",base_url="{address}/v1",wire_api="responses"}}'
     settings = {"model": json.dumps(model), "model_provider": '"vllm-bot"', "model_providers.vllm-bot": provider}
     if context:
@@ -141,7 +141,7 @@ def _launch_codex(address: str, model: str, _: Path, context: int | None = None)
     return ClientCommand([word for name, value in settings.items() for word in ("-c", f"{name}={value}")], {})
 
 
-def _launch_opencode(address: str, model: str, folder: Path, context: int | None = None) -> ClientCommand:
+def _launch_opencode(address: str, model: str, folder: Path, context: int | None) -> ClientCommand:
     name = f"vllm-bot/{model}"
     known = context or CONTEXT_TOKENS
     limit = {"context": known, "output": min(ANSWER_TOKENS, known // 4)}
@@ -156,7 +156,7 @@ def _launch_opencode(address: str, model: str, folder: Path, context: int | None
     return ClientCommand([], environment)
 
 
-def _launch_copilot(address: str, model: str, _: Path, __: int | None = None) -> ClientCommand:
+def _launch_copilot(address: str, model: str, _: Path, __: int | None) -> ClientCommand:
     environment = {
         "COPILOT_OFFLINE": "true",
         "COPILOT_PROVIDER_BASE_URL": f"{address}/v1",
@@ -166,7 +166,7 @@ def _launch_copilot(address: str, model: str, _: Path, __: int | None = None) ->
     return ClientCommand([], environment)
 
 
-PROGRAMS: Mapping[str, Callable[[str, str, Path, Union[int, None]], ClientCommand]] = {
+PROGRAMS: Mapping[str, Callable[[str, str, Path, int | None], ClientCommand]] = {
     "claude": _launch_claude,
     "codex": _launch_codex,
     "opencode": _launch_opencode,
