@@ -675,7 +675,7 @@ class TestTheScreen:
             assert f"\x1b[{keyword}mreturn" in chat.raw
 
     def test_who_looks_elsewhere_is_called_at_a_question_and_at_the_end(self, chat, monkeypatch):
-        monkeypatch.setattr("src.cli.chat.notify.AFTER_S", -1.0)
+        monkeypatch.setattr("src.cli.chat.notify.ABSENCE_S", -1.0)
         command = call("exec", command="echo one", access="write")
         chat = chat([command], ["Well."], TERM_PROGRAM="WezTerm")
         chat.line("hi")

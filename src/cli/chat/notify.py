@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TextIO
 
-AFTER_S = 10.0  # since the user's last line
+ABSENCE_S = 10.0  # since the user's last line
 BELL = "\x07"
 # https://iterm2.com/documentation-escape-codes.html, https://sw.kovidgoyal.net/kitty/desktop-notifications/
 OSC_9, OSC_99, OSC_777 = "\x1b]9;{text}\x1b\\", "\x1b]99;;{text}\x1b\\", "\x1b]777;notify;vLLM Bot;{text}\x1b\\"
@@ -76,7 +76,7 @@ class Notifier:
         return run_turn
 
     def _notify(self, text: str) -> None:
-        if self._is_on and self._now() - self._attended > AFTER_S:
+        if self._is_on and self._now() - self._attended > ABSENCE_S:
             self._write(self._form.format(text=text))
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...app.runtime import Runtime, Workplace
     from ...tools.sources.skills import SkillSet
 
-SHORTEST_TIME_S = 0.01  # an answer that came whole tells no speed
+MIN_TIME_S = 0.01  # an answer that came whole tells no speed
 CHARACTERS_PER_TOKEN = 4  # an estimate, until the server has counted
 
 
@@ -84,7 +84,7 @@ class AnswerClock:
 
 
 def _divide(tokens: int, seconds: float) -> float:
-    return tokens / seconds if seconds >= SHORTEST_TIME_S else 0.0
+    return tokens / seconds if seconds >= MIN_TIME_S else 0.0
 
 
 class State:
