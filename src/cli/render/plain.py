@@ -21,6 +21,7 @@ from .wrap import ELLIPSIS, cut_at_word, wrap_text
 
 DIM_ON, DIM_OFF = "\x1b[2m", "\x1b[0m"
 MAX_FOLDED = 20  # results that /expand can show
+REPLY_MARK = "and said: "  # before what the user says to a call that may not run
 EXIT_ZERO = "[exit code 0]"  # not worth showing
 _FAILED = LazyPattern(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
 _NOTE = LazyPattern(r"\[.*\]\Z")
@@ -161,7 +162,7 @@ def list_failure_lines(result: ToolResult) -> list[str]:
 
 def _describe_refusal(text: str) -> str:
     """Why a call did not run, or the user's reply to it."""
-    _, has_reply, words = text.partition("and said: ")
+    _, has_reply, words = text.partition(REPLY_MARK)
     return (f"Not run: {words}" if has_reply else text.partition(". ")[0])[: 4 * MAX_SHORT_CHARS]
 
 

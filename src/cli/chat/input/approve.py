@@ -23,11 +23,11 @@ from ....types.messages import JSON
 from ....types.sandbox import Grant
 from ...render.colours import NONE, Colours
 from ...render.diff import draw_preview
-from ...render.plain import get_columns
+from ...render.plain import REPLY_MARK, get_columns
 from ...render.wrap import wrap_text
 
 DENIED = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
-REPLY_DENIAL = "the user did not let it run, and said: {said}"
+REPLY_DENIAL = f"the user did not let it run, {REPLY_MARK}{{said}}"
 MAX_SHORT_LINES = 20  # the beginning of a longer request may be off the screen
 EDITED_TEXTS = {  # tool -> what `e` opens
     "write": "content",

@@ -9,6 +9,7 @@ from ....errors import BotError
 from ....security.text.sanitize import sanitize
 from ....types.file_names import escape_name
 from ....types.special_tokens import neutralize_with_note
+from ...render.plain import REPLY_MARK
 from ..state import SlashCommand, State
 
 NO_MODE = "There is no mode {name}. Choose one of {names}."
@@ -125,7 +126,7 @@ def _accept_plan(state: State, _: str) -> None:
         state.switch_mode(MODE_AFTER_PLAN)
         changed = str((answer.arguments or {}).get("plan", plan)).strip()
         state.queue.insert(0, "Carry out your plan." if changed == plan else f"Carry out this plan:\n\n{changed}")
-    elif words := answer.message.partition("and said: ")[2]:
+    elif words := answer.message.partition(REPLY_MARK)[2]:
         state.queue.insert(0, words)
 
 
