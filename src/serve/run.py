@@ -122,17 +122,25 @@ def list_unreachable(settings: Settings) -> Iterator[str]:
 
 def _supervise(workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
     """Start the workers, pass signals on, and wait for all."""
-    with block_interrupts():
-        for worker in workers:
-            worker.start()
+    started: list[multiprocessing.process.BaseProcess] = []
+    is_stopped = False
 
-    def stop(_: int, __: object) -> None:
-        for worker in workers:
+    def stop(*_: object) -> None:
+        nonlocal is_stopped
+        is_stopped = True
+        for worker in started:
             worker.terminate()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDING:  # first of all: a start that is interrupted leaves a worker with half of what it needs
         signal.signal(number, stop)
-    for worker in workers:
+    with block_interrupts():
+        for worker in workers:
+            if not is_stopped:
+                worker.start()
+                started.append(worker)
+    if is_stopped:  # maybe before the last one was among the started
+        stop()
+    for worker in started:
         worker.join()
 
 

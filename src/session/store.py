@@ -54,8 +54,11 @@ class Store:
     def create_journal(self) -> Journal:
         """A new journal, not written yet."""
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(self._now()))
-        tail = "".join(ID_ALPHABET[byte % len(ID_ALPHABET)] for byte in os.urandom(4))
-        return Journal(self.folder / f"{stamp}-{tail}{SUFFIX}", self._redact)
+        while True:
+            tail = "".join(ID_ALPHABET[byte % len(ID_ALPHABET)] for byte in os.urandom(4))
+            path = self.journal_path(f"{stamp}-{tail}")
+            if not path.exists():  # another session of the same second
+                return Journal(path, self._redact)
 
     def resume(self, name_or_id: str, system: Sequence[Message], root: Path) -> tuple[Session, list[str]]:
         """The session that `find` finds, or a copy if it is open elsewhere; and notices. Raises BotError."""

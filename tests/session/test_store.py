@@ -27,6 +27,16 @@ def two(tmp_path):
     return made
 
 
+def test_no_two_sessions_have_one_id(tmp_path, monkeypatch):
+    drawn = iter([b"aaaa", b"aaaa", b"bbbb"])
+    monkeypatch.setattr(os, "urandom", lambda count: next(drawn))
+    store = open_store(tmp_path, now=lambda: 0.0)
+    first = store.create_journal().path
+    first.parent.mkdir(parents=True)
+    first.touch()
+    assert store.create_journal().path != first
+
+
 def test_the_list_has_the_last_used_first(tmp_path, two):
     assert [(each.id, each.title, each.turns) for each in open_store(tmp_path).list_sessions()] == [
         (two[1].id, "and barley?", 1),
