@@ -1,5 +1,7 @@
 """One task from its folder to its row."""
 
+from dataclasses import replace
+
 import pytest
 
 from src.batch.task_run import Job, run_task
@@ -43,6 +45,14 @@ def test_tools_that_are_not_named_are_not_offered(run):
 
 def test_what_the_mode_does_not_allow_is_refused_and_asks_nobody(run):
     assert run("write b.txt", mode="ask").row.patch == ""
+
+
+def test_a_task_takes_no_more_turns_than_the_setting_allows(tmp_path):
+    (tmp_path / "scratch").mkdir()
+    with open_server(tmp_path / "state") as settings:
+        limited = replace(settings, agent=replace(settings.agent, max_tool_turns=1))
+        row = run_task(Job(Task("a", "write b.txt"), "h", limited, tmp_path / "scratch")).row
+    assert (row.status, row.calls) == ("limit", 1)
 
 
 def test_git_works_in_the_folder(run, tmp_path):

@@ -20,11 +20,11 @@ def start(tmp_path):
     opened = []
     file = tmp_path / ".config" / "vllm-bot" / "config.json"
 
-    def start(settings, *options):
+    def start(settings, *options, **environment):
         file.parent.mkdir(parents=True)
         if settings:
             file.write_text(json.dumps(settings))
-        opened.append(Terminal(tmp_path, None, fresh=False, columns=120, options=options))
+        opened.append(Terminal(tmp_path, None, fresh=False, columns=120, options=options, **environment))
         opened[-1].file = file
         return opened[-1]
 
@@ -56,10 +56,11 @@ def test_a_fresh_install_asks_for_the_address_completes_it_and_saves_it(start, m
     assert json.loads(chat.file.read_text()) == {"vllm": saved}
 
 
-def test_an_address_without_scheme_and_path_is_completed_said_once_and_answers(start):
+@pytest.mark.parametrize("door", ["option", "environment"])
+def test_an_address_without_scheme_and_path_is_completed_said_once_and_answers(start, door):
     with Server(["H"], ["Hello."], models=("tiny",)) as server:  # the first finds out how tools are called
         where = server.url.removeprefix("http://").removesuffix("/v1")
-        chat = start({}, "-u", where)
+        chat = start({}, "-u", where) if door == "option" else start({}, VLLM_BASE_URL=where)
         chat.shows(f"The server of {where} is at {server.url}")
         chat.prompts()
         chat.line("hi")

@@ -22,7 +22,7 @@ def test_commands_with_arguments_skills_for_the_model_and_trust_in_a_folder(tmp_
     write(tmp_path / "work", ".claude/commands/here.md", "Work here.")
     write(tmp_path / "work", ".claude/commands/help.md", "Shadow the help.")
     with Server(["Reviewed."], ["Worked."]) as server, Terminal(tmp_path, server, fresh=False) as chat:
-        chat.shows(r"\.claude/commands of this folder are not used; /trust lets them in")
+        chat.shows(r"\.claude/commands of\s+this\s+folder\s+are\s+not\s+used;\s+/trust\s+lets\s+them\s+in")
         chat.prompts()
         chat.line("/here")
         chat.shows("There is no command /here")
@@ -35,7 +35,7 @@ def test_commands_with_arguments_skills_for_the_model_and_trust_in_a_folder(tmp_
         assert "pdf: How to read PDF." in tools["skill"]
         assert "pdftotext" not in str(server.requests[0])
         chat.line("/trust")
-        chat.shows("are used now")
+        chat.shows(r"are\s+used\s+now")
         chat.line("/help")
         chat.shows("Ctrl-C, Ctrl-D")
         chat.line("/here")

@@ -64,6 +64,11 @@ def test_a_conversation_goes_on_from_line_to_line():
     assert session.code == 0
 
 
+def test_the_system_prompt_is_the_same_in_each_turn():
+    asked = Session("hi", "and?", turns=[says("Hello."), says("That is all.")]).model.asked
+    assert asked[0].messages[0] == asked[1].messages[0]
+
+
 def test_a_call_is_run_and_shown():
     session = Session("go", turns=[says("", ToolCall("c", "look", {"path": "a"})), says("Seen.")])
     assert session.ran == ["look a"]

@@ -3,6 +3,7 @@ import io
 import pytest
 
 from src.cli.chat.slash.info import find_last_code, format_status_line
+from src.cli.chat.slash.table import run_command
 from src.cli.chat.state import AnswerClock, State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
@@ -12,8 +13,14 @@ from src.types.messages import Response, Usage
 
 
 @pytest.fixture
-def state(tmp_path):
-    screen = PlainScreen(io.StringIO(), io.StringIO(), thoughts=False, styled=False)
+def aside():
+    """What the chat tells its user beside the answers."""
+    return io.StringIO()
+
+
+@pytest.fixture
+def state(tmp_path, aside):
+    screen = PlainScreen(io.StringIO(), aside, thoughts=False, styled=False)
     state = State(Settings(root=tmp_path), screen, Debug(0), lambda _: None, "tiny")
     state.known_path, state.context_length = "native", 16_384
     return state
@@ -71,3 +78,9 @@ def test_another_model_is_not_known_yet(state):
 )
 def test_the_last_code_of_an_answer(text, code):
     assert find_last_code(text) == code
+
+
+def test_tokens_tells_how_fast_the_prompt_was_read_and_the_answer_written(state, aside):
+    state.clock.prefill, state.clock.decode = 1200.0, 34.4
+    run_command(state, "/tokens")
+    assert "the last answer: prompt read at 1,200 tokens/s, written at 34 tokens/s" in aside.getvalue()
