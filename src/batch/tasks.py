@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -35,7 +35,9 @@ INCIDENTAL = {
         "headers",
     ),
     "workspace": ("dir",),
+    "review": ("timeout", "chair"),
 }
+REVIEWER_PLACES = ("base_url", "api_key")  # of an entry of review.models
 SECTIONS_OF_RESULTS = ("vllm", "text_protocol", "agent", "workspace", "tools", "security", "system_prompt")
 
 
@@ -63,20 +65,31 @@ class Task(NamedTuple):
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def select_relevant(settings: Settings) -> dict[str, dict[str, Any]]:
-    """The settings that the result of a task depends on, by section.
+def select_relevant(settings: Settings) -> dict[str, Any]:
+    """The settings that the result of a task depends on, by section; those of `vllm` as they are for its model.
 
-    A setting at its default does not count, so that a later version with more settings runs nothing again.
+    A setting at its default does not count, so that a later version with more settings runs nothing again. What names
+    other models counts only where some take part: as subagents, reviewers, or authors of summaries.
     """
+    settings = replace(settings, vllm=settings.get_model_settings(settings.vllm.model))
     known, defaults = asdict(settings), asdict(Settings())
-    return {
-        section: {
-            key: value
-            for key, value in known[section].items()
-            if value != defaults[section][key] and key not in INCIDENTAL.get(section, ())
-        }
-        for section in SECTIONS_OF_RESULTS
-    }
+    known["security"]["exec_max_timeout"] = settings.longest_timeout  # depends on where exec_timeout is set
+    defaults["security"]["exec_max_timeout"] = Settings().longest_timeout
+
+    def select(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        skipped, usual = INCIDENTAL.get(section, ()), defaults[section]
+        return {key: value for key, value in values.items() if value != usual[key] and key not in skipped}
+
+    relevant: dict[str, Any] = {section: select(section, known[section]) for section in SECTIONS_OF_RESULTS}
+    if settings.servers or settings.review.models or settings.agent.compact_model:
+        reviewers = [
+            {key: value for key, value in entry.items() if key not in REVIEWER_PLACES}
+            for entry in settings.review.models
+        ]
+        relevant["models"] = known["models"]
+        relevant["servers"] = {name: select("vllm", values) for name, values in known["servers"].items()}
+        relevant["review"] = select("review", known["review"]) | {"models": reviewers}
+    return relevant
 
 
 class BatchOptions(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 
 from src.batch.tasks import Task, read_tasks, select_relevant
 from src.config import Settings
-from src.config.settings import VllmSettings
+from src.config.settings import AgentSettings, ReviewSettings, VllmSettings
 from src.errors import ConfigError
 
 
@@ -77,6 +77,40 @@ class TestHash:
         (task,) = read(tmp_path, {"id": "a", "prompt": "x"})
         moved = replace(Settings(), vllm=VllmSettings(base_url="http://gpu:8000/v1", api_key="k", timeout=1.0))
         assert task.compute_hash(select_relevant(Settings())) == task.compute_hash(select_relevant(moved))
+
+    def test_it_changes_with_what_models_says_of_the_task_s_model_and_of_no_other(self):
+        settings = replace(Settings(), vllm=VllmSettings(model="qwen3"))
+        ours, others = ({"qwen*": {"temperature": 0.1}}, {"llama*": {"temperature": 0.1}})
+        usual, adapted, same = (select_relevant(replace(settings, models=each)) for each in ({}, ours, others))
+        assert adapted != usual
+        assert same == usual
+        direct = replace(settings, vllm=VllmSettings(model="qwen3", temperature=0.1))
+        assert adapted == select_relevant(direct)
+
+    def test_it_changes_with_each_setting_of_the_other_models_that_take_part(self):
+        reviewer = {"model": "llama", "base_url": "http://a/v1"}
+        changes = [
+            {},
+            {"servers": {"big": VllmSettings(model="llama")}},
+            {"servers": {"big": VllmSettings(model="llama", top_k=2)}},
+            {"servers": {"big": VllmSettings(model="llama")}, "models": {"llama": {"top_k": 2}}},
+            {"review": ReviewSettings((reviewer,))},
+            {"review": ReviewSettings(({**reviewer, "model": "other"},))},
+            {"review": ReviewSettings((reviewer,), "any")},
+            {"agent": AgentSettings(compact_model="llama")},
+            {"agent": AgentSettings(compact_model="llama"), "models": {"llama": {"top_k": 2}}},
+            {"places": {"security.exec_timeout": "config.json"}},  # then no call may name a longer one
+        ]
+        found = {json.dumps(select_relevant(replace(Settings(), **each)), sort_keys=True) for each in changes}
+        assert len(found) == len(changes)
+
+    def test_it_does_not_change_with_where_other_models_are_reached(self):
+        def select(url, key):
+            servers = {"big": VllmSettings(base_url=url, api_key=key)}
+            reviewers = ({"model": "llama", "base_url": url, "api_key": key},)
+            return select_relevant(replace(Settings(), servers=servers, review=ReviewSettings(reviewers)))
+
+        assert select("http://a/v1", "x") == select("http://b/v1", "y")
 
     def test_a_setting_that_a_later_version_has_does_not_count_at_its_default(self):
         usual = select_relevant(Settings())
