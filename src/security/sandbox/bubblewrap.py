@@ -32,6 +32,7 @@ NAMESPACES = ("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare
 BACKGROUND_NOTE = "what it left running in the background was ended"
 CLONE_NEWUSER, CLONE_NEWNET, NS_GET_USERNS = 0x10000000, 0x40000000, 0xB701  # sched.h, nsfs.h
 END_TIMEOUT_S = 5.0  # of a killed namespace; on an idle machine it ends within 10 ms
+KERNEL_GRACE_S = 0.5  # for the kernel to end a namespace with its bwrap
 HIDDEN_HOME = "/tmp/home"  # noqa: S108 - in the sandbox, where /tmp is its own
 
 
@@ -237,7 +238,8 @@ def _open_memory_file(content: bytes) -> int:
 def end_namespace(info: bytes) -> None:
     """Wait until a process namespace has ended, of which bwrap told `info`.
 
-    The kernel kills the namespace's first process when bwrap ends; that process ends after all the others.
+    The kernel kills the namespace's first process when bwrap ends, but not if bwrap ended while that process still
+    mounted: it asks for its end after that, so it is killed here. It ends after all the others.
     """
     if (number := _read_first(info)) is None:  # bwrap failed before it started anything
         return
@@ -246,7 +248,7 @@ def end_namespace(info: bytes) -> None:
     except OSError:  # it has ended
         return
     try:
-        if not select.select([first], [], [], END_TIMEOUT_S)[0]:
+        if not select.select([first], [], [], KERNEL_GRACE_S)[0]:
             with suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(first, signal.SIGKILL)
             select.select([first], [], [], END_TIMEOUT_S)

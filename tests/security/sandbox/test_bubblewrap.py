@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.bubblewrap import build_arguments, end_namespace
+from src.security.sandbox.bubblewrap import KERNEL_GRACE_S, build_arguments, end_namespace
 from src.security.sandbox.view import SandboxView
 
 
@@ -71,3 +72,9 @@ def test_a_process_that_has_ended_is_not_waited_for():
     with subprocess.Popen(["true"]) as first:
         end_namespace(json.dumps({"child-pid": first.pid}).encode())
         assert first.wait() == 0
+
+
+def test_a_process_that_outlives_bwrap_is_killed():
+    with subprocess.Popen(["sleep", str(2 * KERNEL_GRACE_S + 1)]) as first:
+        end_namespace(json.dumps({"child-pid": first.pid}).encode())
+        assert first.wait() == -signal.SIGKILL
