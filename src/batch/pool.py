@@ -23,7 +23,7 @@ from ..errors import describe_error
 from .results import Row
 from .task_run import Job, TaskOutcome, describe_ended, get_folder, get_private_folder, run_task
 
-END_GRACE_S = 5.0  # from SIGTERM to SIGKILL
+END_GRACE_S = 10.0  # from SIGTERM to SIGKILL; a task ends the commands that it runs, which takes up to 7
 EXIT_SIGNAL = 128
 
 

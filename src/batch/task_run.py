@@ -121,15 +121,13 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
     store = factory.make_store()
     session = factory.make_session(settings.vllm.model, store)
     runtime = factory.make_runtime(settings.vllm.model, NoApprover(), lambda: session, task.tools)
-    counts, failure, value = _Counts(), "", None
+    counts, failure, value, is_overload = _Counts(), "", None, False
     with runtime.model:
         try:
             with closing(session):
                 value = _converse(runtime, session, task, counts)
         except BotError as error:
-            if _is_overload(error) and not counts.turns_ended:
-                raise
-            failure = describe_error(error)
+            failure, is_overload = describe_error(error), _is_overload(error)
         finally:
             _share_facts(runtime, job)
     status, reason = _judge(counts, failure, has_value=task.schema is None or value is not None)
@@ -153,7 +151,7 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
         session=session.id,
         model=counts.model or settings.vllm.model,
     )
-    return TaskOutcome(row, journal.read_bytes() if journal.exists() else b"")
+    return TaskOutcome(row, journal.read_bytes() if journal.exists() else b"", is_overload)
 
 
 def _adapt_settings(job: Job, root: Path, state: Path, readable: tuple[str, ...]) -> Settings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,19 +32,34 @@ def play(request: DemoRequest) -> DemoTurn:
     return DemoTurn("What?")
 
 
+def refuse_nothing(request: LoopbackRequest) -> int:
+    """The status of the refusal; 0 for none."""
+    return 0
+
+
+def refuse_after_a_turn(status: int, times: int) -> Callable[[LoopbackRequest], int]:
+    """Refuse requests that hold the result of a call with this status, so many times."""
+    statuses = iter([status] * times)
+    return lambda request: next(statuses, 0) if b'"role":"tool"' in request.body else 0
+
+
 @contextmanager
-def open_server(state: Path, seen: list[str] | None = None) -> Iterator[Settings]:
-    """The settings that lead to a server that plays. `seen` gets the path of each request."""
+def open_server(
+    state: Path, seen: list[str] | None = None, refuse: Callable[[LoopbackRequest], int] = refuse_nothing
+) -> Iterator[Settings]:
+    """The settings that lead to a server that plays, and never retry. `seen` gets the path of each request."""
     server = DemoServer(play, lambda _: None)
 
     def answer(request: LoopbackRequest) -> LoopbackReply:
         if seen is not None:
             seen.append(request.path)
+        if status := refuse(request):
+            return LoopbackReply(status, "application/json", [b'{"error": {"message": "Too busy."}}'])
         return server(request)
 
     with serve(answer) as address:
         settings = make_settings(f"{address}/v1", "demo", "", "vllm", None, None)
-        yield replace(settings, state=state)
+        yield replace(settings, state=state, vllm=replace(settings.vllm, retries=0, load_timeout=0))
 
 
 def make_repository(folder: Path) -> Path:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from src.batch import driver
 from src.batch.driver import Batch, open_scratch
 from src.batch.results import Results, load_rows
 from src.batch.tasks import BatchOptions, Task
 
-from .script import make_repository, open_server
+from .script import make_repository, open_server, refuse_after_a_turn
 
 DEADLY = '''
 import os, signal, tempfile
@@ -30,10 +31,10 @@ def die() -> str:
 
 
 @contextmanager
-def run(tmp_path, *tasks, seen=None, show=lambda _: None, adapt=lambda settings: settings, **options):
-    """A batch that has run, and may be looked at."""
+def run(tmp_path, *tasks, show=lambda _: None, adapt=lambda settings: settings, server=None, **options):
+    """A batch that has run, and may be looked at. `server`: options of open_server."""
     tmp_path.mkdir(exist_ok=True)
-    with open_server(tmp_path / "state", seen) as settings, Results(tmp_path / "out") as results:
+    with open_server(tmp_path / "state", **server or {}) as settings, Results(tmp_path / "out") as results:
         settings = adapt(settings)
         chosen = BatchOptions((settings.vllm.base_url,), **{"jobs": 2, **options})
         batch = Batch(tasks, settings, results, chosen, show)
@@ -65,7 +66,7 @@ def test_a_finished_batch_sends_nothing(tmp_path):
     task, seen = Task("t", "say x"), []
     with run(tmp_path, task):
         pass
-    with run(tmp_path, task, seen=seen) as batch:
+    with run(tmp_path, task, server={"seen": seen}) as batch:
         assert [row.answer for row in batch.rows] == ["x"]
     assert seen == []
 
@@ -92,6 +93,16 @@ def test_a_spent_budget_starts_no_task(tmp_path):
     with run(tmp_path, *tasks, jobs=1, budget_tokens=1) as batch:
         assert batch.is_over_budget
         assert len(batch.rows) == 1
+
+
+@pytest.mark.parametrize(("refusals", "status"), [(2, "answered"), (99, "error")])
+def test_a_task_that_is_refused_for_load_after_a_turn_runs_again_a_few_times(tmp_path, monkeypatch, refusals, status):
+    monkeypatch.setattr(driver, "BACKOFF_S", 0.0)
+    server = {"refuse": refuse_after_a_turn(503, refusals), "seen": (seen := [])}
+    with run(tmp_path, Task("t", "write b.txt"), server=server) as batch:
+        assert [(row.status, row.turns) for row in batch.rows] == [(status, 2 if status == "answered" else 1)]
+    attempts = min(refusals + 1, driver.MAX_ATTEMPTS)
+    assert seen.count("/v1/chat/completions") == 2 * attempts
 
 
 def test_tasks_of_one_repository_do_not_see_each_other(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from src.batch.task_run import Job, run_task
 from src.batch.tasks import Task
 
-from .script import make_repository, open_server
+from .script import make_repository, open_server, refuse_after_a_turn
 
 
 @pytest.fixture
@@ -82,3 +82,13 @@ def test_a_server_that_is_gone_may_be_tried_again(tmp_path):
     outcome = run_task(Job(Task("a", "say x"), "h", settings, tmp_path / "scratch"))
     assert outcome.is_overload
     assert outcome.row.status == "error"
+
+
+@pytest.mark.parametrize(("status", "is_overload"), [(429, True), (503, True), (400, False)])
+def test_a_refusal_for_load_after_the_first_turn_may_be_tried_again(tmp_path, status, is_overload):
+    (tmp_path / "scratch").mkdir()
+    with open_server(tmp_path / "state", refuse=refuse_after_a_turn(status, 1)) as settings:
+        outcome = run_task(Job(Task("a", "write b.txt"), "h", settings, tmp_path / "scratch"))
+    assert outcome.is_overload is is_overload
+    assert (outcome.row.status, outcome.row.turns) == ("error", 1)
+    assert b"write b.txt" in outcome.conversation
