@@ -43,7 +43,7 @@ class ListenAddress(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
 def parse_listen(text: str) -> ListenAddress:
@@ -105,10 +105,11 @@ def serve_forever(settings: Settings, *, tls: TlsFiles = None) -> None:
         _supervise([start(target=_serve, args=(settings, address, tls, folder)) for _ in range(options.workers)])
 
 
-def describe(settings: Settings) -> str:
+def describe(settings: Settings, tls: TlsFiles = None) -> str:
     """Where the gateway listens and what for. Raises ConfigError."""
     servers = ", ".join(replica.root for replica in make_upstreams(settings).replicas)
-    return f"vllm-bot serve: {parse_listen(settings.serve.listen)} in front of {servers}. Ctrl-C ends it."
+    scheme = "https" if tls else "http"
+    return f"vllm-bot serve: {scheme}://{parse_listen(settings.serve.listen)} in front of {servers}. Ctrl-C ends it."
 
 
 def list_unreachable(settings: Settings) -> Iterator[str]:

@@ -61,7 +61,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
         from ...serve.run import check, describe, list_unreachable, serve_forever
     tls = tuple(options.tls) if options.tls else None
     check(settings, tls)
-    print(describe(settings), file=sys.stderr, flush=True)
+    print(describe(settings, tls), file=sys.stderr, flush=True)
     for problem in list_unreachable(settings):
         print(f"! {problem}", file=sys.stderr, flush=True)
     serve_forever(settings, tls=tls)

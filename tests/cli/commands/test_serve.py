@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,32 +32,60 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_the_demo_answers_and_sigterm_ends_it(tmp_path, workers):
+def test_the_demo_answers_and_sigterm_ends_it(tmp_path):
+    with run_demo(tmp_path) as url:
+        assert ask_for_call(url)["function"] == {"name": "read", "arguments": '{"path": "greet.py"}'}
+        assert not (tmp_path / ".local").exists()  # what is learned of the demo goes with it
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_workers_serve_https_and_each_tells_the_sum_of_all(tmp_path):
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "1"]
+    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "cert.pem", *names]
+    subprocess.run(["openssl", *words], cwd=tmp_path, check=True, capture_output=True)
+    files = [str(tmp_path / name) for name in ("cert.pem", "key.pem")]
+    trusted = ssl.create_default_context(cafile=files[0])
+    with run_demo(tmp_path, "--workers", "2", "--tls", *files, trusted=trusted) as url:
+        for _ in range(8):  # each on a connection of its own
+            ask_for_call(url, trusted)
+        for _ in range(8):
+            with urllib.request.urlopen(f"{url}/metrics", context=trusted) as reply:
+                counted = [line for line in reply.read().decode().splitlines() if line.startswith("vllm_bot_calls_")]
+            assert [line.rpartition(" ")[2] for line in counted] == ["8.0"]
+
+
+@contextmanager
+def run_demo(folder: Path, *arguments: str, trusted: ssl.SSLContext | None = None) -> Iterator[str]:
+    """A gateway in front of the demo, and its address; SIGTERM ends it. `trusted`: it serves HTTPS."""
     from tests.live.rig import free_port
 
-    port = free_port()
-    process = start(tmp_path, "--demo", "--listen", f"127.0.0.1:{port}", "--workers", workers)
+    address = f"127.0.0.1:{free_port()}"
+    url = f"{'https' if trusted else 'http'}://{address}"
+    process = start(folder, "--demo", "--listen", address, *arguments)
     try:
-        wait_until(lambda: does_answer(f"http://127.0.0.1:{port}/v1/models"), "the gateway answers")
-        tool = {"type": "function", "function": {"name": "read", "parameters": {"properties": {"path": {}}}}}
-        body = {"model": "demo", "messages": [{"role": "user", "content": "read it"}], "tools": [tool]}
-        url, headers = f"http://127.0.0.1:{port}/v1/chat/completions", {"Content-Type": "application/json"}
-        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-        with urllib.request.urlopen(request) as reply:
-            (call,) = json.load(reply)["choices"][0]["message"]["tool_calls"]
-        assert call["function"] == {"name": "read", "arguments": '{"path": "greet.py"}'}
-        assert not (tmp_path / ".local").exists()  # what is learned of the demo goes with it
+        wait_until(lambda: does_answer(f"{url}/v1/models", trusted), "the gateway answers")
+        yield url
     finally:
         process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
-    assert errors.startswith(f"vllm-bot serve: http://127.0.0.1:{port} in front of http://127.0.0.1:")
+        _, errors = process.communicate(timeout=60)
+    assert errors.startswith(f"vllm-bot serve: {url} in front of http://127.0.0.1:")
     assert "Traceback" not in errors
 
 
-def does_answer(url: str) -> bool:
+def ask_for_call(url: str, trusted: ssl.SSLContext | None = None) -> dict[str, Any]:
+    """The call that the demo answers with."""
+    tool = {"type": "function", "function": {"name": "read", "parameters": {"properties": {"path": {}}}}}
+    body = {"model": "demo", "messages": [{"role": "user", "content": "read it"}], "tools": [tool]}
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/v1/chat/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, context=trusted) as reply:
+        (call,) = json.load(reply)["choices"][0]["message"]["tool_calls"]
+    return call
+
+
+def does_answer(url: str, trusted: ssl.SSLContext | None = None) -> bool:
     try:
-        urllib.request.urlopen(url).close()
+        urllib.request.urlopen(url, context=trusted).close()
     except OSError:
         return False
     return True
@@ -68,7 +101,7 @@ def test_a_port_in_use_is_named(tmp_path, workers):
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         _, errors = start(tmp_path, "--demo", "--listen", address, "--workers", workers).communicate(timeout=60)
-    assert f"cannot listen on http://{address}: Address already in use." in errors
+    assert f"cannot listen on {address}: Address already in use." in errors
     assert "Ctrl-C ends it" not in errors
 
 
