@@ -9,6 +9,7 @@ about, so `--yes` cannot allow it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
 from ...types.sandbox import ACCESSES, Access, Sandbox
-from ..sandbox.running_files import is_part_of_repository, is_running_by_itself
+from ..sandbox.running_files import is_hook, is_part_of_repository, is_running_by_itself
 from ..shell import deny
 from ..shell.readable import require_readable
 from ..shell.reader import ReadCommand, UnsafeToParse, parse_line, split_words
@@ -203,7 +204,8 @@ class Policy:
         commands, unread = _try_parse(line)
         if why := self._explain_hidden(commands):
             return Decision("ask", why, "read", named or "read", needs_person=True)
-        if granted := self._find_granted(line, commands):
+        can_hold = self.is_enforced or MODES[self.mode].others != "deny"  # a command to what the mode lets it do
+        if can_hold and (granted := self._find_granted(line, commands)):
             access, label = granted
             access = access if includes(self.widest_access, access) else self.widest_access
             if None in deny.list_written_files(line):  # it may write a protected file, as _explain_protection says
@@ -267,7 +269,8 @@ class Policy:
             return Decision(mode.others, f"access={access} {VERBS[mode.others]} in mode {self.mode}", rule, access)
         if self.is_enforced or mode.others == "allow":  # in mode full the user has chosen to do without
             return Decision("allow", f"access={access} {VERBS['allow']} in mode {self.mode}", rule, access)
-        return Decision("ask", "no sandbox holds commands to their access here", "sandbox", access)
+        reason = "no sandbox holds commands to their access here"
+        return Decision("ask", reason, "sandbox", access, needs_person=mode.others == "deny")
 
     def _decide_by_mode(self, call: ToolCall, risk: Risk) -> Decision:
         mode, rule = MODES[self.mode], f"security.mode: {self.mode}"
@@ -276,14 +279,21 @@ class Policy:
         is_edit = call.name in WRITE_TOOLS
         action = mode.edits if is_edit else mode.others
         path = call.arguments.get("path")
-        if is_edit and (action, mode.others) == ("allow", "ask") and isinstance(path, str):
-            if is_running_by_itself(path):
-                why = f"{escape_name(path)} runs by itself when a shell or an editor opens the folder"
-                return Decision("ask", why, rule)
-            if is_part_of_repository(self.workspace, find_relative(path, self.workspace) or ""):
-                return Decision("ask", f"git takes the folder of {escape_name(path)} for a repository", rule)
+        is_free_edit = is_edit and (action, mode.others) == ("allow", "ask")
+        if is_free_edit and isinstance(path, str) and (why := self._explain_running(path)):
+            return Decision("ask", why, rule)
         what = f"{call.name} changes files, which" if is_edit else f"{call.name} is of high risk, which"
         return Decision(action, f"{what} {VERBS[action]} in mode {self.mode}", rule)
+
+    def _explain_running(self, path: str) -> str:
+        """Why a file may run something by itself later, or ""."""
+        lexical = os.path.relpath(self.workspace / path, self.workspace)
+        real = find_relative(path, self.workspace) or ""
+        if is_running_by_itself(lexical) or is_running_by_itself(real):
+            return f"{escape_name(path)} runs by itself when a shell or an editor opens the folder"
+        if is_part_of_repository(self.workspace, real):
+            return f"git takes the folder of {escape_name(path)} for a repository"
+        return f"git runs {escape_name(path)} as a hook" if is_hook(self.workspace, real) else ""
 
     def _list_narrow_rules(self, call: ToolCall, access: Access | None) -> Iterator[Rule]:
         if call.name == "exec":

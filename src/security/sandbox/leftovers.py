@@ -180,8 +180,9 @@ class Leftovers:
                         if path.name in CONFIGS:
                             with pin_folder(self._top, path) as place:
                                 _write(place, clean_config(text, self._read_before(path)).text.encode())
-        for path in found:
-            if (before := self._before.get(path)) and before.content is not None and not os.path.lexists(path):
+        for path, before in self._before.items():
+            was_moved = any(each in found for each in (path, *list_parents(self._top, path)))
+            if was_moved and before.content is not None and not os.path.lexists(path):
                 with suppress(FileNotFoundError, NotADirectoryError, FileExistsError):
                     self._restore(path, before)
         return list(found.values())
@@ -207,7 +208,8 @@ class Leftovers:
             folder = None if path.is_symlink() else self._running_files.find_git_folder(path)
             return "" if folder and (folder / "HEAD").is_file() else "git settings elsewhere"
         if read_file(path) is None:
-            return "a link" if path.is_symlink() else "it cannot be looked at"
+            about = "a link" if path.is_symlink() else "it cannot be looked at"
+            return "" if self._running_files.is_harmless_link(path) else about
         text = read_text(path)
         is_inside = self._running_files.is_inside
         if path.name in CONFIGS:
@@ -218,7 +220,7 @@ class Leftovers:
             return "" if is_inside(path.parent / text.strip()) else "git settings elsewhere"
         if path.name == "git-rebase-todo":
             return "exec" if any(line.split()[:1] in (["x"], ["exec"]) for line in text.splitlines()) else ""
-        return "a hook of git" if path.parent.name == "hooks" else "it runs by itself"
+        return "a hook" if path.parent.name == "hooks" else "it runs by itself"
 
     def _move(self, path: Path, why: str) -> SetAside:
         relative = path.relative_to(self._top)

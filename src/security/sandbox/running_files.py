@@ -9,35 +9,58 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from ...types.lazy_pattern import LazyPattern
 from .git_config import find_value
 
 GIT = ".git"
-RUNNING_FILES = frozenset(  # at any depth: a shell, an editor or a debugger runs them, or what they name
-    {".envrc", ".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".dir-locals.el", ".dir-locals-2.el", ".gdbinit",
-     ".lldbinit", ".autoenv.zsh", ".mise.toml", "mise.toml", ".mise.local.toml", "mise.local.toml",
-     ".devcontainer.json", ".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", "lefthook.yaml",
-     ".lefthook.yaml", "lefthook.toml", "lefthook.json", "lefthook-local.yml", ".mcp.json", "opencode.json"}
+START_FILES = (  # at the top of a home, or of the workspace: a shell, git, ssh or a login runs them; the bot's settings
+    ".bash_aliases", ".bash_login", ".bash_logout", ".bash_profile", ".bashrc", ".config/autostart",
+    ".config/environment.d", ".config/fish", ".config/git", ".config/plasma-workspace", ".config/systemd",
+    ".config/vllm-bot", ".emacs", ".forward", ".gitconfig", ".inputrc", ".kshrc", ".login", ".pam_environment",
+    ".procmailrc", ".profile", ".rhosts", ".screenrc", ".shosts", ".ssh", ".tcshrc", ".tmux.conf", ".xinitrc",
+    ".xprofile", ".xserverrc", ".xsession", ".xsessionrc", ".zlogin", ".zlogout", ".zprofile", ".zshenv", ".zshrc",
 )  # fmt: skip
-RUNNING_SUFFIXES = (".code-workspace", ".sublime-project")
-RUNNING_FOLDERS: Mapping[str, tuple[str, ...]] = {  # folder -> the files in it; a name with / at the end: a folder
-    ".vscode": ("tasks.json", "settings.json", "launch.json", "mcp.json"),
-    ".cursor": ("mcp.json", "hooks.json"),
-    ".claude": ("settings.json", "settings.local.json"),
+RUNNING_FILES = LazyPattern(  # at any depth: a shell, an editor, a debugger or git's hooks run them, or what they name
+    r"\.envrc|\.autoenv(?:_leave)?(?:\.zsh)?|\.?(?:mise|rtx)(?:\.[\w-]+)*\.toml"
+    r"|\.exrc|[._][gnl]?vimrc|\.nvim\.lua|\.lazy\.lua|\.dir-locals(?:-2)?\.el|\.ycm_extra_conf\.py"
+    r"|\.(?:gdb|lldb|ocaml)init|\.(?:pdb|irb|pry)rc|\.rprofile|\.ghci|\.iex\.exs"
+    r"|\.?lefthook(?:-local)?\.(?:ya?ml|toml|jsonc?)|\.(?:pre-commit-config|overcommit)\.ya?ml|captainhook\.json"
+    r"|\.?devcontainer\.json|\.mcp\.json|\.?(?:opencode|crush)\.jsonc?|\.aider\.conf\.ya?ml|\.continuerc\.json"
+    r"|.*\.(?:code-workspace|sublime-project)"
+)
+# Of editors and assistants: folder -> the files in it, or with a slash at the end the folders; "/" is all of it.
+IN_ANY_DOT_FOLDER = (
+    "hooks.json", "hooks/", "launch.json", "mcp.json", "mcp_config.json", "settings.json", "settings.local.json",
+    "tasks.json",
+)  # fmt: skip
+RUNNING_FOLDERS: Mapping[str, tuple[str, ...]] = {
+    ".amazonq": ("agents/", "cli-agents/"),
+    ".bsp": ("/",),
+    ".claude": (),
     ".codex": ("config.toml",),
-    ".gemini": ("settings.json",),
-    ".idea": ("workspace.xml", "startup.xml", "watcherTasks.xml", "runConfigurations/", "tools/"),
+    ".config": ("mise/",),
+    ".continue": ("config.json", "config.ts", "config.yaml", "mcpservers/"),
+    ".cursor": ("environment.json",),
+    ".fleet": ("run.json",),
+    ".github": ("copilot/",),
     ".helix": ("config.toml", "languages.toml"),
-    ".husky": ("/",),
-    ".zed": ("tasks.json", "settings.json"),
-    ".fleet": ("run.json", "settings.json"),
-    ".devcontainer": ("devcontainer.json",),
     ".hg": ("hgrc",),
+    ".husky": ("/",),
+    ".idea": ("workspace.xml", "startup.xml", "watchertasks.xml", "runconfigurations/", "tools/"),
+    ".junie": ("mcp/",),
+    ".kiro": ("agents/", "settings/"),
+    ".mise": ("config.toml", "tasks/"),
+    ".opencode": ("opencode.json", "opencode.jsonc", "plugin/", "plugins/", "tool/", "tools/"),
+    ".run": ("/",),
+    ".vs": ("launch.vs.json", "tasks.vs.json"),
+    ".vscode": (),
+    ".zed": (),
 }
 HOOKS_PATH = "core.hookspath"
 CONFIGS = ("config", "config.worktree")
@@ -82,12 +105,9 @@ class RunningFiles:
                 for name in filter(None, named):
                     if self.is_inside(path.parent / name):
                         yield from _list_files(path.parent / name)
-            elif hit.casefold() in RUNNING_FOLDERS and not path.is_symlink():
-                for name in RUNNING_FOLDERS[hit.casefold()]:
-                    inside = path / name.rstrip("/")
-                    yield from _list_files(inside) if name.endswith("/") else filter(os.path.lexists, (inside,))
             else:
                 yield path
+                yield from self._list_behind_link(path) if path.is_symlink() else ()
 
     def is_inside(self, path: Path) -> bool:
         return Path(os.path.realpath(path)).is_relative_to(self._top)
@@ -97,6 +117,21 @@ class RunningFiles:
         text = read_text(link)
         target = Path(os.path.realpath(link.parent / text.removeprefix("gitdir:").strip()))
         return target if text.startswith("gitdir:") and target.is_relative_to(self._top) else None
+
+    def is_harmless_link(self, link: Path) -> bool:
+        """Whether it is a link that neither runs by itself nor stands for a folder in which something does."""
+        *folders, name = self._get_parts(link)
+        is_known = name in RUNNING_FOLDERS or _is_running(name, _list_rules(folders))
+        return name[0] == "." and link.is_symlink() and not is_known and not any(self._list_behind_link(link))
+
+    def _get_parts(self, path: Path) -> Sequence[str]:
+        return path.relative_to(self._top).as_posix().casefold().split("/")
+
+    def _list_behind_link(self, link: Path) -> Iterator[Path]:
+        """What runs by itself in the folder that a link stands for."""
+        for rule in _list_rules(self._get_parts(link)):
+            path = link / rule.rstrip("/")
+            yield from _list_files(path) if rule.endswith("/") else filter(os.path.lexists, (path,))
 
     def _list_settings_folders(self, git: Path) -> Iterator[Path]:
         """Those of a repository, and those that they share settings with."""
@@ -118,7 +153,7 @@ class RunningFiles:
                 stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
                 entry = known.get(folder)
                 if entry is None or entry.stamp != stamp or entry.read_ns - found.st_mtime_ns < RACY_NS:
-                    entry = _read_folder(folder, stamp, stat.S_IMODE(found.st_mode))
+                    entry = _read_folder(str(self._top), folder, stamp, stat.S_IMODE(found.st_mode))
                 self._folders[folder] = entry
                 stack += [f"{folder}/{name}" for name in entry.folders]
                 yield from ((folder, name) for name in entry.hits)
@@ -149,40 +184,61 @@ def _list_files(folder: Path) -> Iterator[Path]:
         yield from (Path(inside, name) for name in files)
 
 
-def _read_folder(folder: str, stamp: tuple[int, ...], mode: int) -> KnownFolder:
+def _read_folder(top: str, folder: str, stamp: tuple[int, ...], mode: int) -> KnownFolder:
     if not os.access(folder, os.R_OK | os.X_OK):  # a command may have hidden it from us, but not from git
         with suppress(OSError):
             Path(folder).chmod(mode | 0o700)
     read_ns = time.time_ns()
     folders: list[str] = []
     hits: list[str] = []
+    rules = _list_rules(folder[len(top) + 1 :].casefold().split("/"))
     with os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name.casefold()
-            if name == GIT or name in RUNNING_FOLDERS:
+            if name == GIT:
                 hits.append(entry.name)
             elif entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
-            elif name in RUNNING_FILES or name.endswith(RUNNING_SUFFIXES) or entry.name == "HEAD":
+            elif entry.name == "HEAD" or _is_running(name, rules) or (name[0] == "." and entry.is_symlink()):
                 hits.append(entry.name)
     if "HEAD" in hits and not any(os.path.lexists(f"{folder}/{name}") for name in ("objects", "commondir")):
         hits.remove("HEAD")  # it is no bare repository
     return KnownFolder(stamp, read_ns, tuple(folders), tuple(hits))
 
 
+def _list_rules(parts: Sequence[str]) -> list[str]:
+    """What runs by itself in the folder of this path, as in RUNNING_FOLDERS."""
+    found: list[str] = []
+    for at, part in enumerate(parts):
+        inner = "".join(f"{each}/" for each in parts[at + 1 :])
+        for rule in (*RUNNING_FOLDERS.get(part, ()), *(IN_ANY_DOT_FOLDER if part.startswith(".") else ())):
+            if rule == "/" or (rule.endswith("/") and inner.startswith(rule)):
+                found.append("/")
+            elif rule.startswith(inner):
+                found.append(rule[len(inner) :])
+    return found
+
+
+def _is_running(name: str, rules: Sequence[str]) -> bool:
+    return name in rules or "/" in rules or RUNNING_FILES.fullmatch(name) is not None
+
+
 def is_running_by_itself(path: str) -> bool:
     """Whether a file of this relative path would run by itself in a workspace; repositories aside."""
-    parts = [part.casefold() for part in Path(path).parts]
-    if not parts:
-        return False
-    if parts[-1] in RUNNING_FILES or parts[-1].endswith(RUNNING_SUFFIXES):
-        return True
-    return any(
-        "/".join(parts[at + 1 :]) == name.casefold()
-        or (name.endswith("/") and "/".join(parts[at + 1 :]).startswith(name.casefold().lstrip("/")))
-        for at, part in enumerate(parts)
-        for name in RUNNING_FOLDERS.get(part, ())
+    *folders, name = Path(path.casefold()).parts or ("",)
+    return any(f"{'/'.join((*folders, name))}/".startswith(f"{each}/") for each in START_FILES) or _is_running(
+        name, _list_rules(folders)
     )
+
+
+def is_hook(top: Path, path: str) -> bool:
+    """Whether a file of this relative path is in the folder that core.hooksPath of a repository around it names."""
+    for folder in (top / path).parents:
+        if folder.is_relative_to(top) and (name := find_value(read_text(folder / GIT / CONFIGS[0]), HOOKS_PATH)):
+            hooks = Path(os.path.realpath(folder / name))
+            if (top / path).is_relative_to(hooks):
+                return True
+    return False
 
 
 def is_part_of_repository(top: Path, path: str) -> bool:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...types.sandbox import Access
-from ..shell.workspace import SHELL_START_FILES
-from .running_files import GIT_SETTINGS, list_git_folders
+from .running_files import GIT_SETTINGS, START_FILES, list_git_folders
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 KERNEL = ("/sys/devices/system/cpu",)  # the number of processors
@@ -42,11 +41,6 @@ LIBRARIES = ("lib", "lib64", "libexec", "include")
 VIRTUAL_FOLDERS = (".venv", "venv", "env")  # of a workspace
 INTERPRETERS = ("python3", "python", "node", "ruby", "java", "go")
 
-START_FILES = (  # what a shell, git or a login runs by itself, and the bot's settings
-    *SHELL_START_FILES, ".config/autostart", ".config/git", ".config/systemd", ".config/vllm-bot",
-    ".gitconfig", ".inputrc", ".kshrc", ".login", ".pam_environment", ".ssh", ".tcshrc", ".xprofile", ".xsessionrc",
-    ".zlogout",
-)  # fmt: skip
 KEPT_VARIABLES = frozenset({"COLUMNS", "HOME", "LANG", "LANGUAGE", "LINES", "LOGNAME", "PATH", "TERM", "TZ", "USER"})
 
 

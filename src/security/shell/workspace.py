@@ -6,12 +6,9 @@ import os
 from pathlib import Path
 
 from ...types.file_names import escape_name
+from ..sandbox.running_files import START_FILES
 
 MAX_PATH_CHARS = 4096
-SHELL_START_FILES = (  # in the home folder: shells run them
-    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
-    ".zprofile", ".zlogin", ".config/fish",
-)  # fmt: skip
 UNWRITABLE = (".git",)  # folders of this name: git runs their hooks and settings
 
 
@@ -27,10 +24,10 @@ def find_relative(path: str, workspace: Path) -> str | None:
 
 
 def list_start_files(home: str) -> tuple[Path, ...]:
-    """The files that shells run when they start, whether they exist or not; none without a home folder."""
+    """The files of a home that run by themselves, whether they exist or not; none without a home folder."""
     if not home.startswith("/"):
         return ()
-    usual = [Path(os.path.realpath(home), name) for name in SHELL_START_FILES]
+    usual = [Path(os.path.realpath(home), name) for name in START_FILES]
     return tuple(dict.fromkeys([*usual, *(Path(os.path.realpath(each)) for each in usual)]))
 
 

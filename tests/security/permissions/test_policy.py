@@ -14,6 +14,7 @@ from src.config.settings import PROFILE_MODES
 from src.security.permissions.modes import MODES
 from src.security.permissions.policy import Policy
 from src.security.permissions.rules import Rule
+from src.security.shell.workspace import list_start_files
 from src.tools.sdk.registry import Risk
 from src.types.messages import ToolCall
 from src.types.sandbox import ACCESSES
@@ -393,3 +394,28 @@ def test_a_redirection_that_cannot_be_read_counts_as_one_to_a_protected_file(com
 def test_a_file_that_runs_by_itself_is_not_written_without_asking(mode, action, workspace):
     policy = Policy(workspace, mode=mode)
     assert policy.decide(write_call("sub/.vscode/tasks.json"), "high").action == action
+
+
+@pytest.mark.parametrize(
+    "path", [".bashrc", ".ssh/authorized_keys", "x/../.config/autostart/a.desktop", "link/tasks.json", "hooks/pre-push"]
+)
+def test_where_a_command_would_be_undone_a_file_tool_asks(path, workspace):
+    (workspace / ".git").mkdir()
+    (workspace / ".git" / "config").write_text("[core]\n\thooksPath = hooks\n")
+    (workspace / ".theia").mkdir()
+    (workspace / "link").symlink_to(".theia")
+    policy = Policy(workspace, mode="auto")
+    assert policy.decide(write_call(path), "high").action == "ask"
+    assert policy.decide(write_call("other/.bashrc"), "high").action == "allow"
+
+
+@pytest.mark.parametrize("name", [".ssh/authorized_keys", ".config/git/config", ".profile"])
+def test_in_the_home_no_tool_writes_them(name, workspace):
+    policy = Policy(workspace, mode="full", protected=list_start_files(str(workspace)))
+    assert policy.decide(write_call(name), "high").rule == "protected"
+
+
+@pytest.mark.parametrize("rules", [(), (Rule("exec", "allow", "touch x", exact=True),)])
+def test_in_mode_plan_without_a_sandbox_only_a_person_lets_a_command_run(rules, workspace):
+    decision = Policy(workspace, mode="plan", rules=rules).decide(exec_call("touch x"), "high")
+    assert (decision.action, decision.needs_person) == ("ask", True)

@@ -80,7 +80,9 @@ RUNNING = [".envrc", "a/.envrc", ".vscode/tasks.json", "b/.vscode/tasks.json", "
            ".idea/runConfigurations/x.xml", "x.code-workspace", ".exrc", ".gdbinit", "mise.toml",
            ".idea/watcherTasks.xml", ".cursor/mcp.json", ".helix/languages.toml", "sub/.husky/pre-commit",
            ".husky/_/h", ".devcontainer.json", ".pre-commit-config.yaml", "lefthook.yml",
-           "sub/.claude/settings.json", ".mcp.json", ".hg/hgrc"]  # fmt: skip
+           "sub/.claude/settings.json", ".mcp.json", ".hg/hgrc", ".kiro/settings/mcp.json", ".windsurf/hooks.json",
+           ".roo/mcp.json", ".theia/tasks.json", ".continue/mcpServers/x.yaml", ".zed/settings.json",
+           ".an_editor_of_tomorrow/launch.json", ".devcontainer/a/devcontainer.json", ".run/x.run.xml"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RUNNING)
@@ -104,6 +106,22 @@ def test_one_that_was_there_comes_back_as_it_was(run, workspace):
 def test_a_folder_of_settings_that_becomes_a_link_is_set_aside(run, workspace):
     run("mkdir x; echo evil >x/tasks.json; ln -s x .vscode")
     assert not (workspace / ".vscode").is_symlink()
+
+
+def test_what_was_in_it_before_comes_back(run, workspace):
+    (workspace / ".vscode").mkdir()
+    (workspace / ".vscode" / "tasks.json").write_text("mine\n")
+    run("rm -r .vscode; mkdir x; echo evil >x/tasks.json; ln -s x .vscode")
+    assert not (workspace / ".vscode").is_symlink()
+    assert (workspace / ".vscode" / "tasks.json").read_text() == "mine\n"
+
+
+def test_a_link_to_a_folder_is_set_aside_once_something_in_it_runs_by_itself(run, workspace):
+    assert run("mkdir x; touch x/README; ln -s x .some") == "[exit code 0]"
+    run("echo evil >x/mcp.json")
+    assert [each.name for each in (workspace / ".some").iterdir()] == ["README"]
+    run("mkdir y; echo evil >y/mcp.json; ln -s y .other")
+    assert not (workspace / ".other").is_symlink()
 
 
 def test_the_scripts_of_a_hooks_path_of_the_user_stay_as_they_are(run, top):
