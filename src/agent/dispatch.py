@@ -239,7 +239,8 @@ def _finish(turn: TurnCalls, place: int, result: ToolResult, ctx: ToolContext) -
     """Finish the call; its result also tells the model of commands in the background that have ended."""
     if result.kind in ("text", "error"):
         for job in ctx.jobs.take_ended():
-            yield Notice(job.summarize_end())
+            if not job.is_shown:
+                yield Notice(job.summarize_end())
             result = _append_note(result, job.describe_end())
     yield turn.finish(place, result)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -82,8 +81,8 @@ class TestInTheBackground:
         chat.shows(r"^  1  it was ended, after \d+ s")
         chat.prompts()
         chat.line("and?")
-        chat.shows("Background job 1 ended")
         chat.shows("^I see.$")
+        assert "Background job 1" not in chat.everything
         assert "background job 1 ended (it was ended" in chat.server.requests[-1]["messages"][-1]["content"]
 
     def test_ctrl_b_sends_the_command_that_runs_there_and_the_model_goes_on(self, chat, tmp_path):
@@ -99,11 +98,13 @@ class TestInTheBackground:
         chat.shows("^It goes on.$")
         assert "the user sent it to the background: it runs in the background as job 1" in result_of(chat, 1)
         chat.prompts()
+        chat.keys("and?")
+        chat.shows("^> and[?]$")
         (tmp_path / "work" / "go").touch()
-        wait_until_listed_as_ended(chat)
-        chat.line("and?")
-        chat.shows(r"Background job 1 ended \(exit code 0")
+        chat.shows(r"^! Background job 1 ended \(exit code 0, after \d+ s\)[^>]*\n> and[?]$")
+        chat.line("")
         chat.shows("^I see.$")
+        assert chat.everything.count("Background job 1") == 1
         assert "seen" in chat.server.requests[-1]["messages"][-1]["content"]
 
     def test_nothing_survives_the_program(self, chat, tmp_path):
@@ -137,14 +138,6 @@ class TestInTheBackground:
 
 def result_of(chat, request):
     return chat.server.requests[request]["messages"][-1]["content"]
-
-
-def wait_until_listed_as_ended(chat):
-    for times in count(1):
-        chat.line("/jobs")
-        chat.shows(rf"(?:^ +1  (?:running|exit)[\s\S]*){{{times}}}")
-        if "exit code 0, after" in chat.everything:
-            return
 
 
 def somebody_sleeps(ancestor):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...app.discovery import ServerTarget
@@ -73,10 +73,24 @@ class Chat:
         """Returns a queued message, or reads one at the prompt."""
         state = self.state
         if not state.queue:
-            return self._read_message()
+            with self._watch_jobs():
+                return self._read_message()
         line = strip_quotes(state.queue.pop(0))
         state.screen.say(f"{PROMPT}{sanitize(line)}")
         return line
+
+    @contextmanager
+    def _watch_jobs(self) -> Iterator[None]:
+        """Show the end of each background command: before the prompt, and at once where lines can be drawn above it."""
+        jobs = self.state.workplace.jobs if self.state.workplace else None
+        if jobs and self.state.screen.draws_above:
+            jobs.on_end = lambda: _show_ended_jobs(self.state)
+        _show_ended_jobs(self.state)
+        try:
+            yield
+        finally:
+            if jobs:
+                jobs.on_end = lambda: None
 
     def _read_message(self) -> str:
         text = self._io.read(PROMPT)
@@ -115,7 +129,9 @@ class Chat:
 
     def _answer_question(self, question: str) -> None:
         state = self.state
-        state.notes += [*state.session.notes, *_tell_of_jobs(state)]
+        _show_ended_jobs(state)
+        ended = state.workplace.jobs.take_ended() if state.workplace else ()
+        state.notes += [*state.session.notes, *(f"[{job.describe_end()}]" for job in ended)]
         state.session.notes = []
         mentions = read_mentions(question, state.settings.root, dropped=True)
         for note in mentions.notes:
@@ -191,11 +207,9 @@ def run_chat(state: State, io: ChatIO, resume: str | None, message: str = "") ->
         state.session.close()
 
 
-def _tell_of_jobs(state: State) -> Iterator[str]:
-    """Tell the user of the background commands that have ended; yields notes for the model."""
-    for job in state.workplace.jobs.take_ended() if state.workplace else ():
+def _show_ended_jobs(state: State) -> None:
+    for job in state.workplace.jobs.take_unshown() if state.workplace else ():
         state.screen.draw(Notice(job.summarize_end()))
-        yield f"[{job.describe_end()}]"
 
 
 def preload_in_background() -> None:

@@ -46,6 +46,7 @@ class Display(Protocol):
     """Where a chat is drawn: a PlainScreen or a LiveScreen."""
 
     thinking: str  # how thoughts are shown: fold, show or hide
+    draws_above: bool  # whether lines can be shown while the user types, above the line; threads may call `draw` then
 
     def draw(self, event: Event) -> None: ...
 

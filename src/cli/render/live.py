@@ -58,6 +58,8 @@ WIPE = "\x1b[2J\x1b[H"
 class LiveScreen:
     """A Display. `size` returns columns and rows; `make_renderer` is called when the renderer is first needed."""
 
+    draws_above = True
+
     def __init__(
         self,
         size: Callable[[], tuple[int, int]],
@@ -118,6 +120,9 @@ class LiveScreen:
     @contextlib.contextmanager
     def hold_signals(self) -> Iterator[None]:
         """While the main thread draws, defer what signal handlers ask for: no write may begin within another."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         outer, self._holding = self._holding, True
         try:
             yield

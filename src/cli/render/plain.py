@@ -195,6 +195,8 @@ class PlainScreen:
     `thoughts`: show thoughts; `styled`: dim them; `clean`: makes the answer harmless, by default for a terminal.
     """
 
+    draws_above = False
+
     def __init__(
         self, answer: TextIO, aside: TextIO, *, thoughts: bool, styled: bool, clean: Callable[[str], str] | None = None
     ) -> None:

@@ -27,6 +27,7 @@ def run_in_background(argv: Sequence[str], ctx: ToolContext, access: Grant, time
     with ExitStack() as stack:
         output = stack.enter_context(open_output(ctx))
         job = ctx.jobs.open(shorten_command(argv), output)
+        job.is_told = True  # what is returned tells of an end until then
         keep_open = stack.pop_all()
 
     def follow() -> str:
@@ -42,6 +43,7 @@ def run_in_background(argv: Sequence[str], ctx: ToolContext, access: Grant, time
         while not job.has_ended.wait(POLL_S) and ctx.clock.monotonic() < deadline:
             ctx.raise_if_cancelled()
     except BaseException:
+        job.is_told = False
         job.end()
         raise
     job.is_told = job.has_ended.is_set()
@@ -50,7 +52,7 @@ def run_in_background(argv: Sequence[str], ctx: ToolContext, access: Grant, time
 
 def adopt(sent: SentToBackground, ctx: ToolContext) -> FinishedCommand:
     """Leave a command that the user sent to the background to a thread."""
-    job = ctx.jobs.open(sent.command.started.command, sent.output)
+    job = ctx.jobs.open(sent.command.started.command, sent.output, sent.command.began_s)
 
     def follow() -> str:
         with sent.store:
@@ -90,9 +92,9 @@ def describe_start(job: BackgroundJob, lead: str = "") -> str:
 def end_job(ctx: ToolContext, number: int) -> str:
     """End a job, and tell how. Raises ToolError if there is none of that number."""
     job = ctx.jobs.find(number)
+    job.is_told = True
     job.end()
     job.has_ended.wait(END_TIMEOUT_S)
-    job.is_told = True
     return join_output(job, job.state)
 
 

@@ -1,7 +1,7 @@
 """Commands in the background. Each has a thread that reads its output and waits for its end.
 
-They belong to a chat, or to one answer where there is no chat, and `Jobs.close` ends them with it. What the model must
-know of an end it is told once: `Jobs.take_ended` gives a job only once.
+They belong to a chat, or to one answer where there is no chat, and `Jobs.close` ends them with it. The model and the
+user are each told of an end once: `Jobs.take_ended` and `Jobs.take_unshown` give a job only once.
 """
 
 from __future__ import annotations
@@ -23,30 +23,34 @@ TAIL_LINES, TAIL_CHARS = 3, 400  # of the output, in what the model is told of a
 
 
 class BackgroundJob:
-    """One command. `ending`: how it ended, in words; empty while it runs. `is_told`: the model knows of the end."""
+    """One command. `ending`: how it ended, in words; empty while it runs.
 
-    def __init__(self, number: int, command: str, output: Output, now: Callable[[], float] = time.monotonic) -> None:
+    `began_s`: on the monotonic clock; `on_end` is called in its thread after the end. `is_told`: the model knows of the
+    end, or a result tells it; `is_shown`: the user knows of it.
+    """
+
+    def __init__(self, number: int, command: str, output: Output, began_s: float, on_end: Callable[[], None]) -> None:
         self.number = number
         self.command = command
         self.ref = output.ref  # of the whole output; "" if none is stored
         self.ending = ""
         self.exit_code: int | None = None  # None if it did not end by itself
-        self.is_told = False
+        self.is_told = self.is_shown = False
         self.has_begun = threading.Event()  # and later commands can reach it; or it has ended
         self.has_ended = threading.Event()
         self._output = output
         self._lock = threading.Lock()
         self._is_unwanted = threading.Event()
-        self._now = now
-        self._began_s = now()
+        self._on_end = on_end
+        self.began_s = began_s
         self._ended_s = 0.0
 
     @property
     def state(self) -> str:
         """`running for 12 s`, or how it ended and after how long."""
         if self.ending:
-            return f"{self.ending}, after {self._ended_s - self._began_s:.0f} s"
-        return f"running for {self._now() - self._began_s:.0f} s"
+            return f"{self.ending}, after {self._ended_s - self.began_s:.0f} s"
+        return f"running for {time.monotonic() - self.began_s:.0f} s"
 
     def feed(self, data: bytes) -> None:
         """Take a piece of its output, which can then be read under `ref`."""
@@ -77,9 +81,10 @@ class BackgroundJob:
             except ToolError as error:
                 ending = error.message
             finally:
-                self.ending, self._ended_s = ending, self._now()
+                self.ending, self._ended_s = ending, time.monotonic()
                 self.has_begun.set()
                 self.has_ended.set()
+                self._on_end()
 
         threading.Thread(target=work, daemon=True, name=f"job {self.number}").start()
 
@@ -96,9 +101,10 @@ class BackgroundJob:
 
 
 class Jobs:
-    """Those of one chat or answer, the first ones first."""
+    """Those of one chat or answer, the first ones first. `on_end` is called in a job's thread after its end."""
 
     def __init__(self) -> None:
+        self.on_end: Callable[[], None] = lambda: None
         self._jobs: dict[int, BackgroundJob] = {}
         self._numbers = count(1)
         self._lock = threading.Lock()
@@ -112,16 +118,17 @@ class Jobs:
     def running(self) -> list[BackgroundJob]:
         return [job for job in self if not job.has_ended.is_set()]
 
-    def open(self, command: str, output: Output) -> BackgroundJob:
-        """A job that is about to begin. Raises ToolError if there are too many."""
+    def open(self, command: str, output: Output, began_s: float | None = None) -> BackgroundJob:
+        """A job that is about to begin, or whose command has begun. Raises ToolError if there are too many."""
         with self._lock:
             if len(running := self.running) >= MAX_RUNNING:
                 hint = f"End one, as in `kill %{running[0].number}`."
                 raise ToolError(f"{MAX_RUNNING} commands run in the background already", hint)
-            ended = [job for job in self if job.is_told]
+            ended = [job for job in self if job.is_told and job.has_ended.is_set()]
             for job in ended[: max(0, len(self._jobs) - MAX_KEPT)]:
                 del self._jobs[job.number]
-            job = BackgroundJob(next(self._numbers), command, output)
+            began_s = time.monotonic() if began_s is None else began_s
+            job = BackgroundJob(next(self._numbers), command, output, began_s, lambda: self.on_end())
             self._jobs[job.number] = job
             return job
 
@@ -163,10 +170,19 @@ class Jobs:
                 job.is_told = True
         return ended
 
+    def take_unshown(self) -> list[BackgroundJob]:
+        """Those of whose end neither the model nor the user was told; the user now is."""
+        with self._lock:
+            ended = [job for job in self if job.has_ended.is_set() and not (job.is_told or job.is_shown)]
+            for job in ended:
+                job.is_shown = True
+        return ended
+
     def close(self) -> list[BackgroundJob]:
         """End all, and wait for it; returns those that ran."""
         running = self.running
         for job in running:
+            job.is_shown = True  # by who closes them
             job.end()
         deadline = time.monotonic() + END_TIMEOUT_S
         for job in running:

@@ -63,6 +63,7 @@ class RunningCommand:
         self._launch = launch = _prepare_launch(argv, ctx, access)
         self._supervisor = None if launch.ends_with_parent else Supervisor()
         self._has_ended = False
+        self.began_s = time.monotonic()
         try:
             self._process = _start(launch, ctx.workspace, self._supervisor)
         except BaseException:

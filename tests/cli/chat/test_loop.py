@@ -6,7 +6,7 @@ import pytest
 
 from src.agent.loop import AgentLoop
 from src.app.connect import Connections, Panel, ReviewerModel
-from src.app.runtime import Runtime
+from src.app.runtime import Runtime, Workplace
 from src.cli.chat.loop import EXIT_HINT, Chat, ChatIO
 from src.cli.chat.slash.table import COMMANDS, run_command_at_question
 from src.cli.chat.state import State
@@ -17,8 +17,11 @@ from src.errors import ConnectFailed
 from src.model.call_path import BY_HAND, CallPath
 from src.security.permissions.approval import APPROVE_ALL
 from src.tools import REGISTRY
+from src.tools.process.jobs import Jobs
+from src.tools.process.output import Output
 from src.types.messages import Response, SystemMessage, Text, ToolCall, Usage, UserMessage
 from tests.doubles import POLICY, ScriptedModel, context, says, toolbox
+from tests.waiting import PATIENCE_S
 
 SOWING = [says("", ToolCall("c", "todo_write", {"todos": [{"content": "sow", "status": "pending"}]})), says("2")]
 
@@ -88,6 +91,22 @@ def test_a_dropped_image_at_the_start_of_a_line_is_no_command(tmp_path):
     session = Session(f"{tmp_path}/dot.png what is it?", f"{tmp_path}/none", turns=[says("A dot.")])
     assert len(session.model.asked) == 1
     assert f"There is no command {tmp_path}/none." in session.aside.getvalue()
+
+
+def test_on_plain_lines_the_end_of_a_background_command_comes_before_the_next_prompt():
+    jobs, aside = Jobs(), io.StringIO()
+    screen = PlainScreen(aside, aside, thoughts=False, styled=False)
+    state = State(Settings(), screen, Debug(0), lambda _: None, "tiny")
+    state.workplace = Workplace(None, jobs, None)
+    job = jobs.open("make", Output(100))
+    job.run(lambda: "exit code 2")
+    job.has_ended.wait(PATIENCE_S)
+
+    def read(_):
+        assert "Background job 1 ended (exit code 2, after 0 s): make" in aside.getvalue()
+        raise EOFError
+
+    assert Chat(state, ChatIO(read)).run() == 0
 
 
 def test_empty_lines_ask_nothing():

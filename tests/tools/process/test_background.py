@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 
 import pytest
 
 from src.tools import REGISTRY, ToolContext
 from src.tools.process import background
 from src.tools.process.jobs import MAX_RUNNING, Jobs
+from src.tools.process.output import Output
 from src.tools.sdk.output_store import Outputs
 
 from ...waiting import PATIENCE_S, wait_until
@@ -116,15 +118,16 @@ def test_a_command_that_cannot_be_started_is_a_job_that_has_ended(ctx, tmp_path,
 
 
 def test_the_user_sends_a_command_to_the_background(tmp_path):
-    jobs = Jobs()
+    jobs, requested = Jobs(), []
     base = ToolContext(tmp_path, environment={"PATH": os.environ["PATH"]}, chat_jobs=jobs)
     with base.for_run() as ctx:
-        thread = threading.Thread(target=wait_and_request, args=(jobs,))
+        thread = threading.Thread(target=wait_and_request, args=(jobs, requested))
         thread.start()
         shown = run(ctx, f"echo up; {WAITS}; exit 4", timeout=PATIENCE_S).value
         thread.join()
     assert "[the user sent it to the background: it runs in the background as job 1;" in shown
     (job,) = jobs
+    assert job.began_s < requested[0]
     assert not job.has_ended.is_set()  # the answer has ended, the chat has not
     (tmp_path / "go").touch()
     job.has_ended.wait(PATIENCE_S)
@@ -132,8 +135,28 @@ def test_the_user_sends_a_command_to_the_background(tmp_path):
     assert not jobs.can_send
 
 
-def wait_and_request(jobs):
+def test_the_time_of_a_command_that_was_sent_there_counts_from_its_start():
+    job = Jobs().open("make", Output(100), time.monotonic() - 90)
+    assert job.state.startswith("running for 9")
+
+
+def test_the_user_is_told_of_an_end_once_and_not_of_one_that_a_result_tells(ctx, tmp_path):
+    ends = threading.Event()
+    ctx.jobs.on_end = ends.set
+    start(ctx, f"echo up; {WAITS}")
+    (tmp_path / "go").touch()
+    assert ends.wait(PATIENCE_S)
+    assert [job.number for job in ctx.jobs.take_unshown()] == [1]
+    assert ctx.jobs.take_unshown() == []
+    assert [job.number for job in ctx.jobs.take_ended()] == [1]
+    start(ctx)
+    run(ctx, "kill %2")
+    assert ctx.jobs.take_unshown() == []
+
+
+def wait_and_request(jobs, requested):
     wait_until(lambda: jobs.can_send, "no command began")
+    requested.append(time.monotonic())
     jobs.request()
 
 

@@ -237,6 +237,7 @@ def _manage_jobs(state: State, words: str) -> None:
         )
     elif verb:
         for job in chosen:
+            job.is_shown = True  # by the line below
             job.end()
             job.has_ended.wait(JOB_END_S)
             state.screen.say(f"  {job.number}  {job.state}: {escape_name(job.command)}")
