@@ -222,11 +222,12 @@ class Session:
         """Write what waits of the answer, but for what may be the beginning of a secret."""
         self._record_text(self._redactor.flush())
 
-    def forget_last(self, message: Message) -> None:
-        """Remove the message if it is the last one, as it got no answer."""
-        if self.messages and self.messages[-1] is message:
+    def forget_last(self, message: Message) -> bool:
+        """Remove the message if it is the last one, as it got no answer. Returns whether it is removed."""
+        if is_last := bool(self.messages) and self.messages[-1] is message:
             self.messages.pop()
             self._record_messages()
+        return is_last
 
     def record_write(self, path: str, content: bytes | None) -> None:
         """Save the content of a file that a tool is about to write; None if there is no file yet."""

@@ -270,6 +270,19 @@ class TestAtThePrompt:
         chat.shows("^1$")
         assert asked(chat) == "typed on"
 
+    def test_enter_after_tab_runs_a_command_and_takes_a_file_into_the_message(self, chat):
+        chat = chat(["Read."], files={"heron.txt": "grey", "heron.md": "blue"})
+        chat.keys("/stat")
+        chat.shows("/status .*show server")
+        chat.keys("\t\r")
+        chat.shows("^  workspace ")
+        chat.prompts()
+        chat.keys("@hero")
+        chat.shows("^ +@heron.txt *$")
+        chat.keys("\t\t\r too\r")
+        chat.shows("^Read.$")
+        assert asked(chat).startswith("@heron.txt too\n")
+
 
 class TestWhileTheModelWorks:
     def test_one_waits_with_a_clock_and_answers_with_a_rate(self, chat):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from ...app.discovery import ServerTarget
 from ...app.factory import Factory
@@ -18,7 +18,7 @@ from ..tracing.debug import Debug
 from .input.mentions import read_mentions
 from .input.multiline import PROMPT, is_open, start_next_line, strip_quotes
 from .slash.table import find_command, run_command
-from .state import Display, State
+from .state import ChatIO, Display, State
 
 if TYPE_CHECKING:
     from ...app.runtime import Runtime
@@ -27,17 +27,6 @@ CONTINUATION_PROMPT = ". "
 EXIT_HINT = "Press Ctrl-C again, Ctrl-D or type /exit to leave."
 PLAN_HINT = "  Mode plan changes nothing. If this is the plan, /plan accepts it, edits it or sends it back."
 EXIT_CONFIRM_S = 5.0  # a second Ctrl-C within this time leaves
-
-
-class ChatIO(NamedTuple):
-    """Reading from the terminal, for a chat.
-
-    `read` works like input(); `turn` is entered around each answer, `suspend` around a program that takes the terminal.
-    """
-
-    read: Callable[[str], str] = input
-    turn: Callable[[], AbstractContextManager[None]] = nullcontext
-    suspend: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class Chat:
@@ -106,9 +95,9 @@ class Chat:
                 and not find_command(line.split(" ")[0])
                 and (text := self.state.skills.expand(line))
             ):
-                self._answer_question(text)
+                self._answer_question(text, typed=line)
             elif line.startswith("/") and not self._is_dropped_image(line):
-                run_command(self.state, line, self._io.suspend)
+                run_command(self.state, line, self._io)
             elif line.startswith("!"):
                 from .input.programs import run_user_command  # start-up is measured
 
@@ -127,13 +116,15 @@ class Chat:
         is_path = "/" in line.split(" ")[0][1:]
         return is_path and bool(read_mentions(line, self.state.settings.root, dropped=True).images)
 
-    def _answer_question(self, question: str) -> None:
+    def _answer_question(self, question: str, typed: str = "") -> None:
+        """`typed`: what the user typed for it, where that is not the question itself."""
         state = self.state
         _show_ended_jobs(state)
         ended = state.workplace.jobs.take_ended() if state.workplace else ()
         state.notes += [*state.session.notes, *(f"[{job.describe_end()}]" for job in ended)]
         state.session.notes = []
         mentions = read_mentions(question, state.settings.root, dropped=True)
+        mentions = mentions._replace(typed=typed or question)
         for note in mentions.notes:
             state.screen.say(f"  {note}")
         if mentions.images and state.ensure_runtime().model.path.text_only:
@@ -146,7 +137,8 @@ class Chat:
         except KeyboardInterrupt:
             state.screen.say("(stopped)")
         finally:
-            state.session.forget_last(message)  # unless it was answered, so that it can be asked again
+            is_forgotten = state.session.forget_last(message)  # unless it was answered, so that it can be asked again
+            state.unanswered = mentions.typed if is_forgotten else ""
         if state.mode == "plan" and state.last_answer and not self._has_hinted:
             state.screen.say(PLAN_HINT)
             self._has_hinted = True

@@ -56,9 +56,10 @@ def open_chat(
 
         return run_rich_chat(target, debug, yes=yes, resume=resume, message=message)
     from .input.approve import ask_on_stderr, choose_approver
-    from .loop import ChatIO, make_state, preload_in_background, run_chat
+    from .loop import make_state, preload_in_background, run_chat
     from .notify import Notifier, write_to_terminal
     from .slash.table import run_command_at_question
+    from .state import ChatIO
 
     _enable_readline()
 

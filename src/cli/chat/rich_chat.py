@@ -26,8 +26,9 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
             from ..render.plain import get_columns
             from .input.application import ChatApplication, make_live_screen
             from .input.approve import TerminalApprover, edit_in_editor
-            from .loop import ChatIO, make_state, preload_in_background, run_chat
+            from .loop import make_state, preload_in_background, run_chat
             from .slash.table import run_command_at_question
+            from .state import ChatIO
 
             live = make_live_screen()
             live.choose_colours(colours or DARK)

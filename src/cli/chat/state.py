@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Union
 
@@ -66,6 +67,17 @@ class Display(Protocol):
         """Show the last folded call or thought in full."""
 
 
+class ChatIO(NamedTuple):
+    """Reading from the terminal, for a chat.
+
+    `read` works like input(); `turn` is entered around each answer, `suspend` around a program that takes the terminal.
+    """
+
+    read: Callable[[str], str] = input
+    turn: Callable[[], AbstractContextManager[None]] = nullcontext
+    suspend: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
 class AnswerClock:
     """The speed of the last answer: of reading the prompt and of writing, in tokens per second; 0 where not known."""
 
@@ -115,6 +127,7 @@ class State:
         self.queue: list[str] = []  # messages to handle before the user is prompted again
         self.draft = ""  # text in the next prompt, for the user to edit
         self.notes: list[str] = []  # for the model, above the next question
+        self.unanswered = ""  # the last question, if it was stopped or failed before its answer
         self.should_exit = False
         self._skills: SkillSet | None = None
         self.total_usage = Usage()  # of this chat
@@ -205,7 +218,7 @@ class State:
         """Switch to another conversation; the current one stays in its journal."""
         self.session.close()
         self.session = session
-        self.notes, self.last_usage = [], None
+        self.notes, self.unanswered, self.last_usage = [], "", None
         if self.runtime:
             self.runtime.restore_todos(session)
 
@@ -263,6 +276,7 @@ class SlashCommand(NamedTuple):
     aliases: tuple[str, ...] = ()
     complete: Callable[[State], Iterable[str]] = lambda _: ()
     opens_editor: bool = False
+    asks_model: bool = False
 
     @property
     def usage(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ...security.text.sanitize import sanitize
 from ...types.messages import ToolCall
+from .wrap import TAB_COLUMNS
 
 MAX_LINES = 4  # shown of a command that runs
 MAX_KEPT_CHARS = 4_000
@@ -59,4 +60,4 @@ class RunningCall:
         if not self._end:
             return []
         lines = self._end.rstrip("\n").split("\n")[-MAX_LINES:]
-        return [sanitize(line.rstrip("\r").rpartition("\r")[2]).expandtabs(4) for line in lines]
+        return [sanitize(line.rstrip("\r").rpartition("\r")[2]).expandtabs(TAB_COLUMNS) for line in lines]

@@ -21,6 +21,7 @@ from rich.syntax import Syntax
 
 from ...security.text.sanitize import sanitize
 from .colours import Colours
+from .wrap import TAB_COLUMNS
 
 MAX_CONTEXT_CHARS = 2000  # of the preceding lines that are lexed again
 MAX_CHARS = 100_000  # longer code is not highlighted
@@ -55,7 +56,7 @@ class CodeHighlighter:
 
     def highlight(self, new: Iterable[str], *, keep: bool) -> list[str]:
         """The highlighted lines. `keep`: the next call continues after them."""
-        lines = [*self._before, *(sanitize(line).expandtabs(4) for line in new)]
+        lines = [*self._before, *(sanitize(line).expandtabs(TAB_COLUMNS) for line in new)]
         start, text = len(self._before), "".join(f"{line}\n" for line in lines)
         if len(text) > MAX_CHARS:
             return [line.rstrip() for line in lines[start:]]

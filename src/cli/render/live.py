@@ -45,7 +45,7 @@ from .plain import (
     list_failure_lines,
 )
 from .text_width import measure_width, truncate
-from .wrap import cut_at_word, wrap_line, wrap_text
+from .wrap import TAB_COLUMNS, cut_at_word, wrap_line, wrap_text
 
 if TYPE_CHECKING:
     from .markdown import MarkdownRenderer
@@ -170,7 +170,7 @@ class LiveScreen:
             else:
                 last = self.folded.pop()
                 width = self._size()[0] - 1 - len("  │ ")
-                lines = last.body.expandtabs(4).rstrip("\n").split("\n")
+                lines = last.body.expandtabs(TAB_COLUMNS).rstrip("\n").split("\n")
                 body = [piece for line in lines for piece in wrap_line(line, width, measure_width)]
                 self._add([f"  {last.title}", *(_dim(f"  │ {line}") for line in body)])
         self.refresh()

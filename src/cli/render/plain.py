@@ -17,7 +17,7 @@ from ...types.events import CallFinished, CallStarted, Completed, Event, Notice,
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON, MEDIA, MalformedCall, ToolCall, ToolResult, join_block_texts, list_blocks
 from .diff import count_changes
-from .wrap import ELLIPSIS, cut_at_word, wrap_text
+from .wrap import ELLIPSIS, TAB_COLUMNS, cut_at_word, wrap_text
 
 DIM_ON, DIM_OFF = "\x1b[2m", "\x1b[0m"
 MAX_FOLDED = 20  # results that /expand can show
@@ -157,7 +157,7 @@ def list_failure_lines(result: ToolResult) -> list[str]:
     lines, notes = _split_notes(result.text.rstrip("\n").split("\n"))
     if result.kind == "error" or len(lines) < 2 or not _has_failed_exit(notes):
         return []
-    return [sanitize(line).expandtabs(4) for line in lines[-MAX_FAILURE_LINES:]]
+    return [sanitize(line).expandtabs(TAB_COLUMNS) for line in lines[-MAX_FAILURE_LINES:]]
 
 
 def _describe_refusal(text: str) -> str:

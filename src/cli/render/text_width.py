@@ -6,7 +6,7 @@ import re
 
 from rich.cells import cell_len
 
-from .wrap import ELLIPSIS
+from .wrap import ELLIPSIS, TAB_COLUMNS
 
 SGR = re.compile(r"(\x1b\[[0-9;]*m)")
 
@@ -17,7 +17,7 @@ def measure_width(text: str) -> int:
 
 def truncate(text: str, columns: int) -> str:
     """The text, shortened at its end with an ellipsis if it does not fit."""
-    text = text.replace("\t", "    ")
+    text = text.replace("\t", " " * TAB_COLUMNS)
     if measure_width(text) <= columns:
         return text
     left = columns - len(ELLIPSIS)

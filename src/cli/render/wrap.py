@@ -6,14 +6,16 @@ import re
 from collections.abc import Callable
 
 ELLIPSIS = "..."
+TAB_COLUMNS = 4
 FIRST_EAST_ASIAN = "\u2e80"  # these scripts have no blanks between words
 
 
 def wrap_line(line: str, columns: int, width: Callable[[str], int] = len) -> list[str]:
     """Break a line into pieces that fit, indented to the last column of text that starts in its left half.
 
-    A word longer than a line is left for the terminal to break. `width` measures a text in columns.
+    A word longer than a line is left for the terminal to break. `width` measures a text in columns. Tabs become blanks.
     """
+    line = line.expandtabs(TAB_COLUMNS)
     if width(line) <= columns:
         return [line]
     indent = _find_indent(line, columns)

@@ -7,9 +7,9 @@ import pytest
 from src.agent.loop import AgentLoop
 from src.app.connect import Connections, Panel, ReviewerModel
 from src.app.runtime import Runtime, Workplace
-from src.cli.chat.loop import EXIT_HINT, Chat, ChatIO
+from src.cli.chat.loop import EXIT_HINT, Chat
 from src.cli.chat.slash.table import COMMANDS, run_command_at_question
-from src.cli.chat.state import State
+from src.cli.chat.state import ChatIO, State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
@@ -341,7 +341,7 @@ class TestPanel:
 
     def test_the_chats_own_model_sums_up_with_the_answers_before_it(self):
         session = Session("/panel why", turns=[says("They agree.")])
-        assert "one:\none says why" in session.aside.getvalue()
+        assert "  Asking one, two...\none:\none says why" in session.aside.getvalue()
         assert session.answer.getvalue() == "They agree.\n"
         ((asked,),) = session.questions
         assert "<answer model=two>\ntwo says why\n</answer>" in asked

@@ -33,6 +33,7 @@ def complete(before: str, state: State) -> Iterator[Completion]:
         quoted = mention[1] is not None
         typed = mention[1] if quoted else mention[2]
         for path in map(escape_name, _find_paths(state, read_name(typed))):
+            path = path.replace('"', r"\x22")  # which would end the mention
             written = f'@"{path}"' if " " in path else f"@{path}"
             yield Completion(written, len(mention[0]))
     elif before.startswith("/") and "\n" not in before:

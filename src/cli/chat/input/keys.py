@@ -51,7 +51,10 @@ def _make_line_keys(prompt: ChatPrompt) -> KeyBindings:
 
     @keys.add("enter", filter=in_message & completion_is_selected)
     def _(event: KeyPressEvent) -> None:
-        event.current_buffer.complete_state = None  # the line has the completion already
+        buffer = event.current_buffer  # the line has the completion already
+        state, buffer.complete_state = buffer.complete_state, None
+        if state and state.current_completion and not state.current_completion.text.startswith("@"):
+            buffer.validate_and_handle()  # a command; a message often goes on after a file
 
     @keys.add("enter", filter=has_focus(prompt.reply))
     def _(event: KeyPressEvent) -> None:

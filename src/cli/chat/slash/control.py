@@ -206,6 +206,7 @@ def _hold_panel(state: State, question: str) -> None:
         state.screen.say("Ask the panel something: /panel QUESTION")
         return
     panel = state.factory.connections.make_panel()
+    state.screen.say(sanitize(f"  Asking {', '.join(member.name for member in panel.members)}..."))
     answers = []
     for answer in ask_members(panel.members, question, state.settings.review.timeout):
         state.screen.say(sanitize(f"{answer}\n"))
@@ -272,7 +273,9 @@ CONTROL_COMMANDS = (
     ),
     SlashCommand("/trust", "use the skills and commands of this folder, or do not", _set_trust, "[off]"),
     SlashCommand("/plan", "in mode plan: accept the last answer as the plan, edit it or send it back", _accept_plan),
-    SlashCommand("/panel", "ask the models of review.models, and have one sum up", _hold_panel, "QUESTION"),
+    SlashCommand(
+        "/panel", "ask the models of review.models, and have one sum up", _hold_panel, "QUESTION", asks_model=True
+    ),
     SlashCommand(
         "/jobs",
         "list commands in the background, show or end one",

@@ -80,20 +80,36 @@ def make_restorer(state: State) -> RestoreFile:
     return put
 
 
-def _undo(state: State, _: str) -> None:
-    undone = state.session.undo(make_restorer(state))
-    if undone is None:
-        state.screen.say("There is nothing to undo.")
+def _undo(state: State, count: str) -> None:
+    """Undo the last turns. A question without an answer is none. Raises BotError."""
+    turns = _parse_count(count)
+    if question := state.unanswered:
+        state.unanswered = ""
+        state.screen.say(f"That question got no answer, so there is nothing to undo: {_shorten(question)}")
+        state.screen.say("/undo again undoes the turn before it.")
         return
-    _report_undo(state, undone)
+    for number in range(turns):
+        undone = state.session.undo(make_restorer(state))
+        if undone is None:
+            state.screen.say(f"There is nothing {'more ' if number else ''}to undo.")
+            return
+        _report_undo(state, undone)
 
 
-def _redo(state: State, _: str) -> None:
-    redone = state.session.redo(make_restorer(state))
-    if redone is None:
-        state.screen.say("There is nothing to redo.")
-        return
-    _report_files(state, f"Done again: {_shorten(redone.question)}" if redone.question else SUMMARY_REDONE, redone)
+def _parse_count(word: str) -> int:
+    """The number of turns that a command is for; 1 if none is named. Raises BotError."""
+    if word and not (word.isdecimal() and int(word)):
+        raise BotError(f"{sanitize(word)} is not a number of turns.", "/undo 2 undoes the last two.")
+    return int(word or 1)
+
+
+def _redo(state: State, count: str) -> None:
+    for number in range(_parse_count(count)):
+        redone = state.session.redo(make_restorer(state))
+        if redone is None:
+            state.screen.say(f"There is nothing {'more ' if number else ''}to redo.")
+            return
+        _report_files(state, f"Done again: {_shorten(redone.question)}" if redone.question else SUMMARY_REDONE, redone)
 
 
 def _report_files(state: State, head: str, done: Undone) -> None:
@@ -192,19 +208,28 @@ def _pick_session(state: State) -> str | None:
         state.screen.say("  No other conversation found.")
         return None
 
-    lines = dict(zip(sessions, format_sessions(sessions.values(), root), strict=True))
+    lines = {key: _format_row(each, root) for key, each in sessions.items()}
 
     def search(typed: str) -> list[tuple[str, str]]:
-        """Sessions whose line has all the words, then those whose messages have them."""
+        """Sessions whose line or id has all the words, then those whose messages have them."""
         words = typed.lower().split()
-        found = {key: line for key, line in lines.items() if all(word in line.lower() for word in words)}
+        found = {key: line for key, line in lines.items() if all(word in f"{key} {line}".lower() for word in words)}
         for match in store.search(typed, MAX_MATCHES) if words else ():
             key = match.session.id
             if key in lines and key not in found:
                 found[key] = f"{lines[key]}  {match.speaker}: {_shorten(match.snippet)}"
-        return [(key, line.strip()) for key, line in found.items()]
+        return list(found.items())
 
     return state.pick("Continue which conversation?", search)
+
+
+def _format_row(session: Summary, root: str) -> str:
+    """A session in the list that is picked from: what matters comes first, since a narrow terminal cuts the end."""
+    used, today = time.localtime(session.used), time.localtime()
+    when = time.strftime("%H:%M" if used[:3] == today[:3] else "%Y-%m-%d", used)
+    label = sanitize(f"{session.name}: {session.title}" if session.name else session.title)
+    place = "" if session.workspace == root else f"  [{escape_name(session.workspace)}]"
+    return f"{when:10}  {_shorten(label)}  {session.turns} turn{'s' * (session.turns != 1)}{place}"
 
 
 def _list_others(state: State) -> list[Summary]:
@@ -291,7 +316,10 @@ def _ask_for_agents_md(state: State, _: str) -> None:
 
 
 def _retry(state: State, _: str) -> None:
-    """Undo the last turn, including files, and ask the same question again."""
+    """Ask the last question again; undo its turn first, including files, if it has one."""
+    if state.unanswered:
+        state.queue.insert(0, state.unanswered)
+        return
     if not state.session.last_question:
         state.screen.say("There is no question to ask again.")
         return
@@ -314,15 +342,15 @@ def _make_relative(state: State, path: str) -> str:
 
 
 HISTORY_COMMANDS = (
-    SlashCommand("/undo", "undo the last turn, including its changes to files", _undo),
+    SlashCommand("/undo", "undo the last turn, or the last N, including changes to files", _undo, "[N]"),
     SlashCommand("/retry", "undo the last turn and ask the same question again", _retry),
-    SlashCommand("/redo", "do again what /undo has undone", _redo),
+    SlashCommand("/redo", "do again what /undo has undone", _redo, "[N]"),
     SlashCommand("/diff", "show what has been changed in files; 1: in the last turn", _diff, "[TURN]"),
     SlashCommand("/sessions", "list past conversations, or search them", _list_sessions, "[WORDS]"),
     SlashCommand("/resume", "continue a past conversation", _resume, "[SESSION]", complete=_complete_session),
     SlashCommand("/rename", "name this conversation", _rename, "[NAME]"),
     SlashCommand("/fork", "continue in a copy of this conversation", _fork),
     SlashCommand("/export", "save this conversation as .md, .json or .html", _export, "[FILE]"),
-    SlashCommand("/compact", "summarize the older part; HINT says what to keep", _compact, "[HINT]"),
+    SlashCommand("/compact", "summarize the older part; HINT says what to keep", _compact, "[HINT]", asks_model=True),
     SlashCommand("/init", "have the model write AGENTS.md for this project", _ask_for_agents_md),
 )

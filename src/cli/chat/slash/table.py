@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 from ....security.text.sanitize import sanitize
-from ..state import SlashCommand, State
+from ..state import ChatIO, SlashCommand, State
 from .control import CONTROL_COMMANDS
 from .history import HISTORY_COMMANDS
 from .info import INFO_COMMANDS
@@ -14,11 +13,12 @@ from .info import INFO_COMMANDS
 HELP_COLUMNS = 26  # of a command and its argument
 
 
-def run_command(state: State, line: str, suspend: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+def run_command(state: State, line: str, io: ChatIO | None = None) -> None:
     """Run the command in `line`, or suggest the nearest one. Raises BotError."""
+    io = io or ChatIO()
     name, _, argument = line.partition(" ")
     if command := find_command(name):
-        with suspend() if command.opens_editor else nullcontext():
+        with io.suspend() if command.opens_editor else io.turn() if command.asks_model else nullcontext():
             command.run(state, argument.strip())
         return
     near = suggest_command(name)

@@ -3,6 +3,7 @@ import io
 import pytest
 
 from src.cli.chat.input.completion import complete
+from src.cli.chat.input.mentions import read_mentions
 from src.cli.chat.state import State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
@@ -11,7 +12,7 @@ from src.config import Settings
 
 @pytest.fixture
 def state(tmp_path):
-    for name in ("notes.txt", "nothing.md", "a b.txt", ".hidden"):
+    for name in ("notes.txt", "nothing.md", "a b.txt", 'q"uoted.txt', ".hidden"):
         (tmp_path / name).touch()
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "x.py").touch()
@@ -29,7 +30,8 @@ def state(tmp_path):
         ("/model ", ["tiny"]),
         ("/nothing ", []),
         ("see @no", ["@nothing.md", "@notes.txt"]),
-        ("@", ['@"a b.txt"', "@nothing.md", "@notes.txt", "@sub/"]),
+        ("@", ['@"a b.txt"', "@nothing.md", "@notes.txt", "@sub/", r"@q\x22uoted.txt"]),
+        (r"@q\x22", [r"@q\x22uoted.txt"]),
         ("@sub/", ["@sub/x.py"]),
         ('@"a ', ['@"a b.txt"']),
         ("@.h", ["@.hidden"]),
@@ -42,6 +44,11 @@ def state(tmp_path):
 )
 def test_what_is_offered(state, before, offered):
     assert sorted(each.text for each in complete(before, state)) == sorted(offered)
+
+
+def test_a_name_with_a_quote_is_offered_so_that_it_is_found(state):
+    (offer,) = complete("@q", state)
+    assert read_mentions(offer.text, state.settings.root).notes == (r"q\x22uoted.txt added: 0 lines, 0 bytes",)
 
 
 def test_it_takes_the_place_of_what_was_typed(state):

@@ -1,9 +1,15 @@
 """The table of slash commands: each row is whole, and a line finds its row."""
 
+import io
+from contextlib import contextmanager
+
 import pytest
 
-from src.cli.chat.slash.table import COMMANDS, find_command, format_help, suggest_command
-from src.cli.chat.state import SlashCommand
+from src.cli.chat.slash.table import COMMANDS, find_command, format_help, run_command, suggest_command
+from src.cli.chat.state import ChatIO, SlashCommand, State
+from src.cli.render.plain import PlainScreen
+from src.cli.tracing.debug import Debug
+from src.config import Settings
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
@@ -34,3 +40,22 @@ def test_help_has_a_line_for_each():
 
 def test_usage_shows_what_may_stand_behind_the_name():
     assert SlashCommand("/x", "y", lambda *_: None, "[NAME]").usage == "/x [NAME]"
+
+
+@pytest.mark.parametrize(("line", "around"), [("/panel", "turn"), ("/edit", "suspend"), ("/help", "")])
+def test_what_asks_models_is_drawn_as_a_turn_and_the_editor_has_the_terminal(line, around, monkeypatch):
+    monkeypatch.setenv("VISUAL", "true")
+    entered = []
+
+    def enter(name):
+        @contextmanager
+        def run():
+            entered.append(name)
+            yield
+
+        return run
+
+    screen = PlainScreen(io.StringIO(), io.StringIO(), thoughts=False, styled=False)
+    state = State(Settings(), screen, Debug(0), lambda _: None, "tiny")
+    run_command(state, line, ChatIO(turn=enter("turn"), suspend=enter("suspend")))
+    assert "".join(entered) == around
