@@ -20,7 +20,7 @@ from .arguments.tool_index import ToolIndex
 from .decode.call_shapes import DecodedBlock, RawCall
 from .decode.json_repair import LOSSY
 from .decode.nodes import Node
-from .echo import GivenText, SoughtCall
+from .echo import GivenText, Parser
 
 _PLACEHOLDER_NAMES = frozenset(
     ("tool_name", "function_name", "name", "tool", "function", "toolname", "functionname", "func", "func_name",
@@ -72,13 +72,24 @@ Classification = Union[ToolCall, MalformedCall]
 
 
 class CallClassifier:
-    """Classifies the calls of one answer; a call that stands in one of the `given` texts is an echo."""
+    """Classifies the calls of one answer.
 
-    def __init__(self, tools: ToolIndex, new_id: Callable[[], str], given: Iterable[GivenText], max_calls: int) -> None:
+    A call that stands in one of the `given` texts, which are read with a `new_parser`, is an echo.
+    """
+
+    def __init__(
+        self,
+        tools: ToolIndex,
+        new_id: Callable[[], str],
+        given: Iterable[GivenText],
+        max_calls: int,
+        new_parser: Callable[[], Parser],
+    ) -> None:
         self._tools = tools
         self._new_id = new_id
         self._given = tuple(given)
         self._max_calls = max_calls
+        self._new_parser = new_parser
         self._count = 0
         self._made: list[ToolCall] = []
         self._ids: list[str] = []  # reserved and not used yet
@@ -259,10 +270,7 @@ class CallClassifier:
 
     def _is_echo(self, call: ToolCall, raw: str) -> bool:
         """Whether the call stands in a given text."""
-        if not self._given:
-            return False
-        sought = SoughtCall(call.name, call.arguments, raw)
-        return any(text.holds_call(sought) for text in self._given)
+        return any(text.holds_call(call, raw, self._tools.names, self._new_parser) for text in self._given)
 
 
 def is_presentation(lead: str) -> bool:

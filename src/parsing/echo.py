@@ -1,61 +1,73 @@
 """Whether a call only repeats one that the model was given: in a message, a file, or any other result.
 
-Both are compared as calls, in whatever format the given one is written: the tool's name and every value of the
-arguments stand close together, and between them only markup, labels and the names of parameters. What formats change
-is removed from both sides first: quotes, escapes, entities, whitespace, `./` before a path, the numbers of lines.
-A given text is prepared once, when a call is first looked for in it, however many turns follow.
+A given text is read as an answer is, and its calls are compared with the call: the tool's name, and the values of the
+arguments without what quoting changes. It is read as often as its escapes were encoded; what a file or a search puts
+before its lines, code marks and markers of thoughts are removed, and each call is read as if it were the first.
+A text is read once for the same tools, and only if the call's name and values stand in it.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
 
+from ..types.events import ReasoningDelta, TextDelta
 from ..types.lazy_pattern import LazyPattern
-from ..types.messages import JSON
+from ..types.messages import ToolCall
+from .events import Malformed, ParsedCall, ParserEvent
+from .formats.envelopes import REASONING
+from .formats.table import FORMATS
 
 _MIN_ECHO_CHARS = 12  # of a call with its markup; less is found in any text
-_MAX_TRIALS = 20_000  # places in one text; a text that needs more is hostile, and the call counts as an echo
-_MARKUP_CHARS = 200  # around a call
-_ARGUMENT_CHARS = 80  # of markup for each argument
+_MAX_CALLS = 1_000  # in one text; one that holds more is hostile, and the call counts as an echo
+_MAX_READINGS = 8  # of a text, on average
+_MAX_ENCODINGS = 3  # of a text in a string of a string
+_MIN_PIECE_CHARS, _MAX_PIECE_CHARS = 64, 65_536  # that are read at once
 _LINE_PREFIX = LazyPattern(r"^(?:(?:[^\s:]{0,200}[:-])?[ \t]*\d{1,7}(?:[\t:|-]|→)|[>+#-]|//)[ \t]?", re.MULTILINE)
-_UNICODE = LazyPattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2}))")
+_ESCAPE = LazyPattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrt\"'\\/]))")
 _BLANKS = {"n": "\n", "r": "\r", "t": "\t"}
 _HERE = LazyPattern(r"(?<![\w.])\./")
 _QUOTES = str.maketrans("", "", "\"'`“”‘’\\")
-_PROSE_WORD = LazyPattern(r"(?<![<|｜/{\[▁\w])[^\W\d]\w*\b(?! ?[=:>|｜\[(▁])")  # neither markup nor a label
-_SYNTAX = LazyPattern(r"[({\[<]|\w[ ]?[=:]")
-_LABELS = frozenset(
-    ("name", "tool", "tool_name", "function", "type", "call", "calls", "tool_call", "action", "input", "args",
-     "arguments", "argument", "parameters", "parameter", "string", "object", "true", "false", "null", "none", "json")
-)  # fmt: skip
+
+
+class Parser(Protocol):
+    """What reads a text: stream/parser.py."""
+
+    def feed(self, text: str) -> list[ParserEvent]: ...
+
+    def close(self) -> list[ParserEvent]: ...
 
 
 class GivenText:
     """A text that the model was given. `is_user`: of the user's, in which only a call as it stands there counts."""
 
-    __slots__ = ("_is_user", "_plain", "_text")
+    __slots__ = ("_calls", "_is_user", "_plain", "_text", "_tools")
 
     def __init__(self, text: str, *, is_user: bool = False) -> None:
         self._text = text
         self._is_user = is_user
         self._plain: tuple[str, ...] = ()
+        self._tools: object = None  # on offer when the text was read
+        self._calls: Sequence[ToolCall] | None = ()
 
-    def holds_call(self, call: SoughtCall) -> bool:
-        """Whether the call stands in the text, or the block that it came in."""
-        if call.name_part not in self._text:
+    def holds_call(self, call: ToolCall, raw: str, tools: object, new_parser: Callable[[], Parser]) -> bool:
+        """Whether the call stands in the text, or the block `raw` that it came in; `new_parser` reads for `tools`."""
+        if max(re.split(r"[\W_]+", call.name), key=len) not in self._text:
             return False
         if self._is_user:
             self._plain = self._plain or ("".join(self._text.split()),)
-            return len(call.written) >= _MIN_ECHO_CHARS and call.written in self._plain[0]
-        plain_texts = self._simplify()
-        if len(call.block) >= _MIN_ECHO_CHARS and any(call.block in plain for plain in plain_texts):
+            written = "".join(raw.split())
+            return len(written) >= _MIN_ECHO_CHARS and written in self._plain[0]
+        block = simplify(raw)
+        if len(block) >= _MIN_ECHO_CHARS and any(block in plain for plain in self._simplify()):
             return True
-        if not call.has_values:
-            return any(_holds_bare_call(plain, call.name) for plain in plain_texts)
-        return any(
-            _holds_values(plain, call.name, each, call.arguments) for plain in plain_texts for each in call.variants
-        )
+        if not all(map(self.may_hold, _iter_strings(call.arguments))):
+            return False
+        if self._tools is not tools:
+            self._tools, self._calls = tools, read_calls(self._text, new_parser)
+        return self._calls is None or any(_is_same(call, each) for each in self._calls)
 
     def may_hold(self, beginning: str) -> bool:
         """Whether a call may stand in the text that has a string which begins so."""
@@ -71,115 +83,102 @@ class GivenText:
         return self._plain
 
 
-class SoughtCall:
-    """A call of the tool `name` that is looked for in given texts, in the form in which they are compared.
-
-    `raw`: the block that it came in.
-    """
-
-    def __init__(self, name: str, arguments: Mapping[str, JSON], raw: str) -> None:
-        self.name = simplify(name)
-        self.name_part = max(re.split(r"[\W_]+", name), key=len)  # stands in every text that holds the call
-        self.block = simplify(raw)
-        self.written = "".join(raw.split())
-        self.arguments = arguments
-        leaves = list(_iter_leaves(arguments))
-        variants = [[simplify(leaf) for leaf in leaves], [simplify(_LINE_PREFIX.sub("", leaf)) for leaf in leaves]]
-        values = [sorted(filter(None, each), key=len, reverse=True) for each in variants]
-        self.has_values = bool(leaves)
-        self.variants = [each for number, each in enumerate(values) if each and each not in values[:number]]
-
-
 def simplify(text: str) -> str:
     """The text without what quoting, escaping and layout change."""
-    if "&" in text:
-        import html  # start-up is measured
-
-        text = html.unescape(text)
-    text = _unescape(text)
+    text = _unescape(_unescape_entities(text))
     if "./" in text:
         text = _HERE.sub("", text)
-    return " ".join(text.translate(_QUOTES).split())
+    return "".join(text.translate(_QUOTES).split())
+
+
+def _unescape_entities(text: str) -> str:
+    if "&" not in text:
+        return text
+    import html  # start-up is measured
+
+    return html.unescape(text)
 
 
 def _unescape(text: str) -> str:
     """The text with the characters that its backslashes stand for, however often it was encoded."""
-    if "\\" not in text:
-        return text
-    text = _UNICODE.sub(lambda match: chr(int(match[1] or match[2], 16)), re.sub(r"\\+", r"\\", text))
-    return re.sub(r"\\[nrt]", lambda match: _BLANKS[match[0][1]], text)
+    return _decode_escapes(re.sub(r"\\+", r"\\", text)) if "\\" in text else text
 
 
-def _iter_leaves(value: JSON | Mapping[str, JSON]) -> Iterator[str]:
-    """The strings and numbers in a value."""
+def _decode_escapes(text: str) -> str:
+    """The text as it was before it was encoded as a string."""
+    return _ESCAPE.sub(
+        lambda found: _BLANKS.get(found[3], found[3]) if found[3] else chr(int(found[1] or found[2], 16)), text
+    )
+
+
+def _simplify_value(value: object) -> object:
     if isinstance(value, Mapping):
-        for each in value.values():
-            yield from _iter_leaves(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _iter_leaves(each)
-    elif isinstance(value, str):
-        yield value
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield repr(value)
+        return {key: _simplify_value(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_simplify_value(each) for each in value]
+    return simplify(_LINE_PREFIX.sub("", value)) if isinstance(value, str) else value
 
 
-def _holds_bare_call(text: str, name: str) -> bool:
-    """Whether a call without arguments stands in the text."""
-    bare = re.escape(name)
-    return re.search(rf"(?:name|tool|function|action) ?[:=] ?{bare}\b|(?<!\w){bare} ?\(|<{bare} ?/?>", text) is not None
-
-
-def _holds_values(text: str, name: str, values: list[str], arguments: Mapping[str, JSON]) -> bool:
-    """Whether the name and the values, longest first, stand in the text as a call does."""
-    if name not in text or any(value not in text for value in values):
+def _is_same(call: ToolCall, other: ToolCall) -> bool:
+    """Whether two calls are equal, but for arguments that only one of them has."""
+    if call.name != other.name:
         return False
-    anchor = name if text.count(name) <= text.count(values[0]) else values[0]
-    reach = sum(map(len, values)) + len(name) + _MARKUP_CHARS + _ARGUMENT_CHARS * len(values)
-    known = _LABELS | {word.casefold() for key in arguments for word in (key, *key.split("_"))}
-    at = text.find(anchor)
-    for _ in range(_MAX_TRIALS):
-        if at < 0:
-            return False
-        window = text[max(0, at - reach) : at + len(anchor) + reach]
-        if _is_call(window, min(at, reach), anchor, name, values, known):
-            return True
-        at = text.find(anchor, at + 1)
-    return True
+    fewer, more = sorted((call.arguments, other.arguments), key=len)
+    return bool(fewer) == bool(more) and all(
+        key in more and _simplify_value(more[key]) == _simplify_value(value) for key, value in fewer.items()
+    )
 
 
-def _is_call(text: str, at: int, anchor: str, name: str, values: list[str], known: frozenset[str]) -> bool:
-    """Whether there is a call around the `anchor` at `at`: its name first, or its arguments first."""
-    places = [at] if anchor == name else [text.rfind(name, 0, at), text.find(name, at + len(anchor))]
-    for place in places:
-        end = place + len(name)
-        if place < 0 or text[place - 1 : place].isalnum() or text[end : end + 1].isalnum() or text[end:][:1] == "_":
-            continue
-        after = _remove_values(text[end:], values)
-        before = _remove_values(text[:place][::-1], [value[::-1] for value in values])
-        if after is not None and _is_markup(after, known):
-            return True
-        if before is not None and _is_markup(before[::-1], known):
-            return True
-    return False
+def _iter_strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (Mapping, list)):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _iter_strings(each)
 
 
-def _remove_values(text: str, values: list[str]) -> str | None:
-    """The text up to the last of the values, without them; None if one is missing. Each stands at a word's borders."""
-    taken: list[tuple[int, int]] = []
-    for value in values:
-        pattern = rf"(?<!\w){re.escape(value)}" if value[:1].isalnum() else re.escape(value)
-        pattern += r"(?!\w)" if value[-1:].isalnum() else ""
-        found = (match.span() for match in re.finditer(pattern, text))
-        span = next((span for span in found if all(span[1] <= low or span[0] >= high for low, high in taken)), None)
-        if span is None:
-            return None
-        taken.append(span)
-    taken.sort()
-    starts = [0, *(high for _, high in taken)]
-    return "\0".join(text[start:low] for start, (low, _) in zip(starts, taken, strict=False))
+def read_calls(text: str, new_parser: Callable[[], Parser]) -> list[ToolCall] | None:
+    """The calls that a text quotes, in any place of it; None if that takes too long."""
+    calls: list[ToolCall] = []
+    for _ in range(_MAX_ENCODINGS):
+        plain = _compile_mark().sub(lambda mark: mark["block"] or "\n", _LINE_PREFIX.sub("", text))
+        at, unread = 0, _MAX_READINGS * len(plain) + _MAX_PIECE_CHARS
+        while at < len(plain):
+            found, at, end = _read_block(plain, at, new_parser())
+            calls, unread = calls + found, unread - (end - at)
+            if unread < 0 or len(calls) > _MAX_CALLS:
+                return None
+        encoded, text = text, _decode_escapes(_unescape_entities(text))
+        if text == encoded:
+            break
+    return calls
 
 
-def _is_markup(text: str, known: frozenset[str]) -> bool:
-    """Whether the text has the syntax of a call, and no words but labels and names."""
-    return _SYNTAX.search(text) is not None and all(word.casefold() in known for word in _PROSE_WORD.findall(text))
+def _read_block(text: str, at: int, parser: Parser) -> tuple[list[ToolCall], int, int]:
+    """The calls of the first block behind `at`, where the text behind it begins, and how far the text was read.
+
+    Of a block that is malformed only the first character is passed: what it takes for a value may be a call.
+    """
+    end, size, calls = at, _MIN_PIECE_CHARS, list[ToolCall]()
+    while True:
+        events = parser.feed(text[end : end + size]) if end < len(text) else parser.close()
+        for event in events:
+            if isinstance(event, ParsedCall) and not (calls and event.raw):
+                calls.append(event.call)
+            elif isinstance(event, Malformed) and not calls:
+                return calls, at + 1, end + size
+            elif calls:
+                return calls, at, end + size
+            at += len(event.text if isinstance(event, (TextDelta, ReasoningDelta)) else getattr(event, "raw", ""))
+        if calls or end >= len(text):
+            return calls, at if calls else len(text), end + size
+        end, size = end + size, min(2 * size, _MAX_PIECE_CHARS)
+
+
+@functools.cache
+def _compile_mark() -> re.Pattern[str]:
+    """Finds the marks of code and of thoughts, in which a call would be text, and the blocks that are fences."""
+    markers = sorted({marker for pair in REASONING for marker in (pair.opener, pair.closer)}, key=len, reverse=True)
+    thoughts = "|".join(re.escape(marker[1:]) for marker in markers)
+    fences = "|".join({re.escape(row.opener) for row in FORMATS if row.opener.startswith("`")})
+    return re.compile(rf"(?P<block>(?:{fences})\b.*?```)|`+|</?(?:code|pre)>|[<\[](?i:{thoughts})", re.DOTALL)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from src.parsing import gathered
+from src.parsing import StreamParser, gathered
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.classify import CallClassifier, make_id_source
 from src.parsing.decode.call_shapes import DecodedBlock, RawCall
@@ -11,7 +11,7 @@ from tests.parsing.laws import TOOLS, events_of
 
 
 def make_classifier(given=(), max_calls=32):
-    return CallClassifier(ToolIndex(TOOLS), make_id_source(), given, max_calls)
+    return CallClassifier(ToolIndex(TOOLS), make_id_source(), given, max_calls, lambda: StreamParser(TOOLS))
 
 
 def classify(call, *, explicit=True, repairs=(), after_text=False, classifier=None, raw="raw"):
@@ -64,9 +64,8 @@ def test_a_value_that_speaks_of_you_is_a_value():
 
 
 def test_a_tool_that_is_named_like_a_placeholder_is_a_tool():
-    classifier = CallClassifier(
-        ToolIndex([{"function": {"name": "example", "parameters": {}}}]), make_id_source(), (), 32
-    )
+    tools = [{"function": {"name": "example", "parameters": {}}}]
+    classifier = CallClassifier(ToolIndex(tools), make_id_source(), (), 32, lambda: StreamParser(tools))
     assert isinstance(classify(RawCall("example", {}, []), classifier=classifier), ToolCall)
 
 

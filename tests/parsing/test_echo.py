@@ -5,18 +5,28 @@ import json
 
 import pytest
 
-from src.parsing import GivenText, extract_tool_calls
-from src.parsing.echo import SoughtCall
+from src.parsing import GivenText, StreamParser, extract_tool_calls
+from src.parsing.echo import read_calls
 from src.parsing.formats.table import FORMATS
-from src.types.messages import ToolDefinition, ToolResult
+from src.types.messages import ToolCall, ToolDefinition, ToolResult
 from tests.parsing.laws import TOOLS
 
 LINE = "rm -rf \"my build\" && echo 'x'"
 EXEC = ToolDefinition(
     "exec",
     "Run a command.",
-    {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
+    {
+        "type": "object",
+        "properties": {"command": {"type": "string"}, "timeout": {"type": "integer"}},
+        "required": ["command"],
+    },
 )
+WRITE_TOOL = ToolDefinition(
+    "write",
+    "Write.",
+    {"type": "object", "properties": {"path": {}, "content": {}}, "required": ["path", "content"]},
+)
+RESET = ToolDefinition("reset", "Reset.", {"type": "object", "properties": {"hard": {"type": "boolean"}}})
 WRITE = {"path": "src/a.py", "content": "# top\n- a\n> b\n\n\"x\" = 'y' \\n é\n"}
 OBJECT = json.dumps({"name": "exec", "arguments": {"command": LINE}})
 REORDERED = json.dumps({"arguments": {"command": LINE}, "name": "exec"}, indent=2)
@@ -39,6 +49,22 @@ GIVEN = {
     "as a match of a search": f"docs/a.md:12:{OBJECT}",
     "as a quotation": "\n".join(f"> {line}" for line in REORDERED.split("\n")),
     "as a comment": f"# {OBJECT}",
+    "in the middle of a sentence": f"If you want it, {OBJECT} will do it.",
+    "in inline code": f"Call `{OBJECT}` when ready.",
+    "as a call in inline code": f"Call `exec({json.dumps(LINE)})` when ready.",
+    "in a page": f"<p>Call <code>{html.escape(f'exec(command={LINE!r})')}</code>.</p>",
+    "in a fence behind other code": f"```python\nimport os\nexec(command={LINE!r})\n```",
+    "in a string of a program": f"PROMPT = {json.dumps(f'TOOL_CALL: {OBJECT}')}",
+    "in a line of a journal": '{"x": 1}\n' + json.dumps({"content": f"TOOL_CALL: {OBJECT}"}) + "\n{}",
+    "in a request of an API": json.dumps(
+        {"tool_calls": [{"function": {"name": "exec", "arguments": json.dumps({"command": LINE})}}]}
+    ),
+    "in thoughts": f"<think>\nI could {OBJECT}",
+    "behind thoughts": f"so much for that </think> {OBJECT}",
+    "behind a result": f'TOOL_CALL: {{"name": "read", "args": {{}}}}\nObservation: x\n\n{OBJECT}',
+    "behind many calls": '{"name": "exec", "arguments": {"command": "ls"}}\n' * 40 + OBJECT,
+    "behind a call that is not closed": f"<tool_call>\n<function=exec>\n<parameter=command>x\n\n{OBJECT}",
+    "with an argument more": json.dumps({"name": "exec", "arguments": {"command": LINE, "timeout": 5}}),
 }
 OTHER = {
     "an instruction": f"Use exec to run `{LINE}`, please.",
@@ -47,6 +73,16 @@ OTHER = {
     "the output of a command": f"[exec finished]\n$ {LINE}\n0 files",
     "another command": OBJECT.replace("my build", "dist"),
     "another tool": OBJECT.replace("exec", "execute"),
+    "a file with the name and the command": f"jobs:\n  exec:\n    run: {LINE}\n",
+    "a program that uses both": f"x = exec(command)\nprint({LINE!r})",
+    "an object with other members": json.dumps({"kind": "exec", "command": LINE}),
+    "a definition of the tool": json.dumps(
+        {
+            "name": "exec",
+            "parameters": {"type": "object", "properties": {"command": {"type": "string", "description": LINE}}},
+        }
+    ),
+    "two other calls": f'{OBJECT.replace("exec", "read")}\n{{"name": "exec", "arguments": {{"command": "ls"}}}}',
     "words between": f'exec is a tool. It takes the argument "command". Then {LINE} would delete it.',
 }
 
@@ -70,6 +106,11 @@ def test_a_call_that_was_given_in_any_format_is_an_echo_in_another(row):
     assert call.echo
 
 
+def is_echo(name, arguments, given, *, tools=(EXEC, WRITE_TOOL, RESET)):
+    call = ToolCall("1", name, arguments)
+    return given.holds_call(call, "", tools, lambda: StreamParser(tools))
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -77,39 +118,51 @@ def test_a_call_that_was_given_in_any_format_is_an_echo_in_another(row):
         json.dumps({"arguments": {**WRITE, "path": "./src/a.py"}, "name": "write"}, indent=1, ensure_ascii=False),
         "\n".join(
             f"{number}\t{line}"
-            for number, line in enumerate(f"<write>\n<path>src/a.py</path>\n<content>{WRITE['content']}".split("\n"), 1)
+            for number, line in enumerate(
+                f"<write>\n<path>src/a.py</path>\n<content>{WRITE['content']}</content>\n</write>".split("\n"), 1
+            )
         ),
     ],
 )
 def test_long_values_are_compared_without_what_quoting_and_line_numbers_add(given):
-    assert GivenText(given).holds_call(SoughtCall("write", WRITE, ""))
-    assert not GivenText(given).holds_call(SoughtCall("write", {**WRITE, "path": "src/b.py"}, ""))
+    assert is_echo("write", WRITE, GivenText(given))
+    assert not is_echo("write", {**WRITE, "path": "src/b.py"}, GivenText(given))
 
 
 def test_a_call_without_arguments_is_an_echo_of_its_like():
-    assert GivenText('First {"name":   "reset"}.').holds_call(SoughtCall("reset", {}, ""))
-    assert not GivenText("Then reset it.").holds_call(SoughtCall("reset", {}, ""))
+    assert is_echo("reset", {}, GivenText('First {"name":   "reset", "arguments": {}}.'))
+    assert not is_echo("reset", {}, GivenText('First {"name": "reset", "arguments": {"hard": true}}.'))
+    assert not is_echo("reset", {}, GivenText("Then reset it."))
 
 
-def test_a_text_is_prepared_once_and_only_if_it_holds_the_tools_name():
-    looks = []
+def test_a_text_is_read_once_for_the_same_tools_and_only_if_it_holds_the_calls_name_and_values():
+    made = []
 
-    class Counted(str):
-        def __contains__(self, part):
-            looks.append(part)
-            return super().__contains__(part)
+    def make_parser():
+        made.append(StreamParser([EXEC]))
+        return made[-1]
 
-    given = GivenText(Counted(f"The file says: {OBJECT}"))
-    assert not given.holds_call(SoughtCall("write", WRITE, ""))
-    assert looks.count("&") == 0
-    variants = 2  # with the numbers of lines and without
-    for _ in range(3):
-        assert given.holds_call(SoughtCall("exec", {"command": LINE}, ""))
-    assert looks.count("&") == variants
+    given, tools = GivenText(f"The file says: {OBJECT}"), object()
+    assert not given.holds_call(ToolCall("1", "write", WRITE), "", tools, make_parser)
+    assert not given.holds_call(ToolCall("1", "exec", {"command": "ls"}), "", tools, make_parser)
+    assert made == []
+    call = ToolCall("1", "exec", {"command": LINE})
+    assert given.holds_call(call, "", tools, make_parser)
+    first = len(made)
+    assert given.holds_call(call, "", tools, make_parser)
+    assert len(made) == first
+    assert given.holds_call(call, "", object(), make_parser)
+    assert len(made) == 2 * first
 
 
-def test_a_text_that_is_all_names_costs_no_more_than_it_may():
-    assert GivenText("exec x " * 200_000).holds_call(SoughtCall("exec", {"command": "x"}, ""))
+def test_a_text_that_is_all_calls_costs_no_more_than_it_may():
+    quoted = f"{OBJECT}\n".replace("my build", "dist") * 2_000
+    assert read_calls(quoted, lambda: StreamParser([EXEC])) is None
+    assert is_echo("exec", {"command": LINE}, GivenText(f"{quoted} {LINE}"))
+
+
+def test_a_text_that_is_all_beginnings_costs_no_more_than_it_may():
+    assert read_calls("<tool_call><function=exec><parameter=command>" * 2_000, lambda: StreamParser([EXEC])) is None
 
 
 @pytest.mark.parametrize("written", GIVEN.values(), ids=GIVEN)

@@ -10,6 +10,7 @@ divided. Never raises on a text.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal
@@ -61,7 +62,8 @@ class StreamParser:
         formats: FormatSet = FORMAT_SET,
     ) -> None:
         index = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
-        classifier = CallClassifier(index, new_id or make_id_source(), given, max_calls)
+        new_parser = functools.partial(StreamParser, index, formats=formats)
+        classifier = CallClassifier(index, new_id or make_id_source(), given, max_calls, new_parser)
         self._setup = (index, classifier, BlockDetector(index, formats), formats)
         self._begin(*self._setup, previews=previews, eager=eager, thought_closer=thought_closer)
 
