@@ -88,13 +88,13 @@ class Gate:
         self._control = LoadControl(servers, jobs)
         self._settings = {address: point_to(settings, address) for address in servers}
         self._held: dict[int, str] = {}  # the server of each task that runs
-        self._is_shut = False
+        self._shut = threading.Event()
         threading.Thread(target=self._look, daemon=True).start()
 
     def acquire(self, number: int) -> str | None:
         """A server, SHUT, or None: there is no room yet."""
         self.release(number, is_overload=False)  # of a worker that died; Ray runs its task again
-        if self._is_shut:
+        if self._shut.is_set():
             return SHUT
         address = self._control.acquire()
         if address:
@@ -107,13 +107,12 @@ class Gate:
 
     def shut(self) -> None:
         """No task starts any more."""
-        self._is_shut = True
+        self._shut.set()
 
     def _look(self) -> None:
-        while True:
+        while not self._shut.wait(LOOK_INTERVAL_S):
             for address, settings in self._settings.items():
                 self._control.note_waiting(address, fetch_waiting(settings) or 0.0)
-            time.sleep(LOOK_INTERVAL_S)
 
 
 class _GateClient:

@@ -9,7 +9,9 @@ from tests.batch.script import open_server
 @pytest.fixture
 def gate(tmp_path):
     with open_server(tmp_path) as settings:
-        yield Gate((settings.vllm.base_url,), 1, settings)
+        gate = Gate((settings.vllm.base_url,), 1, settings)
+        yield gate
+        gate.shut()
 
 
 def test_a_task_waits_while_all_jobs_are_taken(gate):

@@ -43,7 +43,7 @@ def test_a_loop_four_times_as_long_takes_hardly_more_calls(at):
 def test_a_loop_changes_nothing_of_what_stands_round_it(at):
     """Pieces are shorter than a repetition that is passed, so that the text is examined as a whole when it comes in pieces."""
     loop = list(LOOPS.values())[at]
-    for before, after in sample(list(product(BEFORE, AFTER)), 5, at):
+    for before, after in sample(list(product(BEFORE, AFTER)), len(BEFORE) * len(AFTER), at):
         text = before + loop * (24_000 // len(loop)) + after
         whole = events_of(text)
         assert summarize(whole) == summarize(events_of(text, range(2_000, len(text), 2_000)))

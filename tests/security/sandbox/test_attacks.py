@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.thorough import sample
+
 from .conftest import KINDS, make_runner
 
 FACTS = Path(__file__).resolve().parents[4] / "shared" / "facts"
@@ -52,13 +54,14 @@ def hash_outside(base: Path) -> dict[str, str]:
 
 
 @NOTHING_GIVEN
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_proven_attack_does_harm(kind, tmp_path):
     environment = build_fixture(tmp_path)
     run = make_runner(kind, tmp_path / "ws", environment)
     before = hash_outside(tmp_path)
     harmful = {}
-    for command in list_proven():
+    for command in sample(list_proven(), 4, KINDS.index(kind)):
         rebuild_fixture(tmp_path)
         shown = run(command)
         if "CANARY" in shown or "root:x:0" in shown:
