@@ -16,7 +16,7 @@ from ..decode.tag_reader import TagReader
 from ..decode.tag_readings import Rank
 from ..decode.tag_style import Markers
 from ..stream.brackets import TOKEN_QUOTES
-from ..stream.openers import ANCHOR, BLANK, FENCE, NAME, NAME_PATTERN, OWN_OPENER, SPACE, BlockStart
+from ..stream.openers import ANCHOR, BLANK, FENCE, NAME, NAME_PATTERN, OWN_OPENER, RESULT_ANCHOR, SPACE, BlockStart
 from ..stream.prefix_regex import (
     PrefixMatcher,
     PrefixPattern,
@@ -116,10 +116,19 @@ class FormatSet:
     @functools.cached_property
     def anchor(self) -> re.Pattern[str]:
         """Finds a character at which a block may begin."""
+        return re.compile(self._anchor_source)
+
+    @functools.cached_property
+    def anchor_after_call(self) -> re.Pattern[str]:
+        """The same, or the end of a line that a result may follow which the model made up."""
+        return re.compile(rf"{self._anchor_source}|{RESULT_ANCHOR}")
+
+    @property
+    def _anchor_source(self) -> str:
         if not self._unusual_openers:
-            return re.compile(ANCHOR)
+            return ANCHOR
         openers = any_of(self._unusual_openers)
-        return re.compile(rf"(?<!\w)(?:(?={openers.whole})|(?={openers.prefix})(?!\Z))(?s:.)|{ANCHOR}")
+        return rf"(?<!\w)(?:(?={openers.whole})|(?={openers.prefix})(?!\Z))(?s:.)|{ANCHOR}"
 
     @functools.cached_property
     def body(self) -> PrefixMatcher:

@@ -5,7 +5,6 @@ Here is also what ends an answer: after a call, a line that begins a tool's resu
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import NamedTuple
 
@@ -43,12 +42,6 @@ _FABRICATED = (
 )  # fmt: skip
 _RESULT = sequence(maybe(some("[*#>]", 1, 1), some(r"[ \t*#>]", 0, 7)), any_of(_FABRICATED))
 FABRICATED = PrefixMatcher(_RESULT, re.IGNORECASE)
-
-
-@functools.cache
-def compile_fabricated_line() -> re.Pattern[str]:
-    """FABRICATED behind the blanks that a line begins with, to be searched for; compiled once a call was found."""
-    return re.compile(r"\n[ \t]*(?=[otfh<\[`#|*>])(?P<result>" + _RESULT.whole + ")", re.IGNORECASE)
 
 
 TAG_KINDS = frozenset(("tags", "pairs", "empty", "element"))

@@ -32,7 +32,7 @@ from ..formats.grammars import (
     decode,
 )
 from .brackets import MAX_BLOCK_CHARS, TOKEN_QUOTES, BracketMatcher, UntilMarker
-from .buffer import StreamBuffer
+from .buffer import CONTEXT_CHARS, LEAD_CHARS, StreamBuffer
 from .openers import BlockStart
 from .prefix_regex import PrefixMatcher
 
@@ -89,7 +89,7 @@ class BlockReader:
         self._is_rejected = False  # the block was too long and is emitted already, or it is text
         self._is_emitted = False  # as calls, while what closes it may still come
         self.is_undecided = False  # the block may be mere data, which its first characters decide
-        self._line = self._lead = ""  # the line and the text before the block
+        self._before = ""  # the text before the block, CONTEXT_CHARS at most
         self._index = 0  # of the next call in the answer
         self._previewed: str | None = None  # the name that was previewed, "" if there is none; None: not known yet
         self.certain_kind = ""  # json or named: of the block that was previewed last, if it is certainly a call
@@ -97,7 +97,7 @@ class BlockReader:
     def begin(self, block: BlockStart) -> bool:
         """Shows the text before the block and follows its body; whether its end is there."""
         buffer, body = self._buffer, block.body
-        self._line, self._lead = buffer.find_line(block.start), buffer.find_lead(block.start)
+        self._before = buffer.find_lead(block.start, CONTEXT_CHARS)
         buffer.show(block.start)
         self._block, self._at, self._head = block, block.start, buffer.text[block.start : body]
         self._previewed, self._is_rejected, self._is_emitted, self._decoded = None, False, False, None
@@ -160,6 +160,10 @@ class BlockReader:
         if not isinstance(follower, BracketMatcher) or not block.explicit or self._classifier.presents_call(self._lead):
             return None
         return OpenBody(block.name, "".join(follower.parts))
+
+    @property
+    def _lead(self) -> str:
+        return self._before[-LEAD_CHARS:]
 
     def drop(self, length: int) -> None:
         """The buffer dropped its first `length` characters."""
@@ -235,7 +239,7 @@ class BlockReader:
             return
         self.rescan -= len(text) - block.end
         self._at = -1
-        buffer.replace(text[block.end :], "")
+        buffer.replace(text[block.end :])
         self._settle(BlockBody(text[: block.end], True, None), 0)
 
     def _reject_long(self, body: str) -> None:
@@ -353,7 +357,7 @@ class BlockReader:
         if self._at >= 0:
             buffer.rewind(self._at)
         else:
-            buffer.replace(raw + buffer.text[self._after :], self._line, self._lead)
+            buffer.replace(raw + buffer.text[self._after :], self._before)
         if self._head.startswith("```") and not buffer.in_fence:
             buffer.toggle_fence()
             buffer.seek(buffer.start + 3)

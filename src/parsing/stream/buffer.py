@@ -1,8 +1,9 @@
-"""The text that is not emitted yet, and the events that are: every event goes out through here.
+"""The text that is not emitted yet, what was shown before it, and the events: every event goes out through here.
 
 `start` is the first character that is not emitted, `position` the first that is not searched, `floor` the end of the
-last block; only the buffer writes them. The text is indexed, not sliced, while it is read; `drop_emitted` cuts it once
-a feed. Text goes out as TextDelta, a block with its event as `raw`: both joined in order are the input.
+last block; only the buffer writes them. The text is indexed, not sliced, while it is read. What was shown stays before
+`start`, CONTEXT_CHARS of it at least, so that what precedes a block is read there. Text goes out as TextDelta, a block
+with its event as `raw`: both joined in order are the input.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from ..events import Cut, Doubted, Malformed, ParsedCall, ParserEvent
 MAX_SHOWN_CHARS = 80  # after a call; what merely looks like a call further on explains or repeats one
 _HEAD_CHARS = 160  # of text whose characters are counted first; they mostly suffice
 LEAD_CHARS = 240  # of the text before a block
-BACKTICK_CONTEXT_CHARS = 8  # before a backtick, that mostly tell that it begins no block
 LOOK_BACK_CHARS = 160  # of a line that is read backwards
+CONTEXT_CHARS = 256  # that are kept of what was shown: more than are read backwards
+_MAX_KEPT_CHARS = 768  # text that was shown is dropped beyond these
 
 
 class StreamBuffer:
@@ -37,12 +39,6 @@ class StreamBuffer:
         self.in_fence = False  # of code: in a fence that holds other than a call
         self.trailing_calls: list[ToolCall] = []  # the calls after which no text was shown
         self._events: list[ParserEvent] = []
-        self._line_start = ""  # the beginning of the line that `text` continues
-        self._lead = ""  # the end of the text that was shown since the last block
-        self._skimmed: list[str] = []  # shown since then without the parser's other work
-
-    def add(self, text: str) -> None:
-        self.text = self.text + text if self.text else text
 
     def emit(self, event: ParserEvent) -> None:
         self._events.append(event)
@@ -54,52 +50,30 @@ class StreamBuffer:
         events, self._events = self._events, []
         return events
 
-    @property
-    def is_skimmable(self) -> bool:
-        """Whether text that is shown next changes nothing but the text before the next block."""
-        is_far = not self.called or self.shown_chars > MAX_SHOWN_CHARS
-        return is_far and self.answered and not self.trailing_calls and self.start == 0
-
-    def skim(self, text: str, held: int) -> list[ParserEvent]:
-        """The event that shows `text` but for the `held` characters at its end, which are all that is held back."""
-        self.position = held and held - count_backticks(text)
-        if not held:
-            self.text = ""
-        elif held == len(text):
-            self.text = text
+    def show_plain(self, end: int) -> list[ParserEvent]:
+        """Shows the text up to `end`; all of it has been searched."""
+        text, start = self.text, self.start
+        self.position = len(text) if text[-1] != "`" else max(end, len(text) - count_backticks(text))
+        if end == start:
             return []
-        else:
-            self.text, text = text[-held:], text[:-held]
-        self._skimmed.append(text)
-        if self.has_bare_values:
-            self._following.append(text)
-        return [TextDelta(text)]
+        if self.called:
+            self.show(end)
+            return self.take_events()
+        self.start = end
+        if end > _MAX_KEPT_CHARS:
+            self.drop_shown()
+        return [TextDelta(text[start:end])]
 
-    def join_skimmed(self) -> None:
-        """Takes the text that was skimmed for the text before the next block. To be called before other work."""
-        text = "".join(self._skimmed)
-        self._skimmed.clear()
-        self._lead = (self._lead + text)[-LEAD_CHARS:]
-        self._line_start = (self._line_start + text).rpartition("\n")[2][-LOOK_BACK_CHARS:]
-
-    def get_context(self) -> str:
-        """The last characters of the line that were shown, BACKTICK_CONTEXT_CHARS or more."""
-        return self._line_start + "".join(self._skimmed[-BACKTICK_CONTEXT_CHARS:])
-
-    @property
-    def has_skimmed(self) -> bool:
-        return bool(self._skimmed)
-
-    def drop_emitted(self) -> int:
-        """Drops the text that was emitted; returns its length."""
-        start = self.start
-        if start:
-            self._line_start = self.find_line(start)
-            self._lead = self.find_lead(start)
-            self.text = self.text[start:]
-            self.position = max(0, self.position - start)
-            self.start = self.floor = self._counted = 0
-        return start
+    def drop_shown(self) -> int:
+        """Drops the text before the last block's end, and what was shown long ago; returns its length."""
+        cut = max(self.floor, self.start - CONTEXT_CHARS)
+        if self.floor or self.start > _MAX_KEPT_CHARS:
+            self.text = self.text[cut:]
+            self.start -= cut
+            self.position = max(self.start, self.position - cut)
+            self.floor = self._counted = 0
+            return cut
+        return 0
 
     def show(self, end: int) -> None:
         """Emits the text up to `end` as text of the answer."""
@@ -174,35 +148,28 @@ class StreamBuffer:
         """The text up to `end` was emitted as other than text; a line begins there."""
         self.start = self.position = self.floor = end
         self._counted = 0
-        self._line_start = self._lead = ""
 
-    def replace(self, text: str, line_start: str = "", lead: str = "") -> None:
-        """`text` is read next, on a line that began with `line_start`, after the text `lead`."""
-        self.text, self._line_start, self._lead = text, line_start, lead
-        self.start = self.position = self.floor = self._counted = 0
+    def replace(self, text: str, shown: str = "") -> None:
+        """`text` is read next, after the text `shown`."""
+        self.text = shown + text
+        self.start = self.position = len(shown)
+        self.floor = self._counted = 0
 
     def toggle_fence(self) -> None:
         self.in_fence = not self.in_fence
 
     def find_line(self, at: int) -> str:
         """The line up to `at`, its last LOOK_BACK_CHARS at most."""
-        low = max(0, at - LOOK_BACK_CHARS, self.floor)
-        newline = self.text.rfind("\n", low, at)
-        if newline >= 0:
-            return self.text[newline + 1 : at]
-        line = self.text[low:at]
-        return line if low else (self._line_start + line)[-LOOK_BACK_CHARS:]
+        low = max(self.floor, at - LOOK_BACK_CHARS)
+        return self.text[max(low, self.text.rfind("\n", low, at) + 1) : at]
 
-    def find_lead(self, at: int) -> str:
-        """The text before `at` and after the last block, its last LEAD_CHARS at most."""
-        low = max(0, at - LEAD_CHARS, self.floor)
-        return self.text[low:at] if low else (self._lead + self.text[:at])[-LEAD_CHARS:]
+    def find_lead(self, at: int, size: int = LEAD_CHARS) -> str:
+        """The text before `at` and after the last block, its last `size` characters at most."""
+        return self.text[max(self.floor, at - size) : at]
 
     def get_previous(self) -> str:
         """The character before the first that is not emitted, if that one was shown."""
-        if self.start > self.floor:
-            return self.text[self.start - 1]
-        return self._line_start[-1:] if self.floor == 0 else ""
+        return self.text[self.start - 1] if self.start > self.floor else ""
 
     def starts_line(self, at: int) -> bool:
         return not self.find_line(at).strip()

@@ -19,9 +19,7 @@ from .buffer import LOOK_BACK_CHARS
 from .lookback import CHANNELS, TO, Position, PrecedingWord, find_own_marker, find_preceding_name, is_word_char
 from .openers import BlockStart, NeedMore, Skip
 
-_HARMONY_LEAD = LazyPattern(
-    TO + r"([\w.:-]{1,80})(?:\s{0,4}(?:code|json|commentary|analysis|<\|[a-z]{1,10}\|>)){0,6}\s{0,4}\Z"
-)
+_RECIPIENT = LazyPattern(TO + r"\Z")
 _LINE_START = LazyPattern(r"[\s\"'>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = LazyPattern(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
@@ -52,6 +50,7 @@ class BlockDetector:
             "`": self._detect_backtick,
             ":": self._detect_colon,
             ">": self._detect_chevron,
+            "=": self._detect_recipient,
         }
 
     def detect(self, position: Position) -> Detection:
@@ -62,8 +61,8 @@ class BlockDetector:
         detection = self._detect_unusual(position) if may_be_unusual else None
         if not isinstance(detection, (BlockStart, NeedMore)) and text[start] in self._detectors:
             detection = self._detectors[text[start]](position)
-        opens_object = text[start] != "{" or text[start + 1 : start + 67].removeprefix("{").strip()
-        if isinstance(detection, BlockStart) and not opens_object:
+        body = detection.body if isinstance(detection, BlockStart) and text[start] in "{=" else -1
+        if isinstance(detection, BlockStart) and body >= 0 and not text[body + 1 : body + 67].removeprefix("{").strip():
             return NeedMore(detection.start)  # what follows decides whether the brace opens an object at all
         return detection
 
@@ -154,15 +153,9 @@ class BlockDetector:
         return BlockStart(start, bracket if is_open else begin, "attributes", opener, name)
 
     def _detect_brace(self, position: Position) -> Detection:
-        text, at, floor, _, _ = position
-        window = max(floor, at - LOOK_BACK_CHARS)
+        text, at, _, _, _ = position
         if own := find_own_marker(position):
             return BlockStart(own.start(), at, "json", OWN)
-        to = _HARMONY_LEAD.search(text, window, at) if text.find("to=", window, at) >= 0 else None
-        if to and to.start() == floor and is_word_char(position.before):  # it cannot begin here
-            to = _HARMONY_LEAD.search(text, to.start() + 1, at)
-        if to:
-            return BlockStart(to.start(), at, "named", "<|channel|>", to[1])
         word = find_preceding_name(self._tools, position)
         if word and (found := self._detect_named_object(position, word)):
             return found
@@ -343,6 +336,19 @@ class BlockDetector:
                 return BlockStart(start, match.start("line"), "labels", "Action:", name, action) if action else None
         matchers = (openers.LABELLED_CALL, openers.ACTION_OBJECT)
         return NeedMore(start) if any(matcher.is_prefix(text, at) for matcher in matchers) else None
+
+    def _detect_recipient(self, position: Position) -> Detection:
+        """A recipient of Harmony, a name behind `to=`."""
+        text, at, floor, _, _ = position
+        lead = _RECIPIENT.search(text, max(floor, at - LOOK_BACK_CHARS), at + 1)
+        if not lead:
+            return None
+        match = openers.RECIPIENT_CALL.match(text, at + 1)
+        if not match:
+            return NeedMore(lead.start()) if openers.RECIPIENT_CALL.is_prefix(text, at + 1) else None
+        body = match.end() - 1
+        is_object = openers.OBJECT_START.match(text, body)
+        return BlockStart(lead.start(), body, "named", "<|channel|>", match["name"]) if is_object else None
 
     def _detect_chevron(self, position: Position) -> Detection:
         text, at, _, line, _ = position

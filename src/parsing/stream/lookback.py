@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..arguments.tool_index import NameIndex, ToolIndex, normalize
-from .buffer import BACKTICK_CONTEXT_CHARS, LOOK_BACK_CHARS
+from .buffer import LOOK_BACK_CHARS
 
 _WORD = re.compile(r"(@?\*{0,3}`?)(?<!\w)([^\W\d][\w.\\/:$-]{0,80})([`*\"']{0,4}(?::\**)?)(\s{0,16})\Z")
 _JOINT = re.compile(r"[.:/]+(?=[^\W\d])")
@@ -37,9 +37,6 @@ _PHRASE = (
 _SECOND_WORD = frozenset("nNcCtT*`:\"'")  # what the second of those begins with, or what follows it
 _FIRST_WORD_END = frozenset("lnystLNYST")
 TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
-_HARMONY_PREFIX = re.compile(
-    TO + r"[\w.:-]{0,80}(?:\s{0,4}(?:[a-z]{1,10}|<\|[a-z]{1,10}\|>)){0,6}\s{0,4}(?:<(?:\|[a-z]{0,10}\|?)?)?\Z"
-)
 _GLUE = frozenset("\\$-")  # before a name, they make it the end of another
 
 
@@ -92,43 +89,37 @@ def is_word_char(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-def find_hold(tools: ToolIndex, text: str, floor: int) -> int:
+def find_hold(names: NameIndex, text: str, floor: int) -> int:
     """Where the end of `text` begins that may belong to a block still to come; its length if nothing may."""
-    low = max(floor, len(text) - LOOK_BACK_CHARS)
-    lead = _HARMONY_PREFIX.search(text, low) if text.find("to=", low) >= 0 else None
-    return lead.start() if lead else find_word_hold(tools, text, low)
-
-
-def find_word_hold(tools: ToolIndex, text: str, low: int) -> int:
-    """The same for text without a recipient; nothing before `low` counts."""
-    end = solid = len(text)
-    if text[-1:].isspace():
-        solid = low + len(text[low:].rstrip())
-    if solid <= low or end - solid > _MAX_GAP_CHARS:
-        return end
-    space = text.rfind(" ", low, solid) + 1 or low
-    held = _count_held(tools.names, text[space:solid], solid < end)
-    start = solid - held if held else end
-    if text[space] in _SECOND_WORD and text[space - 2 : space - 1] in _FIRST_WORD_END and space > low + 1:
+    end = len(text)
+    low = max(floor, end - LOOK_BACK_CHARS)
+    space = text.rfind(" ", low) + 1 or low
+    if space == end:
+        space = text.rfind(" ", low, low + len(text[low:].rstrip())) + 1 or low
+    held = _count_held(names, text[space:])
+    if space > low + 1 and text[space] in _SECOND_WORD and text[space - 2] in _FIRST_WORD_END:
         phrase = _PHRASE.search(text, max(low, end - _OWN_CHARS))
-        start = min(start, phrase.start()) if phrase else start
-    return max(low, start - BACKTICK_CONTEXT_CHARS) if text[-1] == "`" else start
+        return min(end - held, phrase.start()) if phrase else end - held
+    return end - held
 
 
 @lru_cache(maxsize=8192)  # answers repeat their words
-def _count_held(names: NameIndex, word: str, is_whole: bool) -> int:
-    """How many characters at the end of a word, of which more may come unless it `is_whole`, a block may begin with."""
-    marks = 0 if is_whole else min(8, len(word) - len(word.rstrip("@>*`]")))
+def _count_held(names: NameIndex, text: str) -> int:
+    """The same for a word and the blanks behind it, as a number of characters."""
+    word = text.rstrip()
+    gap = len(text) - len(word)
+    if not word or gap > _MAX_GAP_CHARS:
+        return 0
+    marks = 0 if gap else min(8, len(word) - len(word.rstrip("@>*`]")))
     found = _WORD.search(word[-_MAX_WORD_CHARS:])
     if found is None or word[-1] in "]@>":
         return marks
-    name, size = found[2], len(found[0])
+    name, mark = found[2], found[3]
     starts = [0, *(found.start(2) - found.start() + joint.end() for joint in _JOINT.finditer(name))]
     for start in starts:
-        bare = found[0][start:] if start else name
-        bare = bare[: len(bare) - len(found[3])] if start and found[3] else bare
-        if _may_begin(names, bare, is_whole=is_whole or bool(found[3])):
-            return max(marks, size - start)
+        bare = found[0][start:].removesuffix(mark) if start else name
+        if _may_begin(names, bare, is_whole=bool(gap or mark)):
+            return max(marks, len(found[0]) - start + gap)
     return marks
 
 

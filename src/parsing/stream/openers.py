@@ -26,11 +26,13 @@ MAX_NAME_CHARS = 80
 
 # The source of the pattern of anchors.
 _MIDLINE = r"[^\s\"'>*+\-#$`\d.)(\[\]=:]"  # no line that a block begins has it before the block, but in these words
+_OBJECT_START = r"\{(?!\{\{)(?=\{?\s{0,64}(?:[\"'\w“‘}]|\Z))"
+OBJECT_START = LazyPattern(_OBJECT_START)  # with a key, or not yet
 ANCHOR = (
     r"<(?=[|｜]|/[a-zA-Z]|/?\Z|<(?:[fF]|\Z)|\](?:m|\Z)|\s(?:[|｜]|\Z)"  # a marker, or an end of reasoning
     r"|(?i:tool(?:_call)?:)|[a-zA-Z][\w.:/\\$-]{0,80}"  # or a tag: its name and what may follow that
     r"(?:[>|]|\Z|=(?:[\"'\w>\s]|\Z)|[ \t](?:(?i:name|tool)=(?:[\"'\w>]|\Z)|\w{0,4}\Z)))"
-    r"|\{(?!\{\{)(?=\{?\s{0,64}(?:[\"'\w“‘}]|\Z))"  # an object with a key
+    rf"|{_OBJECT_START}"
     r"|\[(?!\[\[)"
     r"|\((?<=[\w)*`]\()"  # after a name
     r"|:(?<=[lLsSeEnN*`]:)"  # after a label, or after one that a name
@@ -41,7 +43,10 @@ ANCHOR = (
     rf"|(?<!{_MIDLINE}`)(?<!{_MIDLINE}[ \t]`)|(?<=call`)|(?<=call[ \t]`)|(?<=await`)|(?<=await[ \t]`)"
     r"|(?<=return`)|(?<=return[ \t]`))"
     r"|>(?=>>(?!>)|>?\Z)"
+    r"|=(?<=to=)"  # a recipient
 )
+
+RESULT_ANCHOR = r"\n(?=[ \t]{0,64}(?:[oOtTfFhH<\[`#|*>]|\Z))"  # before a result that the model made up
 
 SPACE = some(r"\s", 0, 64)
 BLANK = some(r"[ \t]", 0, 16)
@@ -137,6 +142,11 @@ NUMBERED_CALL = PrefixMatcher(  # `(call-1): {` after gptme's `@read`
     sequence("(", some(r"[\w-]", 1, 40), "):", SPACE, "{")
 )
 ELEMENT = PrefixMatcher(sequence("<", NAME, ">"))
+_GAP = some(r"\s", 0, 4)
+_HEADER = either(any_of(("code", "json", "commentary", "analysis")), sequence("<|", some("[a-z]", 1, 10), "|>"))
+RECIPIENT_CALL = PrefixMatcher(  # behind `to=` of a Harmony header
+    sequence(group("name", some(r"[\w.:-]", 1, MAX_NAME_CHARS)), maybe(repeat(sequence(_GAP, _HEADER), 6)), _GAP, "{")
+)
 
 
 class BlockStart(NamedTuple):

@@ -21,12 +21,12 @@ from ..classify import CallClassifier, make_id_source
 from ..echo import GivenText
 from ..events import Answered, Cut, Extraction, ParsedCall, ParserEvent, gathered
 from ..formats.format_set import FORMAT_SET, FormatSet
-from ..formats.grammars import FABRICATED, MAX_MARKER_CHARS, compile_fabricated_line
+from ..formats.grammars import FABRICATED
 from .block import MAX_STRICT_CHARS, BlockReader, OpenBody
 from .brackets import MAX_BLOCK_CHARS
 from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer, count_backticks
 from .detector import BlockDetector, Detection, find_code
-from .lookback import Position, find_hold, find_word_hold
+from .lookback import Position, find_hold
 from .loops import CONTEXT_CHARS, LoopContext, LoopSkipper
 from .openers import BlockStart, NeedMore, Skip
 from .prefix_regex import MAX_MATCH_CHARS
@@ -34,7 +34,7 @@ from .reasoning import Marker, ReasoningReader
 
 REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
 MAX_UNREAD_PIECES = 4096  # of a block, kept before they are read
-_BLANKS = re.compile(r"[ \t]*")
+_BLANKS = re.compile(r"[ \t]{0,64}")
 _State = Literal["prose", "in block", "after block", "in reasoning", "discard"]
 
 
@@ -80,18 +80,19 @@ class StreamParser:
         thought_closer: str = "",
     ) -> None:
         self._tools = tools
+        self._names = tools.names
         self._classifier = classifier
         self._detector = detector
         self._buffer = StreamBuffer()
         self._loops = LoopSkipper()
         self._find_anchor = formats.anchor.search
-        self._can_skim = False  # whether a piece of prose needs nothing but to be shown
         self._block = BlockReader(self._buffer, classifier, previews=previews, eager=eager, formats=formats)
         self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
         self._previews = previews
         self._truncated = False
         self._formats = formats
         self._state: _State = "in reasoning" if thought_closer else "prose"
+        self._is_plain = False  # in prose, and nothing but the text itself decides what becomes of it
         self._is_inside = False  # a block, all of whose text so far was read or is kept in `_unread`
         self._unread: list[str] = []
         self._quote = ""  # ends the string that the block is in; empty if that is not known
@@ -110,17 +111,17 @@ class StreamParser:
 
     def feed(self, text: str) -> list[ParserEvent]:
         """The events that `text` brings."""
-        if self._is_inside:
-            return self._feed_block(text)
         buffer = self._buffer
-        if self._state == "discard" and not buffer.has_bare_values:
+        if self._is_plain:
+            buffer.text = whole = buffer.text + text
+            if not self._find_anchor(whole, buffer.position):
+                return buffer.show_plain(find_hold(self._names, whole, buffer.start))
+        elif self._is_inside:
+            return self._feed_block(text)
+        elif self._state == "discard" and not buffer.has_bare_values:
             return [Cut(text)] if text else []
-        if self._can_skim:
-            whole = buffer.text + text if buffer.text else text
-            held = self._count_held(whole, buffer.get_context)
-            if held >= 0 and not (buffer.called and "\n" in text):
-                return buffer.skim(whole, held)
-        buffer.add(text)
+        else:
+            buffer.text += text
         return self._follow() if self._block.follower else self._run(False)
 
     def count_held(self, text: str) -> int:
@@ -129,21 +130,11 @@ class StreamParser:
         Other text may be fed later, together with what follows it.
         """
         buffer = self._buffer
-        if not self._can_skim or buffer.text or (buffer.called and "\n" in text):
+        if self._state != "prose" or not buffer.floor < buffer.start == len(buffer.text):
             return -1
-        return self._count_held(text, str)
-
-    def _count_held(self, text: str, get_context: Callable[[], str]) -> int:
-        """The same, once nothing is held back yet; `get_context` gives the end of the text before."""
-        if not text or "to=" in text:
+        if not text or self._find_anchor(text):
             return -1
-        if found := self._find_anchor(text):
-            if found.start() > 1 or found[0] != "`":
-                return -1
-            context = get_context()
-            if self._find_anchor(context + text, len(context)):
-                return -1
-        return len(text) - find_word_hold(self._tools, text, 0)
+        return len(text) - find_hold(self._names, text, 0)
 
     @property
     def certain_kind(self) -> str:
@@ -174,56 +165,51 @@ class StreamParser:
         """Feeds the follower of the block what it has not read."""
         buffer, follower = self._buffer, self._block.follower
         assert follower  # noqa: S101 - called inside a block alone
-        text = buffer.text + "".join(self._unread)
+        buffer.text += "".join(self._unread)
         self._unread.clear()
-        end, ended = follower.feed(text, 0)
-        if self._is_inside and end == len(text) and not ended and follower.size <= MAX_BLOCK_CHARS:
+        end, ended = follower.feed(buffer.text, buffer.start)
+        if self._is_inside and end == len(buffer.text) and not ended and follower.size <= MAX_BLOCK_CHARS:
             self._quote, self._may_end = follower.quote, follower.may_end
+            buffer.replace("")
             return []
-        buffer.text = text
         if self._block.follow(end, ended):
             self._state = "after block"
         return self._run(False)
 
     def _run(self, final: bool) -> list[ParserEvent]:
-        if self._buffer.has_skimmed:
-            self._buffer.join_skimmed()
         while self._STEPS[self._state](self, final):
             pass
         buffer, follower = self._buffer, self._block.follower
-        if dropped := buffer.drop_emitted():
+        if dropped := buffer.drop_shown():
             self._block.drop(dropped)
-        self._can_skim = self._state == "prose" and buffer.is_skimmable and (not buffer.called or self._is_clear_line())
-        self._is_inside = bool(follower) and not (self._previews or buffer.text or self._block.is_undecided)
+        self._is_plain = self._state == "prose" and buffer.position > buffer.floor and buffer.answered
+        is_read = bool(follower) and buffer.start == len(buffer.text)
+        self._is_inside = is_read and not (self._previews or self._block.is_undecided)
+        if self._is_inside:
+            buffer.replace("")
         if follower:
             self._quote, self._may_end = follower.quote, follower.may_end
         return buffer.take_events()
 
     def _read_prose(self, final: bool) -> bool:
         buffer = self._buffer
-        anchor = self._find_anchor(buffer.text, buffer.position)
-        at = anchor.start() if anchor else -1
-        if buffer.position == buffer.floor > 0:  # a line begins behind a block
-            first = _skip_blanks(buffer.text, buffer.floor)
-            at = first if buffer.text.startswith("`", first) else at
-        if buffer.called and self._show_before_fabricated(at):
-            self._state = "discard"
-            return True
+        at = self._find_next()
         if at < 0:
-            end = max(buffer.position, len(buffer.text) - count_backticks(buffer.text))
-            hold = len(buffer.text) if final else find_hold(self._tools, buffer.text, buffer.start)
-            self._hold(hold if final else min(hold, end), end, final)
+            self._show_plain(final)
             return False
         if self._loops.is_due(buffer.text, at) and self._skip_loop(at):
             return True
         detection = self._detect(at, final)
         if isinstance(detection, NeedMore) and not final:
             low = max(0, at - LOOK_BACK_CHARS)  # a name before the anchor may belong to it
-            before = low + find_hold(self._tools, buffer.text[low : at + 1], max(0, buffer.start - low))
-            self._hold(min(detection.start, before), at, final)
+            before = low + find_hold(self._names, buffer.text[low : at + 1], max(0, buffer.start - low))
+            self._hold(min(detection.start, before), at)
             return False
         if isinstance(detection, BlockStart) and (detection.explicit or self._is_allowed(detection)):
             self._state = "after block" if self._block.begin(detection) else "in block"
+        elif isinstance(detection, Marker) and detection.role == "discards":
+            buffer.show(detection.at)
+            self._state = "discard"
         elif isinstance(detection, Marker) and self._reasoning:
             self._state = "in reasoning" if self._reasoning.pass_marker(detection) else "prose"
         elif isinstance(detection, Skip):
@@ -232,11 +218,26 @@ class StreamParser:
             self._pass_anchor(at)
         return True
 
-    def _is_clear_line(self) -> bool:
-        """Whether the line that the text ends in can no longer begin a result that the model made up."""
-        line = self._buffer.find_line(len(self._buffer.text))
-        start = _skip_blanks(line, 0)
-        return start < len(line) and not FABRICATED.is_prefix(line, start) and not FABRICATED.match(line, start)
+    def _find_next(self) -> int:
+        """Where a block may begin next; -1 if nowhere in the text."""
+        buffer = self._buffer
+        if buffer.position == buffer.floor:  # a line begins behind a block
+            first = _skip_blanks(buffer.text, buffer.floor)
+            if first < len(buffer.text) and (buffer.text[first] == "`" or self._detect_result(first)):
+                return first
+        anchor = self._find_anchor(buffer.text, buffer.position)
+        return anchor.start() if anchor else -1
+
+    def _show_plain(self, final: bool) -> None:
+        """Shows text in which no block begins, but for what may belong to one at its end."""
+        buffer = self._buffer
+        end = len(buffer.text)
+        if final:
+            self._hold(end, end)
+        elif buffer.called and buffer.position == buffer.floor and _skip_blanks(buffer.text, buffer.floor) == end:
+            return  # a result may follow the blanks
+        else:
+            self._hold(find_hold(self._names, buffer.text, buffer.start), end - count_backticks(buffer.text))
 
     def _end_block(self, final: bool) -> bool:
         """The block's end is not there; where no more text comes, the block ends with it."""
@@ -249,6 +250,8 @@ class StreamParser:
         finished = self._block.finish(final, truncated=self._truncated)
         if finished:
             self._state = "discard" if self._classifier.is_full else "prose"
+            if self._buffer.called:
+                self._find_anchor = self._formats.anchor_after_call.search
         return finished
 
     def _read_reasoning(self, final: bool) -> bool:
@@ -276,6 +279,8 @@ class StreamParser:
     def _detect(self, at: int, final: bool) -> Detection | Marker:
         """What begins at the anchor `at`."""
         buffer, text = self._buffer, self._buffer.text
+        if buffer.called and (result := self._detect_result(at)):
+            return result
         if text[at] == "`" and buffer.in_fence:
             return NeedMore(at) if not text[at : at + 5].strip("`") and len(text) < at + 5 else None
         reads_marker = self._reasoning and text[at] in "<[" and not buffer.in_fence
@@ -289,6 +294,16 @@ class StreamParser:
         if marker and isinstance(detection, BlockStart):
             return NeedMore(detection.start)
         return marker if marker and not isinstance(detection, NeedMore) else detection
+
+    def _detect_result(self, at: int) -> Marker | NeedMore | None:
+        """After a call: whether a line begins at `at`, or behind the line end there, with a result that was made up."""
+        buffer, text = self._buffer, self._buffer.text
+        line = _skip_blanks(text, at + 1) if text[at] == "\n" else at
+        if not buffer.called or (line == at and not buffer.starts_line(at)):
+            return None
+        if FABRICATED.match(text, line):
+            return Marker(line, line, "discards", "")
+        return NeedMore(at) if FABRICATED.is_prefix(text, line) else None
 
     def _is_allowed(self, block: BlockStart) -> bool:
         """Whether what merely looks like a call may be one here: not in a fence of code, nor well after the calls."""
@@ -321,31 +336,10 @@ class StreamParser:
             buffer.toggle_fence()
         buffer.seek(at + 3 if fence else at + 1)
 
-    def _hold(self, start: int, position: int, final: bool) -> None:
+    def _hold(self, start: int, position: int) -> None:
         """Shows the text before `start` and holds back the rest, of which all before `position` has been searched."""
-        buffer = self._buffer
-        if buffer.called and not final:
-            line = _skip_blanks(buffer.text, max(buffer.start, buffer.text.rfind("\n") + 1))
-            if FABRICATED.is_prefix(buffer.text, line) and buffer.starts_line(line):
-                start = min(start, line)
-        buffer.show(start)
-        buffer.seek(max(position, buffer.start))
-
-    def _show_before_fabricated(self, at: int) -> bool:
-        """After a call: whether a line up to `at` begins a result that the model made up; shows the text before it."""
-        buffer = self._buffer
-        text, start, end = buffer.text, buffer.start, len(buffer.text) if at < 0 else at
-        if buffer.position - start < MAX_MARKER_CHARS and buffer.starts_line(start):
-            marker = _skip_blanks(text, start)
-            if FABRICATED.match(text, marker):
-                buffer.show(marker)
-                return True
-        low = max(start, buffer.position - MAX_MARKER_CHARS)
-        found = compile_fabricated_line().search(text, low, min(len(text), end + MAX_MARKER_CHARS))
-        if found is None or found.start("result") > end:
-            return False
-        buffer.show(found.start("result"))
-        return True
+        self._buffer.show(start)
+        self._buffer.seek(max(position, self._buffer.start))
 
     def _recover_calls(self) -> list[ParserEvent]:
         """What the reasoning holds, if nothing was answered after it: the complete calls that it ends with.

@@ -20,7 +20,7 @@ from .lookback import TO
 from .openers import NeedMore, Skip
 from .prefix_regex import PrefixMatcher, any_of_caseless
 
-_Role = Literal["opens", "closes", "surrounds"]
+_Role = Literal["opens", "closes", "surrounds", "discards"]
 
 
 def _list_roles() -> dict[str, tuple[_Role, str]]:

@@ -1,21 +1,31 @@
 """The text not emitted yet."""
 
-from src.parsing.stream.buffer import MAX_SHOWN_CHARS, StreamBuffer, count_nonspace
+from src.parsing.stream.buffer import CONTEXT_CHARS, MAX_SHOWN_CHARS, StreamBuffer, count_nonspace
 from src.types.events import TextDelta
 
 
-def test_what_was_shown_is_dropped_and_its_line_remembered():
+def test_what_was_shown_is_dropped_but_for_what_is_read_backwards():
     buffer = StreamBuffer()
-    buffer.add("one\ntwo three")
-    buffer.show(8)
-    assert buffer.take_events() == [TextDelta("one\ntwo ")]
-    assert buffer.drop_emitted() == 8
-    assert (buffer.text, buffer.find_line(5), buffer.get_previous()) == ("three", "two three", " ")
+    buffer.text = "x" * 1_000 + "\ntwo three"
+    buffer.show(1_005)
+    assert buffer.take_events() == [TextDelta("x" * 1_000 + "\ntwo ")]
+    assert buffer.drop_shown() == 1_005 - CONTEXT_CHARS
+    assert (buffer.text[buffer.start :], buffer.find_line(len(buffer.text))) == ("three", "two three")
+    assert buffer.get_previous() == " "
+
+
+def test_a_block_and_what_precedes_it_are_dropped():
+    buffer = StreamBuffer()
+    buffer.text = "one [block] two"
+    buffer.skip(11)
+    buffer.show(13)
+    buffer.drop_shown()
+    assert (buffer.text, buffer.start, buffer.find_lead(4)) == (" two", 2, " two")
 
 
 def test_a_line_begins_where_a_block_ended():
     buffer = StreamBuffer()
-    buffer.add("[block] rest")
+    buffer.text = "[block] rest"
     buffer.skip(7)
     assert buffer.starts_line(7)
     assert buffer.find_line(12) == " rest"
@@ -30,7 +40,7 @@ def test_how_much_was_written_is_exact_where_it_is_little():
 def test_how_much_was_said_counts_what_was_shown_and_what_would_be():
     buffer = StreamBuffer()
     buffer.called = True
-    buffer.add("one two three four")
+    buffer.text = "one two three four"
     buffer.show(4)
     assert [buffer.count_shown_at(end) for end in (8, 14, 8, 18)] == [6, 11, 6, 15]
     buffer.show(14)

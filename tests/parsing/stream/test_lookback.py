@@ -49,7 +49,7 @@ def test_text_that_ends_in_no_word_has_none():
     ],
 )
 def test_the_end_of_a_text_is_held_back_where_a_block_may_begin_in_it(text, kept):
-    assert text[find_hold(ToolIndex(TOOLS), text, 0) :] == kept
+    assert text[find_hold(ToolIndex(TOOLS).names, text, 0) :] == kept
 
 
 WORDS = (
