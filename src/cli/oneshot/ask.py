@@ -23,7 +23,7 @@ from ...app.factory import Factory
 from ...app.runtime import Runtime
 from ...errors import Cancelled, ConfigError, LimitReached
 from ...security.permissions.approval import NO_APPROVER_MESSAGE
-from ...security.text.sanitize import SequenceRemover, sanitize
+from ...security.text.sanitize import ControlRemover, sanitize
 from ...session.session import Session
 from ...types.events import CallDenied, Completed, Event, Notice, TextDelta, TurnStarted
 from ...types.messages import Message, Response, Text, UserMessage
@@ -256,7 +256,7 @@ class TextOutlet:
 
     def __init__(self, report: RunReport, stdout: TextIO, *, raw: bool = False) -> None:
         self.report = report
-        clean = None if stdout.isatty() else str if raw else SequenceRemover().feed
+        clean = None if stdout.isatty() else str if raw else ControlRemover().feed
         self._screen = PlainScreen(stdout, sys.stderr, thoughts=False, styled=False, clean=clean)
         self._streaming = stdout.isatty()
         self._answering = False

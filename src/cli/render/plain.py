@@ -43,7 +43,7 @@ def format_call(call: ToolCall | MalformedCall, columns: int = 0) -> str:
 
 
 def format_name(call: ToolCall | MalformedCall) -> str:
-    return sanitize(call.name) or "unreadable call"
+    return reveal(call.name, on_one_line=True) or "unreadable call"
 
 
 def format_arguments(call: ToolCall | MalformedCall, columns: int, width: Callable[[str], int] = len) -> str:
@@ -53,7 +53,10 @@ def format_arguments(call: ToolCall | MalformedCall, columns: int, width: Callab
     """
     if isinstance(call, MalformedCall):
         return ""
-    values = {sanitize(key): _cut_value(_quote(value), MAX_SHORT_CHARS, width) for key, value in call.arguments.items()}
+    values = {
+        reveal(key, on_one_line=True): _cut_value(_quote(value), MAX_SHORT_CHARS, width)
+        for key, value in call.arguments.items()
+    }
     path = next((key for key, value in call.arguments.items() if key == "path" and isinstance(value, str)), None)
     if path is not None:
         values[path] = _quote(call.arguments[path])

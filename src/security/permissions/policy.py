@@ -22,7 +22,7 @@ from ...types.messages import ToolCall
 from ...types.sandbox import ACCESSES, Access, Sandbox
 from ..sandbox.running_files import is_hook, is_part_of_repository, is_running_by_itself
 from ..shell import deny
-from ..shell.readable import require_readable
+from ..shell.readable import PROJECT, require_readable
 from ..shell.reader import ReadCommand, UnsafeToParse, parse_line, split_words
 from ..shell.workspace import explain_protection, find_relative
 from .modes import MODES, includes
@@ -331,9 +331,12 @@ def _begins_with(command: ReadCommand, words: tuple[str, ...]) -> bool:
 
 
 def _find_first_words(line: str) -> str:
-    """`git commit` of a line that is one simple command with a sub-command; "" for any other line."""
+    """`git commit` of a line that is one simple command with a sub-command; "" for any other line.
+
+    The second word of `rm build` is no sub-command: a rule for it would allow `rm build src`, too.
+    """
     commands, _ = _try_parse(line)
-    if len(commands) != 1 or commands[0].writes:
+    if len(commands) != 1 or commands[0].writes or not (commands[0].name == "git" or commands[0].name in PROJECT):
         return ""
     try:
         name, second, *_ = require_readable(commands[0])

@@ -24,9 +24,15 @@ DOCUMENT = re.compile(  # a here-document in which nothing is replaced by what a
     r"<<-?[ \t]*\\?(?P<mark>['\"])?(?P<end>\w[\w.-]*)(?(mark)(?P=mark))(?P<rest>[^\n]*)"
     r"(?:\n(?!\t*(?P=end)(?:\n|$))(?:(?(mark)|(?!\$\(|`))[^\n])*)*\n\t*(?P=end)(?=\n|$)"
 )
+_OPERAND = r"(?:\$?\w+|\"\$?\w+\")"
+TEST = (  # a command [[ ]] that compares two words
+    r"(?:\A|&&|\|\||[;\n])[ \t]*(?:(?:if|while|until|elif|then|do|else|!)[ \t]+)*"
+    rf"\[\[[ \t]+{_OPERAND}[ \t]+[<>][ \t]+{_OPERAND}[ \t]+\]\]"
+)
 SCANNED = re.compile(
     r"\\[\s\S]|(?P<quoted>\$'(?:[^'\\]|\\[\s\S])*'|'[^']*'|\"(?:[^\"\\`$]|\\[\s\S]|\$(?!\())*\")|<<<?"
     r"|\(\([^()]*\)\)|(?<![^\s;|&()])#[^\n]*"
+    rf"|(?P<test>{TEST})"
     r"|(?P<writes>&>>|&>|<>|>>|>&|>\||>(?!\())|(?<![^\s;|&({])(?P<enters>cd|pushd|popd)(?![^\s;|&)}])"
 )
 _RUNNING = (
@@ -97,6 +103,8 @@ def list_written_files(line: str, depth: int = 0) -> Iterator[str | None]:
     at = 0
     while found := SCANNED.search(line, at):
         at = found.end()
+        if found["test"] and depth:  # a shell other than bash may not know it
+            at = line.index("[[", found.start()) + 2
         if found["quoted"] and is_for_shell:
             yield from list_written_files(found["quoted"].lstrip("$")[1:-1], depth + 1)
         if not line[at:].strip():

@@ -25,7 +25,7 @@ _DROPPED = (  # invisible, or with an effect on the text around them
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
 _SPECIAL = re.compile(f"[{_DROPPED}{_LINE_ENDS}{_JOINERS}{_SELECTORS}\ud800-\udfff]")
 _SELECTOR = re.compile(f"[{_SELECTORS}]")
-_INTRODUCERS = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")  # of escape sequences
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 _INTRODUCED = {"[": "control", "]": "string", "P": "string", "_": "string", "^": "string", "X": "string"}
 _C1 = {"\x9b": "control", "\x9d": "string", "\x90": "string", "\x9f": "string", "\x9e": "string", "\x98": "string"}
@@ -77,7 +77,7 @@ class Sanitizer:
         last, self._last = self._last, character
         if character == "\n" and last == "\r":
             return ""  # it belongs to the carriage return
-        if not _SPECIAL.match(character):
+        if not self._sought.match(character):
             return character
         if character in _LINE_ENDS:
             return "\n"
@@ -92,16 +92,10 @@ class Sanitizer:
         return ""
 
 
-class SequenceRemover(Sanitizer):
-    """Removes escape sequences with their payload, and nothing else: for a file or a pipe."""
+class ControlRemover(Sanitizer):
+    """Removes what a terminal would obey, and nothing that is only invisible: for a file or a pipe."""
 
-    _sought: ClassVar[re.Pattern[str]] = _INTRODUCERS
-
-    def _replace(self, character: str) -> str:
-        if not _INTRODUCERS.match(character):
-            return character
-        self._state, self._length = _C1.get(character, "escape"), 0
-        return ""
+    _sought: ClassVar[re.Pattern[str]] = _CONTROLS
 
 
 def _joins(last: str) -> bool:
@@ -125,16 +119,19 @@ _INVISIBLE = frozenset(map(chr, (*_FILLERS, *_VARIATIONS)))
 _PADDING = re.compile(r" {400,}|\n{10,}")
 
 
-def reveal(text: str) -> str:
+def reveal(text: str, *, on_one_line: bool = False) -> str:
     """The text with an escape for each character that a terminal would hide or obey, so that the user sees what runs.
+
+    `on_one_line`: for a line end, too.
 
     Long runs of blanks or empty lines, which would push the rest off the screen, are counted: `\\x20{12000}`. If the
     text contains any of these, its own backslashes are doubled.
     """
     padded = _PADDING.search(text)
-    if not padded and all(map(_is_visible, text)):
+    hidden = [each for each in set(text) if not _is_visible(each) or (on_one_line and each == "\n")]
+    if not padded and not hidden:
         return text
-    shown = "".join(each if _is_visible(each) else ascii(each)[1:-1] for each in text.replace("\\", "\\\\"))
+    shown = "".join(ascii(each)[1:-1] if each in hidden else each for each in text.replace("\\", "\\\\"))
     return _PADDING.sub(_count_padding, shown) if padded else shown
 
 

@@ -353,7 +353,18 @@ class TestAlways:
         assert found == Rule("exec", "allow", rule, access="network")
 
     @pytest.mark.parametrize(
-        "command", ["rm -r a.txt", "pytest -q", "ls | rm a", "ls > a", "echo $(date)", "sudo reboot", "make"]
+        "command",
+        [
+            "rm -r a.txt",
+            "rm build",
+            "echo x",
+            "pytest -q",
+            "ls | rm a",
+            "ls > a",
+            "echo $(date)",
+            "sudo reboot",
+            "make",
+        ],
     )
     def test_the_rule_for_any_other_is_the_line_as_it_stands(self, command, workspace):
         policy = Policy(workspace, sandbox=ENFORCING)

@@ -165,6 +165,8 @@ cat <<'E'\\n<p>$(x) > $y</p>\\nE
 cat <<-E\\n\\t$x > $y\\n\\tE
 echo '<a>' | sh -c 'ls <a>'
 echo \\>$x
+[[ $a > $b ]] && ls
+ls; if [[ "$a" < "b" ]]; then ls; fi
 """.splitlines()
 
 
@@ -182,6 +184,13 @@ REDIRECTED = [
     ("cat <<E\n$(ls > a)\nE", {"a"}),
     ("eval 'ls > a'; sh -c \"ls &>> b\"", {"a", "b"}),
     ("{ ls; } > 'b'\"c\"", {"bc"}),
+    ("echo [[ a > b ]]", {"b"}),
+    ("echo \\; [[ a > b ]]", {"b"}),
+    ("echo \\\n[[ a > b ]]", {"b"}),
+    ("ls >& [[ > b ]]", {None, "b"}),
+    ("[[ a > b ]] > c", {"c"}),
+    ("[[ $(echo x > a) > b ]]", {"a", "b"}),
+    ("sh -c '[[ a > b ]]'", {"b"}),
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from src.security.text.sanitize import MAX_STRING_CHARS, Sanitizer, SequenceRemover, reveal, sanitize
+from src.security.text.sanitize import MAX_STRING_CHARS, ControlRemover, Sanitizer, reveal, sanitize
 
 FACTS = Path(__file__).resolve().parents[4] / "shared" / "facts" / "io_cases.json"
 FORBIDDEN = re.compile(
@@ -144,10 +144,27 @@ def test_the_given_cases():
 
 
 @given(st.text(st.sampled_from("ab\x1b[]P\x07\x9b\x9c0;m\r\n\u2028\x85\u200b\x00")), st.integers(0, 20))
-def test_for_a_pipe_only_escape_sequences_are_removed(text, cut):
-    remover = SequenceRemover()
+def test_for_a_pipe_what_a_terminal_obeys_is_removed_and_the_rest_stays(text, cut):
+    remover = ControlRemover()
     removed = remover.feed(text[:cut]) + remover.feed(text[cut:])
-    assert removed == SequenceRemover().feed(text)
-    assert "\x1b" not in removed and "\x9b" not in removed
-    plain = text.translate(dict.fromkeys(map(ord, "\x1b\x9b\x9c\x07")))
-    assert SequenceRemover().feed(plain) == plain
+    assert removed == ControlRemover().feed(text)
+    assert not set(removed) & set("\x00\x07\x1b\x85\x9b\x9c\r")
+    plain = text.translate(dict.fromkeys(map(ord, "\x00\x07\x1b\x85\x9b\x9c\r")))
+    assert ControlRemover().feed(plain) == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x08b", "ab"),
+        ("one\rtwo\r\nend", "one\ntwo\nend"),
+        ("a\u202eb\u2066c", "abc"),
+        ("a\u200db\u00ad\t", "a\u200db\u00ad\t"),
+    ],
+)
+def test_for_a_pipe_no_text_overwrites_or_turns_other_text(text, shown):
+    assert ControlRemover().feed(text) == shown
+
+
+def test_what_is_revealed_on_one_line_has_one_line():
+    assert reveal("read\nok\r\x08\\", on_one_line=True) == "read\\nok\\r\\x08\\\\"

@@ -113,7 +113,7 @@ class TerminalApprover:
         self._print(wrap_text(text, columns - 1) if columns > 1 else text)
 
     def _show_request(self, request: Request, *, changed: bool = False) -> None:
-        name = reveal(request.call.name)
+        name = reveal(request.call.name, on_one_line=True)
         if request.call.name == SUBMIT_PLAN:
             self._show(_format_plan(request, changed=changed))
             return
@@ -271,10 +271,11 @@ def _format_rule(rule: str) -> str:
 def _format_argument(name: str, value: JSON) -> list[str]:
     if name == "path" and isinstance(value, str):
         return [f"  path: {escape_name(value)}"]
+    label = reveal(name, on_one_line=True)
     text = reveal(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     if "\n" not in text:
-        return [f"  {reveal(name)}: {text}"]
-    return [f"  {reveal(name)}:", *(f"  | {line}" for line in text.split("\n"))]
+        return [f"  {label}: {text}"]
+    return [f"  {label}:", *(f"  | {line}" for line in text.split("\n"))]
 
 
 def discard_typed_ahead() -> None:

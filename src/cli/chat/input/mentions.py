@@ -72,6 +72,7 @@ class _Reader:
     def add(self, path: Path, name: str) -> None:
         name = escape_name(name)
         try:
+            _refuse_hidden_way_out(path, self._root)
             self.notes.append(f"{name} added: {self._read(path, name)}")
         except OSError as error:
             self.notes.append(f"{name} not added: {error.strerror}")
@@ -174,6 +175,13 @@ def _resolve(root: Path, name: str) -> Path | None:
         return None
     except (OSError, RuntimeError, ValueError):  # too long for a path; no user has that home; a NUL
         return None
+
+
+def _refuse_hidden_way_out(path: Path, root: Path) -> None:
+    """Raise ValueError for a path in the workspace that a link leads out of it: the user may not know of the link."""
+    real, top = Path(os.path.realpath(path)), Path(os.path.realpath(root))
+    if Path(os.path.normpath(path)).is_relative_to(os.path.normpath(root)) and not real.is_relative_to(top):
+        raise ValueError(f"a link out of the workspace, to {escape_name(real)}: name that file instead")
 
 
 def _read_clipboard_image() -> bytes:

@@ -45,6 +45,19 @@ def test_what_is_not_text_is_only_named(root):
     assert read_mentions("@data.bin", root).text.endswith("data.bin is not text (2 bytes).")
 
 
+def test_a_link_of_the_workspace_leads_to_nothing_outside_but_a_path_there_may_be_named(tmp_path):
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "key").write_text("secret")
+    for name, target in (("ws/link", "../key"), ("ws/folder", ".."), ("ws/inner", "notes"), ("ws/notes", "")):
+        (tmp_path / name).symlink_to(target) if target else (tmp_path / name).write_text("The heron.")
+    for text in ("@link", "@folder", "@folder/key"):
+        mentions = read_mentions(text, tmp_path / "ws")
+        assert "secret" not in mentions.text
+        assert "a link out of the workspace" in mentions.notes[0]
+    assert "The heron." in read_mentions("@inner", tmp_path / "ws").text
+    assert "secret" in read_mentions("@../key", tmp_path / "ws").text
+
+
 def test_a_large_file_is_cut_with_a_note(root):
     (root / "big").write_text("x" * (MAX_CONTENT_BYTES + 10))
     shown = read_mentions("@big", root).text
