@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import aiohttp
 from aiohttp import web
+from yarl import URL
 
 from ..app.endpoint import random_id
 from ..errors import BotError
@@ -128,7 +129,7 @@ class Gateway:
         assert self._session is not None  # noqa: S101 - opened with the application
         key = replica.client.key_headers
         headers = self._forward_headers(request, NOT_RELAYED | (KEY_HEADERS if key else frozenset())) | key
-        url = f"{replica.root}{request.rel_url}"
+        url = URL(f"{replica.root}{request.rel_url}", encoded=True)  # as it came
         return await self._session.request(request.method, url, data=body, headers=headers, allow_redirects=False)
 
     def _forward_headers(self, request: web.Request, left_out: Set[str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yarl
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
@@ -29,6 +30,7 @@ PROBE_CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}
 NO_PARSER = {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "code": 400}}
 MALFORMED = '<tool_call>\n{"name": "read", "arguments": {"path": \n</tool_call>'
 SYSTEM_REFUSED = {"error": {"message": "System message must be at the beginning.", "code": 400}}
+RUNNING = 'vllm:num_requests_running{engine="0",model_name="m"}'
 Answering = Callable[[dict[str, Any]], Any]
 
 
@@ -38,6 +40,7 @@ class FakeServer:
     def __init__(self, answer: Answering) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.relayed: list[tuple[str, str, bytes]] = []  # method, path and query, body
         self.rendered = 0
         self.tells_tokens = False
         self._answer = answer
@@ -49,9 +52,21 @@ class FakeServer:
         app.router.add_post("/detokenize", self.detokenize)
         app.router.add_get("/version", self.tell_version)
         app.router.add_get("/v1/models", self.list_models)
+        app.router.add_get("/metrics", self.tell_load)
+        app.router.add_route("*", "/{path:.*}", self.record)
         return app
 
+    async def record(self, request: web.Request) -> web.Response:
+        self.relayed.append((request.method, request.raw_path, await request.read()))
+        if request.path == "/moved":
+            raise web.HTTPTemporaryRedirect("/elsewhere")
+        return web.Response(status=418, body=b"\0teapot", headers={"Content-Type": "x/y", "X-Own": "1"})
+
+    async def tell_load(self, _: web.Request) -> web.Response:
+        return web.Response(text=f'# HELP x\n{RUNNING} 3.0\nvllm:other_total{{engine="0"}} 1.0\n')
+
     async def complete(self, request: web.Request) -> web.StreamResponse:
+        self.raw = await request.read()
         self.bodies.append(await request.json())
         self.headers.append(dict(request.headers))
         made = self._answer(self.bodies[-1])
@@ -131,6 +146,11 @@ def drive(
                 await use(client, fake)
 
     asyncio.run(run())
+
+
+async def read_metrics(client: TestClient[Any, Any]) -> list[str]:
+    async with client.get("/metrics") as reply:
+        return (await reply.text()).splitlines()
 
 
 async def ask(client: TestClient[Any, Any], body: object, **headers: str) -> tuple[int, Any]:
@@ -254,6 +274,95 @@ def test_the_header_has_a_request_relayed(tmp_path):
     drive(tmp_path, lambda _: say(CALL), use)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tools": []},
+        {"tool_choice": "none"},
+        {"response_format": {"type": "json_object"}},
+        {"structured_outputs": {"choice": ["a"]}},
+        {"guided_regex": "a*"},
+    ],
+)
+def test_a_request_that_can_bring_no_call_is_relayed_byte_for_byte(tmp_path, change):
+    sent = json.dumps({**BODY, **change}, indent=3).encode()
+
+    async def use(client, fake):
+        async with client.post(
+            "/v1/chat/completions", data=sent, headers={"Content-Type": "application/json"}
+        ) as reply:
+            assert await reply.json() == say(CALL)
+            assert "x-vllm-bot" not in reply.headers
+        assert fake.raw == sent
+        assert 'vllm_bot_relayed_total{status="200"} 1.0' in await read_metrics(client)
+
+    drive(tmp_path, lambda _: say(CALL), use)
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH", "QUERY"])
+@pytest.mark.parametrize("path", ["/v1/a%2Fb%7E/?q=a+b%20c&q=%C3%A9&e=[1]&f", "/x//y/../z;p=1?a=%"])
+def test_any_other_request_and_its_answer_are_relayed_byte_for_byte(tmp_path, method, path):
+    async def use(client, fake):
+        url = yarl.URL(f"{client.make_url('/')}{path[1:]}", encoded=True)
+        body = b"\xff{ }" if method != "GET" else b""
+        async with client.session.request(method, url, data=body or None) as reply:
+            assert (reply.status, await reply.read()) == (418, b"\0teapot")
+            assert (reply.headers["Content-Type"], reply.headers["X-Own"]) == ("x/y", "1")
+        assert fake.relayed == [(method, path, body)]
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+def test_a_redirect_is_the_client_s_to_follow(tmp_path):
+    async def use(client, fake):
+        async with client.get("/moved", allow_redirects=False) as reply:
+            assert (reply.status, reply.headers["Location"]) == (307, "/elsewhere")
+        assert len(fake.relayed) == 1
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+def test_a_client_that_names_the_whole_address_as_to_a_proxy_is_answered(tmp_path):
+    async def use(client, fake):
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
+        writer.write(b"GET http://gateway/v1/some%7Ething?a HTTP/1.1\r\nHost: gateway\r\n\r\n")
+        assert (await reader.readline()).split()[1] == b"418"
+        assert [path for _, path, _ in fake.relayed] == ["/v1/some%7Ething?a"]
+        writer.close()
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+def test_a_body_that_is_said_to_be_too_long_is_refused_before_it_comes(tmp_path, monkeypatch):
+    monkeypatch.setattr(gateway, "MAX_BODY_BYTES", 100)
+
+    async def use(client, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
+        writer.write(b"POST /v1/messages HTTP/1.1\r\nHost: gateway\r\nContent-Length: 101\r\n\r\n")
+        assert (await reader.readline()).split()[1] == b"413"
+        writer.close()
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+@pytest.mark.parametrize("with_length", [True, False])
+def test_a_body_that_is_too_long_is_refused(tmp_path, monkeypatch, with_length):
+    monkeypatch.setattr(gateway, "MAX_BODY_BYTES", 100)
+
+    async def pour():
+        for _ in range(3):
+            yield b"[" * 50
+
+    async def use(client, fake):
+        data = b"[" * 101 if with_length else pour()
+        async with client.post("/v1/messages", data=data) as reply:
+            assert reply.status == 413
+            assert (await reply.json())["error"]["message"] == "The body is longer than 100 bytes."
+        assert fake.bodies == []
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
 @pytest.mark.parametrize("data", [b"{", b"", b"\xff", b"[" * 100_000])
 def test_a_body_that_is_no_json_is_refused_in_the_shape_of_the_api(tmp_path, data):
     async def use(client, fake):
@@ -274,6 +383,9 @@ def test_without_a_key_nothing_is_answered(tmp_path):
         (headers,) = fake.headers
         assert headers["Authorization"] == "Bearer server-key"
         assert "right" not in headers.values()
+        for path, status in (("/metrics", 401), ("/metrics?key=right", 200), ("/health", 418)):  # a check needs no key
+            async with client.get(path) as reply:
+                assert reply.status == status
 
     drive(tmp_path, lambda _: say("x"), use, keys=KeyRing([hash_key("right")]))
 
@@ -298,10 +410,45 @@ def test_turns_of_one_conversation_go_to_one_server(tmp_path):
 def test_the_counts_tell_how_a_call_came(tmp_path):
     async def use(client, _):
         await ask(client, BODY)
-        async with client.get("/metrics") as reply:
-            assert 'vllm_bot_calls_total{how="text",model="m",origin="hermes"} 1.0' in await reply.text()
+        assert 'vllm_bot_calls_total{how="text",model="m",origin="hermes"} 1.0' in await read_metrics(client)
 
     drive(tmp_path, lambda _: say(CALL), use)
+
+
+def test_the_header_of_an_answer_says_what_was_done(tmp_path):
+    async def use(client, _):
+        async with client.post("/v1/chat/completions", json=BODY) as reply:
+            assert reply.headers["x-vllm-bot"] == "path=native; origin=hermes"
+
+    drive(tmp_path, lambda _: say(CALL), use)
+
+
+@pytest.mark.parametrize(
+    "refuses, text, extra",
+    [
+        (lambda body: False, "It is done.", 0),
+        (lambda body: "return_token_ids" in body, "It is done.", 1),
+        (lambda body: False, MALFORMED, 1),
+        (lambda body: "return_token_ids" in body, MALFORMED, 2),
+    ],
+)
+def test_extra_requests_are_counted(tmp_path, refuses, text, extra):
+    refusal = (400, {"error": {"message": "unknown field return_token_ids"}})
+
+    async def use(client, _):
+        await ask(client, BODY)
+        assert f'vllm_bot_extra_requests_total{{model="m"}} {extra:.1f}' in await read_metrics(client)
+
+    drive(tmp_path, lambda body: refusal if refuses(body) else say(text), use)
+
+
+def test_the_load_of_the_servers_is_among_the_counts(tmp_path):
+    async def use(client, _):
+        (line,) = [line for line in await read_metrics(client) if line.startswith("vllm:")]
+        assert line.startswith('vllm:num_requests_running{upstream="http://127.0.0.1:')
+        assert line.endswith('",engine="0",model_name="m"} 3.0')
+
+    drive(tmp_path, lambda _: say("x"), use, dead=1)
 
 
 def test_a_template_with_one_system_message_gets_all_of_them_as_one(tmp_path):

@@ -1,0 +1,69 @@
+"""The servers behind the gateway, and what is known of them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from src.app.state_files import ServerMemory
+from src.model.facts import ServedModel, ServerInfo
+from src.serve.upstreams import Replica, Upstreams
+from src.transport.async_http import AsyncClient
+
+ADDRESS = "http://gpu:8000/v1"
+MODEL = ServedModel(ADDRESS, "m", "0.32.0")
+
+
+def test_what_one_worker_learns_the_others_recall(tmp_path):
+    one, other, elsewhere = (
+        Replica(AsyncClient(address), ServerMemory(tmp_path)) for address in (ADDRESS, ADDRESS, "http://b:1/v1")
+    )
+    learned = one.facts.paths.update(MODEL, lambda path: replace(path, system_first=True, disabled_fields=("seed",)))
+    one.save(MODEL)
+    other.facts.paths.update(MODEL, lambda path: replace(path, mode="template"))
+    for each in (other, elsewhere):
+        each.recall()
+    assert other.facts.paths.get(MODEL) == replace(learned, mode="template")
+    assert not elsewhere.facts.paths.get(MODEL).is_learned
+
+
+def test_a_server_that_fails_its_health_check_comes_last_until_it_passes_one(tmp_path):
+    statuses = {"a": 200, "b": 200}
+
+    def make_server(name):
+        async def tell(_):
+            return web.Response(status=statuses[name])
+
+        app = web.Application()
+        app.router.add_get("/health", tell)
+        return TestServer(app)
+
+    async def run():
+        async with make_server("a") as one, make_server("b") as two:
+            replicas = [Replica(AsyncClient(str(each.make_url("/v1"))), ServerMemory(tmp_path)) for each in (one, two)]
+            upstreams = Upstreams(replicas)
+            chats = [{"messages": [{"role": "user", "content": f"{number}"}]} for number in range(8)]
+
+            async def list_first():
+                for each in replicas:
+                    await each.check_health()
+                return [replicas.index(upstreams.rank(chat)[0]) for chat in chats]
+
+            usual = await list_first()
+            assert set(usual) == {0, 1}
+            statuses["a"] = 500
+            assert await list_first() == [1] * 8
+            statuses["a"] = 200
+            assert await list_first() == usual
+            replicas[1].facts.infos.update(replicas[1].address, lambda _: ServerInfo(version="0.32.0"))
+            await two.close()
+            assert await list_first() == [0] * 8
+            assert (
+                replicas[1].facts.infos.get(replicas[1].address) == ServerInfo()
+            )  # it may come back as another version
+            await upstreams.close()
+
+    asyncio.run(run())
