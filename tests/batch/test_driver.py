@@ -1,16 +1,21 @@
 """Tasks to rows, on one machine."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from src.app.endpoint import make_settings
 from src.batch import driver
-from src.batch.driver import Batch, open_scratch
+from src.batch.driver import Batch, LoadLook, open_scratch
+from src.batch.load import LoadControl
 from src.batch.results import Results, load_rows
 from src.batch.tasks import BatchOptions, Task
+from src.cli.demo.loopback import LoopbackReply, serve
+from tests.waiting import wait_until
 
 from .script import make_repository, open_server, refuse_after_a_turn
 
@@ -103,6 +108,44 @@ def test_a_task_that_is_refused_for_load_after_a_turn_runs_again_a_few_times(tmp
         assert [(row.status, row.turns) for row in batch.rows] == [(status, 2 if status == "answered" else 1)]
     attempts = min(refusals + 1, driver.MAX_ATTEMPTS)
     assert seen.count("/v1/chat/completions") == 2 * attempts
+
+
+def test_a_refusal_for_load_lowers_the_number_of_tasks_that_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "BACKOFF_S", 0.0)
+    monkeypatch.setattr(driver, "LOOK_INTERVAL_S", 1000.0)
+    running = []
+
+    def show(progress):
+        running.append(progress.running)
+
+    tasks = [Task(f"t{n}", f"write {n}.txt") for n in range(3)]
+    with run(tmp_path, *tasks, jobs=3, server={"refuse": refuse_after_a_turn(503, 3)}, show=show) as batch:
+        assert [row.status for row in batch.rows] == ["answered"] * 3
+    assert max(running[running.index(0) :]) == 1
+
+
+def test_each_look_at_the_servers_changes_how_many_tasks_run(monkeypatch):
+    monkeypatch.setattr(driver, "LOOK_INTERVAL_S", 0.0)
+    waiting = iter([50])
+
+    def tell(_):
+        return LoopbackReply(200, "text/plain", [b"vllm:num_requests_waiting %d\n" % next(waiting, 0)])
+
+    with serve(tell) as address, ThreadPoolExecutor(1) as executor:
+        settings = make_settings(f"{address}/v1", "m", "", "vllm", None, None)
+        control = LoadControl([settings.vllm.base_url], 100)
+        (server,) = control.replicas.values()
+        server.active = 100
+        look = LoadLook(control, settings, executor)
+        limits = []
+
+        def take():
+            look.take()
+            limits.append(server.limit)
+            return server.limit
+
+        wait_until(lambda: take() < 100, "a look at a server whose requests wait")
+        wait_until(lambda: take() > min(limits), "a look at one whose requests do not wait any more")
 
 
 def test_tasks_of_one_repository_do_not_see_each_other(tmp_path):

@@ -143,8 +143,8 @@ def _run(options: argparse.Namespace, tasks: Sequence[Task], out: Path, **more: 
     print(sanitize(render_text(rows, len(tasks))))
     print(f"results: {out / 'results.jsonl'}, report: {page}", file=sys.stderr)
     if batch.is_over_budget and len(rows) < len(tasks):
-        left = f"{len(tasks) - len(rows):,} tasks were not started"
-        print(f"The budget of {options.budget_tokens:,} tokens is spent: {left}.", file=sys.stderr)
+        left = f"{len(tasks) - len(rows):,} of {len(tasks):,} tasks were not started"
+        print(f"The budget of {options.budget_tokens:,} tokens is spent; {left}.", file=sys.stderr)
         return LIMIT
     return 0 if len(rows) == len(tasks) and all(row.is_success for row in rows) else FAILED
 

@@ -1,10 +1,31 @@
 """`vllm-bot batch` as its user sees it."""
 
+import io
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from src.batch.driver import BatchProgress
+from src.batch.results import Row
+from src.cli.commands import batch
 from src.cli.main import main
+from tests.batch.script import open_server
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRESS = BatchProgress((Row("a", "h", "answered"), Row("b", "h", "error")), 1000, 7, 2, 60.0)
+ABOUT = "7 running, 1 failed, 2.0 a minute, 8.3 h left"
+
+
+def write_tasks(folder, *prompts):
+    lines = [json.dumps({"id": f"t{n}", "prompt": prompt}) for n, prompt in enumerate(prompts)]
+    (folder / "tasks.jsonl").write_text("\n".join(lines))
 
 
 @pytest.fixture(autouse=True)
@@ -49,3 +70,73 @@ def test_without_a_server_nothing_is_written(capsys, tmp_path):
     assert main(["batch", "tasks.jsonl", "--base-url", "http://127.0.0.1:9/v1"]) == 4
     assert "127.0.0.1:9" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+def test_tasks_run_on_each_server_that_is_named(tmp_path):
+    write_tasks(tmp_path, *(f"say {n}" for n in range(4)))
+    first, second = [], []
+    with open_server(tmp_path / "a", first) as one, open_server(tmp_path / "b", second) as two:
+        addresses = [word for each in (one, two) for word in ("--upstream", each.vllm.base_url)]
+        assert main(["batch", "tasks.jsonl", "--jobs", "2", *addresses]) == 0
+    assert first.count("/v1/chat/completions") == second.count("/v1/chat/completions") == 2
+
+
+def test_a_spent_budget_is_told_with_what_is_left(tmp_path, capsys):
+    write_tasks(tmp_path, "say x", "say x", "say x")
+    with open_server(tmp_path / "state") as settings:
+        words = ["batch", "tasks.jsonl", "--jobs", "1", "--base-url", settings.vllm.base_url]
+        assert main([*words, "--budget-tokens", "1"]) == 3
+        assert "The budget of 1 tokens is spent; 2 of 3 tasks were not started." in capsys.readouterr().err
+        assert main(words) == 0
+    assert "budget" not in capsys.readouterr().err
+
+
+def test_ctrl_c_tells_what_is_recorded_and_how_to_go_on(tmp_path):
+    write_tasks(tmp_path, "say x", "run sleep 985")
+    with open_server(tmp_path / "state", seen := []) as settings:
+        words = ["batch", "tasks.jsonl", "--out", "my runs", "--jobs", "1", "--base-url", settings.vllm.base_url]
+        command = [sys.executable, str(ROOT / "cli.py"), *words]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        wait_until(lambda: seen.count("/v1/chat/completions") == 2, "the second task")
+        process.send_signal(signal.SIGINT)
+        told, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told == ""
+    assert errors == (
+        "\n1 of 2 tasks are recorded in my runs. To go on: vllm-bot batch tasks.jsonl --out 'my runs' --jobs 1 "
+        f"--base-url {settings.vllm.base_url}\n"
+    )
+
+
+def test_without_a_terminal_a_line_tells_how_far_it_is_once_a_minute(monkeypatch, capsys):
+    clock = iter([0.0, 59.0, 60.0, 60.0, 119.0, 120.0, 120.0])
+    monkeypatch.setattr(batch.time, "monotonic", lambda: next(clock))
+    with batch._open_progress() as show:
+        for _ in range(4):
+            show(PROGRESS)
+    lines = capsys.readouterr().err.splitlines()
+    assert [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in lines] == [f"2 of 1,000 tasks, {ABOUT}"] * 2
+
+
+def test_a_terminal_shows_a_bar_with_the_same(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
+    with batch._open_progress() as show:
+        show(PROGRESS)
+        show(None)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+    assert "2/1000" in shown
+    assert ABOUT in shown
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(99, "99 s"), (100, "2 min"), (7100, "118 min"), (7200, "2.0 h")])
+def test_the_time_left_is_told_in_a_unit_that_fits(seconds, told):
+    assert batch._format_span(seconds) == told
