@@ -28,10 +28,10 @@ from .upstreams import Replica, Upstreams
 HEADER = "x-vllm-bot"
 SEND_BUFFER_BYTES = 256 * 1024  # of a stream; Linux takes twice as many
 
-log = logging.getLogger(__name__.rpartition(".")[0])
-
-
+RELAYED = "The request is relayed as it came."
 _JSON = {"Content-Type": "application/json"}
+
+log = logging.getLogger(__name__.rpartition(".")[0])
 
 
 class NotGuarded(Exception):
@@ -82,7 +82,7 @@ class GuardedExchange:
         except BotError:
             raise
         except Exception as error:
-            log.exception("The request is relayed as it came.")
+            log.exception(RELAYED)
             raise NotGuarded from error
         if is_count and isinstance(first, WholeAnswer) and first.status != OK:  # the server may count in its own way
             await outputs.aclose()

@@ -16,7 +16,7 @@ from ..errors import BotError
 from ..providers.wire_json import load_json
 from .apis.dialects import COUNT_PATH, DIALECTS, encode_path_error
 from .chat_request import ChatBody
-from .exchange import GuardedExchange, NotGuarded
+from .exchange import RELAYED, GuardedExchange, NotGuarded, log
 from .http_common import HOP_BY_HOP, KEY_HEADERS, NOT_RELAYED, OFF_HEADER, read_key, refuse, select_headers
 from .keys import KeyRing
 from .pages.metrics import Metrics
@@ -94,9 +94,12 @@ class Gateway:
         value = await _read_object(request)
         try:
             dialect = DIALECTS[request.path](value, random_id)
+            chat = None if dialect.chat is None else ChatBody(dialect.chat)
         except ValueError as error:
             return _refuse(request, 400, str(error))
-        chat = None if dialect.chat is None else ChatBody(dialect.chat)
+        except Exception:  # noqa: BLE001 - a mistake of ours costs no request
+            log.exception(RELAYED)
+            return await self.relay(request)
         if chat is None or not (chat.is_guarded or request.path == COUNT_PATH):
             return await self.relay(request)
         headers = self._forward_headers(request, _OURS)

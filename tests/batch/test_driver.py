@@ -148,6 +148,12 @@ def test_each_look_at_the_servers_changes_how_many_tasks_run(monkeypatch):
         wait_until(lambda: take() > min(limits), "a look at one whose requests do not wait any more")
 
 
+def test_the_servers_are_looked_at_again_while_tasks_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "LOOK_INTERVAL_S", 0.0)
+    with run(tmp_path, Task("t", "say x"), server={"seen": (seen := [])}):
+        assert seen.count("/metrics") > 1
+
+
 def test_tasks_of_one_repository_do_not_see_each_other(tmp_path):
     repository = str(make_repository(tmp_path / "repo"))
     tasks = [Task(f"t{n}", "run ls > seen.txt; touch more", repo=repository, mode="full") for n in range(3)]

@@ -14,14 +14,19 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from src.app.state_files import ServerMemory
+from src.model.call_path import CallPath
 from src.model.formats.written_format import PROBE
 from src.serve import gateway
+from src.serve.chat_request import ChatBody
+from src.serve.chat_turn import ChatTurn
+from src.serve.chunks.guard import StreamGuard
 from src.serve.gateway import Gateway
 from src.serve.keys import KeyRing, hash_key
 from src.serve.pages.metrics import Metrics
 from src.serve.run import close_silent
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
+from src.transport.deadlines import Timeouts
 
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {"path": {}}}}}
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Read it."}], "tools": [TOOL]}
@@ -30,12 +35,20 @@ PROBE_CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}
 NO_PARSER = {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "code": 400}}
 MALFORMED = '<tool_call>\n{"name": "read", "arguments": {"path": \n</tool_call>'
 SYSTEM_REFUSED = {"error": {"message": "System message must be at the beginning.", "code": 400}}
+FUNCTION = TOOL["function"]
+STREAMED = [
+    ("/v1/chat/completions", BODY),
+    ("/v1/messages", {**BODY, "max_tokens": 9, "tools": [{"name": "read", "input_schema": FUNCTION["parameters"]}]}),
+    ("/v1/responses", {"model": "m", "input": "Read it.", "tools": [{"type": "function", **FUNCTION}]}),
+]
 RUNNING = 'vllm:num_requests_running{engine="0",model_name="m"}'
 Answering = Callable[[dict[str, Any]], Any]
 
 
 class FakeServer:
-    """Answers chat completions with what `answer` makes of the body: JSON, (status, JSON), or the events of a stream."""
+    """Answers chat completions with what `answer` makes of the body: JSON, (status, JSON), the events of a stream, or None:
+    nothing comes.
+    """
 
     def __init__(self, answer: Answering) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -72,6 +85,8 @@ class FakeServer:
         made = self._answer(self.bodies[-1])
         if isinstance(made, list):
             return await _send_stream(request, made)
+        if made is None:
+            await asyncio.Event().wait()
         status, value = made if isinstance(made, tuple) else (200, made)
         return web.json_response(value, status=status)
 
@@ -131,15 +146,23 @@ def drive(
     use: Callable[[TestClient[Any, Any], FakeServer], Awaitable[None]],
     keys: KeyRing | None = None,
     dead: int = 0,
+    clocks: Timeouts = Timeouts(),  # noqa: B008 - a NamedTuple
+    alive: int = 1,
 ) -> None:
-    """Run `use` with a client of the gateway. `dead`: servers that do not answer, tried first where need be."""
+    """Run `use` with a client of the gateway. `dead`: servers that do not answer, tried first where need be.
+
+    `clocks`: the limits of requests to the server.
+    """
 
     async def run() -> None:
         fake = FakeServer(answer)
         async with TestServer(fake.make_app()) as server:
-            addresses = [f"http://127.0.0.1:{port}/v1" for port in range(9, 9 + dead)] + [str(server.make_url("/v1"))]
+            addresses = [f"http://127.0.0.1:{port}/v1" for port in range(9, 9 + dead)] + [
+                str(server.make_url("/v1"))
+            ] * alive
             replicas = [
-                Replica(AsyncClient(each, "server-key" if keys else ""), ServerMemory(folder)) for each in addresses
+                Replica(AsyncClient(each, "server-key" if keys else "", clocks), ServerMemory(folder))
+                for each in addresses
             ]
             own = Gateway(Upstreams(replicas), Metrics(folder), keys)
             async with TestClient(TestServer(own.make_app())) as client:
@@ -205,6 +228,17 @@ def test_what_one_gateway_learned_the_next_one_knows(tmp_path):
     drive(tmp_path, answer, learn)
     stored = json.loads((tmp_path / "servers.json").read_text())
     assert [entry["path"]["without"] for entry in stored.values()] == [["return_token_ids"]]
+
+
+def test_what_another_worker_has_learned_holds_for_the_next_request(tmp_path):
+    async def use(client, fake):
+        await ask(client, BODY)
+        address = f"http://{fake.headers[0]['Host']}/v1"
+        ServerMemory(tmp_path).save(address, "m", "0.32.0", CallPath(disabled_fields=("return_token_ids",)))
+        await ask(client, BODY)
+        assert ["return_token_ids" in body for body in fake.bodies] == [True, False]
+
+    drive(tmp_path, lambda _: say("Yes."), use)
 
 
 def test_a_refusal_that_nothing_helps_against_reaches_the_client(tmp_path):
@@ -399,6 +433,70 @@ def test_a_server_that_does_not_answer_is_passed_over(tmp_path):
     drive(tmp_path, lambda _: say("x"), use, dead=2)
 
 
+def test_a_server_that_says_nothing_is_a_timeout_of_the_gateway(tmp_path):
+    async def use(client, _):
+        status, answer = await ask(client, BODY)
+        assert status == 504
+        assert "0.1 s" in answer["error"]["message"]
+
+    drive(tmp_path, lambda _: None, use, clocks=Timeouts(first_token=0.1))
+
+
+def test_without_a_server_the_error_names_the_address(tmp_path):
+    async def use(client, _):
+        for body in (BODY, {**BODY, "tools": []}):
+            status, answer = await ask(client, body)
+            assert status == 502
+            assert "127.0.0.1:9" in answer["error"]["message"].replace("', 9", ":9")
+
+    drive(tmp_path, lambda _: say("x"), use, dead=1, alive=0)
+
+
+@pytest.mark.parametrize("path, body", STREAMED)
+def test_a_stream_that_breaks_off_ends_with_an_error_of_the_api(tmp_path, path, body):
+    async def use(client, _):
+        async with client.post(path, json={**body, "stream": True}) as reply:
+            lines = (await reply.text()).splitlines()
+        events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+        assert "error" in events[-1] or events[-1]["type"] in ("error", "response.failed")
+
+    drive(tmp_path, lambda _: stream("It is")[:3], use)
+
+
+@pytest.mark.parametrize("owner, name", [(ChatTurn, "_choose_path"), (ChatBody, "__init__")])
+def test_a_mistake_of_ours_before_the_first_byte_has_the_request_relayed(tmp_path, monkeypatch, owner, name):
+    monkeypatch.setattr(owner, name, break_down)
+
+    async def use(client, fake):
+        assert await ask(client, BODY) == (200, say(CALL))
+        assert fake.bodies == [BODY]
+
+    drive(tmp_path, lambda _: say(CALL), use)
+
+
+def test_a_mistake_of_ours_after_it_ends_the_stream_with_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(StreamGuard, "settle", break_down)
+
+    async def use(client, _):
+        async with client.post("/v1/chat/completions", json={**BODY, "stream": True}) as reply:
+            last = (await reply.text()).splitlines()[-2]
+        assert "The gateway failed: ZeroDivisionError." in last
+
+    drive(tmp_path, lambda _: stream("It is done."), use)
+
+
+def break_down(*_: object, **__: object) -> None:
+    raise ZeroDivisionError
+
+
+def test_a_key_in_the_header_of_anthropic_s_clients_is_sent_where_vllm_looks(tmp_path):
+    async def use(client, fake):
+        await ask(client, BODY, **{"x-api-key": "mine"})
+        assert fake.headers[0]["Authorization"] == "Bearer mine"
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
 def test_turns_of_one_conversation_go_to_one_server(tmp_path):
     replicas = [Replica(AsyncClient(f"http://127.0.0.1:{port}/v1"), ServerMemory(tmp_path)) for port in range(1, 9)]
     upstreams, start = Upstreams(replicas), [{"role": "system", "content": "x"}, {"role": "user", "content": "y"}]
@@ -513,14 +611,6 @@ def test_tokens_are_counted_for_the_prompt_that_would_be_sent(tmp_path):
             assert (await reply.json())["input_tokens"] == 3
 
     drive(tmp_path, lambda _: say("Yes."), use)
-
-
-FUNCTION = TOOL["function"]
-STREAMED = [
-    ("/v1/chat/completions", BODY),
-    ("/v1/messages", {**BODY, "max_tokens": 9, "tools": [{"name": "read", "input_schema": FUNCTION["parameters"]}]}),
-    ("/v1/responses", {"model": "m", "input": "Read it.", "tools": [{"type": "function", **FUNCTION}]}),
-]
 
 
 def find_arguments(event: dict[str, Any]) -> str:

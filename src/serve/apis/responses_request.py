@@ -24,8 +24,9 @@ _SAME = (
 )  # fmt: skip
 _PARTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 # Items without anything for the model, or whose content only the service that made them can read.
-_SKIPPED = frozenset(
-    ("item_reference", "compaction", "web_search_call", "file_search_call", "image_generation_call", "additional_tools")
+_SKIPPED = (  # no set: a client may send a type that has no hash
+    *("item_reference", "compaction", "web_search_call", "file_search_call", "image_generation_call"),
+    "additional_tools",
 )
 TOOL_SEARCH = "tool_search"
 

@@ -96,7 +96,12 @@ def test_an_input_that_is_neither_text_nor_items_is_refused():
 
 
 @pytest.mark.parametrize(
-    "item", [{"type": "message", "role": "user", "content": [{"type": "input_file"}]}, {"type": "computer_call"}]
+    "item",
+    [
+        {"type": "message", "role": "user", "content": [{"type": "input_file"}]},
+        {"type": "computer_call"},
+        {"type": ["message"]},
+    ],
 )
 def test_what_no_chat_completion_has_is_left_to_the_server(item):
     assert DIALECTS["/v1/responses"]({"input": [item], "tools": [PATCH]}, str).chat is None
