@@ -271,6 +271,7 @@ def make_tool_context(settings: Settings, sandbox: Sandbox | None) -> ToolContex
         exec_max_output=settings.security.exec_max_output,
         outputs=Outputs(settings.state / "outputs"),
         sandbox=sandbox,
+        can_show=make_policy(settings, sandbox).can_show,
     )
 
 
@@ -371,7 +372,7 @@ def defer_sandbox(settings: Settings) -> DeferredSandbox:
     What it shows to commands is what the folders hold now, before the model could write into them.
     """
     security, environment, state = settings.security, dict(os.environ), _resolve_state(settings)
-    name = sha256(os.fsencode(settings.root)).hexdigest()[:16]
+    name, policy = sha256(os.fsencode(settings.root)).hexdigest()[:16], make_policy(settings, None)
     visible = build_view(
         settings.root,
         environment,
@@ -382,6 +383,7 @@ def defer_sandbox(settings: Settings) -> DeferredSandbox:
         network=security.sandbox_network,
         cache=state / "caches" / name,
         aside=state / "aside" / name,
+        is_unreadable=policy.is_unreadable if policy.denies_reading else None,
     )
     limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
 

@@ -31,6 +31,7 @@ class Sandbox(Protocol):
     """Where commands run. `kind` is a word such as "landlock", `description` a line for people.
 
     `is_enforcing`: whether the kernel holds a command to its access, so that one with access "read" changes nothing.
+    `can_hide_files`: whether commands cannot read the files of the workspace that a rule denies to `read`.
     """
 
     @property
@@ -39,6 +40,8 @@ class Sandbox(Protocol):
     def description(self) -> str: ...
     @property
     def is_enforcing(self) -> bool: ...
+    @property
+    def can_hide_files(self) -> bool: ...
     def has_network(self, access: Access) -> bool: ...
     def launch(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access = "write"

@@ -124,6 +124,27 @@ class Policy:
                 return rule
         return None
 
+    def can_show(self, tool: str, path: str) -> bool:
+        """Whether the rules let a tool that searches show a file, given relative to the workspace.
+
+        `grep` shows what is in it, so it needs what `read` needs.
+        """
+        return all(
+            rule.action == "allow" or not rule.path or not _speaks_of(rule, tool) or not rule.matches_path(path)
+            for rule in self.rules
+        )
+
+    def is_unreadable(self, path: str) -> bool:
+        """Whether a rule denies reading a path, given relative to the workspace, with / at the end for a folder."""
+        return any(rule.matches_path(path) for rule in self._list_hiding())
+
+    @property
+    def denies_reading(self) -> bool:
+        return bool(self._list_hiding())
+
+    def _list_hiding(self) -> list[Rule]:
+        return [rule for rule in self.rules if rule.action == "deny" and rule.path and rule.matches_tool("read")]
+
     def with_rule(self, rule: Rule) -> Policy:
         return replace(self, rules=(*self.rules, rule))
 
@@ -190,7 +211,7 @@ class Policy:
         if rule.command and isinstance(line, str) and rule.matches_tool(call.name):
             return deny.judge_line(line, split_words(rule.command))
         matches_path = not rule.path or self._matches_path(rule, call.arguments.get("path"))
-        is_meant = not rule.command and rule.matches_tool(call.name) and matches_path
+        is_meant = not rule.command and _speaks_of(rule, call.name) and matches_path
         return deny.DenyVerdict("denied" if is_meant else "clear")
 
     def _matches_path(self, rule: Rule, path: object) -> bool:
@@ -249,8 +270,8 @@ class Policy:
 
     def _explain_hidden(self, commands: tuple[ReadCommand, ...]) -> str:
         """Why a command may show a file that a rule denies to `read`, or ""."""
-        hidden = [rule for rule in self.rules if rule.action == "deny" and rule.path and rule.matches_tool("read")]
-        if not hidden:
+        hidden = self._list_hiding()
+        if not hidden or (self.sandbox and self.sandbox.can_hide_files):
             return ""
         if not commands:
             return "it cannot be read whole, and a rule denies reading some files"
@@ -307,6 +328,10 @@ class Policy:
                 yield Rule(call.name, "allow", path=_escape_pattern(relative))
         else:
             yield Rule(call.name, "allow")
+
+
+def _speaks_of(rule: Rule, tool: str) -> bool:
+    return rule.matches_tool(tool) or (tool == "grep" and bool(rule.path) and rule.matches_tool("read"))
 
 
 def _get_named_access(call: ToolCall) -> Access | None:

@@ -37,7 +37,7 @@ class NoSandbox:
 
     def __init__(self, limits: ResourceLimits, description: str, *, is_required: bool = False) -> None:
         self.kind = "refused" if is_required else "none"
-        self.is_enforcing = is_required
+        self.is_enforcing = self.can_hide_files = is_required
         self.description = description
         self._limits = limits
 
@@ -67,6 +67,7 @@ class SandboxBase(ABC):
     kind: str
     description: str
     is_enforcing = True
+    can_hide_files = False
 
     def __init__(self, view: SandboxView, limits: ResourceLimits, filters: Mapping[Access, bytes]) -> None:
         self.view = view

@@ -26,7 +26,7 @@ from ...types.sandbox import Access, Launch
 from .base import SandboxBase, find_home
 from .leftovers import list_parents
 from .limits import ResourceLimits
-from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc
+from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc, list_unreadable
 
 NAMESPACES = ("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 BACKGROUND_NOTE = "what it left running in the background was ended"
@@ -40,6 +40,7 @@ class BubblewrapSandbox(SandboxBase):
     """`program` is bwrap."""
 
     kind = "bubblewrap"
+    can_hide_files = True
 
     def __init__(
         self, program: str, user: str, view: SandboxView, limits: ResourceLimits, filters: Mapping[Access, bytes]
@@ -49,6 +50,8 @@ class BubblewrapSandbox(SandboxBase):
         self._home = str(view.home or HIDDEN_HOME)
         self._loopbacks: dict[Access, Loopback] = {}
         _write_etc(self.scratch / "etc", user, self._home)
+        (self.scratch / "unreadable-file").touch(mode=0)
+        (self.scratch / "unreadable-folder").mkdir(mode=0)
         network = "with the network" if view.network else "no network"
         self.description = f"bubblewrap: commands see the workspace and the system, no home, {network}"
 
@@ -64,6 +67,8 @@ class BubblewrapSandbox(SandboxBase):
         )
         if access == "read":
             words += _bind("--bind", self.cache)
+        for path in list_unreadable(self.view):
+            words += ["--ro-bind", str(self.scratch / f"unreadable-{'folder' if path.is_dir() else 'file'}"), str(path)]
 
         def settle() -> None:
             os.close(filter_fd)

@@ -54,6 +54,10 @@ class DeferredSandbox:
     def is_enforcing(self) -> bool:
         return self.choice.sandbox.is_enforcing
 
+    @property
+    def can_hide_files(self) -> bool:
+        return self.choice.sandbox.can_hide_files
+
     def has_network(self, access: Access) -> bool:
         return self.choice.sandbox.has_network(access)
 

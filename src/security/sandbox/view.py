@@ -8,7 +8,7 @@ folders of PATH, the toolchains they belong to, and Python's own installation. O
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +41,7 @@ LIBRARIES = ("lib", "lib64", "libexec", "include")
 VIRTUAL_FOLDERS = (".venv", "venv", "env")  # of a workspace
 INTERPRETERS = ("python3", "python", "node", "ruby", "java", "go")
 
+MAX_UNREADABLE = 500  # mounts of a command, of 0.2 ms each
 KEPT_VARIABLES = frozenset({"COLUMNS", "HOME", "LANG", "LANGUAGE", "LINES", "LOGNAME", "PATH", "TERM", "TZ", "USER"})
 
 
@@ -55,6 +56,7 @@ class SandboxView(NamedTuple):
     hidden: tuple[Path, ...] = ()  # folders of the bot that no command sees
     cache: Path | None = None  # kept for the workspace: the caches of commands that may not change it
     aside: Path | None = None  # where that goes which a command left to run later
+    is_unreadable: Callable[[str], bool] | None = None  # whether a rule denies reading a path of the workspace
 
     def has_network(self, access: Access) -> bool:
         return access == "network" or (self.network and access == "write")
@@ -71,6 +73,7 @@ def build_view(
     network: bool = False,
     cache: Path | None = None,
     aside: Path | None = None,
+    is_unreadable: Callable[[str], bool] | None = None,
 ) -> SandboxView:
     """`protected` and `hidden`: the bot's own; `readable`: paths that the user names, perhaps with `~`;
     `installations`: prefixes of the Python that runs this.
@@ -82,7 +85,15 @@ def build_view(
     found = {*own, *_list_programs(environment, home), *pythons, *_list_repository(workspace)}
     seen = [each for each in found if not (_contains(each, home) or _contains(each, workspace))]
     return SandboxView(
-        workspace, home, _drop_nested([*named, *seen]), tuple(protected), network, tuple(hidden), cache, aside
+        workspace,
+        home,
+        _drop_nested([*named, *seen]),
+        tuple(protected),
+        network,
+        tuple(hidden),
+        cache,
+        aside,
+        is_unreadable,
     )
 
 
@@ -117,6 +128,26 @@ def list_protected(view: SandboxView) -> list[Path]:
     if os.path.lexists(git := top / ".git"):
         paths += [git, *(folder / name for folder in list_git_folders(git) for name in GIT_SETTINGS)]
     return list(dict.fromkeys(paths))
+
+
+def list_unreadable(view: SandboxView) -> Iterator[Path]:
+    """The files and folders of the workspace that a rule denies to `read`, as it is now; links aside.
+
+    Raises OSError if there are too many to be hidden.
+    """
+    count = 0
+    for folder, folders, files in os.walk(view.workspace) if view.is_unreadable else ():
+        inner = os.path.relpath(folder, view.workspace)
+        prefix = "" if inner == "." else f"{inner}/"
+        folders[:] = [name for name in folders if name != ".git"]
+        for name in (*(f"{each}/" for each in folders), *files):
+            path = Path(folder, name)
+            if view.is_unreadable and view.is_unreadable(prefix + name) and not path.is_symlink():
+                count += 1
+                if count > MAX_UNREADABLE:
+                    raise OSError(f"a rule denies reading more than {MAX_UNREADABLE} files; name their folder in it")
+                folders[:] = [each for each in folders if f"{each}/" != name]
+                yield path
 
 
 def _list_programs(environment: Mapping[str, str], home: Path | None) -> Iterator[Path]:

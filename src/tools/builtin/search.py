@@ -39,11 +39,10 @@ def glob(
     """Find files by name, except those that .gitignore excludes."""
     from ..fs.walk import Tree  # start-up is measured
 
-    with Tree(path, ctx).open_root() as tree:
+    with Tree(path, ctx, "glob").open_root() as tree:
         found = list(islice(_filter_by_glob(pattern, tree, tree.files()), MAX_FILES_SHOWN + 1))
     notes = [f"[more than {MAX_FILES_SHOWN:,} files; narrow the pattern]"] if len(found) > MAX_FILES_SHOWN else []
-    notes += [f"[{tree.cut}]"] if tree.cut else []
-    return "\n".join([*map(escape_name, found[:MAX_FILES_SHOWN]), *notes]) or "[no file matches]"
+    return "\n".join([*map(escape_name, found[:MAX_FILES_SHOWN]), *notes, *tree.notes]) or "[no file matches]"
 
 
 @tool(risk="low")
@@ -63,7 +62,7 @@ def grep(
 
     refuse_many_lines(before, after)
     matcher = LineMatcher(pattern, ctx.clock.monotonic, literal=False, ignore_case=ignore_case)
-    with Tree(path, ctx).open_root() as tree:
+    with Tree(path, ctx, "grep").open_root() as tree:
         files = tree.files() if include is None else _filter_by_glob(include, tree, tree.files())
         found = (
             (file, line)
@@ -72,7 +71,7 @@ def grep(
             for line in _find_in_file(tree, file, matcher, before, after)
         )
         shown = format_matches(found, max_matches, before, after)
-    return "\n".join(filter(None, [shown, tree.cut and f"[{tree.cut}]"])) or "[no line matches]"
+    return "\n".join(filter(None, [shown, *tree.notes])) or "[no line matches]"
 
 
 def format_matches(found: Iterable[tuple[str, FoundLine]], max_matches: int, before: int, after: int) -> str:

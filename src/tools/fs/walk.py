@@ -41,14 +41,22 @@ class IgnoreFile(NamedTuple):
 
 
 class Tree:
-    """A folder or one file of the workspace. `cut` says why not all files were seen, if so."""
+    """A folder or one file of the workspace, for a tool. `cut` says why not all files were seen, if so."""
 
-    def __init__(self, path: str, ctx: ToolContext) -> None:
+    def __init__(self, path: str, ctx: ToolContext, tool: str = "") -> None:
         self._target = paths.resolve(path, ctx.workspace)
         self._ctx = ctx
+        self._tool = tool
         self._deadline = ctx.clock.monotonic() + WALK_TIMEOUT_S
         self._root = -1
         self.cut = ""
+        self._has_left_out = False
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines for the model: why not all files were seen."""
+        left_out = f"files that a rule keeps from {self._tool} were left out" if self._has_left_out else ""
+        return [f"[{each}]" for each in (self.cut, left_out) if each]
 
     @contextmanager
     def open_root(self) -> Iterator[Tree]:
@@ -76,7 +84,17 @@ class Tree:
         return bool(self.cut)
 
     def files(self) -> Iterator[str]:
-        """Yield paths relative to the workspace. Raises ToolError if it is neither a folder nor a file."""
+        """Yield paths relative to the workspace, but for those that rules keep from the tool.
+
+        Raises ToolError if it is neither a folder nor a file.
+        """
+        for path in self._list_all():
+            if self._ctx.can_show(self._tool, path):
+                yield path
+            else:
+                self._has_left_out = True
+
+    def _list_all(self) -> Iterator[str]:
         whole = self.start.rstrip("/")
         try:
             os.close(open_beneath(self._root, whole or ".", FOLDER))

@@ -58,6 +58,10 @@ def _watch_nothing(only_files: bool) -> AbstractContextManager[None]:  # noqa: A
     return nullcontext()
 
 
+def _show_all(tool: str, path: str) -> bool:  # noqa: ARG001
+    return True
+
+
 def _ignore_process(process: StartedProcess) -> None:
     """Nothing is recorded."""
 
@@ -143,6 +147,7 @@ class ToolContext:
     exec_timeout: float = 120.0  # seconds
     exec_max_timeout: float = 3600.0  # seconds; the longest that a call may name
     exec_max_output: int = 30_000  # characters
+    can_show: Callable[[str, str], bool] = _show_all  # whether a tool that searches may show a file, by its path
     outputs: Outputs | None = None  # where whole outputs are stored; None: nowhere
     before_write: BeforeWrite = _ignore_write
     on_start: OnProcess = _ignore_process  # called when a command has started

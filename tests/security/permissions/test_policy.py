@@ -25,7 +25,7 @@ EXEC = ToolCall("1", "exec", {"command": "make all"})
 OTHER = ToolCall("1", "send", {"to": "you"})
 
 
-ENFORCING = SimpleNamespace(is_enforcing=True)  # a sandbox
+ENFORCING = SimpleNamespace(is_enforcing=True, can_hide_files=False)  # a sandbox
 
 
 @pytest.fixture
@@ -430,3 +430,24 @@ def test_in_the_home_no_tool_writes_them(name, workspace):
 def test_in_mode_plan_without_a_sandbox_only_a_person_lets_a_command_run(rules, workspace):
     decision = Policy(workspace, mode="plan", rules=rules).decide(exec_call("touch x"), "high")
     assert (decision.action, decision.needs_person) == ("ask", True)
+
+
+HIDING = (Rule("read", "deny", path=".env"), Rule("read", "ask", path="/private/"), Rule("*", "deny", path="*.key"))
+
+
+def test_what_a_rule_keeps_from_read_is_not_searched_but_its_name_may_be_listed(workspace):
+    policy = Policy(workspace, rules=HIDING)
+    names = (".env", "sub/.env", "private/a", "x.key", "a.txt")
+    assert [policy.can_show("grep", name) for name in names] == [False, False, False, False, True]
+    assert [policy.can_show("glob", name) for name in names] == [True, True, True, False, True]
+    assert [policy.is_unreadable(name) for name in names] == [True, True, False, True, False]
+    grep = ToolCall("1", "grep", {"pattern": "x", "path": "sub/.env"})
+    assert policy.decide(grep, "low").rule == str(HIDING[0])
+
+
+def test_a_command_that_may_show_a_denied_file_asks_only_where_the_sandbox_does_not_hide_it(workspace):
+    policies = [
+        Policy(workspace, rules=HIDING, sandbox=SimpleNamespace(is_enforcing=True, can_hide_files=can_hide))
+        for can_hide in (False, True)
+    ]
+    assert [policy.decide(exec_call("cat .env"), "high").action for policy in policies] == ["ask", "allow"]

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from src.errors import ToolError
 from src.security.sandbox.bubblewrap import KERNEL_GRACE_S, build_arguments, end_namespace
-from src.security.sandbox.view import SandboxView
+from src.security.sandbox.view import MAX_UNREADABLE, SandboxView
+
+from .conftest import PATH, make_runner
 
 
 def list_mounts(workspace: Path, protected: list[Path], **view) -> list[tuple[str, str]]:
@@ -78,3 +81,34 @@ def test_a_process_that_outlives_bwrap_is_killed():
     with subprocess.Popen(["sleep", str(2 * KERNEL_GRACE_S + 1)]) as first:
         end_namespace(json.dumps({"child-pid": first.pid}).encode())
         assert first.wait() == -signal.SIGKILL
+
+
+def test_files_that_a_rule_denies_to_read_cannot_be_read(workspace, home):
+    def is_unreadable(path: str) -> bool:
+        return path == "private/" or path.endswith(".env")
+
+    environment = {"PATH": PATH, "HOME": str(home)}
+    run = make_runner("bubblewrap", workspace, environment, is_unreadable=is_unreadable)
+    (workspace / "private").mkdir()
+    (workspace / "sub").mkdir()
+    (workspace / "seen").write_text("seen\n")
+    for name in (".env", "sub/.env", "private/a"):
+        (workspace / name).write_text("CANARY\n")
+    (workspace / "link").symlink_to(".env")
+    for access in ("read", "write"):
+        lines = (
+            "cat .env link sub/.env private/a; grep -r . .; mv .env x; cp .env y; ln .env z; chmod 600 .env; ls private"
+        )
+        shown = run(lines, access=access)
+        assert "CANARY" not in shown
+        assert "seen" in shown
+    assert (workspace / ".env").read_text() == "CANARY\n"
+
+
+def test_too_many_files_to_hide_are_refused(workspace, home):
+    environment = {"PATH": PATH, "HOME": str(home)}
+    run = make_runner("bubblewrap", workspace, environment, is_unreadable=lambda name: ".env" in name)
+    for number in range(MAX_UNREADABLE + 1):
+        (workspace / f"{number}.env").touch()
+    with pytest.raises(ToolError, match="name their folder"):
+        run("true")
