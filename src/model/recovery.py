@@ -2,15 +2,15 @@
 
 It may drop a call that it cannot read, cut the text where a tag is only mentioned, or return a call with a wrong name
 or without its arguments. The answer's tokens show it: if some became neither text nor call, or a native call is not of
-an offered tool, their text is parsed instead of what the server returned. docs/paths.md lists the ways to get that
-text.
+an offered tool, their text is parsed instead of what the server returned. Without their ids, their number shows it.
+docs/paths.md lists the ways to get that text; where there is none, the user is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from ..errors import RequestFailed
 from ..parsing import list_parsers
@@ -42,20 +42,36 @@ ASKING_AGAIN_NOTICE = (
 ASKING_WHOLE_NOTICE = (
     "The server seems to have lost part of the answer; asking once more for a whole one, without streaming."
 )
+PART_LOST_NOTICE = (
+    "The server returned less than the model wrote, by what it tells itself. If a tool call is missing, its "
+    "--tool-call-parser is not one for this model; with --no-function-calling, calls are made in the text."
+)
+UNCOUNTED_NOTICE = (
+    "The server counts no tokens in a stream, so it would not be noticed if it lost a tool call there; with "
+    "vllm.stream: false, answers come whole."
+)
 NOT_FORCED = "The model was to call {wanted}, and did not."
 NON_TEXT_TOKENS = 6  # of an answer: the end of the turn, the marks around a thought
 MAX_CHARS_PER_TOKEN = 8  # no answer has more on average
+MIN_BYTES_PER_TOKEN = 3  # few answers have less on average: long numbers, rare scripts
+MIN_CALL_TOKENS = 20  # of a call with one short argument
 CUT_OFF = (
     "The call was cut off when the answer reached its {tokens} tokens (max_tokens), so it was not run. "
     "Send less at once: write a long file in several parts."
 )
 
 
+# Whether the server lost a part of an answer. suspected: looking for it is worth a request; proven: by what it says
+# itself, so that the user is told if the part cannot be found.
+Loss = Literal["none", "suspected", "proven"]
+
+
 class Recovery:
     """Of one answer, which `turn` has read to its end. `is_unparsed`: no parser of the server has read it.
 
-    `replay` sends a request and returns the answer to it, and shows nothing. `disable_native` notes that the server
-    announces native calls and returns none; its notice is for the user. A notice in `sent_notices` is not repeated.
+    `replay` sends a request and returns the answer to it, and shows nothing; None: nothing is asked again.
+    `disable_native` notes that the server announces native calls and returns none; its notice is for the user. A
+    notice in `sent_notices` is not repeated.
     """
 
     def __init__(
@@ -69,7 +85,7 @@ class Recovery:
         is_unparsed: bool = False,
         server: ServerApi,
         budget: TokenBudget,
-        replay: Replay,
+        replay: Replay | None,
         disable_native: Callable[[], str],
         sent_notices: set[str],
     ) -> None:
@@ -84,7 +100,7 @@ class Recovery:
         self._replay = replay
         self._disable_native = disable_native
         self._sent_notices = sent_notices
-        self._response = turn.response()
+        self._response = turn.response() if turn.tokens.ids else turn.mend_calls(turn.response())
 
     def run(self) -> Turn[None]:
         """The rest of the turn, with what the server lost. Completed comes last."""
@@ -93,17 +109,21 @@ class Recovery:
         if turn.repeats:
             yield Completed(response)
             return
-        if (yield from self._has_losses()):
+        self._loss = yield from self._find_loss()
+        if self._loss != "none":
             found = yield from self._reparse()
             if found:
                 whole = found
                 new = len(whole.calls) > len(turn.completed.calls) or not whole.calls
                 if new and not (yield from self._is_unclosed_thought()):
                     yield from self._notify(RECOVERED_NOTICE)
-            elif turn.lacks_promised_calls() or (self._is_native and turn.is_empty()):
-                yield from self._notify(self._disable_native())
+            else:
+                yield from self._report_loss()
         elif _is_only_thought(response):
             whole = yield from self._extract_from_thought()
+        elif turn.has_false_usage() and self._tools and self._request.stream and not response.requested_calls:
+            yield from self._notify(UNCOUNTED_NOTICE)
+        whole = turn.mend_calls(whole)
         if whole.text.startswith(response.text) and (rest := whole.text[len(response.text) :]):
             yield TextDelta(rest)
         if leaked := self._describe_leak(whole):
@@ -119,27 +139,50 @@ class Recovery:
             self._sent_notices.add(text)
             yield Notice(text)
 
-    def _has_losses(self) -> Aside[bool]:
-        """Whether the server's parser seems to have lost or garbled part of the answer."""
+    def _report_loss(self) -> Iterator[Notice]:
+        """Tell the user of a loss that is proven, and expect no more calls of a server that returned nothing."""
+        response = self._response
+        is_silent = _is_only_thought(response) or not response.content
+        if is_silent and (self._turn.lacks_promised_calls() or (self._is_native and self._loss == "proven")):
+            yield from self._notify(self._disable_native())
+        elif self._loss == "proven":
+            yield from self._notify(PART_LOST_NOTICE)
+
+    def _find_loss(self) -> Aside[Loss]:
+        """Whether the server's parser lost or garbled part of the answer."""
         turn, response = self._turn, self._response
         if self._is_unparsed:
-            return False
+            return "none"
         if not turn.tokens.ids:
             cap = yield from self._budget.limit_output(self._request, response.usage)
-            if _is_at_cap(response, cap):
-                return False  # it was cut off, and would be cut off again
-        if turn.has_losses(told_all=self._server.is_vllm):
-            return True
-        if turn.tokens.ids or not self._server.is_vllm or response.calls or not response.usage:
+            if self._replay is None or _is_at_cap(response, cap):
+                return "none"  # it was cut off, and would be cut off again
+        calls = response.requested_calls
+        if native := [call for call in calls if call.origin == NATIVE]:
+            is_wrong = any(isinstance(call, MalformedCall) or not fits(call, self._tools) for call in native)
+            return "suspected" if is_wrong and self._server.is_vllm else "none"
+        if turn.is_empty() or (turn.completed.stop_reason == "tool_use" and not calls):
+            return "proven"
+        if turn.tokens.unaccounted or (turn.is_silent() and turn.has_false_usage()):
+            return "suspected"
+        is_short = not turn.tokens.ids and not calls and (yield from self._lacks_tokens())
+        return "proven" if is_short else "none"
+
+    def _lacks_tokens(self) -> Aside[bool]:
+        """Whether the answer has clearly more tokens, by its usage, than the text and the thoughts that came."""
+        completed, usage = self._turn.completed, self._turn.completed.usage
+        # A provider that signs its blocks parses its own calls, and its thoughts may be summaries.
+        is_signed = any(block.metadata for block in completed.content if isinstance(block, (Text, Reasoning)))
+        if not usage or is_signed or completed.stop_reason not in ("end_turn", "tool_use"):
             return False
-        text = self._turn.raw_text()
-        if response.usage.output_tokens <= len(text) // MAX_CHARS_PER_TOKEN:  # certainly nothing was lost
+        text = completed.text if usage.thought_tokens else self._turn.raw_text()
+        written = usage.output_tokens - usage.thought_tokens
+        if written <= len(text) // MAX_CHARS_PER_TOKEN:
             return False
         size = yield from self._server.count_text_tokens(self._request.model, text)
-        return (
-            size is not None
-            and response.usage.output_tokens - size > NON_TEXT_TOKENS + response.usage.output_tokens // 20
-        )
+        if size is None and self._tools and written > len(text.encode()) // MIN_BYTES_PER_TOKEN + MIN_CALL_TOKENS:
+            size = yield from self._server.count_by_prompts(self._request.model, text)
+        return size is not None and written - size > NON_TEXT_TOKENS + written // 20
 
     def _reparse(self) -> Turn[Response | None]:
         """The answer as it was before the server's parser read it; None if that says no more."""
@@ -147,9 +190,11 @@ class Recovery:
         if (text := (yield from self._fetch_raw_text())) is not None:
             found = self._turn.reparse(text)
         else:
-            if self._server.is_vllm:
+            raw = None
+            if prompt := (yield from self._server.find_prompt(self._request, self._response.usage)):
                 yield from self._notify(ASKING_AGAIN_NOTICE)
-            if raw := (yield from self._server.complete_raw(self._request, self._response.usage)):
+                raw = yield from self._server.complete_raw(self._request, prompt)
+            if raw:
                 found = self._turn.reparse(raw.text, raw)
             elif self._request.stream:
                 yield from self._notify(ASKING_WHOLE_NOTICE)
@@ -158,12 +203,16 @@ class Recovery:
 
     def _ask_again(self) -> Turn[Response | None]:
         """The answer to the same request, sent once more; it is not shown, since it may say no more."""
+        if self._replay is None:
+            return None
         try:
             turn = yield from self._replay(replace(self._request, stream=False))
         except RequestFailed as error:
             yield from self._notify(f"Asking again failed: {error.message}")
             return None
-        return turn.response()
+        if turn.is_empty():
+            self._loss = "proven"
+        return turn.mend_calls(turn.response())
 
     def _fetch_raw_text(self) -> Aside[str | None]:
         """The text of the answer's tokens; None if the server did not tell them."""

@@ -6,14 +6,27 @@ repeats itself without end.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..parsing import Answered, EventFold, GivenText, Malformed, ParserEvent, Reasoned, StreamParser, render_example
 from ..parsing.arguments.tool_index import ToolIndex
+from ..parsing.decode.json_repair import MISSING_CLOSERS
 from ..providers.base import Broken, PromptSize, RawTokens, WireEvent
 from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
-from ..types.messages import TEXT, Block, MalformedCall, Reasoning, Response, StopReason, Text, ToolCall, ToolDefinition
+from ..types.messages import (
+    NATIVE,
+    TEXT,
+    Block,
+    MalformedCall,
+    Reasoning,
+    Response,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolDefinition,
+)
 
 WINDOW_CHARS = 8192  # that must be nothing but one text repeated
 MAX_PERIOD_CHARS = 1024
@@ -134,20 +147,39 @@ class ResponseAssembler:
         calls = [block for block in self._answer.blocks if isinstance(block, ToolCall)]
         return next((call.origin for call in reversed(calls) if not call.guessed and not call.echo), "")
 
-    def has_losses(self, told_all: bool) -> bool:
-        """Whether the server's parser seems to have lost or garbled part of the answer.
+    def mend_calls(self, response: Response) -> Response:
+        """The response with its native calls whose arguments are whole, but not valid JSON, read as in the text."""
+        return replace_content(response, [*map(self._mend, response.content)]) if response.malformed else response
 
-        `told_all`: the server can tell what the model wrote, so that a wrong call is worth a question.
-        """
-        native = self.completed.calls
-        if told_all and (self.completed.malformed or any(not fits(call, self._tools) for call in native)):
-            return True
-        return not native and (bool(self.tokens.unaccounted) or self.is_empty())
+    def _mend(self, block: Block) -> Block:
+        if (
+            not isinstance(block, MalformedCall)
+            or block.origin != NATIVE
+            or not block.raw.lstrip().startswith(("{", '"'))
+        ):
+            return block
+        # Its braces are not closed, so that arguments without an end are a call that was cut off.
+        text = f'TOOL_CALL: {{"name": {json.dumps(block.name)}, "args": {block.raw}'
+        found = self.reparse(text).calls
+        if len(found) != 1 or found[0].name != block.name or found[0].guessed:
+            return block
+        repairs = tuple(repair for repair in found[0].repaired if repair != MISSING_CLOSERS)
+        return replace(found[0], id=block.id, origin=NATIVE, repaired=repairs)
 
     def is_empty(self) -> bool:
         """Whether tokens were made that became neither text nor thought nor call."""
-        usage, silent = self.completed.usage, not self.completed.content and not self._answer.blocks
-        return silent and (self.lacks_promised_calls() or bool(usage and usage.output_tokens > 1))
+        usage = self.completed.usage
+        is_costly = usage is not None and usage.output_tokens - usage.thought_tokens > 1
+        return self.is_silent() and (self.lacks_promised_calls() or is_costly)
+
+    def is_silent(self) -> bool:
+        """Whether nothing came, no thought either."""
+        return not self.completed.content and not self._answer.blocks
+
+    def has_false_usage(self) -> bool:
+        """Whether the server says that neither the prompt nor the answer has tokens, as proxies do that do not know."""
+        usage = self.completed.usage
+        return usage is not None and not (usage.input_tokens or usage.output_tokens)
 
     def lacks_promised_calls(self) -> bool:
         """Whether the server announced calls and gave nothing at all."""

@@ -19,7 +19,7 @@ from ..providers.vllm_tokens import RENDER_PATH, RenderedPrompt, read_rendered
 from ..providers.wire_json import encode_json
 from ..types.effects import READ, Aside, Fetch, ReplyHead
 from ..types.events import Completed
-from ..types.messages import JSON, Response, Usage
+from ..types.messages import JSON, Response, Usage, UserMessage
 from .facts import FactStore, ServerInfo
 
 T = TypeVar("T")
@@ -136,8 +136,21 @@ class ServerApi:
 
     def tokenize_prompt(self, request: ChatRequest) -> Aside[vllm.TokenizedPrompt | None]:
         """The tokens of the request's prompt."""
-        body = self._codec.encode_prompt(request) if self.is_vllm else None
+        return (yield from self._tokenize(request)) if self.is_vllm else None
+
+    def _tokenize(self, request: ChatRequest) -> Aside[vllm.TokenizedPrompt | None]:
+        body = self._codec.encode_prompt(request)
         return (yield from self._try_fetch("POST", "/tokenize", body, vllm.read_prompt)) if body else None
+
+    def find_prompt(self, request: ChatRequest, usage: Usage | None) -> Aside[vllm.TokenizedPrompt | None]:
+        """The tokens of the prompt that the request had, whatever API it spoke: vLLM may be behind another one, too.
+
+        None if `usage` says that the prompt was another one: /tokenize may answer for another model.
+        """
+        prompt = yield from self._tokenize(request)
+        if not prompt or (usage and abs(usage.input_tokens - len(prompt.tokens)) > MAX_TOKEN_DIFFERENCE):
+            return None
+        return prompt
 
     def render_text(self, request: ChatRequest) -> Aside[str | None]:
         """The text of the request's prompt, as llama.cpp's server makes it."""
@@ -151,11 +164,23 @@ class ServerApi:
         return likely or {}
 
     def count_text_tokens(self, model: str, text: str) -> Aside[int | None]:
-        """How many tokens a text has."""
+        """How many tokens a text has, by vLLM's /tokenize."""
         if not self.is_vllm:
             return None
         prompt = yield from self._try_fetch("POST", "/tokenize", vllm.encode_tokenize(model, text), vllm.read_prompt)
         return len(prompt.tokens) if prompt else None
+
+    def count_by_prompts(self, model: str, text: str) -> Aside[int | None]:
+        """How many tokens a text has, by what a chat that repeats it has more; None if the server does not count so."""
+        if not self._codec.counts_output:
+            return None
+        sizes = []
+        for prompt in (text, f"{text}\n{text}"):
+            answer = yield from self.ask(ChatRequest(model, [UserMessage(prompt)], max_tokens=1, stream=False))
+            if not answer or not answer.usage:
+                return None
+            sizes.append(answer.usage.input_tokens)
+        return sizes[1] - sizes[0]
 
     def detokenize(self, model: str, tokens: Sequence[int]) -> Aside[str | None]:
         if not self.is_vllm:
@@ -163,14 +188,8 @@ class ServerApi:
         body = vllm.encode_detokenize(model, tokens)
         return (yield from self._try_fetch("POST", "/detokenize", body, vllm.read_detokenized))
 
-    def complete_raw(self, request: ChatRequest, usage: Usage | None = None) -> Aside[Response | None]:
-        """The model's answer to the request's prompt without the server's parser: all of it is text.
-
-        None too, if `usage` says that the request had another prompt: /tokenize may answer for another model.
-        """
-        prompt = yield from self.tokenize_prompt(request)
-        if not prompt or (usage and abs(usage.input_tokens - len(prompt.tokens)) > MAX_TOKEN_DIFFERENCE):
-            return None
+    def complete_raw(self, request: ChatRequest, prompt: vllm.TokenizedPrompt) -> Aside[Response | None]:
+        """The model's answer to the request's prompt without the server's parser: all of it is text."""
         body = vllm.encode_completion(request, prompt)
         return (yield from self._try_fetch("POST", "completions", body, vllm.read_completion, within=None))
 

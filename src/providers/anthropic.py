@@ -33,6 +33,7 @@ from ..types.messages import (
     block_text,
 )
 from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, make_sendable
+from .openai import OpenAICodec
 from .server_errors import extract_openai_names, read_mid_stream_error, read_model_names
 from .stream.decoder import BodySniffer, StreamDecoder
 from .stream.response_builder import TextBlockBuilder
@@ -68,6 +69,10 @@ class AnthropicCodec(Codec):
         fields |= request.extra
         turns = _join_turns(self._fragments(request.messages))
         return HttpRequest("messages", encode_body("messages", turns, self._fields(fields)))
+
+    def encode_prompt(self, request: ChatRequest) -> bytes:
+        """vLLM makes chat completions of Messages."""
+        return OpenAICodec(self._new_id).encode_prompt(request)
 
     def make_decoder(self, content_type: str) -> Decoder:
         return BodySniffer(content_type, AnthropicStream(self._new_id))

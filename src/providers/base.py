@@ -84,12 +84,13 @@ class Codec(Protocol):
     """One provider's API. Codecs inherit from it what only some of them have."""
 
     has_json_schema: bool = False  # whether a request can hold the answer's text to a schema (`response_format`)
+    counts_output: bool = True  # whether `usage` counts what the model wrote, and nothing that it hides
     shows_tools: bool = False  # whether the model certainly sees the tools of a request; else its template decides
 
     def encode(self, request: ChatRequest) -> HttpRequest: ...
 
     def encode_prompt(self, request: ChatRequest) -> bytes | None:  # noqa: ARG002
-        """The body of vLLM's /tokenize for the prompt that `request` would make; None if the API has none."""
+        """The body of vLLM's /tokenize for the prompt that `request` would make; None where vLLM has no such API."""
         return None
 
     def make_decoder(self, content_type: str) -> Decoder:

@@ -60,6 +60,7 @@ _RESULT_TYPES = {"": "success", "error": "failure", "denied": "denied"}
 class CopilotCodec(Codec):
     """`new_id` makes ids for calls without one."""
 
+    counts_output = False
     shows_tools = True
 
     def __init__(self, new_id: Callable[[], str]) -> None:

@@ -184,13 +184,16 @@ class CompletionCall(WireStruct):
 
 
 class CompletionDelta(WireStruct):
-    """A piece of an answer, or the whole message."""
+    """A piece of an answer, or the whole message. `content` is text, or a list of parts (Mistral)."""
 
-    content: str | None = None
+    content: Any = None
     refusal: str | None = None  # OpenAI's models explain a refusal here
     reasoning: str | None = None
-    reasoning_content: str | None = None  # the name before vLLM 0.16
+    reasoning_content: str | None = None  # the name before vLLM 0.16, and in DeepSeek's API
+    reasoning_text: str | None = None  # GitHub's service
+    thinking: str | None = None  # Ollama
     tool_calls: list[CompletionCall] | None = None
+    function_call: CompletionFunction | None = None  # OpenAI's API before tool_calls
 
 
 class CompletionChoice(WireStruct):
@@ -205,10 +208,15 @@ class PromptTokensDetails(WireStruct):
     cached_tokens: int | None = None  # vLLM: with --enable-prompt-tokens-details
 
 
+class CompletionTokensDetails(WireStruct):
+    reasoning_tokens: int | None = None
+
+
 class CompletionUsage(WireStruct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: PromptTokensDetails | None = None
+    completion_tokens_details: CompletionTokensDetails | None = None
 
 
 class CompletionChunk(WireStruct):
@@ -227,8 +235,13 @@ def read_usage(completion: CompletionChunk) -> Usage | None:
     usage = completion.usage
     if usage is None or usage == CompletionUsage():
         return None
-    details = usage.prompt_tokens_details or PromptTokensDetails()
-    return Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0, details.cached_tokens or 0)
+    read, written = usage.prompt_tokens_details, usage.completion_tokens_details
+    return Usage(
+        usage.prompt_tokens or 0,
+        usage.completion_tokens or 0,
+        (read and read.cached_tokens) or 0,
+        (written and written.reasoning_tokens) or 0,
+    )
 
 
 class OpenAIStream(StreamDecoder):
@@ -278,13 +291,26 @@ class OpenAIStream(StreamDecoder):
             self._unaccounted += 0 if len(found) > before else len(ids)
 
     def _add_delta(self, delta: CompletionDelta, found: list[WireEvent]) -> None:
-        if text := delta.content or delta.refusal:
+        content = delta.content
+        if content and not isinstance(content, str):
+            self._add_parts(content, found)
+        elif text := content or delta.refusal:
             found.append(self._text.add(text))
-        if thought := delta.reasoning or delta.reasoning_content:
+        if thought := delta.reasoning or delta.reasoning_content or delta.reasoning_text or delta.thinking:
             found.append(self._reasoning.add(thought))
+        if delta.function_call:
+            old = delta.function_call
+            found.append(self._builder.add_call(0, "", old.name or "", old.arguments))
         for call in delta.tool_calls or ():
             function = call.function or CompletionFunction()
             found.append(self._builder.add_call(call.index, call.id or "", function.name or "", function.arguments))
+
+    def _add_parts(self, parts: object, found: list[WireEvent]) -> None:
+        for part in as_dicts(parts):
+            if text := as_str(part.get("text")):
+                found.append(self._text.add(text))
+            for thought in as_dicts(part.get("thinking")):
+                found.append(self._reasoning.add(as_str(thought.get("text"))))
 
     def read_whole(self, answer: Any) -> list[WireEvent]:
         completion, found = to_struct(answer, CompletionChunk), list[WireEvent]()

@@ -283,8 +283,8 @@ class ChatTurn:
             text = ""  # a thought without an answer is what the server says it is
         if self.report.path == "template" and (origin := assembler.find_origin()):
             self._facts.paths.update(self.fact_key, partial(_learn_origin, origin))
-        native = [call for call in whole.calls if call.origin == NATIVE]
-        calls = [call for call in whole.calls if call.origin != NATIVE and is_safe(call)]
+        native = [call for call in whole.calls if call.origin == NATIVE and not call.repaired]
+        calls = [call for call in whole.calls if call not in native and is_safe(call)]
         is_replaced = len(calls) > len([call for call in own.calls if call.origin != NATIVE])
         how = "recovered" if is_replaced else "text"
         is_cut = whole.stop_reason == "max_tokens"
@@ -314,7 +314,7 @@ class ChatTurn:
             is_native=self.report.path == "native",
             server=self._server,
             budget=TokenBudget(self._server, lambda _: 0),
-            replay=_refuse_replay,
+            replay=None,  # the client might get another answer than it has seen
             disable_native=lambda: "",
             sent_notices=set(),
         )
@@ -367,12 +367,6 @@ def gather_events(turn: Generator[Union[Effect, ModelEvent], Any, object]) -> As
                 step = turn.send(answer)
     except StopIteration:
         return events
-
-
-def _refuse_replay(_: ChatRequest) -> Generator[Any, Any, ResponseAssembler]:
-    """The gateway never asks for a whole answer again: the client may get another one than it has seen."""
-    raise ServerError("The answer is not asked for again.")
-    yield
 
 
 def _sort(found: Sequence[bytes], last: list[bytes]) -> tuple[list[bytes], bool]:

@@ -92,12 +92,16 @@ class MalformedCall(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class Usage(Serializable):
-    """Numbers of tokens, as the server counted them. `cached_tokens`: those of the input that it had already read."""
+    """Numbers of tokens, as the server counted them. `cached_tokens`: those of the input that it had already read.
+
+    `thought_tokens`: those of the output that were thoughts, shown or not, where the server tells. They are not stored.
+    """
 
     TYPE = "usage"
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    thought_tokens: int = field(default=0, compare=False)
 
     def __add__(self, other: Usage | None) -> Usage:
         if other is None:

@@ -31,6 +31,7 @@ EMISSIONS: Mapping[str, tuple[str, ...]] = {  # what the model says before the a
     "Mistral list": ('[TOOL_CALLS] [{"name": "read", "arguments": {"path": "notes.txt"}}]',),
     "GLM": ("<tool_call>read\n<arg_key>path</arg_key>\n<arg_value>notes.txt</arg_value>\n</tool_call>",),
     "inside <think>": (f"<think>\nI should read it.\n{HERMES}\n</think>",),
+    "text, then Hermes": (f"I will read the notes.\n{HERMES}",),
     "malformed, can be mended": ('<tool_call>\n{"name": "read", "arguments": {"path": "notes.txt",}\n</tool_call>',),
     "malformed, then right": ('<tool_call>\n{"name": "read", "arguments": {"path": \n</tool_call>', TEXT_CALL),
     "no call": (),

@@ -9,7 +9,13 @@ import pytest
 from src.app.model import Model
 from src.model import CallPath
 from src.model.call_path import LOST_CALLS
-from src.model.recovery import ASKING_AGAIN_NOTICE, mark_truncated
+from src.model.recovery import (
+    ASKING_AGAIN_NOTICE,
+    ASKING_WHOLE_NOTICE,
+    PART_LOST_NOTICE,
+    UNCOUNTED_NOTICE,
+    mark_truncated,
+)
 from src.model.response_assembler import fits
 from src.parsing import render_instructions
 from src.types.events import Completed, Notice, ReasoningDelta, TextDelta
@@ -27,6 +33,7 @@ from src.types.messages import (
     UserMessage,
 )
 from tests.doubles import ScriptedClient, stream_event
+from tests.providers.doubles import codec
 
 READ = ToolDefinition(
     "read", "Read file contents", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -123,9 +130,9 @@ class TestWithoutTokenIds:
     WHOLE = {"choices": [{"message": {"content": RAW}, "finish_reason": "stop"}]}  # noqa: RUF012 - as a server answers
     TOKENIZE = {"tokens": [1, 2, 3], "max_model_len": 100}  # noqa: RUF012 - as a server answers
 
-    def ask(self, deltas, *more, is_vllm=True, **aside):
-        client = ScriptedClient(list(deltas), *more, **aside)
-        model = Model(client, "tiny", is_vllm=is_vllm)
+    def ask(self, deltas, *more, is_vllm=True, provider="vllm", **aside):
+        client = ScriptedClient(deltas if isinstance(deltas, bytes) else list(deltas), *more, **aside)
+        model = Model(client, "tiny", is_vllm=is_vllm, codec=codec(provider))
         events = list(model.respond([UserMessage("go")], [READ]))
         self.asked, self.model = client.requests, model
         self.notices = [event.text for event in events if isinstance(event, Notice)]
@@ -189,6 +196,120 @@ class TestWithoutTokenIds:
         deltas, whole = [{"finish": "tool_calls"}], {"choices": [{"message": {}, "finish_reason": "tool_calls"}]}
         assert self.ask(deltas, (200, whole), is_vllm=False) == []
         assert (self.model.path.mode, self.notices[-1]) == ("text", LOST_CALLS)
+
+    def test_a_server_that_has_no_raw_mode_is_not_said_to_be_asked_without_its_parser(self):
+        self.ask(self.NOTHING, (200, self.WHOLE))
+        assert self.notices[0] == ASKING_WHOLE_NOTICE
+
+    def test_vllm_behind_another_api_is_asked_in_raw_mode(self):
+        start = {"type": "message_start", "message": {"usage": {"input_tokens": 3, "output_tokens": 0}}}
+        end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 20}}
+        answer = b"".join(
+            b"data: %s\n\n" % json.dumps(each).encode() for each in (start, end, {"type": "message_stop"})
+        )
+        aside = {"tokenize": self.TOKENIZE, "completions": self.completions(self.RAW)}
+        assert self.ask(answer, is_vllm=False, provider="anthropic", **aside) == [("read", {"path": "a"})]
+        assert self.notices[0] == ASKING_AGAIN_NOTICE
+
+    def test_an_empty_answer_of_a_prompt_without_tokens_is_asked_for_whole(self):
+        nothing = [{"usage": {"prompt_tokens": 0, "completion_tokens": 0}}, {"finish": "stop"}]
+        assert self.ask(nothing, (200, self.WHOLE), is_vllm=False) == [("read", {"path": "a"})]
+
+    def test_a_text_that_might_have_lost_a_call_is_said_to_be_so(self):
+        said = [{"content": "I will.", "usage": {"prompt_tokens": 0, "completion_tokens": 0}}, {"finish": "stop"}]
+        self.ask(said, is_vllm=False)
+        assert self.notices == [UNCOUNTED_NOTICE]
+
+    def test_where_the_whole_one_is_empty_too_the_model_had_nothing_to_say(self):
+        nothing = [{"usage": {"prompt_tokens": 0, "completion_tokens": 0}}, {"finish": "stop"}]
+        whole = {"choices": [{"message": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 9}}
+        assert self.ask(nothing, (200, whole), is_vllm=False) == []
+        assert (self.model.path.mode, self.notices) == ("native", [ASKING_WHOLE_NOTICE])
+
+
+class TestCountedByPrompts:
+    """A server that gives neither token ids nor /tokenize counts the tokens of a text in the prompts of two chats."""
+
+    SAID = "I will read it."
+
+    def ask(self, *answers, written=60, thought=0, said=SAID):
+        usage = {"prompt_tokens": 200, "completion_tokens": written}
+        usage["completion_tokens_details"] = {"reasoning_tokens": thought}
+        client = ScriptedClient([{"content": said}, {"finish": "stop", "usage": usage}], *answers)
+        model = Model(client, "tiny", is_vllm=False)
+        events = list(model.respond([UserMessage("go")], [READ]))
+        self.requests, self.model = client.requests, model
+        self.notices = [event.text for event in events if isinstance(event, Notice)]
+        return events[-1].response
+
+    def count(self, tokens):
+        choice = {"message": {"content": "x"}, "finish_reason": "length"}
+        return [(200, {"choices": [choice], "usage": {"prompt_tokens": size}}) for size in (30, 30 + tokens)]
+
+    def whole(self, text):
+        return 200, {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
+
+    def test_a_call_that_vanished_behind_a_text_is_had_back_whole(self):
+        call = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
+        response = self.ask(*self.count(5), self.whole(f"{self.SAID}\n{call}"))
+        assert [dict(call.arguments) for call in response.calls] == [{"path": "a"}]
+        once, twice = (asked["messages"][-1]["content"] for asked in self.requests[1:3])
+        assert (once, twice) == (self.SAID, f"{self.SAID}\n{self.SAID}")
+
+    def test_where_it_cannot_be_the_user_is_told_and_the_text_kept(self):
+        response = self.ask(*self.count(5), self.whole(self.SAID))
+        assert response.text == self.SAID
+        assert self.notices == [ASKING_WHOLE_NOTICE, PART_LOST_NOTICE]
+        assert self.model.path.mode == "native"
+
+    def test_where_nothing_but_a_thought_came_calls_are_made_in_the_text_from_then_on(self):
+        thought = "<think>I will read it.</think>"
+        self.ask(*self.count(9), self.whole(thought), said=thought)
+        assert self.notices == [ASKING_WHOLE_NOTICE, LOST_CALLS]
+
+    def test_a_text_of_that_many_tokens_is_whole(self):
+        assert self.ask(*self.count(55)).text == self.SAID
+        assert self.notices == []
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            {"written": 20},
+            {"thought": 50},
+            {"written": 4000, "said": "word " * 4000},
+        ],
+        ids=["few tokens", "thoughts that the server counts", "as much text"],
+    )
+    def test_an_ordinary_answer_is_not_counted(self, answer):
+        self.ask(**answer)
+        assert len(self.requests) == 1
+
+    def test_one_that_refuses_to_count_is_believed(self):
+        self.ask((400, {"error": {"message": "max_tokens is too small"}}))
+        assert self.notices == []
+
+
+class TestNativeArgumentsThatAreNotValid:
+    """They are read as in the text, without another request, if they have an end."""
+
+    def ask(self, arguments):
+        client = ScriptedClient([{"tool_calls": native("read", arguments)["tool_calls"]}, {"finish": "tool_calls"}])
+        *_, completed = Model(client, "tiny", is_vllm=False).respond([UserMessage("go")], [READ])
+        return completed.response
+
+    @pytest.mark.parametrize("arguments", ['{"path": "a",}', "{'path': 'a'}", '{"path": "a"} ', '{path: "a"}'])
+    def test_mended(self, arguments):
+        (call,) = self.ask(arguments).calls
+        assert (call.id, call.name, dict(call.arguments), call.origin) == ("n0", "read", {"path": "a"}, "native")
+
+    @pytest.mark.parametrize(
+        "arguments",
+        ['{"path": "a"', '{"path": "a', '{"path": "a "b" c"}', '{"path": "a", "path": "b"}', "a", '{"b": 1,}'],
+    )
+    def test_not_mended(self, arguments):
+        response = self.ask(arguments)
+        assert response.calls == ()
+        assert "not valid JSON" in response.malformed[0].reason or "twice" in response.malformed[0].reason
 
 
 class TestRepetition:

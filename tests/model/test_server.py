@@ -4,6 +4,7 @@ from src.providers.openai import OpenAICodec
 from src.transport.driver import run
 from src.types.messages import UserMessage
 from tests.doubles import ScriptedClient
+from tests.providers.doubles import codec
 
 REQUEST = ChatRequest("tiny", [UserMessage("go")])
 VLLM = {
@@ -41,6 +42,13 @@ def test_what_a_server_does_not_have_is_none():
     assert asked.version() == ""
     assert asked.tokenize_prompt(REQUEST) is None
     assert asked.detokenize("tiny", [1]) is None
+
+
+def test_a_provider_whose_usage_hides_what_was_thought_counts_no_texts():
+    client = ScriptedClient()
+    server = ServerApi(codec("copilot"), client.base_url, FactStore(), is_vllm=False)
+    assert run(server.count_by_prompts("gpt-5", "Hello."), client) is None
+    assert client.requests == []
 
 
 def test_another_server_is_not_asked_for_what_only_vllm_has():

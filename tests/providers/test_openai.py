@@ -132,9 +132,30 @@ class TestStream:
         assert events == [ReasoningDelta("hm"), TextDelta("He"), TextDelta("llo")]
         assert response == Response((Reasoning("hm"), Text("Hello")), "end_turn", Usage(5, 2), "tiny")
 
-    def test_reasoning_under_its_older_name(self, codec):
-        events, _ = decoded(codec, event({"reasoning_content": "hm"}), event({}, "stop"))
+    @pytest.mark.parametrize("name", ["reasoning_content", "reasoning_text", "thinking"])
+    def test_reasoning_under_its_other_names(self, codec, name):
+        events, _ = decoded(codec, event({name: "hm"}), event({}, "stop"))
         assert events == [ReasoningDelta("hm")]
+
+    def test_content_as_a_list_of_parts(self, codec):
+        thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+        parts = [thought, {"type": "text", "text": "He"}, {"type": "text", "text": "llo"}]
+        _, response = decoded(codec, event({"content": parts}), event({}, "stop"))
+        assert response.content == (Reasoning("hm"), Text("Hello"))
+
+    def test_a_call_of_the_time_before_tool_calls(self, codec):
+        first, rest = {"name": "read", "arguments": '{"path":'}, {"arguments": ' "a"}'}
+        _, response = decoded(
+            codec, event({"function_call": first}), event({"function_call": rest}), event({}, "function_call")
+        )
+        assert [(call.name, call.arguments) for call in response.calls] == [("read", {"path": "a"})]
+
+    def test_thoughts_that_are_counted_apart(self, codec):
+        details = {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 7}}
+        _, response = decoded(
+            codec, event({"content": "x"}, "stop"), b"data: %s\n\n" % json.dumps({"usage": details}).encode()
+        )
+        assert (response.usage.output_tokens, response.usage.thought_tokens) == (9, 7)
 
     def test_calls_as_vllm_streams_them(self, codec):
         first = {"id": "c1", "type": "function", "index": 0, "function": {"name": "read"}}

@@ -275,6 +275,27 @@ def test_a_call_that_cannot_be_read_is_asked_for_once_more(tmp_path):
     drive(tmp_path, answer, use)
 
 
+@pytest.mark.parametrize("is_streamed", [True, False])
+def test_native_arguments_that_are_not_valid_json_are_mended_without_another_request(tmp_path, is_streamed):
+    calls = [{"index": 0, "id": "n0", "function": {"name": "read", "arguments": '{"path": "a.txt",}'}}]
+    whole = say("")
+    whole["choices"][0] |= {"message": {"content": None, "tool_calls": calls}, "finish_reason": "tool_calls"}
+    begun = {**whole, "choices": [{"index": 0, "delta": {"tool_calls": calls}}]}
+    ended = {**whole, "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    events = [f"data: {event}\n\n".encode() for event in (json.dumps(begun), json.dumps(ended), "[DONE]")]
+
+    async def use(client: TestClient[Any, Any], fake: FakeServer) -> None:
+        async with client.post("/v1/chat/completions", json={**BODY, "stream": is_streamed}) as reply:
+            text = await reply.text()
+        answers = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+        choices = [answer["choices"][0] for answer in answers or [json.loads(text)]]
+        made = [call for choice in choices for call in choice.get("delta", choice.get("message")).get("tool_calls", ())]
+        assert json.loads("".join(call["function"].get("arguments", "") for call in made)) == {"path": "a.txt"}
+        assert len(fake.bodies) == 1
+
+    drive(tmp_path, lambda _: events if is_streamed else whole, use)
+
+
 def test_a_call_that_stays_unreadable_leaves_as_its_text(tmp_path):
     async def use(client, fake):
         _, answer = await ask(client, BODY)

@@ -39,6 +39,8 @@ _WORDS: tuple[tuple[str, str], ...] = (  # whole phrases before single names
     ("vllm.connect_timeout", "timeouts=Timeouts(connect=...)"),
     ("within vllm.load_timeout", "in time"),
     ("vllm.timeout", "timeouts=Timeouts(idle=...)"),
+    ("; with --no-function-calling, calls are made in the text", ""),
+    ("; with vllm.stream: false, answers come whole", ""),
     ("agent.max_tool_turns", "max_tool_turns"),
 )
 _ARGUMENTS = dict(_WORDS)

@@ -15,6 +15,7 @@ from .nodes import CallNode, Node, Pair, Source, UnreadableValue, put
 from .scalars import WINDOWS_PATH, eval_constant, unescape
 
 MAX_DEPTH = 100
+MISSING_CLOSERS = "missing closers"
 LOSSY = frozenset(("quotes inside a string", "unquoted text", WINDOWS_PATH))  # repairs that may lose a part of a value
 MAX_STRAY_QUOTES = 2_000  # in one string, that are not escaped
 
@@ -120,14 +121,14 @@ class RepairReader:
             if self.is_at(closer):
                 self.repairs["trailing comma"] = None
         if self.position >= len(self.text):
-            self.repairs["missing closers"] = None
+            self.repairs[MISSING_CLOSERS] = None
             return False
         if not self.is_at("}])"):
             return True
         if self.is_at(closer):
             self.position += 1
         else:  # the closer of an outer container: this one's is missing
-            self.repairs["missing closers"] = None
+            self.repairs[MISSING_CLOSERS] = None
         self.unclosed.pop()
         self._depth -= 1
         return False

@@ -16,7 +16,7 @@ from ...types.lazy_pattern import LazyPattern
 from ..formats.tag_syntax import ELEMENT, MAX_TAG_CHARS, TagSyntax, compile_opening
 from ..stream.brackets import BracketMatcher
 from .call_shapes import DecodedBlock, RawCall
-from .json_repair import RepairReader
+from .json_repair import MISSING_CLOSERS, RepairReader
 from .nodes import Node, UnreadableValue
 from .tag_readings import Rank, Readings, ReadingStep, find_name
 from .tag_style import NO_MARKERS, Markers, Opening, TagStyle, make_style, read_opening
@@ -238,7 +238,7 @@ class TagReader:
         builder = _TagCallBuilder(text, self._style)
         for step in reversed(steps):
             builder.add(step)
-        repairs = () if best.is_clean else ("missing closers",)
+        repairs = () if best.is_clean else (MISSING_CLOSERS,)
         calls = builder.finish()[:_MAX_CALLS]
         return TagBlock(calls, best.step.end, builder.guessed or best.is_doubtful, repairs, False, self._style)
 

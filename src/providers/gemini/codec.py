@@ -257,8 +257,10 @@ class GeminiStream(StreamDecoder):
         self._model = event.model_version or self._model
         self._id = as_str(event.response_id) or self._id
         if usage := event.usage_metadata:
-            written = (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
-            self._usage = Usage(usage.prompt_token_count or 0, written, usage.cached_content_token_count or 0)
+            thought = usage.thoughts_token_count or 0
+            written = (usage.candidates_token_count or 0) + thought
+            read = usage.prompt_token_count or 0
+            self._usage = Usage(read, written, usage.cached_content_token_count or 0, thought)
         for candidate in (event.candidates or ())[:1]:
             for part in (candidate.content and candidate.content.parts) or ():
                 self._add_part(part, found)
