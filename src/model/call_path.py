@@ -8,6 +8,7 @@ text: TOOL_CALL instructions in the system prompt. A refusal disables only what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -21,6 +22,7 @@ from ..errors import (
     ToolsDropped,
     ToolsUnsupported,
 )
+from ..types.lazy_pattern import LazyPattern
 
 Mode = Literal["tokens", "native", "template", "text"]
 MODES: tuple[Mode, ...] = ("tokens", "native", "template", "text")
@@ -38,9 +40,16 @@ SYSTEM_FOLDED = "The model's chat template accepts no system prompt; it is sent 
 TEXT_ONLY = "The model accepts only text; it is told where images and sound were left out."
 FEWER_MEDIA = "The server takes {limit} images at once; of older ones the model is told that they were left out."
 DEFAULT_MAX_MEDIA = 20  # images and sounds in one request; 20 images may have 100 MB
-LOST_CALLS = "The server returned nothing of what the model wrote; using calls in the text instead."
+LOST_CALLS = (
+    "The server returned nothing of what the model wrote; using calls in the text instead. Its --tool-call-parser may "
+    "not be one for this model."
+)
 TOOLS_DROPPED = (
     "This server leaves tools out of the prompt that it is not to parse calls of; using calls in the text instead."
+)
+TOOLS_LEFT_OUT = (
+    "The server left the tools out of the prompt of this answer; from now on the system prompt lists them. Ask again "
+    "if the answer needed one."
 )
 TEMPLATE_FAILED = "The model's chat template fails with tools; using calls in the text instead."
 TOOLS_HIDDEN = "The model's chat template shows it no tools; using calls in the text instead."
@@ -64,6 +73,11 @@ OPTIONAL_FIELDS = (
     "strict",
 )
 
+_NAMELESS = LazyPattern(  # a refusal of a field that it does not name
+    r"([\w. ]*(error|exception)\s?[:-]\s*)*(extra (inputs|fields)( are)? not permitted|(unknown|unrecognized|unexpected"
+    r"|unsupported)( request)? (arguments?|fields?|parameters?|keys?|propert(y|ies)))\W*\Z",
+    re.IGNORECASE,
+)
 _STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
 
 
@@ -114,9 +128,9 @@ class CallPath:
             return self._downgrade_roles(refusal)
         if isinstance(refusal, ContentRejected) and not self.text_only:
             return self._limit_media(refusal.max_media)
-        for name in OPTIONAL_FIELDS:
-            if name in sent and name not in self.disabled_fields and _blames(refusal, name):
-                return Downgrade(self.disable_fields([name]), "")
+        left = [name for name in OPTIONAL_FIELDS if name in sent and name not in self.disabled_fields]
+        if blamed := [name for name in left if _blames(refusal, name)][:1] or (left if _blames_some(refusal) else []):
+            return Downgrade(self.disable_fields(blamed), "")
         if isinstance(refusal, TokensUnsupported) and self.mode == "tokens":
             return self._step_down(refusal)
         raise refusal
@@ -260,6 +274,11 @@ def _join_facts(one: bool | None, other: bool | None) -> bool | None:
 
 def blames_grammar(refusal: ServerError) -> bool:
     return "grammar" in refusal.body.lower()
+
+
+def _blames_some(refusal: ServerError) -> bool:
+    """Whether the refusal is about a field, and does not say which."""
+    return refusal.status in (400, 422) and bool(_NAMELESS.match(refusal.body))
 
 
 def _blames(refusal: ServerError, name: str) -> bool:

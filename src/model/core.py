@@ -30,7 +30,7 @@ from ..types.caching import LastMemo
 from ..types.effects import Aside, Await, Open, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PromptChanged
 from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMessage
-from .call_path import GRAMMAR_FIELDS, CallPath, blames_grammar
+from .call_path import GRAMMAR_FIELDS, TOOLS_LEFT_OUT, CallPath, blames_grammar
 from .evidence import PromptCounter, PromptWatch, look_at_template, try_grammar
 from .facts import FactStore, ServedModel
 from .formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
@@ -361,6 +361,9 @@ class ModelCore:
             error.was_shown = has_shown
             raise
         self._thought_closer = turn.thought_closer
+        if self._prompt_watch.is_dropped and not turn.completed.calls:
+            self.path = path = replace(path, template_shows_tools=False)
+            yield Notice(TOOLS_LEFT_OUT)
         self._learn_from(turn, path)
         self._budget.record_usage(request, self._builder.measure_bytes(request), turn.completed.usage)
         return turn

@@ -72,7 +72,8 @@ class PromptCounter:
 class PromptWatch:
     """Compares the prompt of a request with what the server counted before; None: there is nothing to prove.
 
-    `is_held`: nothing of the answer is shown before that, and the size may come last.
+    `is_held`: nothing of the answer is shown before that, and the size may come last. If it comes last and the answer
+    is shown, `is_dropped` tells for the next request.
     """
 
     def __init__(self, sizes: PromptSizes | None = None, *, is_held: bool = True) -> None:
@@ -80,6 +81,7 @@ class PromptWatch:
         self._is_held = is_held
         self._held: list[ModelEvent] = []
         self.is_proven = False
+        self.is_dropped = False  # the prompt of the answer that was shown had no tools
 
     def begin(self) -> None:
         """An answer begins; of one before it nothing was shown."""
@@ -101,9 +103,9 @@ class PromptWatch:
         """What may be shown by now, if `shown` comes of this event. Raises as compare."""
         if isinstance(event, PromptSize):
             self.compare(event.tokens)
-        elif self._is_held and isinstance(event, Completed) and event.response.usage:
-            self.compare(event.response.usage.input_tokens)
-        elif not self._is_held:
+        elif isinstance(event, Completed) and event.response.usage:
+            self._compare_late(event.response.usage.input_tokens)
+        if not self._is_held:
             return shown
         if self._sizes is None and not self._held:
             return shown
@@ -112,6 +114,15 @@ class PromptWatch:
             return ()
         held, self._held = self._held, []
         return held
+
+    def _compare_late(self, tokens: int) -> None:
+        """As compare; only an answer that is not shown yet can be asked for again."""
+        try:
+            self.compare(tokens)
+        except ToolsDropped:
+            if self._is_held:
+                raise
+            self.is_dropped = True
 
 
 def look_at_template(server: ServerApi, request: ChatRequest) -> Aside[bool | None]:

@@ -53,6 +53,13 @@ _BAD = (400, 422, 500)  # what is known by its words alone: proxies wrap the ref
 _REFUSALS: tuple[tuple[Container[int], str, type[ServerError], str], ...] = (
     (_BAD, r"--enable-auto-tool-choice|--tool-call-parser|does not support tools", ToolsUnsupported, _PARSER_HINT),
     (_BAD, r"function calling is not enabled", ToolsUnsupported, "Choose a model that supports function calling."),
+    (
+        _BAD,
+        r"(unknown|unrecognized|unsupported|unexpected)\b.{0,40}\b(tools|tool_choice)\b"
+        r"|\b(tools|tool_choice)\b\W{1,4}(extra|is not|are not|not|unsupported|unknown)\b",
+        ToolsUnsupported,
+        _PARSER_HINT,
+    ),
     (_BAD, r"max_tokens\S* cannot be greater", ServerError, "Lower vllm.max_tokens."),
     ((500,), r"requires --jinja", ToolsUnsupported, "Start llama-server with --jinja."),
     (

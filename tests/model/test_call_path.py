@@ -61,6 +61,19 @@ def test_a_field_that_the_server_refuses_is_left_out_without_a_word(refusal, fie
         path.downgrade(refusal, SENT)
 
 
+def test_a_refusal_that_does_not_say_which_field_leaves_out_all():
+    nameless = refused(400, "Extra inputs are not permitted")
+    path, notice = CallPath().downgrade(nameless, SENT)
+    assert (set(path.disabled_fields), notice) == (SENT, "")
+    with pytest.raises(ServerError):
+        path.downgrade(nameless, SENT)
+
+
+def test_one_that_names_a_field_of_the_user_leaves_out_none():
+    with pytest.raises(ServerError):
+        CallPath().downgrade(refused(422, "body.top_m: Extra inputs are not permitted"), SENT)
+
+
 def test_a_model_that_takes_nothing_but_text_is_sent_nothing_else():
     refusal = ContentRejected("tiny is not a multimodal model", status=400)
     path, notice = CallPath().downgrade(refusal, SENT)

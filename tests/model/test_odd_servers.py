@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from src.errors import StreamCut
-from src.model.call_path import LOST_CALLS, TEMPLATE_FAILED, TOOLS_DROPPED, CallPath
-from src.model.recovery import ASKING_AGAIN_NOTICE, ASKING_WHOLE_NOTICE
+from src.errors import StreamCut, WireError
+from src.model.call_path import LOST_CALLS, TEMPLATE_FAILED, TOOLS_DROPPED, TOOLS_LEFT_OUT, CallPath
+from src.model.recovery import ASKING_AGAIN_NOTICE, ASKING_WHOLE_NOTICE, PART_LOST_NOTICE
 from src.types.messages import UserMessage
+from tests.doubles import stream_event
 from tests.model.test_evidence import complete_with
-from tests.model.test_model import CALL_TEXT, HELLO, NATIVE_CALL, NO_PARSER, Served
+from tests.model.test_model import CALL_TEXT, HELLO, NATIVE_CALL, NO_PARSER, READ, Served
 from tests.model.test_tokens import tokenize
 
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
@@ -36,22 +37,16 @@ def test_one_that_drops_tools_on_none():
 def test_one_that_ignores_unknown_fields():
     served = Served(IN_TEXT, path=CallPath("text"), completions=complete_with())
     served.client.aside["version"] = {"version": "0.10.2"}
-    list(served.model.respond([UserMessage("go")], tools_of(), "required"))
+    list(served.model.respond([UserMessage("go")], [READ], "required"))
     assert served.sent["messages"][-1]["content"] != "go"  # the call is asked for in words
 
 
 def test_one_that_wants_the_fields_of_0_10():
     served = Served(IN_TEXT, path=CallPath("text"), completions=complete_with("guided_json"))
     served.client.aside["version"] = {"version": "0.10.2"}
-    list(served.model.respond([UserMessage("go")], tools_of(), "required"))
+    list(served.model.respond([UserMessage("go")], [READ], "required"))
     assert "guided_json" in served.sent
     assert "structured_outputs" not in served.sent
-
-
-def tools_of():
-    from tests.model.test_model import READ
-
-    return (READ,)
 
 
 @pytest.mark.parametrize("status", [400, 422, 500])
@@ -113,6 +108,81 @@ def test_a_template_that_raises():
     served = Served(raised, IN_TEXT)
     assert names(served.ask()) == READ_A
     assert served.notices == [TEMPLATE_FAILED]
+
+
+def test_one_that_drops_tools_in_a_stream_and_strips_token_ids():
+    """Its answer has been shown when the size of its prompt comes; the next prompt lists the tools."""
+    toolless = [{"content": "I have no tools."}, {"finish": "stop", "usage": {"prompt_tokens": 100}}]
+    served = Served(toolless, IN_TEXT, tokenize=tokenize)
+    assert served.ask().text == "I have no tools."
+    assert served.notices == [TOOLS_LEFT_OUT]
+    assert names(served.ask()) == READ_A
+    assert "## Available Tools" in served.sent["messages"][0]["content"]
+    assert served.notices == []
+
+
+def test_one_whose_tokenize_refuses_tools():
+    served = Served(NATIVE_CALL, tokenize=lambda asked: {"error": "no"} if asked.get("tools") else tokenize(asked))
+    assert names(served.ask()) == READ_A
+    assert "## Available Tools" in served.sent["messages"][0]["content"]  # as they might not be shown
+
+
+@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": None}])
+def test_one_that_counts_nothing(usage):
+    served = Served([NATIVE_CALL[0], {"finish": "tool_calls", "usage": usage}], tokenize=tokenize)
+    assert names(served.ask()) == READ_A
+    assert (len(served.client.requests), served.notices) == (1, [])
+
+
+@pytest.mark.parametrize("said", ["", "I will read it."])
+def test_one_that_announces_calls_and_sends_an_empty_list(said):
+    whole = {"choices": [{"message": {"content": said, "tool_calls": []}, "finish_reason": "tool_calls"}]}
+    served = Served([{"content": said, "tool_calls": []}, {"finish": "tool_calls"}], (200, whole), is_vllm=False)
+    served.ask()
+    assert served.notices == [ASKING_WHOLE_NOTICE, PART_LOST_NOTICE if said else LOST_CALLS]
+
+
+def test_one_that_announces_a_call_and_sends_one_without_a_name():
+    nameless = {"tool_calls": [{"index": 0, "id": None, "function": None}]}
+    whole = {"choices": [{"message": {"content": HERMES}, "finish_reason": "stop"}]}
+    assert names(Served([nameless, {"finish": "tool_calls"}], (200, whole), is_vllm=False).ask()) == READ_A
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning_text", "thinking"])
+def test_one_that_names_thoughts_otherwise_and_takes_everything_for_one(field):
+    assert names(Served([{field: HERMES}, {"finish": "stop", "usage": USED}]).ask()) == READ_A
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"error": {"message": "tool_choice is not supported"}},
+        {"error": {"message": "Unrecognized request argument supplied: tools"}},
+        {"detail": [{"loc": ["body", "tools"], "msg": "Extra inputs are not permitted"}]},
+    ],
+)
+@pytest.mark.parametrize("status", [400, 422])
+def test_one_that_does_not_know_the_fields_of_tools(status, refusal):
+    served = Served((status, refusal), IN_TEXT)
+    assert names(served.ask()) == READ_A
+    assert "tools" not in served.sent
+
+
+def test_one_that_refuses_fields_and_does_not_say_which():
+    served = Served((422, {"error": {"message": "Extra inputs are not permitted"}}), NATIVE_CALL)
+    assert names(served.ask()) == READ_A
+    assert "return_token_ids" not in served.sent
+    assert served.notices == []
+
+
+def test_one_that_answers_with_a_page():
+    with pytest.raises(WireError, match="Sign in"):
+        Served(b"<!DOCTYPE html><html><head><title>Sign in</title></head></html>").ask()
+
+
+def test_one_that_ends_a_stream_without_saying_so_after_its_finish_reason():
+    ended = b"".join(map(stream_event, NATIVE_CALL))
+    assert names(Served(ended).ask()) == READ_A
 
 
 def test_what_they_have_in_common_costs_an_ordinary_server_nothing():

@@ -74,6 +74,13 @@ REFUSALS = [
         ToolsUnsupported,
     ),
     (400, '{"error": "registry/model does not support tools"}', ToolsUnsupported),
+    (400, '{"error": {"message": "tool_choice is not supported"}}', ToolsUnsupported),
+    (400, '{"error": {"message": "Unrecognized request argument supplied: tools"}}', ToolsUnsupported),
+    (
+        422,
+        '{"detail": [{"type": "extra_forbidden", "loc": ["body", "tools"], "msg": "Extra inputs are not permitted"}]}',
+        ToolsUnsupported,
+    ),
     (400, '{"error": {"message": "This model only supports single tool-calls at once!"}}', TemplateFailed),
     (400, '{"error": {"message": "\'dict object\' has no attribute \'function\'"}}', TemplateFailed),
     (500, '{"error": {"message": "litellm.APIConnectionError: x does not support tools"}}', ToolsUnsupported),

@@ -93,8 +93,9 @@ class ResponseBuilder:
     ) -> ToolCallDelta:
         """Add a piece of a call. `arguments`: text, or an object; `metadata` counts for the first piece."""
         # Some servers send an object instead of a string.
-        piece = json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else as_str(arguments)
-        position = self._find_call(index, id, name, metadata or {})
+        is_text = arguments is None or isinstance(arguments, str)
+        piece = as_str(arguments) if is_text else json.dumps(arguments, ensure_ascii=False)
+        position = self._find_call(index, id, name, piece, metadata or {})
         call = self._calls[position]
         call.id = call.id or id
         if name != call.name:  # some servers repeat the name in every chunk
@@ -103,13 +104,13 @@ class ResponseBuilder:
             call.arguments.append(piece)
         return ToolCallDelta(position, id or None, name or None, piece)
 
-    def _find_call(self, index: int | None, id: str, name: str, metadata: Mapping[str, JSON]) -> int:
+    def _find_call(self, index: int | None, id: str, name: str, piece: str, metadata: Mapping[str, JSON]) -> int:
         """The position of the call that a piece belongs to, among the calls; the piece may begin it."""
         key: object = index
         if index is None:
             key = id or (next(reversed(self._by_index)) if self._by_index else None)
         position = self._by_index.get(key)
-        if position is None or _is_another(self._calls[position], id, name):
+        if position is None or _is_another(self._calls[position], id, name, piece):
             position = self._by_index[key] = len(self._calls)
             call = _CallBuilder(metadata)
             self._calls.append(call)
@@ -119,17 +120,29 @@ class ResponseBuilder:
     def build(self, truncated: bool) -> tuple[Block, ...]:
         """`truncated`: the answer was cut off, and its last call may be."""
         content: list[Block] = []
+        ids: set[str] = set()
         for block in self._blocks:
             if isinstance(block, TextBlockBuilder):
                 content += block.build()
-            else:
+            elif block.name or block.arguments:  # else it is no call
+                block.id = "" if block.id in ids else block.id  # each result has one call that it belongs to
+                ids.add(block.id)
                 content.append(block.build(self._new_id, truncated and block is self._calls[-1]))
         return tuple(content)
 
 
-def _is_another(call: _CallBuilder, id: str, name: str) -> bool:
-    """A new id on a used index begins a new call; so does a new name after arguments."""
-    return bool((id and call.id and id != call.id) or (name and name != call.name and call.arguments and not id))
+def _is_another(call: _CallBuilder, id: str, name: str, piece: str) -> bool:
+    """A new id on a used index begins a new call; so do a new name after arguments, and a second object of them."""
+    if (id and call.id and id != call.id) or (name and name != call.name and call.arguments and not id):
+        return True
+    return bool(name and call.arguments) and piece.startswith("{") and _is_object("".join(call.arguments))
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def parse_arguments(raw: str, *, allow_empty: bool = True) -> dict[str, JSON]:

@@ -19,6 +19,7 @@ def build(*pieces, truncated=False):
     return list(builder.build(truncated))
 
 
+NO_OBJECT = "The arguments must be a JSON object, not list."
 A = ToolCall("a", "read", {"path": "x"})
 B = ToolCall("b", "read", {"path": "y"})
 
@@ -65,6 +66,20 @@ STREAMS = {
     ),
     "empty arguments": ([piece(0, "a", "list", "")], [ToolCall("a", "list", {})]),
     "arguments as an object": ([piece(0, "a", "read", {"path": "x"})], [A]),
+    "arguments as a list": ([piece(0, "a", "list", [])], [MalformedCall("a", "list", "[]", NO_OBJECT)]),
+    "one id for two calls of an answer": (
+        [piece(0, "a", "read", '{"path": "x"}'), piece(1, "a", "read", '{"path": "y"}')],
+        [A, ToolCall("made0", "read", {"path": "y"})],
+    ),
+    "one id for two calls, and no index": (
+        [piece(None, "a", "read", '{"path": "x"}'), piece(None, "a", "read", '{"path": "y"}')],
+        [A, ToolCall("made0", "read", {"path": "y"})],
+    ),
+    "one index and no id for two calls": (
+        [piece(0, "", "read", '{"path": "x"}'), piece(0, "", "read", '{"path": "y"}')],
+        [ToolCall("made0", "read", {"path": "x"}), ToolCall("made1", "read", {"path": "y"})],
+    ),
+    "nothing but a place": ([piece(0, "a"), piece(1, "b", "read", '{"path": "y"}')], [B]),
     "no function": ([piece(0, "a"), piece(0, "", "read", '{"path": "x"}')], [A]),
 }
 
