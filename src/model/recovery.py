@@ -121,9 +121,9 @@ class Recovery:
                 yield from self._report_loss()
         elif _is_only_thought(response):
             whole = yield from self._extract_from_thought()
-        elif turn.has_false_usage() and self._tools and self._request.stream and not response.requested_calls:
-            yield from self._notify(UNCOUNTED_NOTICE)
         whole = turn.mend_calls(whole)
+        if turn.has_false_usage() and self._tools and self._request.stream and not whole.requested_calls:
+            yield from self._notify(UNCOUNTED_NOTICE)
         if whole.text.startswith(response.text) and (rest := whole.text[len(response.text) :]):
             yield TextDelta(rest)
         if leaked := self._describe_leak(whole):

@@ -215,8 +215,9 @@ class TestWithoutTokenIds:
         nothing = [{"usage": {"prompt_tokens": 0, "completion_tokens": 0}}, {"finish": "stop"}]
         assert self.ask(nothing, (200, self.WHOLE), is_vllm=False) == [("read", {"path": "a"})]
 
-    def test_a_text_that_might_have_lost_a_call_is_said_to_be_so(self):
-        said = [{"content": "I will.", "usage": {"prompt_tokens": 0, "completion_tokens": 0}}, {"finish": "stop"}]
+    @pytest.mark.parametrize("text", ["I will.", "<think>I will.</think>"])
+    def test_a_text_that_might_have_lost_a_call_is_said_to_be_so(self, text):
+        said = [{"content": text, "usage": {"prompt_tokens": 0, "completion_tokens": 0}}, {"finish": "stop"}]
         self.ask(said, is_vllm=False)
         assert self.notices == [UNCOUNTED_NOTICE]
 
@@ -224,7 +225,7 @@ class TestWithoutTokenIds:
         nothing = [{"usage": {"prompt_tokens": 0, "completion_tokens": 0}}, {"finish": "stop"}]
         whole = {"choices": [{"message": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 9}}
         assert self.ask(nothing, (200, whole), is_vllm=False) == []
-        assert (self.model.path.mode, self.notices) == ("native", [ASKING_WHOLE_NOTICE])
+        assert (self.model.path.mode, self.notices) == ("native", [ASKING_WHOLE_NOTICE, UNCOUNTED_NOTICE])
 
 
 class TestCountedByPrompts:
