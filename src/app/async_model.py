@@ -28,7 +28,9 @@ class AsyncModel(BaseModel):
         max_tokens: int | None = None,
     ) -> AsyncModel:
         """See Model.connect."""
-        settings = make_settings(base_url, model, api_key, provider, temperature, max_tokens)
+        settings = make_settings(
+            base_url, provider, model=model, api_key=api_key, temperature=temperature, max_tokens=max_tokens
+        )
         options = make_model_options(settings, model) | {"is_name_fixed": True}
         check_async(provider)
         connected = cls(AsyncClient(**make_client_options(settings)), model, **options)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from ..config import Settings
+from ..config import GivenValue, Settings, check_value
 from ..config.settings import BASE_URLS, VllmSettings
 from ..errors import ConfigError
 from ..model import BY_CONFIGURATION, CallPath, FactStore, Mode, ModelCore, ModelOptions
@@ -26,6 +26,7 @@ from ..types.messages import JSON
 from .sampling import make_model_body
 
 DEFAULT_URL = "http://localhost:8000/v1"
+ARGUMENTS = {"ssl_verify": "verify"}  # what the library calls a key of the section `vllm`, where the names differ
 FACTS = FactStore()
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
@@ -71,17 +72,21 @@ def make_core(
     )
 
 
-def make_settings(
-    base_url: str, model: str, api_key: str, provider: str, temperature: float | None, max_tokens: int | None
-) -> Settings:
-    """The settings of a program that has no configuration file. Raises ConfigError for impossible arguments."""
-    if not base_url.startswith(("http://", "https://")):
+def make_settings(base_url: str, provider: str = "vllm", **values: Any) -> Settings:
+    """The settings of a program that has no configuration file. `values`: of the section `vllm`; None: not given.
+
+    Raises ConfigError for impossible values.
+    """
+    given = {"base_url": base_url, "provider": provider, **values}
+    checked = {
+        name: check_value(GivenValue(f"vllm.{name}", value, ARGUMENTS.get(name, name))).value
+        for name, value in given.items()
+        if value is not None or name not in values
+    }
+    if "://" not in base_url:
         raise ConfigError(f"base_url: expected an address such as {DEFAULT_URL}, got {base_url!r}.")
-    if provider not in PROVIDERS:
-        raise ConfigError(f"There is no provider {provider!r}.", f"It is one of {', '.join(PROVIDERS)}.")
-    vllm = VllmSettings(provider, base_url.rstrip("/"), model, api_key, temperature, max_tokens)
     places = {"vllm.base_url": "argument base_url"}
-    return Settings(vllm=vllm, root=Path(), state=Path(), places=places)  # nothing is kept in `state`
+    return Settings(vllm=VllmSettings(**checked), root=Path(), state=Path(), places=places)  # `state` holds nothing
 
 
 def take_only(names: list[str], base_url: str) -> str:

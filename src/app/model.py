@@ -83,7 +83,9 @@ class Model(BaseModel):
 
         Raises BotError if the server does not answer, ConfigError for impossible arguments or if a model must be named.
         """
-        settings = make_settings(base_url, model, api_key, provider, temperature, max_tokens)
+        settings = make_settings(
+            base_url, provider, model=model, api_key=api_key, temperature=temperature, max_tokens=max_tokens
+        )
         options = make_model_options(settings, model) | {"is_name_fixed": True}
         connected = cls(make_client(provider, **make_client_options(settings)), model, **options)
         if not model:

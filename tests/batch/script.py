@@ -58,7 +58,7 @@ def open_server(
         return server(request)
 
     with serve(answer) as address:
-        settings = make_settings(f"{address}/v1", "demo", "", "vllm", None, None)
+        settings = make_settings(f"{address}/v1", "vllm", model="demo")
         yield replace(settings, state=state, vllm=replace(settings.vllm, retries=0, load_timeout=0))
 
 

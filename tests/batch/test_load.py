@@ -58,10 +58,10 @@ def test_at_least_one_task_runs():
 def test_the_requests_that_wait_are_those_of_all_engines():
     text = b'# HELP x\nvllm:num_requests_waiting{engine="0"} 2.0\nvllm:num_requests_waiting{engine="1"} 1e1\nvllm:num_requests_waiting_by_reason{engine="0"} 7.0\n'
     with serve(lambda _: LoopbackReply(200, "text/plain", [text])) as address:
-        assert fetch_waiting(make_settings(f"{address}/v1", "m", "", "vllm", None, None)) == 12
+        assert fetch_waiting(make_settings(f"{address}/v1", "vllm", model="m")) == 12
 
 
 def test_a_server_that_does_not_say_is_no_error():
     with serve(lambda _: LoopbackReply(404, "text/plain", [b"no"])) as address:
-        assert fetch_waiting(make_settings(f"{address}/v1", "m", "", "vllm", None, None)) is None
-    assert fetch_waiting(make_settings(f"{address}/v1", "m", "", "vllm", None, None)) is None
+        assert fetch_waiting(make_settings(f"{address}/v1", "vllm", model="m")) is None
+    assert fetch_waiting(make_settings(f"{address}/v1", "vllm", model="m")) is None

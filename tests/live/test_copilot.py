@@ -239,7 +239,7 @@ def test_one_question_on_the_command_line_ends_with_nothing_left(home, tmp_path)
 def test_a_batch_on_it_leaves_nothing(tmp_path):
     asked = [call(0, "c1", '{"path": "a.txt", "content": "new"}', "write"), {"finish": "tool_calls"}]
     with ScriptedServer(asked, SUM) as server:
-        settings = replace(make_settings(server.url, "tiny", "", "copilot", None, None), state=tmp_path / "state")
+        settings = replace(make_settings(server.url, "copilot", model="tiny"), state=tmp_path / "state")
         with Results(tmp_path / "out") as results:
             batch = Batch([Task("t", "Write it")], settings, results, BatchOptions((server.url,), jobs=1))
             batch.run()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...config.checks import resolve_path
+from ...config.settings import WEEK_S
 from ...errors import ConfigError, ServerError
 from ...model import ModelCore
 from ...transport import Client, Timeouts
@@ -21,6 +23,7 @@ from ..endpoint import (
 )
 from ..sampling import make_body
 from .options import Options
+from .wording import rewording
 
 
 class BaseServer:
@@ -40,26 +43,27 @@ class BaseServer:
         provider: str = "vllm",
         timeouts: Timeouts | None = None,
         headers: Mapping[str, str] | None = None,
-        verify: bool | str = True,
-        cert: str | tuple[str, str] | None = None,
+        verify: bool | str | Path = True,
+        cert: str | Path | tuple[str | Path, str | Path] | None = None,
         retries: int = 2,
     ) -> None:
-        _check(base_url=base_url, api_key=api_key, timeouts=timeouts, headers=headers, verify=verify, retries=retries)
-        settings = make_settings(base_url, "", api_key, provider, None, None)
-        self.base_url = settings.vllm.base_url
-        self.provider = provider
-        self.is_closed = False
-        options = make_client_options(settings)
-        self._client_options: dict[str, Any] = {
-            **options,
-            "clocks": timeouts or options["clocks"],
-            "headers": {**options["headers"], **(headers or {})},
-            "ssl_verify": verify,
-            "cert": _read_cert(cert),
-        }
-        retry_policy = make_model_options(settings, "")["retry_policy"]._replace(retries=retries)
-        self._open()
-        self._model_options = {**make_model_options(settings, ""), "retry_policy": retry_policy, "is_name_fixed": True}
+        with rewording():
+            settings = make_settings(
+                base_url,
+                provider,
+                api_key=api_key,
+                headers=dict(headers) if isinstance(headers, Mapping) else headers,
+                ssl_verify=str(verify) if isinstance(verify, Path) else verify,
+                retries=retries,
+            )
+            self.base_url = settings.vllm.base_url
+            self.provider = provider
+            self.is_closed = False
+            self._client_options = make_client_options(settings) | {"cert": _read_cert(cert)}
+            if timeouts is not None:
+                self._client_options["clocks"] = _check_timeouts(timeouts)
+            self._model_options = make_model_options(settings, "") | {"is_name_fixed": True}
+            self._open()
 
     def _open(self) -> None:
         """Make what the agents share."""
@@ -106,31 +110,16 @@ class BaseServer:
         return core.name
 
 
-def _read_cert(cert: str | tuple[str, str] | None) -> tuple[str, ...]:
+def _read_cert(cert: str | Path | tuple[str | Path, ...] | None) -> tuple[str, ...]:
     """Raises ConfigError."""
-    paths = (cert,) if isinstance(cert, str) else tuple(cert or ())
-    if missing := [path for path in paths if not Path(path).is_file()]:
-        raise ConfigError(f"cert: there is no file {missing[0]}.")
-    return paths
+    paths = cert if isinstance(cert, tuple) else () if cert is None else (cert,)
+    return tuple(str(resolve_path(str(path), "cert", "file")) for path in paths)
 
 
-def _check(
-    *, base_url: object, api_key: object, timeouts: object, headers: object, verify: object, retries: object
-) -> None:
-    """Raises ConfigError for what would fail later, and less clearly."""
-    if not isinstance(base_url, str):
-        raise ConfigError(f"base_url: expected an address such as {DEFAULT_URL}, got {base_url!r}.")
-    if not isinstance(api_key, str):
-        raise ConfigError(f"api_key: expected a text, got {type(api_key).__name__}.")
-    if timeouts is not None and not isinstance(timeouts, Timeouts):
+def _check_timeouts(timeouts: Timeouts) -> Timeouts:
+    """The limits, which the system's clocks can hold. Raises ConfigError."""
+    if not isinstance(timeouts, Timeouts):
         raise ConfigError(f"timeouts: expected Timeouts(total=60.0), got {timeouts!r}.")
-    if timeouts is not None and not all(isinstance(each, (int, float)) and each > 0 for each in timeouts):
+    if not all(isinstance(each, (int, float)) and each > 0 for each in timeouts):
         raise ConfigError(f"timeouts: expected seconds, more than 0, got {timeouts!r}.")
-    if headers is not None and not (
-        isinstance(headers, Mapping) and all(isinstance(each, str) for pair in headers.items() for each in pair)
-    ):
-        raise ConfigError(f"headers: expected a mapping of names to texts, got {headers!r}.")
-    if not isinstance(verify, (bool, str)) or (isinstance(verify, str) and not Path(verify).exists()):
-        raise ConfigError(f"verify: expected True, False or the path of a CA file, got {verify!r}.")
-    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
-        raise ConfigError(f"retries: expected a whole number, at least 0, got {retries!r}.")
+    return Timeouts(*(min(each, WEEK_S) for each in timeouts))

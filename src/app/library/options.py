@@ -7,11 +7,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypedDict, Union
 
+from ...config import GivenValue, check_value
+from ...config.checks import resolve_path
 from ...errors import ConfigError
 from ...tools import DependencyKey, Tool
 from ...tools.sdk.validation import find_near
 from ...types.messages import JSON, Message, ToolChoice
 from .approval import AsyncApprove
+from .wording import rewording
 
 Tools: TypeAlias = Iterable[Union[Tool, Callable[..., object]]]
 Stored: TypeAlias = Union[Sequence[Message], Mapping[str, Any], None]
@@ -61,66 +64,35 @@ class Options(NamedTuple):
                 near = find_near(name, names)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}."
                 raise TypeError(f"An agent has no option {name!r}: {hint}")
-        for name, value in {**self._asdict(), **self.sampling}.items():
-            _check_value(name, value)
+        for name, (kinds, wanted) in _KINDS.items():
+            if not isinstance(value := getattr(self, name), kinds):
+                raise ConfigError(f"{name}: expected {wanted}, got {value!r}.")
+        with rewording():
+            _check_setting("agent.max_tool_turns", self.max_tool_turns)
+            for name, value in self.sampling.items():
+                if value is not None:
+                    _check_setting(f"vllm.{name}", value)
         for key in self.overrides:
             if not (isinstance(key, (DependencyKey, str)) or callable(key)):
                 raise ConfigError(f"overrides: expected a dependency's function or DependencyKey, got {key!r}.")
         sampling = {**dict.fromkeys(Sampling.__annotations__), **self.sampling}
-        return self._replace(workspace=_check_folder(self.workspace), sampling=sampling)
+        workspace = resolve_path(str(self.workspace), "workspace", "folder")
+        return self._replace(workspace=workspace, sampling=sampling)
 
 
-_NUMBERS: Mapping[str, tuple[float | None, float | None]] = {  # the least and the greatest; None: no limit
-    "temperature": (0, None),
-    "top_p": (0, 1),
-    "top_k": (-1, None),
-    "min_p": (0, 1),
-    "presence_penalty": (-2, 2),
-    "frequency_penalty": (-2, 2),
-    "repetition_penalty": (0, None),
-    "seed": (None, None),
-    "max_tokens": (1, None),
-    "max_tool_turns": (1, None),
-}
-_WHOLE = ("top_k", "seed", "max_tokens", "max_tool_turns")
 _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "model": (str, "a name"),
     "system": (str, "a text"),
     "overrides": (Mapping, "a mapping of a dependency's function to another"),
     "compact": (bool, "True or False"),
     "workspace": ((str, Path), "the path of a folder"),
-    "reasoning_effort": (str, "a word, such as 'low'"),
-    "chat_template_kwargs": (Mapping, "a mapping, such as {'enable_thinking': False}"),
-    "extra_body": (Mapping, "a mapping, such as {'best_of': 2}"),
 }
 
 
-def _check_value(name: str, value: Any) -> None:
-    """Raises ConfigError."""
-    if name in _KINDS and (value is not None or name not in Sampling.__annotations__):
-        kinds, wanted = _KINDS[name]
-        if not isinstance(value, kinds):
-            raise ConfigError(f"{name}: expected {wanted}, got {value!r}.")
-    elif name == "stop" and value is not None:
-        texts = [value] if isinstance(value, str) else value
-        if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) and text for text in texts):
-            raise ConfigError(f"stop: expected a text or a list of texts, got {value!r}.")
-    elif name in _NUMBERS and (value is not None or name not in Sampling.__annotations__):
-        _check_number(name, value)
-
-
-def _check_number(name: str, value: Any) -> None:
-    least, most = _NUMBERS[name]
-    wanted = "a whole number" if name in _WHOLE else "a number"
-    if isinstance(value, bool) or not isinstance(value, int if name in _WHOLE else (int, float)):
-        raise ConfigError(f"{name}: expected {wanted}, got {value!r}.")
-    if not (float("-inf") if least is None else least) <= value <= (float("inf") if most is None else most):
-        limits = f"at least {least}" if most is None else f"between {least} and {most}"
-        raise ConfigError(f"{name}: expected {limits}, got {value!r}.")
-
-
-def _check_folder(workspace: str | Path) -> Path:
-    folder = Path(workspace).resolve()
-    if not folder.is_dir():
-        raise ConfigError(f"workspace: there is no folder {folder}.")
-    return folder
+def _check_setting(key: str, value: Any) -> None:
+    """Check a value as that of the key of a settings file, which has lists and objects only. Raises ConfigError."""
+    if isinstance(value, Mapping):
+        value = dict(value)
+    elif isinstance(value, tuple) or (key == "vllm.stop" and isinstance(value, str)):
+        value = [value] if isinstance(value, str) else list(value)
+    check_value(GivenValue(key, value, key.partition(".")[2]))

@@ -272,7 +272,7 @@ class TestConnecting:
         ("wrong", "said"),
         [
             ({"base_url": "127.0.0.1:8000/v1"}, "expected an address such as http://localhost:8000/v1"),
-            ({"workspace": "/nowhere"}, "there is no folder /nowhere"),
+            ({"workspace": "/nowhere"}, 'there is no folder "/nowhere"'),
             ({"max_tool_turns": 0}, "expected at least 1, got 0"),
             ({"tools": weather}, "tools is a list of functions"),
             ({"tools": ["weather"]}, "a tool is a function, and 'weather' is none"),

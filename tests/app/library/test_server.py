@@ -1,11 +1,12 @@
 """What the agents of a server share."""
 
 import asyncio
+import math
 import threading
 
 import pytest
 
-from src import AsyncServer, Server, tool
+from src import AsyncServer, Server, Timeouts, tool
 from src.errors import BotError, ConfigError
 from src.model import FactStore
 from tests.app.library.servers import ParserlessServer
@@ -14,6 +15,7 @@ from tests.faults.scripts import HELLO
 from tests.faults.server import FaultServer
 
 USERS = 8
+HI = [{"content": "Hi"}, {"finish": "stop"}]
 
 
 @tool(risk="low")
@@ -146,3 +148,19 @@ def test_settings_of_sampling_are_those_of_one_agent():
     wanted = {"max_tokens": 100, **options, **penalties, **extra}
     assert {name: first[name] for name in wanted} == wanted
     assert not wanted.keys() & second.keys()
+
+
+def test_a_limit_that_no_clock_holds_is_no_limit():
+    with (
+        ScriptedServer(HI) as scripted,
+        Server(scripted.url, timeouts=Timeouts(1e300, 1e300, math.inf, 1e300)) as server,
+    ):
+        assert server.agent().answer("Hi").text == "Hi"
+
+
+def test_files_may_be_given_as_paths(tmp_path):
+    file = tmp_path / "ca.pem"
+    file.touch()
+    with Server(verify=file, cert=(file, str(file)), api_key=None) as server:
+        options = server._client_options
+    assert (options["ssl_verify"], options["cert"], options["api_key"]) == (str(file), (str(file), str(file)), "")
