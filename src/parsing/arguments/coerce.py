@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from ...types.lazy_pattern import LazyPattern
-from ..decode.json_repair import RepairReader
+from ..decode.json_repair import read_whole
 from ..decode.nodes import Node, Source, UnreadableValue
 from ..decode.scalars import eval_constant
 from ..decode.xml import Markup
@@ -45,13 +45,10 @@ def _parse_number(text: Any, kind: type = float) -> Any:
 
 def _parse(text: Any, kind: type) -> Any:
     try:
-        reader = RepairReader(text)
-        value = reader.read_value()
-        reader.skip_space()
-    except (UnreadableValue, RecursionError):
+        value = read_whole(text)
+    except UnreadableValue:
         return MISSING
-    whole = reader.position >= len(text) and not reader.unclosed
-    return value if whole and isinstance(value, kind) else MISSING
+    return value if isinstance(value, kind) else MISSING
 
 
 def _calculate(source: Any, kind: type = float) -> Any:

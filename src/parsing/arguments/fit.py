@@ -14,7 +14,7 @@ from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON
 from ..decode.nodes import CallNode, Node, Source
 from ..decode.scalars import eval_constant
-from ..decode.xml import NULLS, Markup, parse_structure
+from ..decode.xml import NULLS, Markup, group_children, parse_structure
 from .coerce import COERCIONS, KINDS, MISSING, get_kind, parse_literal, unwrap
 from .tool_index import IndexedTool, normalize
 
@@ -95,8 +95,8 @@ class Fitter:
         """The arguments in `{"arguments": {...}}`, if the tool has no parameter of that name."""
         key = next(iter(given), "")
         inner = given.get(key)
-        if key in _WRAPPER_KEYS and isinstance(inner, str) and inner.lstrip()[:1] == "{":
-            inner = parse_literal(inner)
+        if key in _WRAPPER_KEYS and isinstance(inner, str):
+            inner = parse_literal(inner) if inner.lstrip()[:1] == "{" else group_children(inner) or inner
         if len(given) != 1 or key not in _WRAPPER_KEYS or not isinstance(inner, dict):
             return given
         if match_parameter(self._tool, key) or not self._are_arguments(inner):

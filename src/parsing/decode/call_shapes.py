@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
-from .json_repair import LOSSY, RepairReader
+from .json_repair import LOSSY, RepairReader, read_whole
 from .nodes import CallNode, Node, Pair, Source, UnreadableValue, parse_lenient, parse_strict, put
 
 NAME_KEYS = (
@@ -32,6 +32,7 @@ ENVELOPE_KEYS = frozenset(
      "description", "strict", "status", "explanation")
 )  # fmt: skip
 CALL_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPER_KEYS, *ENVELOPE_KEYS))
+NO_END = "The block was cut off before its end."
 _MAX_NESTING = 6
 _MAX_IN_STRING = 64
 _PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
@@ -203,7 +204,7 @@ def decode_value(
     kind: str, name: str, body: str, parsed: tuple[Node] | None, is_tool: IsTool, *, ended: bool
 ) -> DecodedBlock:
     if not ended and _NOTHING_CLOSED.match(body):
-        return DecodedBlock([], problem="The block was cut off before its end.", cut=True)
+        return DecodedBlock([], problem=NO_END, cut=True)
     text = name + body if kind == "pythonic" else body
     try:
         node, repairs, unclosed = (parsed[0], (), []) if parsed else _parse_value(text)
@@ -214,7 +215,7 @@ def decode_value(
         return DecodedBlock([], problem=problem)
     calls = _find_block_calls(kind, name, node, is_tool)
     if not ended and any(_is_open(call, unclosed) for call in calls):
-        return DecodedBlock(calls, problem="The block was cut off before its end.", cut=True)
+        return DecodedBlock(calls, problem=NO_END, cut=True)
     if not calls:
         return DecodedBlock([], problem='It names no tool: "name" and "args" are expected.', cut=not ended)
     return DecodedBlock(calls, repairs)
@@ -270,12 +271,11 @@ def _is_open(call: RawCall, unclosed: list[object]) -> bool:
 def decode_label_line(name: str, line: str) -> RawCall:
     """The call of one line of arguments: `city="Oslo"`, the text inside brackets, or one value."""
     if _KEYWORD.match(line):
-        reader = RepairReader(f"{name}({line})")
         try:
-            node = reader.read_value()
-        except (UnreadableValue, RecursionError):
+            node = read_whole(f"{name}({line})")
+        except UnreadableValue:
             node = None
-        if isinstance(node, CallNode) and not node.positional and not reader.unclosed:
+        if isinstance(node, CallNode) and not node.positional:
             return RawCall(name, node.keywords, [])
     if line.endswith("]") and "[" not in line:
         line = line[:-1]

@@ -29,6 +29,9 @@ _STRING_START = LazyPattern(r"""(?:[rbfuRBFU]{1,2}(?=["']))?(\"\"\"|'''|<\|"\|>|
 _KEYWORD = LazyPattern(r"""\s*(?:([\w.\\$-]+)|"([^"\n]{1,64})"|'([^'\n]{1,64})')\s*(?:=(?![=])|:)\s*""")
 _BARE_KEY = LazyPattern(r"[^\s:=,{}\[\]\"'][^:=,{}\[\]\"'\n]{0,63}?(?=\s*(?::|=>?))")
 _BARE = LazyPattern(r"[^,;()\[\]{}\"'\n<]+|<(?!\||/|escape>)")
+_MORE = LazyPattern(  # of unquoted text, behind a comma
+    r",\s*(?:(?P<words>(?!(?i:true|false|null|none)\b)[^\W\d][^,;()\[\]{}\"'=:\n<]*)(?=[,)}\]]|\Z)|\d+(?=\s*[,)}\]]))"
+)
 _COLON = LazyPattern(r"\s*(?:=>|[:=])\s*")
 
 _CLOSERS = {"“": '”“"', "”": '”“"', "‘": "’‘'", "’": "’‘'"}
@@ -50,7 +53,7 @@ _AFTER = {
         rf"|\s*\n\s*(?:{_QUOTED_KEY}|[\w$-]{{1,64}}\s*:)|\s+\"[\w.-]{{1,64}}\"\s*:"
     ),
     "item": LazyPattern(r"\s*(?:[,;}\])]|\\n|<\||</|\Z|\n|//|\#)"),
-    "argument": LazyPattern(r"\s*(?:[,;)}\]]|<\||</|\Z|\n|\#|[+*%])"),
+    **dict.fromkeys(("argument", "keyword"), LazyPattern(r"\s*(?:[,;)}\]]|<\||</|\Z|\n|\#|[+*%])")),
     "top": LazyPattern(r"\s*(?:\Z|[,;}\])]|<|\n)"),
 }
 _AFTER_LONG = LazyPattern(r"\s*(?:[,}\])<\\;]|\Z)")
@@ -93,7 +96,7 @@ class RepairReader:
             return self._read_string(start, place)
         if number := _NUMBER.match(text, position):
             return self._read_number(number)
-        return self._read_word()
+        return self._read_word(place)
 
     def skip_space(self) -> None:
         """Skips whitespace, comments and special tokens; notes the last two."""
@@ -136,19 +139,15 @@ class RepairReader:
     def _read_object(self) -> Node:
         result: dict[str, Node] = {}
         members: list[Node] = []
-        words = UnquotedText(self, result)
         self._enter(result)
         self._read_simple_members(result)
         while self._has_more("}"):
             start = self.position
             key = self._read_key()
             if key is None:
-                value = self.read_value("item")
-                if not words.extend(value):
-                    members.append(value)  # a Python set
-                    self.repairs["set"] = None
+                members.append(self.read_value("item"))  # a Python set
+                self.repairs["set"] = None
             else:
-                words.begin(key)
                 put(result, key, self._read_member_value())
                 self._read_simple_members(result)
             if self.position == start:
@@ -265,7 +264,7 @@ class RepairReader:
         except ValueError:
             raise UnreadableValue("A number is too long.") from None
 
-    def _read_word(self) -> Node:
+    def _read_word(self, place: str) -> Node:
         word = _WORD.match(self.text, self.position)
         if word and self.text[word.end() : word.end() + 1] == "(":
             return self._read_call(word)
@@ -274,36 +273,40 @@ class RepairReader:
             if word.group() not in ("true", "false", "null"):
                 self.repairs["literals"] = None
             return _LITERALS[word.group()]
-        return self._read_source()
+        return self._read_source(place)
 
     def _read_call(self, word: re.Match[str]) -> CallNode:
         keywords: dict[str, Node] = {}
         positional: list[Node] = []
         start, self.position = word.start(), word.end()
-        words = UnquotedText(self, keywords)
         self._enter(keywords)
         while self._has_more(")"):
             begin = self.position
             keyword = _KEYWORD.match(self.text, begin)
             if keyword:
                 self.position = keyword.end()
-                words.begin(_get_keyword(keyword))
-                put(keywords, _get_keyword(keyword), self.read_value("argument"))
+                put(keywords, _get_keyword(keyword), self.read_value("keyword"))
             else:
-                value = self.read_value("argument")
-                positional += [] if words.extend(value) else [value]
+                positional.append(self.read_value("argument"))
             if self.position == begin:
                 raise self._make_error()
         return CallNode(word["name"].replace("\\_", "_"), keywords, positional, self.text[start : self.position])
 
-    def _read_source(self) -> Node:
-        """Source text up to the end of the value; the schema decides whether arithmetic is evaluated."""
+    def _read_source(self, place: str) -> Node:
+        """Source text up to the end of the value; the schema decides whether arithmetic is evaluated.
+
+        Behind a name it may hold commas: `city=Paris, France`.
+        """
         text, start, depth = self.text, self.position, 0
         while self.position < len(text):
             if bare := _BARE.match(text, self.position):
                 self.position = bare.end()
                 continue
             character = text[self.position]
+            more = _MORE.match(text, self.position) if place in ("pair", "keyword") and not depth else None
+            if more and (more["words"] or " " in text[start : self.position].strip()):
+                self.position = more.end()
+                continue
             if character in "([{":
                 depth += 1
             elif character in ")]}":
@@ -326,25 +329,17 @@ class RepairReader:
         return UnreadableValue(f"It cannot be read from {rest!r} on.")
 
 
-class UnquotedText:
-    """The member of an object or a call whose value is unquoted text, which may hold commas: `city=Paris, France`."""
-
-    def __init__(self, reader: RepairReader, members: dict[str, Node]) -> None:
-        self._reader = reader
-        self._members = members
-        self._key, self._start = "", 0
-
-    def begin(self, key: str) -> None:
-        """The value of `key` begins at the reader's position."""
-        self._key, self._start = key, self._reader.position
-
-    def extend(self, value: Node) -> bool:
-        """Whether `value`, which has no key, is more of the text; it is then added to it."""
-        said = self._members.get(self._key)
-        is_more = isinstance(said, Source) and (isinstance(value, Source) or (" " in said and type(value) is int))
-        if is_more:
-            self._members[self._key] = Source(self._reader.text[self._start : self._reader.position].strip())
-        return is_more
+def read_whole(text: str) -> Node:
+    """The value that all of the text is. Raises UnreadableValue."""
+    reader = RepairReader(text)
+    try:
+        value = reader.read_value()
+        reader.skip_space()
+    except RecursionError:
+        raise UnreadableValue("The value is nested too deep.") from None
+    if reader.position < len(text) or reader.unclosed:
+        raise UnreadableValue("It does not end where its value ends.")
+    return value
 
 
 def _get_keyword(match: re.Match[str]) -> str:

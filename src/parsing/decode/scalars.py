@@ -22,17 +22,9 @@ _ALL_LEGAL = LazyPattern(r"(?:[^\\]|\\(?:[\"'\\/bfnrt]|u[0-9a-fA-F]{4}|x[0-9a-fA
 WINDOWS_PATH = "a Windows path"  # the repair of backslashes that may as well be escapes
 _SURROGATES = LazyPattern("[\ud800-\udbff][\udc00-\udfff]")
 _PLAIN = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "b": "\b",
-    "f": "\f",
-    '"': '"',
-    "\\": "\\",
-    "/": "/",
-    "'": "'",
-    "\n": "",
-    "\r\n": "",
+    **dict.fromkeys(("\n", "\r\n"), ""),
+    **{mark: mark for mark in "\"\\/'"},
+    **dict(zip("ntrbf", "\n\t\r\b\f", strict=True)),
 }
 _MARKDOWN = frozenset("_#~!`>&“”")  # never an escape of a regular expression
 _MARKDOWN_MAYBE = frozenset("*[]()-.+{}|$")  # only in a text that escapes underscores, too

@@ -15,12 +15,12 @@ from typing import NamedTuple
 from ...types.lazy_pattern import LazyPattern
 from ..formats.tag_syntax import ELEMENT, MAX_TAG_CHARS, TagSyntax, compile_opening
 from ..stream.brackets import BracketMatcher
-from .call_shapes import DecodedBlock, RawCall
-from .json_repair import MISSING_CLOSERS, RepairReader
+from .call_shapes import NO_END, DecodedBlock, RawCall
+from .json_repair import MISSING_CLOSERS, read_whole
 from .nodes import Node, UnreadableValue
 from .tag_readings import Rank, Readings, ReadingStep, find_name
 from .tag_style import NO_MARKERS, Markers, Opening, TagStyle, make_style, read_opening
-from .xml import NULLS, Markup, unwrap_arguments
+from .xml import NULLS, Markup
 
 LOOK_AHEAD_CHARS = 400  # behind a block that is complete; where a closing tag stands there, it is not
 _MAX_CALLS = 64  # in one block
@@ -30,27 +30,6 @@ _SPACE = LazyPattern(r"\s*")
 _NEEDS_SECTION = LazyPattern(r"[<&\n]")
 _MARKER_CHARS = 62
 _OTHER_MARKER = LazyPattern(r"<(?!/)[^<>\n]{1,60}>")
-
-
-class TagBlock(NamedTuple):
-    """What a block says. `end`: where it ends in the text; `is_cut`: its end is missing."""
-
-    calls: list[RawCall]
-    end: int
-    guessed: bool
-    repairs: tuple[str, ...]
-    is_cut: bool
-    style: TagStyle | None
-
-    def decode(self) -> DecodedBlock:
-        problem = "The block was cut off before its end." if self.is_cut else ""
-        return DecodedBlock(self.calls, self.repairs, problem, self.is_cut, self.guessed, self._list_closers())
-
-    def _list_closers(self) -> tuple[str, ...]:
-        if self.style is None or not self.style.is_element:
-            return (self.style.value_end,) if self.style and self.style.is_labelled else ()
-        names = {name for call in self.calls for name in (call.name, *(call.arguments or ()))}
-        return tuple(f"</{name}>" for name in sorted(names))
 
 
 class _Progress(NamedTuple):
@@ -224,23 +203,19 @@ class TagReader:
         kind = self._style.classify(found).kind
         return kind in "cb" or (kind == "p" and not self._style.is_element)
 
-    def read(self, text: str) -> TagBlock:
-        """The calls of the block, whose text, and what came behind it, is `text`."""
+    def read(self, text: str) -> tuple[DecodedBlock, int]:
+        """The calls of the block, whose text, and what came behind it, is `text`; and where the block ends."""
         best = self._readings.choose() if self._readings and self._count < MAX_TAGS else None
         if best is None or self._style is None:
             calls = [RawCall(find_name(self._readings.step), None, [])] if self._readings else []
-            return TagBlock(calls, len(text), False, (), True, self._style)
-        steps: list[ReadingStep] = []
-        step: ReadingStep | None = best.step
-        while step:
-            steps.append(step)
-            step = step.before
+            return DecodedBlock(calls, problem=NO_END, cut=True), len(text)
         builder = _TagCallBuilder(text, self._style)
-        for step in reversed(steps):
+        for step in best.list_steps():
             builder.add(step)
-        repairs = () if best.is_clean else (MISSING_CLOSERS,)
         calls = builder.finish()[:_MAX_CALLS]
-        return TagBlock(calls, best.step.end, builder.guessed or best.is_doubtful, repairs, False, self._style)
+        repairs = () if best.is_clean else (MISSING_CLOSERS,)
+        guessed = builder.guessed or best.is_doubtful
+        return DecodedBlock(calls, repairs, guessed=guessed, closers=self._style.list_closers(calls)), best.step.end
 
 
 def _skip_space(text: str, at: int) -> int:
@@ -274,8 +249,6 @@ class _TagCallBuilder:
                 self._add_value(step)
             except UnreadableValue as error:
                 self._problem = str(error)
-            except RecursionError:
-                self._problem = "The arguments are nested too deep."
 
     def finish(self) -> list[RawCall]:
         self._end_call()
@@ -283,7 +256,7 @@ class _TagCallBuilder:
 
     def _end_call(self) -> None:
         if self._name:
-            arguments = None if self._problem else unwrap_arguments(self._arguments)
+            arguments = None if self._problem else self._arguments
             self._calls.append(RawCall(self._name, arguments, [], self._problem))
         self._name, self._problem, self._arguments = "", "", {}
 
@@ -331,13 +304,13 @@ def _read_value(value: str, attributes: str, style: TagStyle) -> Node:
     if 'string="false"' not in attributes:
         return value
     try:
-        return RepairReader(value).read_value()
-    except (UnreadableValue, RecursionError):
+        return read_whole(value)
+    except UnreadableValue:
         return value
 
 
 def _read_object(text: str) -> dict[str, Node]:
-    value = RepairReader(text).read_value()
+    value = read_whole(text)
     if not isinstance(value, dict):
         raise UnreadableValue("The arguments are no object.")
     return value

@@ -69,6 +69,12 @@ class Reading(NamedTuple):
     def is_doubtful(self) -> bool:
         return not self.is_clean or self.other - self.cost < _MARGIN
 
+    def list_steps(self) -> list[ReadingStep]:
+        steps = [self.step]
+        while before := steps[-1].before:
+            steps.append(before)
+        return steps[::-1]
+
 
 class _Move(NamedTuple):
     """A way from one reading to a state, with what it costs. `is_tied`: another way is as likely, whatever it costs."""

@@ -17,6 +17,7 @@ from ..formats.tag_syntax import (
     TagSyntax,
     compile_opening,
 )
+from .call_shapes import RawCall
 
 _LOOSE = {  # what closes a call or a value under another name
     "d": rf"</{PREFIX}(?:{'|'.join(CALL_ELEMENTS)})(?::[\w-]{{1,20}})?\s?>",
@@ -95,6 +96,13 @@ class TagStyle:
         closers = (argument.value_end.strip(), call.call_end.strip(), *markers.closers)
         self.starts = _compile_any(text[:1] for text in (argument.key, *closers, *markers.openers, "<", "]"))
         self.may_end = _compile_any(text[-1:] for text in (*closers, ">")).search
+
+    def list_closers(self, calls: Iterable[RawCall]) -> tuple[str, ...]:
+        """What ends the values of these calls and of no other format's."""
+        if not self.is_element:
+            return (self.value_end,) if self.is_labelled else ()
+        names = {name for call in calls for name in (call.name, *(call.arguments or ()))}
+        return tuple(f"</{name}>" for name in sorted(names))
 
     def classify(self, found: re.Match[str], base: int = 0, *, is_next: bool = True) -> Tag:
         """The tag of a match of `tags`; `base` is added to its positions."""

@@ -14,7 +14,6 @@ from .nodes import Node
 _ELEMENT = LazyPattern(r"<([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
 _CDATA = LazyPattern(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 _NOISE = "]<]minimax[>["  # before each of MiniMax M3's tags
-_WRAPPERS = frozenset(("parameters", "arguments", "args"))
 _MAX_DEPTH = 20
 NULLS = frozenset(("null", "None"))  # what templates write for no value
 
@@ -23,15 +22,6 @@ class Markup(str):
     """The text of an element; the schema decides whether it is text or more elements."""
 
     __slots__ = ()
-
-
-def unwrap_arguments(arguments: dict[str, Node]) -> dict[str, Node]:
-    """The arguments that stand in an element of their own: `<parameters><path>a</path></parameters>`."""
-    if len(arguments) == 1 and (wrapped := arguments.keys() & _WRAPPERS):
-        inner = arguments[wrapped.pop()]
-        if isinstance(inner, Markup) and (children := group_children(inner)):
-            return children
-    return arguments
 
 
 def parse_elements(text: str, is_tool: IsTool) -> list[RawCall]:

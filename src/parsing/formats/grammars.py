@@ -9,7 +9,15 @@ import re
 from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
-from ..decode.call_shapes import DecodedBlock, IsTool, RawCall, decode_attributes, decode_label_line, decode_value
+from ..decode.call_shapes import (
+    NO_END,
+    DecodedBlock,
+    IsTool,
+    RawCall,
+    decode_attributes,
+    decode_label_line,
+    decode_value,
+)
 from ..decode.nodes import Node
 from ..decode.xml import group_children, parse_elements
 from ..stream.openers import BlockStart
@@ -81,5 +89,5 @@ def _decode_text(name: str, body: BlockBody) -> RawCall:
 
 def _check_names(calls: list[RawCall], *, cut: bool = False) -> DecodedBlock:
     if cut:
-        return DecodedBlock(calls, problem="The block was cut off before its end.", cut=True)
+        return DecodedBlock(calls, problem=NO_END, cut=True)
     return DecodedBlock(calls, problem="" if calls else "No tool's name could be read in it.")

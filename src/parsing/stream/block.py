@@ -138,7 +138,7 @@ class BlockReader:
             self.follower = None
             text = "".join(follower.parts)
             if isinstance(follower, TagReader):
-                self._decoded = follower.read(text).decode()
+                self._decoded, _ = follower.read(text)
             if not self._give_back_data(text):
                 self._settle(BlockBody(text, True, None), end)
         elif follower.size > MAX_BLOCK_CHARS:
@@ -232,15 +232,14 @@ class BlockReader:
                 self.end_early()
             return
         text = "".join(reader.parts) + buffer.text[end:]
-        block = reader.read(text)
-        self._decoded = block.decode()
-        if block.is_cut or len(text) - block.end > self.rescan:
+        self._decoded, end = reader.read(text)
+        if self._decoded.cut or len(text) - end > self.rescan:
             self._settle(BlockBody(text, False, None), len(buffer.text))
             return
-        self.rescan -= len(text) - block.end
+        self.rescan -= len(text) - end
         self._at = -1
-        buffer.replace(text[block.end :])
-        self._settle(BlockBody(text[: block.end], True, None), 0)
+        buffer.replace(text[end:])
+        self._settle(BlockBody(text[:end], True, None), 0)
 
     def _reject_long(self, body: str) -> None:
         self._is_rejected = True

@@ -232,6 +232,11 @@ def test_arguments_in_one_key_are_unwrapped(given):
     assert fit(given, path=STRING)[0] == {"path": "a"}
 
 
+def test_arguments_in_an_element_of_their_own_are_unwrapped():
+    assert fit({"parameters": Markup("<a>x</a>")}, a={"type": "string"}) == ({"a": "x"}, ("arguments in 'parameters'",))
+    assert fit({"parameters": Markup("<b>x</b>")}, a={"type": "string"})[0] == {"parameters": {"b": "x"}}
+
+
 def test_a_parameter_with_such_a_name_keeps_its_object():
     assert fit({"input": {"path": "a"}}, input={"type": "object"})[0] == {"input": {"path": "a"}}
 

@@ -12,12 +12,12 @@ def read_block(text, kind="tags", opener=""):
     """The block of a whole text."""
     reader = FORMAT_SET.make_tag_reader(kind, opener)
     reader.feed(text, 0, final=True)
-    return reader.read(text)
+    return reader.read(text)[0]
 
 
 def parse_invocations(text, is_tool):
     block = read_block(text)
-    return parse_elements(text, is_tool) if block.is_cut else block.calls
+    return parse_elements(text, is_tool) if block.cut else block.calls
 
 
 def parse_pairs(text):
@@ -134,7 +134,7 @@ def test_elements_are_an_object_or_a_list_where_that_is_asked(text, kind, found)
     ],
 )
 def test_a_block_without_its_end_is_cut_off(text, kind, opener):
-    assert read_block(text, kind, opener).is_cut
+    assert read_block(text, kind, opener).cut
 
 
 def test_the_key_before_a_value_is_all_that_stands_there():
@@ -175,7 +175,7 @@ def test_a_required_parameter_is_no_part_of_the_value_before_it():
     reader = FORMAT_SET.make_tag_reader("tags", "<tool_call>", lambda name, key: 2)
     text = write_parameter("x", after)
     reader.feed(text, 0)
-    block = reader.read(text)
+    block, _ = reader.read(text)
     assert (block.calls[0].arguments, block.guessed) == ({"a": "x", "b": "see </parameter> there"}, False)
 
 
@@ -203,11 +203,6 @@ def test_an_element_and_an_invocation_may_hold_json():
     assert parse_element("f", '{"a": 1}</f>')[0].arguments == {"a": 1}
     assert parse_invocations('<invoke name="f">{"a": </invoke>', KNOWN)[0].arguments is None
     assert parse_element("f", "{1, 2}</f>")[0].problem == "The arguments are no object."
-
-
-def test_arguments_in_an_element_of_their_own_are_unwrapped():
-    block = '<invoke name="f"><parameters><a>x</a></parameters></invoke>'
-    assert parse_invocations(block, KNOWN)[0].arguments == {"a": "x"}
 
 
 def test_a_value_said_to_be_no_string_that_cannot_be_read_stays_text():
