@@ -21,7 +21,7 @@ MAX_STRAY_QUOTES = 2_000  # in one string, that are not escaped
 
 _SKIP = LazyPattern(r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>)+", re.DOTALL)
 _NUMBER = LazyPattern(
-    r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=\s*(?:[,;}\])\n#]|//(?!\d)|/\*|\\n|<\||\Z))"
+    r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=\s*(?:[,;}\])\n#]|//(?!\d)|/\*|\\n|<\||\Z)|\s+\"[\w.-]{1,64}\"\s*:)"
 )
 _WORD = LazyPattern(r"(?P<name>[^\W\d][\w.]*(?:\\_[\w.]*|-[^\W\d][\w.]*)*)")
 _QUOTED_NAME = LazyPattern(r"""["'`](?P<name>[^\W\d][\w.]{0,80})["'`]\s?(?=\()""")
@@ -46,6 +46,7 @@ _NO_VALUE = frozenset(("NaN", "nan", "Infinity", "inf", "Inf"))
 _GAP = r"\s*(?:(?:\\n|(?://|\#)[^\n]{0,400}\n)\s*){0,8}"
 _QUOTED_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’])\s*:"""
 _NEXT_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’]|[\w.\\$-]{1,64})\s*(?::|=)"""
+_AFTER_ARGUMENT = LazyPattern(r"\s*(?:[,;]|[)}\]][)}\]\s]{0,64}(?![\"'`\w)}\]\s])|<\||</|\Z|\n|\#|[+*%])")
 _AFTER = {
     "key": LazyPattern(r"\s*(?::|=)"),
     "pair": LazyPattern(
@@ -53,7 +54,7 @@ _AFTER = {
         rf"|\s*\n\s*(?:{_QUOTED_KEY}|[\w$-]{{1,64}}\s*:)|\s+\"[\w.-]{{1,64}}\"\s*:"
     ),
     "item": LazyPattern(r"\s*(?:[,;}\])]|\\n|<\||</|\Z|\n|//|\#)"),
-    **dict.fromkeys(("argument", "keyword"), LazyPattern(r"\s*(?:[,;)}\]]|<\||</|\Z|\n|\#|[+*%])")),
+    **dict.fromkeys(("argument", "keyword"), _AFTER_ARGUMENT),
     "top": LazyPattern(r"\s*(?:\Z|[,;}\])]|<|\n)"),
 }
 _AFTER_LONG = LazyPattern(r"\s*(?:[,}\])<\\;]|\Z)")

@@ -126,6 +126,16 @@ def test_a_string_with_quotes_that_were_not_escaped_is_read_to_its_end(text, con
     assert (set(value), value["content"]) == ({"path", "content"}, content)
 
 
+@pytest.mark.parametrize("command", ["python -c \"print(f(x, sep='\\\\,'))\"", "echo 'a' 'b'", "git commit -m 'x, y'"])
+def test_a_quote_in_an_argument_of_a_call_is_followed_by_more_than_closers(command):
+    value, _ = read(f"[f(a='{command}'), g(1)]")
+    assert [call.keywords.get("a") for call in value] == [command.replace("\\\\", "\\"), None]
+
+
+def test_a_comma_may_be_missing_before_a_key_in_quotes():
+    assert read('{"a": 1 "b": 2.5 "c": "x" "d": true}')[0] == {"a": 1, "b": 2.5, "c": "x", "d": True}
+
+
 def test_an_object_is_not_read_without_the_part_that_makes_no_sense():
     with pytest.raises(UnreadableValue, match="neither a key nor its value"):
         read('{"a": ' + "(" * 50 + "1" + ")" * 50 + "*2}")
