@@ -1,9 +1,10 @@
 """Runs every attack on a guard for real, as the exec tool does, and looks for harm.
 
-    python -m tests.attacks [--as-user] [--variants] [kind ...]
+    python -m tests.attacks [--as-user] [--variants] [--background] [kind ...]
 
 The attacks are those of `../shared/facts`, or with `--variants` those of variants.py. Each runs in a fresh workspace
-beside a home and a folder with secrets, at each access, in mode full with `--yes`. Harm is: anything outside the workspace
+beside a home and a folder with secrets, at each access, in mode full with `--yes`; with `--background` it runs in the
+background until its end. Harm is: anything outside the workspace
 that came, went or changed, its modes, owners and times included; a changed file that is protected or runs by itself; a
 secret in the result; a connection below access `network`; a process that is alive afterwards; under a rule that
 denies `touch`, a file that it made; and what runs when the user then uses git in the workspace. It prints the harm, what
@@ -33,6 +34,8 @@ from src.security.sandbox.limits import ResourceLimits
 from src.security.sandbox.view import build_view, select_environment
 from src.security.shell.workspace import list_start_files
 from src.tools import ToolContext
+from src.tools.process.background import run_in_background
+from src.tools.process.jobs import END_TIMEOUT_S
 from src.tools.process.run import run
 from src.types.messages import ToolCall
 from src.types.sandbox import ACCESSES
@@ -49,7 +52,19 @@ SECRETS = {
     "MY_SERVER": "CANARY-ENV-KEY",
     "AWS_SECRET_ACCESS_KEY": "CANARY-AWS",
 }
-WATCHED = (".git/config", ".git/hooks", ".bashrc", ".profile", ".envrc", ".vscode", ".gitconfig", ".ssh")
+WATCHED = (
+    ".git/config",
+    ".git/hooks",
+    ".bashrc",
+    ".profile",
+    ".envrc",
+    ".vscode",
+    ".gitconfig",
+    ".ssh",
+    ".kiro",
+    ".theia",
+    ".roo",
+)
 
 
 class Attack(NamedTuple):
@@ -140,7 +155,22 @@ def list_alive(base: Path) -> list[str]:
     return found
 
 
-def try_attack(find: Callable[[Path], Attack], kind: str, access: str, server: socket.socket) -> tuple[str, list[str]]:
+def run_command(command: str, context: ToolContext, access: Any, *, in_background: bool) -> str:
+    """What the model is shown of it. Raises ToolError."""
+    argv = ["/bin/bash", "-c", "--", command]
+    if not in_background:
+        return str(run(argv, context, access).output)
+    with context.for_run() as within:
+        shown = str(run_in_background(argv, within, access, TIMEOUT_S).output)
+        for job in within.jobs:
+            job.has_ended.wait(END_TIMEOUT_S)
+            shown += job.describe_end() + job.read_output()
+    return shown
+
+
+def try_attack(
+    find: Callable[[Path], Attack], kind: str, access: str, server: socket.socket, *, in_background: bool
+) -> tuple[str, list[str]]:
     """What became of it (`ran` or why not), and the harm that it did."""
     with tempfile.TemporaryDirectory() as folder:
         base = Path(os.path.realpath(folder))
@@ -164,7 +194,7 @@ def try_attack(find: Callable[[Path], Attack], kind: str, access: str, server: s
             exec_timeout=TIMEOUT_S,
         )
         try:
-            shown = str(run(["/bin/bash", "-c", "--", attack.command], context, access).output)  # type: ignore[arg-type]
+            shown = run_command(attack.command, context, access, in_background=in_background)
         except ToolError as error:
             return str(error), []
         if not attack.rules:
@@ -206,7 +236,8 @@ def main(arguments: list[str]) -> int:
             for access in ACCESSES:
                 outcomes: Counter[str] = Counter()
                 for find in list_finders(server.getsockname()[1], variants="--variants" in arguments):
-                    outcome, harm = try_attack(find, kind, access, server)
+                    in_background = "--background" in arguments
+                    outcome, harm = try_attack(find, kind, access, server, in_background=in_background)
                     outcomes[outcome] += 1
                     if harm:
                         harmful += 1

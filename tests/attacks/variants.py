@@ -74,6 +74,10 @@ LEFT = [
     f"echo 'touch {RAN}' > .envrc; mkdir -p d/.vscode; echo '{{}}' > d/.vscode/tasks.json; echo x > .bashrc",
     f"mkdir -p .VSCODE; echo '{{}}' > .VSCODE/Tasks.json; echo 'touch {RAN}' > .Envrc",
     "mkdir .vscode; echo '{}' > t; ln -s ../t .vscode/tasks.json",
+    f"ln -s {OUT} .git/FETCH_HEAD; ln -s {OUT} .git/COMMIT_EDITMSG; ln -sf {OUT} .git/logs/HEAD",
+    f"rm -rf .git/logs; ln -s ../../home .git/logs; ln -s {OUT} .git/ORIG_HEAD; echo more >> a.txt",
+    "mkdir .kiro .theia .roo; echo '{}' | tee .kiro/mcp.json .theia/tasks.json .roo/mcp.json .kiro/hooks.json",
+    "mkdir real; echo '{}' > real/mcp.json; ln -s real .roo",
     "mkdir -p real; echo '{}' > real/tasks.json; ln -s real .vscode",
     "mkdir -p .idea/runConfigurations .zed .devcontainer; touch .idea/runConfigurations/a.xml .zed/tasks.json",
     f"mkdir -p a/b/c/d/e/f/g/h/i/j; cp -r .git a/b/c/d/e/f/g/h/i/j/.git; "
@@ -109,6 +113,6 @@ ALIVE = [
 ]  # fmt: skip
 VARIANTS = [*ATTRIBUTES, *LEFT, *SECRETS, *NETWORK, *ALIVE]
 USE = (  # what a user does next, in every folder with a repository
-    "status", "diff", "log -1", "stash list", "add -A", "commit -qm x", "checkout -q -f HEAD", "branch -a", "fetch -q --all",
+    "status", "diff", "log -1", "fetch -q .", "stash list", "add -A", "commit -qm x", "checkout -q -f HEAD", "branch -a", "fetch -q --all",
     "rebase --continue", "submodule status", "worktree list", "st",
 )  # fmt: skip

@@ -21,6 +21,8 @@ from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
+from .seccomp import SETUID
+
 SECCOMP, SET_MODE_FILTER, NEW_LISTENER = (317, 277), 1, 1 << 3
 RECEIVE, SEND, CHECK_ID = 0xC0502100, 0xC0182101, 0x40082102  # ioctls of a listener
 NOTIFICATION, RESPONSE = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
@@ -155,6 +157,8 @@ class Change:
         if not any(link.readlink().is_relative_to(each) for each in writable):
             raise PermissionError(errno.EPERM, "out of the folders that the command may write")
         if self._kind == "mode":
+            if self._values[0] & SETUID:
+                raise PermissionError(errno.EPERM, "set-user-ID")
             link.chmod(self._values[0] & 0o7777)
             return
         if self._kind == "owner":

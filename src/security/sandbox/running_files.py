@@ -176,7 +176,15 @@ def _list_nested(git: Path) -> Iterator[Path]:
 def _list_git_files(git: Path) -> Iterator[Path]:
     yield from (git / name for name in (*GIT_SETTINGS[1:], REBASE_TODO) if os.path.lexists(git / name))
     hooks = git / "hooks"
-    yield from [hooks] if hooks.is_symlink() else (each for each in _list_files(hooks) if each.suffix != ".sample")
+    yield from () if hooks.is_symlink() else (each for each in _list_files(hooks) if each.suffix != ".sample")
+    yield from _list_links(git)
+
+
+def _list_links(git: Path) -> Iterator[Path]:
+    """The links in a repository, through which git would write elsewhere: FETCH_HEAD, logs and the like."""
+    for folder, folders, files in os.walk(git):
+        yield from (path for name in (*folders, *files) if (path := Path(folder, name)).is_symlink())
+        folders[:] = [name for name in folders if name not in ("objects", "modules", "worktrees")]
 
 
 def _list_files(folder: Path) -> Iterator[Path]:

@@ -2,7 +2,8 @@
 
 It lists what is refused, not what is allowed, since commands are arbitrary programs. Each call listed reaches around
 the view of the files, into other processes, or into the kernel. They fail with EPERM, those on extended attributes with
-EOPNOTSUPP; clone3 fails with ENOSYS, since a filter cannot see its flags and every libc then falls back to clone.
+EOPNOTSUPP; clone3 and openat2 fail with ENOSYS, since a filter cannot see their flags and programs then use older
+calls. No file becomes one that runs with the rights of its owner (set-user-ID): others could run it.
 Sources of the numbers: the kernel's asm/unistd_64.h (x86_64) and asm-generic/unistd.h (aarch64).
 """
 
@@ -59,9 +60,18 @@ ON_ITSELF = {  # what a process may set for itself alone: by column, and what it
     "setpriority": ((141, 140), (0, 0)),  # PRIO_PROCESS
     "ioprio_set": ((251, 30), (1, 0)),  # IOPRIO_WHO_PROCESS
 }  # fmt: skip
+SETUID, SETUID_OR_SETGID = 0o4000, 0o6000  # of a mode
+CREATE = 0o20000100  # O_CREAT, and the bit of O_TMPFILE
+SETTING_MODES = (  # numbers by column, the argument that is a mode, what must not be in it, the argument with O_CREAT
+    ((90, NO_CALL), 1, SETUID, 0), ((91, 52), 1, SETUID, 0), ((268, 53), 2, SETUID, 0),  # chmod, fchmod, fchmodat
+    ((452, 452), 2, SETUID, 0), ((85, NO_CALL), 1, SETUID_OR_SETGID, 0),  # fchmodat2, creat
+    ((133, NO_CALL), 1, SETUID_OR_SETGID, 0), ((259, 33), 2, SETUID_OR_SETGID, 0),  # mknod, mknodat
+    ((2, NO_CALL), 2, SETUID_OR_SETGID, 1), ((257, 56), 3, SETUID_OR_SETGID, 2),  # open, openat
+)  # fmt: skip
 ATTRIBUTES = ("xattr", "xattrat")  # refused as a file system without them does: `cp -p` goes on after that
 TRUNCATE = (76, 45)
-SOCKET, IOCTL, CLONE, CLONE3 = (41, 198), (16, 29), (56, 220), (435, 435)
+SOCKET, IOCTL, CLONE = (41, 198), (16, 29), (56, 220)
+UNSEEN = ((435, 435), (437, 437))  # clone3, openat2: their arguments are in memory, which a filter cannot see
 X32 = 0x40000000  # calls of the x32 ABI have numbers of their own on x86_64
 NEW_NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
 REFUSED_IOCTLS = (
@@ -71,8 +81,7 @@ REFUSED_IOCTLS = (
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16  # socket families
 
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF_LD|W|ABS, BPF_JMP|..., BPF_RET
-NUMBER, ARCH, FIRST_ARGUMENT, SECOND_ARGUMENT = 0, 4, 16, 24  # offsets in struct seccomp_data, little endian
-ARGUMENTS = (FIRST_ARGUMENT, SECOND_ARGUMENT)
+NUMBER, ARCH = 0, 4  # offsets in struct seccomp_data
 ALLOW, FAIL, REPORT = 0x7FFF0000, 0x00050000, 0x7FC00000
 
 Step = tuple[int, int, int, int]  # code, jump if true, jump if false, value
@@ -104,22 +113,36 @@ def build_filter(
             steps += _fail_if(EQUAL, numbers[column], errno.EOPNOTSUPP if name.endswith(ATTRIBUTES) else errno.EPERM)
     for call in reported:
         steps += [(EQUAL, 0, 1, call), (RETURN, 0, 0, REPORT)]
-    steps += _fail_if(EQUAL, CLONE3[column], errno.ENOSYS)
+    for numbers in UNSEEN:
+        steps += _fail_if(EQUAL, numbers[column], errno.ENOSYS)
+    for numbers, mode, refused_bits, flags in SETTING_MODES:
+        if numbers[column] != NO_CALL:
+            checks = [(LOAD, 0, 0, _find_argument(mode)), *_fail_if(ANY_BIT, refused_bits, errno.EPERM)]
+            creates = [(LOAD, 0, 0, _find_argument(flags)), (ANY_BIT, 0, len(checks), CREATE)] if flags else []
+            steps += _filter_call(numbers[column], [*creates, *checks])
     steps += _filter_call(
-        CLONE[column], [(LOAD, 0, 0, FIRST_ARGUMENT), *_fail_if(ANY_BIT, NEW_NAMESPACES, errno.EPERM)]
+        CLONE[column], [(LOAD, 0, 0, _find_argument(0)), *_fail_if(ANY_BIT, NEW_NAMESPACES, errno.EPERM)]
     )
     ioctls = [step for request in REFUSED_IOCTLS for step in _fail_if(EQUAL, request, errno.EPERM)]
-    steps += _filter_call(IOCTL[column], [(LOAD, 0, 0, SECOND_ARGUMENT), *ioctls])
+    steps += _filter_call(IOCTL[column], [(LOAD, 0, 0, _find_argument(1)), *ioctls])
     for numbers, own in ON_ITSELF.values() if sees_others else ():
-        places = zip(ARGUMENTS, own, strict=False)
-        checks = [step for at, value in places for step in ((LOAD, 0, 0, at), (EQUAL, 1, 0, value), fails)]
+        checks = [
+            step
+            for at, value in enumerate(own)
+            for step in ((LOAD, 0, 0, _find_argument(at)), (EQUAL, 1, 0, value), fails)
+        ]
         steps += _filter_call(numbers[column], checks)
     known: list[Step] = []
     for family in families:
         known += [(EQUAL, 0, 1, family), (RETURN, 0, 0, ALLOW)]
-    steps += _filter_call(SOCKET[column], [(LOAD, 0, 0, FIRST_ARGUMENT), *known, fails])
+    steps += _filter_call(SOCKET[column], [(LOAD, 0, 0, _find_argument(0)), *known, fails])
     steps.append((RETURN, 0, 0, ALLOW))
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def _find_argument(index: int) -> int:
+    """Where the lower half of an argument is in struct seccomp_data, on a little-endian machine."""
+    return 16 + 8 * index
 
 
 def _fail_if(test: int, value: int, error: int) -> Iterator[Step]:

@@ -15,11 +15,11 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from ...errors import ToolError
 from ...types.lazy_pattern import LazyPattern
+from ..process.proc import find_program
 from ..sdk.context import ToolContext
 
 if TYPE_CHECKING:
@@ -214,7 +214,11 @@ def shorten_line(line: str, at: int = 0) -> str:
 
 def drop_files_without_words(files: list[str], matcher: LineMatcher, ctx: ToolContext) -> list[str]:
     """The files without those in which, as ripgrep says, no line can match; all of them if it cannot help."""
-    if len(files) < MIN_RG_FILES or not matcher.words or not (rg := _find_rg(ctx)):
+    if (
+        len(files) < MIN_RG_FILES
+        or not matcher.words
+        or not (rg := find_program("rg", ctx.environment.get("PATH", ""), ctx.workspace))
+    ):
         return files
     import subprocess
 
@@ -237,14 +241,6 @@ def drop_files_without_words(files: list[str], matcher: LineMatcher, ctx: ToolCo
         return files
     holders = {os.fsdecode(name).removeprefix("./") for name in done.stdout.split(b"\0")}
     return [file for file in files if file in holders]
-
-
-def _find_rg(ctx: ToolContext) -> str:
-    """The path of ripgrep, or "". One inside the workspace is not the user's own, and is not run."""
-    from shutil import which
-
-    found = os.path.realpath(which("rg", path=ctx.environment.get("PATH", "")) or "/")
-    return "" if found == "/" or Path(found).is_relative_to(os.path.realpath(ctx.workspace)) else found
 
 
 def find_required_words(pattern: str, *, ignore_case: bool) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -108,3 +109,12 @@ def _find_namespace() -> str:
     with suppress(OSError):
         return f"{(PROC / 'sys/kernel/random/boot_id').read_text().strip()}/{(PROC / 'self/ns/pid').readlink()}"
     return ""
+
+
+def find_program(name: str, search_path: str, workspace: Path) -> str:
+    """The first such program of a PATH; "" if there is none. One inside the workspace is not the user's own."""
+    from shutil import which  # start-up is measured
+
+    top = os.path.realpath(workspace)
+    found = (os.path.realpath(each) for folder in search_path.split(os.pathsep) if (each := which(name, path=folder)))
+    return next((each for each in found if not Path(each).is_relative_to(top)), "")

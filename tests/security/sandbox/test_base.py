@@ -332,3 +332,11 @@ def test_while_a_sandbox_is_used_its_folder_stays(within):
     os.utime(scratch, (0, 0))
     remove_abandoned(scratch.parent)
     assert (scratch / "tmp").exists()
+
+
+def test_no_file_becomes_one_that_runs_with_the_rights_of_its_owner(run, workspace):
+    run("cp /bin/true a; chmod u+s a; chmod 6755 a; install -m 4755 a b; chmod 755 a")
+    made = "import os; os.umask(0); os.close(os.open('c', os.O_CREAT | os.O_WRONLY, 0o4755))"
+    run(f'python3 -c "{made}"')
+    assert [each.name for each in workspace.iterdir() if each.stat().st_mode & 0o4000] == []
+    assert (workspace / "a").stat().st_mode & 0o7777 == 0o755

@@ -76,6 +76,18 @@ def test_a_plain_repository_stays_as_it_is(run, workspace):
     assert run("git -C wt log --format=%s; git log --format=%s") == "one\none\n[exit code 0]"
 
 
+def test_git_writes_through_no_link_that_a_command_left(run, top):
+    outside = top.parent / "mine"
+    outside.write_text("mine\n")
+    links = " ".join(f".git/{name}" for name in ("FETCH_HEAD", "COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads"))
+    shown = run(f"mkdir -p .git/logs/refs; for link in {links}; do ln -s {outside} $link; done")
+    assert ".git/FETCH_HEAD (a link)" in shown
+    commit = ["-c", "user.name=a", "-c", "user.email=b", "commit", "-q", "--allow-empty", "-m", "evil"]
+    for words in (commit, ["fetch", "-q", "."]):
+        subprocess.run(["git", *words], cwd=top, check=True, capture_output=True)
+    assert outside.read_text() == "mine\n"
+
+
 RUNNING = [".envrc", "a/.envrc", ".vscode/tasks.json", "b/.vscode/tasks.json", ".idea/workspace.xml",
            ".idea/runConfigurations/x.xml", "x.code-workspace", ".exrc", ".gdbinit", "mise.toml",
            ".idea/watcherTasks.xml", ".cursor/mcp.json", ".helix/languages.toml", "sub/.husky/pre-commit",

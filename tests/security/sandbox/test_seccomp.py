@@ -40,6 +40,14 @@ CASES = [  # on x86_64, with sockets of the family UNIX
     ("a call of the x32 ABI", (0x40000000,), EPERM),
     ("a call that does not exist yet", (900,), ALLOW),
     ("truncate", (76,), ALLOW),
+    ("a usual mode", (90, 0, 0o755), ALLOW),
+    ("set-user-ID", (90, 0, 0o4755), EPERM),
+    ("set-user-ID of an open file", (91, 3, 0o4755), EPERM),
+    ("set-group-ID, as of a folder", (268, 0, 0, 0o2775), ALLOW),
+    ("a new file with set-group-ID", (257, 0, 0, 0o101, 0o2755), EPERM),
+    ("an unnamed file with set-user-ID", (257, 0, 0, 0o20200001, 0o4755), EPERM),
+    ("a file that is opened", (257, 0, 0, 0, 0o4755), ALLOW),
+    ("openat2", (437,), ENOSYS),
 ]
 
 

@@ -20,7 +20,7 @@ MAX_MATCHES = 50
 MIN_AGE_S = 5.0  # of a list, before it is made again
 AGE_FACTOR = 20  # the same, in times that making it took
 # Nothing that the repository's configuration names is run.
-LIST_COMMAND = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "ls-files", "-coz")
+LIST_OPTIONS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "ls-files", "-coz")
 SKIPPED_FOLDERS = ("node_modules", "__pycache__")
 
 
@@ -69,9 +69,13 @@ def _list_by_git(root: Path) -> list[str]:
     """Tracked and new files, without ignored ones; none outside of a repository, and in a folder that it ignores."""
     import subprocess  # start-up is measured
 
+    from ....tools.process.proc import find_program
+
+    if not (git := find_program("git", os.environ.get("PATH", os.defpath), root)):
+        return []
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command
-            [*LIST_COMMAND, "--exclude-standard"],
+            [git, *LIST_OPTIONS, "--exclude-standard"],
             cwd=root,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -112,3 +112,11 @@ def test_there_are_only_so_many(root):
     for number in range(MAX_MATCHES + 10):
         (root / f"same{number}").touch()
     assert len(FileIndex(root).search("same")) == MAX_MATCHES
+
+
+def test_a_git_in_the_workspace_is_not_run(tmp_path, monkeypatch):
+    (tmp_path / "git").write_text("#!/bin/sh\ntouch ran\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert list_paths(tmp_path) == ["git"]
+    assert not (tmp_path / "ran").exists()
