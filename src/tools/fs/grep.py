@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 1 << 20
 MAX_PATTERN_CHARS = 2_000
+MAX_PATTERN_STEPS = 100_000  # of an expression; compiled, each takes 270 bytes
 BLOCK_TIMEOUT_S = 0.2  # for a pattern on one block
 PATTERN_TIMEOUT_S = 10.0  # for a pattern on all lines, without reading them
 MIN_WORD_CHARS = 2
@@ -65,6 +66,8 @@ class LineMatcher:
         if not pattern or len(pattern) > MAX_PATTERN_CHARS:
             raise ToolError(f"a pattern has 1 to {MAX_PATTERN_CHARS:,} characters, and this one {len(pattern):,}")
         source = regex.escape(pattern) if literal else pattern
+        if count_steps(source) > MAX_PATTERN_STEPS:
+            raise ToolError(f"{pattern[:80]!a} repeats too much", "Write it with smaller numbers in braces.")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about syntax that a later version may change
@@ -275,6 +278,19 @@ def _alternatives(pattern: str) -> Iterator[list[str]]:
         else:
             runs.append("")
     yield runs
+
+
+def count_steps(pattern: str) -> int:
+    """The size of the compiled expression, in which a part stands as often as it occurs at least."""
+    sizes = [0]  # of the pattern, and of each group that is open
+    for token in TOKEN.finditer(pattern):
+        if token["text"][0] == "(":
+            sizes.append(0)
+            continue
+        size = sizes.pop() if token["text"] == ")" and len(sizes) > 1 else 1
+        least = re.match(r"\{(\d+)", token["quantifier"])
+        sizes[-1] += size * max(1, int(least[1])) if least else size
+    return sum(sizes)
 
 
 META = frozenset("^$.|()[]?*+{}\\")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 import tracemalloc
+from contextlib import nullcontext
 
 import pytest
 import regex
@@ -105,6 +106,22 @@ def test_an_invalid_pattern_is_refused(pattern):
     with pytest.raises(ToolError) as refusal:
         matcher(pattern)
     assert len(str(refusal.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_refused"),
+    [
+        ("a{99999999}", True),
+        ("((?:a{1000}){1000}){1000}", True),
+        ("(?P<name>a{9999}){9999,}?", True),
+        ("a{0,99999999}", False),
+        (r"\((?:[0-9a-f]{4}-){3}[)(]{12}", False),
+        ("x{50000}|y{40000}", False),
+    ],
+)
+def test_a_pattern_that_would_take_all_memory_is_not_compiled(pattern, is_refused):
+    with pytest.raises(ToolError, match="repeats too much") if is_refused else nullcontext():
+        matcher(pattern)
 
 
 # The words that every match holds
