@@ -96,6 +96,9 @@ def _read_signature(function: Callable[..., object], name: str) -> inspect.Signa
         return inspect.signature(function, eval_str=True)
     except NameError as error:
         raise TypeError(f"{name}: a type hint cannot be read: {error}; define it outside of functions") from error
+    except (SyntaxError, AttributeError) as error:
+        way_out = 'write Annotated[str, "description"] for a description'
+        raise TypeError(f"{name}: a type hint cannot be read: {error}; {way_out}") from error
 
 
 def _convert_parameter(parameter: inspect.Parameter) -> HintSchema:
@@ -138,11 +141,15 @@ def _make_model(kind: Any, value: Any) -> Any:
 
 def make_schema(hint: Any) -> Schema:
     """Raises TypeError for a hint outside the dialect."""
-    hint = getattr(hint, "__supertype__", hint)  # of a NewType
+    while hasattr(hint, "__supertype__"):  # of a NewType
+        hint = hint.__supertype__
+    if isinstance(hint, (list, dict)):
+        raise TypeError(f"{hint!r} is a value and no type; write {INSTEAD[type(hint)]}")
+    origin, arguments = get_origin(hint), get_args(hint)
+    if arguments and (build := GENERICS.get(origin)):
+        return build(*arguments)
     if hint in SCALARS:
         return dict(SCALARS[hint])
-    if build := GENERICS.get(get_origin(hint)):
-        return build(*get_args(hint))
     if is_typeddict(hint):
         return _from_typed_dict(hint)
     if hasattr(hint, "model_json_schema"):
@@ -152,7 +159,7 @@ def make_schema(hint: Any) -> Schema:
     if isinstance(hint, type) and is_dataclass(hint):
         return _from_dataclass(hint)
     name = getattr(hint, "__name__", None) or repr(hint)
-    raise TypeError(f"a model cannot send a value of the type {name}; write {INSTEAD.get(hint, DIALECT)}")
+    raise TypeError(f"a model cannot send a value of the type {name}; write {INSTEAD.get(origin or hint, DIALECT)}")
 
 
 def _from_list(item: object) -> Schema:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from datetime import date, datetime, timezone
@@ -45,6 +46,7 @@ class Half:
 
 
 UserId = NewType("UserId", str)
+AdminId = NewType("AdminId", UserId)
 
 
 class Place(TypedDict):
@@ -114,6 +116,7 @@ HINTS = [
     (int | str, {"anyOf": [INTEGER, STRING]}, "integer | string"),
     (Union[int, str, None], {"anyOf": [INTEGER, STRING, NULL]}, "integer | string | null"),
     (UserId, STRING, "string"),
+    (AdminId, STRING, "string"),
 ]
 
 
@@ -142,6 +145,14 @@ WAYS_OUT = [
     (complex, "the type complex; write str, int, float, bool, date"),
     (date | str, "date and str are not told apart in JSON, where two of them are of the type string; write one"),
     (dict[int, str], "write dict[str, ...]"),
+    ([str], "[<class 'str'>] is a value and no type; write what it holds: list[str]"),
+    ({"a": int}, "is a value and no type; write what it holds: dict[str, str]"),
+    (
+        typing.List,  # noqa: UP006 - it is written so, too
+        "the type List; write what it holds: list[str]",
+    ),
+    (tuple[()], "write what it holds: tuple[int, ...]"),
+    (Annotated[int, []], "Annotated takes one description, a string"),
     (Half, "Half is no plain dataclass; write one of plain fields, or a pydantic BaseModel"),
 ]
 
@@ -420,11 +431,33 @@ def unknown_hint(path: Nowhere) -> str:  # noqa: F821 - that is the case
     return ""
 
 
+def described_in_its_place(path: "the file to show") -> str:  # noqa: F722 - that is the case
+    """Show."""
+    return ""
+
+
+def misnamed(path: typing.Strings) -> str:
+    """Show."""
+    return ""
+
+
 def undescribed(path: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("function", [starred, double_starred, positional, unhinted, unknown_hint, undescribed])
+@pytest.mark.parametrize(
+    "function",
+    [
+        starred,
+        double_starred,
+        positional,
+        unhinted,
+        unknown_hint,
+        described_in_its_place,
+        misnamed,
+        undescribed,
+    ],
+)
 def test_a_function_that_cannot_be_described_is_refused_by_name(function):
     with pytest.raises(TypeError, match=function.__name__):
         Registry().tool(function)
