@@ -27,9 +27,9 @@ def main(mode: str, port: int) -> None:
         return a + b
 
     @server.tool(name="odd.name/with?marks")
-    def odd() -> str:
-        """Have an odd name."""
-        return "odd"
+    def odd(ctx: str) -> str:
+        """Have an odd name, and an argument that is called as a context of ours."""
+        return ctx
 
     @server.tool()
     def draw() -> Image:

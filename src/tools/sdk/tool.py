@@ -45,6 +45,7 @@ else:
 Risk = Literal["low", "high"]
 Preview: TypeAlias = Callable[[Mapping[str, Any], ToolContext], str]
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+ANY_CONTEXT = "(context)"  # the context_parameter of a function that takes any arguments: no argument has that name
 
 
 @dataclass(frozen=True, eq=False)

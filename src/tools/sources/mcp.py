@@ -30,7 +30,7 @@ from ...types.special_tokens import neutralize
 from ..process.async_loop import AsyncLoop
 from ..sdk.context import ToolContext
 from ..sdk.result import Media, attempt
-from ..sdk.tool import Risk, Tool
+from ..sdk.tool import ANY_CONTEXT, Risk, Tool
 from .mcp_config import McpServerConfig
 
 MAX_NAME_CHARS = 64
@@ -156,10 +156,11 @@ class McpServer:
         is_low = self.config.risk == "low" or (self.config.risk == "annotations" and hinted)
         risk: Risk = "low" if is_low else "high"
 
-        def call(ctx: ToolContext, **arguments: JSON) -> object:
+        def call(**arguments: Any) -> object:
+            ctx = arguments.pop(ANY_CONTEXT)
             return _to_value(self._call(listed.name, arguments, ctx))
 
-        return Tool(ToolDefinition(name, neutralize(description), schema), call, risk, "ctx")
+        return Tool(ToolDefinition(name, neutralize(description), schema), call, risk, ANY_CONTEXT)
 
     def _call(self, name: str, arguments: Mapping[str, JSON], ctx: ToolContext) -> Any:
         if self.task is None or self.task.done():  # it has ended

@@ -29,12 +29,13 @@ from typing import Any, NamedTuple
 from ...errors import ConfigError, ToolError
 from ...types.messages import JSON, ToolDefinition
 from ...types.sandbox import ACCESSES, Access
+from ...types.tool_schema import describe_type
 from ..process.access import run_command
-from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
 from ..sdk.schema import Schema, object_schema, to_strict
-from ..sdk.tool import NAME, Risk, Tool
-from .rows import Key, check_row, is_command, is_integer, is_list_of, is_number, is_scalar, is_string, one_of
+from ..sdk.tool import ANY_CONTEXT, NAME, Risk, Tool
+from ..sdk.validation import ArgumentValidator
+from .rows import Key, check_row, is_command, is_list_of, is_number, is_scalar, is_string, one_of
 
 PLACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 TYPES = ("string", "integer", "number", "boolean", "array")
@@ -57,7 +58,6 @@ PARAMETER_KEYS = {
     "optional": Key("true or false", lambda value: isinstance(value, bool)),
     "flag": Key("a string", is_string),
 }
-ENUM_TYPES = {"string": is_string, "integer": is_integer, "number": is_number}
 SCHEMA_KEYS = {
     "type": Key("object", "object".__eq__),
     "properties": Key("an object: each name with what it is", lambda value: isinstance(value, dict)),
@@ -174,14 +174,15 @@ def _make_tool(place: str, entry: Any) -> Tool:
     risk: Risk = row.get("risk", "high")
     access: Access = row.get("access", "read" if risk == "low" else "write")
 
-    def call(ctx: ToolContext, **arguments: JSON) -> str | Stored:
+    def call(**arguments: Any) -> str | Stored:
+        ctx = arguments.pop(ANY_CONTEXT)
         return run_command(command.make_argv(arguments), ctx, access, is_tool=True)
 
     return Tool(
         definition,
         call,
         risk,
-        "ctx",
+        ANY_CONTEXT,
         preview=lambda arguments, _: shlex.join(command.make_argv(arguments)),
         access=access,
     )
@@ -220,10 +221,11 @@ def _read_parameter(place: str, entry: Any) -> CommandParameter:
         raise ConfigError(f"{place}: a boolean needs the flag that it stands for, e.g. flag: --verbose")
     if schema["type"] == "array":
         schema["items"] = {"type": _item_type(row.get("items", "string"))}
+    validator = ArgumentValidator(object_schema({"value": schema}, []))
     for value in row.get("enum", ()):
-        if schema["type"] in ENUM_TYPES and not ENUM_TYPES[schema["type"]](value):
+        if validator.find_mismatch({"value": value}):
             quote = ": put it in quotes" if schema["type"] == "string" else ""
-            raise ConfigError(f"{place}: enum: {value!r} is no {schema['type']}{quote}")
+            raise ConfigError(f"{place}: enum: {value!r} is no {describe_type(schema)}{quote}")
     schema |= {key: row[key] for key in ("description", "enum", "minimum", "maximum") if key in row}
     optional = "default" in row or schema["type"] == "boolean" or row.get("optional", False)
     return CommandParameter(schema, not optional, row.get("default"), row.get("flag", ""))

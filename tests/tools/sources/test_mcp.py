@@ -64,7 +64,7 @@ class TestTools:
 
     def test_one_runs(self, small):
         assert run(small["small_add"], a=2, b=3) == ("text", "5")
-        assert run(small["small_odd_name_with_marks"]) == ("text", "odd")
+        assert run(small["small_odd_name_with_marks"], ctx="odd") == ("text", "odd")
 
     def test_arguments_are_checked_before_the_server_is_asked(self, small):
         kind, said = run(small["small_add"], a="2")

@@ -159,6 +159,10 @@ class TestRunning:
         kind, value, _ = tools(echoing("there-is-no-such-program"))[0].execute({}, ToolContext(tmp_path))
         assert kind == "error" or "not found" in value or "exit code 127" in value
 
+    def test_a_parameter_may_have_any_name(self, tools, tmp_path):
+        (tool,) = tools("{name: a, description: x, command: 'echo {ctx}', parameters: {ctx: x}}")
+        assert tool.execute({"ctx": "here"}, ToolContext(tmp_path)).value == "here\n[exit code 0]"
+
     def test_wrong_arguments_are_refused(self, tools, tmp_path):
         (tool,) = tools(SEARCH)
         kind, value, _ = tool.execute({"pattern": 5}, ToolContext(tmp_path))
@@ -209,6 +213,10 @@ WRONG = [
         "True is no string: put it in quotes",
     ),
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {type: integer, enum: [a]}}}", "'a' is no integer"),
+    (
+        "{name: a, description: x, command: 'c {b}', parameters: {b: {type: array, enum: [a]}}}",
+        "'a' is no array of string",
+    ),
     (
         "{name: a, description: x, command: 'c {b}', parameters: {b: {type: number, maximum: .inf}}}",
         "maximum is a number",
