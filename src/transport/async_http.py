@@ -42,6 +42,7 @@ from .http import (
 from .pool import MAX_KEPT_CONNECTIONS
 
 MIN_ERROR_STATUS = 400
+MAX_HEADER_BYTES = 65536  # of one header, as in http.client; aiohttp's own limit is 8,190
 _UNDECODABLE = re.compile("content-encoding|error in on_body")  # in messages of aiohttp, whose parser decompresses
 _CLOSED = (errno.ECONNRESET, errno.EPIPE)
 
@@ -253,6 +254,7 @@ class AsyncClient:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._limits.connect),
             trace_configs=[trace],
             read_bufsize=READ_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
         )
 
 

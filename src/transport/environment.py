@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from urllib3.exceptions import LocationParseError
+from urllib3.util import parse_url
+
+from ..errors import ConfigError
+from .errors import PROXY_HINT
+
 _CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 
 
 class Route(NamedTuple):
@@ -30,7 +37,7 @@ class Route(NamedTuple):
 
 
 def find_route(base_url: str, ssl_verify: bool | str, cert: tuple[str, ...] = ()) -> Route:
-    """`ssl_verify`: of the settings."""
+    """`ssl_verify`: of the settings. Raises ConfigError if what names the proxy is no address of one."""
     verify = ssl_verify
     if verify is True:
         named = filter(None, map(os.environ.get, _CA_VARIABLES))
@@ -62,9 +69,9 @@ def _make_context(verify: bool | str) -> ssl.SSLContext:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether it is this machine itself: localhost, 127.0.0.0/8 or ::1."""
+    """Whether it is this machine itself: localhost, 127.0.0.0/8 or ::1, and 0.0.0.0 or ::, which vLLM says it is at."""
     try:
-        return ip_address(host).is_loopback
+        return ip_address(host).is_loopback or ip_address(host).is_unspecified
     except ValueError:
         return host.lower() == "localhost"
 
@@ -80,7 +87,12 @@ def _find_proxy(base_url: str) -> str:
     proxy = proxies.get(parts.scheme) or proxies.get("all", "")
     if not proxy or proxy_bypass(parts.netloc.rpartition("@")[2]) or _is_in_network(host, proxies.get("no", "")):
         return ""
-    return proxy if "://" in proxy else f"http://{proxy}"
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    with suppress(LocationParseError):
+        address = parse_url(proxy)
+        if address.scheme in _PROXY_SCHEMES and address.host:
+            return proxy
+    raise ConfigError(f"The proxy for {base_url} is not an address such as http://proxy.test:3128.", PROXY_HINT)
 
 
 def _is_in_network(host: str, excluded: str) -> bool:

@@ -234,8 +234,11 @@ def build_url(base_url: str, path: str) -> str:
 
 def find_redirect(url: str, status: int, location: str) -> str | None:
     """The address to follow; None if there is none within the same server."""
-    target = urljoin(url, location)
-    return target if status in SAME_METHOD and _get_origin(target) == _get_origin(url) else None
+    if status in SAME_METHOD:
+        with suppress(ValueError):  # of an address such as http://[
+            target = urljoin(url, location)
+            return target if _get_origin(target) == _get_origin(url) else None
+    return None
 
 
 def build_loop_error(base_url: str, last: str) -> ClientError:
@@ -251,7 +254,7 @@ def parse_retry_after(retry_after: str) -> float | None:
     """Seconds from a Retry-After header, which holds seconds or a date: from 0, which asks for no wait."""
     with suppress(ValueError):
         return _clamp(float(retry_after))
-    with suppress(ValueError, TypeError):
+    with suppress(ValueError, TypeError, OverflowError):
         return _clamp(parsedate_to_datetime(retry_after).timestamp() - time.time())
     return None
 

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from src.errors import ClientError
+from src.errors import ClientError, ConfigError
 from src.transport.environment import Route, find_route, is_loopback
 from tests.drivers import fetch
 from tests.faults.scripts import body
@@ -76,6 +76,15 @@ class TestProxies:
         environment("no_proxy", excluded)
         assert find_route(address, True).proxy == ("http://proxy.test:3128" if is_used else "")
 
+    @pytest.mark.parametrize(
+        "named", ["http://[::1", "http://host:port", "ftp://host", "http://", "::::", "http://h:99999"]
+    )
+    def test_a_proxy_that_is_no_address_is_an_error_of_the_environment(self, environment, named):
+        environment("http_proxy", named)
+        with pytest.raises(ConfigError, match="The proxy for http://server.test/v1 is not an address") as raised:
+            find_route("http://server.test/v1", True)
+        assert "HTTP_PROXY" in raised.value.hint
+
     @pytest.mark.skipif(find_spec("socks") is not None, reason="the package is installed")
     def test_a_socks_proxy_without_its_package_says_what_to_install(self, environment):
         from tests.drivers import ThreadDriver
@@ -109,7 +118,16 @@ class TestCertificates:
 
 @pytest.mark.parametrize(
     ("host", "is_here"),
-    [("::1", True), ("127.1.2.3", True), ("LOCALHOST", True), ("", False), ("::2", False), ("128.0.0.1", False)],
+    [
+        ("::1", True),
+        ("127.1.2.3", True),
+        ("LOCALHOST", True),
+        ("0.0.0.0", True),
+        ("::", True),
+        ("", False),
+        ("::2", False),
+        ("128.0.0.1", False),
+    ],
 )
 def test_this_machine_is_known_by_its_names(host, is_here):
     assert is_loopback(host) == is_here

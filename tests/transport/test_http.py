@@ -59,6 +59,21 @@ class TestRequests:
         head = connect(server.url, "sekret").run(fetch()).head
         assert (head.status, head.location, len(server.requests)) == (302, "http://elsewhere.test/", 1)
 
+    @pytest.mark.parametrize("status", ["307 Temporary Redirect", "200 OK"])
+    def test_a_redirect_to_what_is_no_address_is_handed_out(self, server, connect, status):
+        server.scripts = (body("", "", "Location: http://[::1", status=status),)
+        assert connect(server.url).run(fetch()).head.location == "http://[::1"
+
+    @pytest.mark.parametrize("interim", ["100 Continue", "102 Processing", "103 Early Hints"])
+    def test_an_answer_may_follow_interim_ones(self, server, connect, interim):
+        hints = f"HTTP/1.1 {interim}\r\nLink: </style.css>\r\n\r\n".encode()
+        server.scripts = ([hints, *body("{}")],)
+        assert connect(server.url).run(fetch()).body == b"{}"
+
+    def test_a_header_may_be_long(self, server, connect):
+        server.scripts = (body("{}", "application/json", f"Content-Security-Policy: {'a' * 60_000}"),)
+        assert connect(server.url).run(fetch()).body == b"{}"
+
     def test_a_path_is_sent_without_its_dots(self, server, connect):
         connect(server.url).run(fetch("GET", "../up", None))
         assert server.requests[0].line == "GET /up HTTP/1.1"
@@ -195,6 +210,7 @@ class TestStreams:
         ("1e300", MAX_RETRY_AFTER_S),
         ("Fri, 31 Dec 9999 23:59:59 GMT", MAX_RETRY_AFTER_S),
         ("Mon, 01 Jan 2001 00:00:00 GMT", 0.0),
+        ("Mon, 01 Jan 2030 00:00:00 +99999999999999", None),
         ("soon", None),
         ("", None),
     ],
