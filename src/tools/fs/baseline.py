@@ -120,8 +120,7 @@ class Baseline:
             mark = _get_mark(entry.stat(follow_symlinks=False))
             known = self._rules.get(folder)
             if known is None or known[0] != mark:
-                text = _read_content(self._workspace / folder / IGNORE_FILE, MAX_IGNORE_BYTES)
-                rules = parse_rules((text or b"").decode("utf-8", "replace").splitlines())
+                rules = parse_rules(_read_content(self._workspace / folder / IGNORE_FILE, MAX_IGNORE_BYTES) or b"")
                 known = self._rules[folder] = mark, ((IgnoreFile(folder, rules),) if rules else ())
         except OSError:
             return ()

@@ -83,6 +83,8 @@ def read_before_change(path: str, ctx: ToolContext) -> OldFile | None:
         try:
             file = os.fdopen(paths.open_to_read(target), "rb")
         except FileNotFoundError:
+            if path.endswith("/"):
+                raise ToolError(f"{escape_name(path)} names a folder", "Missing folders are created.") from None
             return None
         with file:
             status, data = os.fstat(file.fileno()), file.read(ctx.max_file_bytes + 1)

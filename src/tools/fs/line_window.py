@@ -71,7 +71,9 @@ def read_tail(file: BinaryIO, codec: str, lines: int, limit: int | None) -> str:
     """
     _refuse_zero(lines, limit)
     file.seek(-READ_BYTES, os.SEEK_END)  # an even number, so that no UTF-16 code unit is cut
-    tail = file.read().decode(codec, "replace").removesuffix("\n").split("\n")[1:]
+    cut, *tail = file.read().decode(codec, "replace").removesuffix("\n").split("\n")
+    if not tail:
+        return f"[... the end of a very long line:] {_show_line(cut[-MAX_LINE_CHARS:], 0)}"
     shown: list[str] = []
     room = MAX_WINDOW_BYTES
     for line in reversed(tail[-lines:]):

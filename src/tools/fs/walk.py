@@ -149,10 +149,10 @@ class Tree:
     def _read_rules(self, folder: str) -> tuple[IgnoreFile, ...]:
         try:
             with os.fdopen(self.open(f"{folder}{IGNORE_FILE}"), "rb") as file:
-                lines = file.read(MAX_IGNORE_BYTES).decode("utf-8", "replace").splitlines()
+                rules = parse_rules(file.read(MAX_IGNORE_BYTES))
         except OSError:
             return ()
-        return (IgnoreFile(folder, rules),) if (rules := parse_rules(lines)) else ()
+        return (IgnoreFile(folder, rules),) if rules else ()
 
 
 def is_ignored(path: str, above: tuple[IgnoreFile, ...]) -> bool:
@@ -171,12 +171,12 @@ def _matches(rule: IgnoreRule, name: str) -> bool:
     return found is not None and (found.end() == len(name) or not found.groupdict().get("ps_d"))
 
 
-def parse_rules(lines: list[str]) -> tuple[IgnoreRule, ...]:
-    """The rules of a .gitignore; lines that are not patterns are skipped."""
+def parse_rules(content: bytes) -> tuple[IgnoreRule, ...]:
+    """The rules of a .gitignore, which may have a byte order mark; lines that are not patterns are skipped."""
     from pathspec import GitIgnoreSpec  # start-up is measured
 
     rules: list[IgnoreRule] = []
-    for line in lines:
+    for line in content.decode("utf-8-sig", "replace").splitlines():
         if line.replace("**", "").count("*") > MAX_STARS:
             continue
         try:

@@ -122,6 +122,8 @@ def _read_skill(path: Path, name: str, top: Path | None) -> Skill:
     if top and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(top)):
         raise ValueError("a link leads out of the folder")
     try:
+        if not path.is_file():
+            raise ValueError("it is no file")
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             text = file.read(MAX_FILE_CHARS + 1)
     except OSError as error:
@@ -170,11 +172,11 @@ def _read_file(skill: Skill, file: str) -> str:
     """Another file of a skill. Raises ToolError."""
     folder = Path(os.path.realpath(skill.path.parent))
     path = Path(os.path.realpath(folder / file))
-    if not path.is_relative_to(folder):
+    if not (path.is_relative_to(folder) and path.is_file()):
         raise ToolError(f"{escape_name(file)} is no file of the skill {skill.name}")
     try:
         return path.read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise ToolError(f"{escape_name(file)} of the skill {skill.name} cannot be read") from error
 
 

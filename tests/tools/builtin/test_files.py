@@ -103,6 +103,20 @@ def test_a_huge_file_is_read_by_window_and_never_held_whole(run, workspace):
                           "[sha256 not computed: the file has 5,000,000,000 bytes]")  # fmt: skip
 
 
+def test_of_a_huge_file_that_ends_in_one_long_line_its_end_is_read(run, workspace):
+    (workspace / "huge.txt").write_text("x" * 2_000_000 + "end")
+    shown = run("read", {"max_file_bytes": 1_000_000}, path="huge.txt", offset=-3).value
+    assert "xend\n[from the end" in shown
+    assert len(shown) < 3_000
+
+
+@pytest.mark.parametrize("name", ["new/", "new/sub/"])
+def test_a_name_that_ends_with_a_slash_is_no_file_to_be_made(run, workspace, name):
+    said = run("write", path=name, content="").value
+    assert said == f"{ERROR}{name} names a folder\nMissing folders are created."
+    assert not list(workspace.iterdir())
+
+
 @pytest.mark.parametrize("codec", ["utf-8", "utf-16-le"])
 def test_the_last_lines_of_a_huge_file_are_read_without_counting_the_others(codec, run, workspace):
     first = ("\ufeff" * (codec != "utf-8") + "first\n").encode(codec)

@@ -77,6 +77,11 @@ def test_what_gitignore_names_is_left_out(workspace, found):
     ]  # fmt: skip
 
 
+def test_a_gitignore_may_have_a_byte_order_mark(workspace, found):
+    make(workspace, {".gitignore": "\ufeff*.log\n", "a.log": "", "a.txt": ""})
+    assert found("glob", pattern="a.*") == ["a.txt"]
+
+
 def test_what_is_ignored_but_asked_for_by_name_is_searched(workspace, found):
     make(workspace, {".gitignore": "vendor/\n*.log\n", "vendor/a.py": "x", "vendor/b.log": "", "c.log": "x"})
     assert found("glob", pattern="*", path="vendor") == ["vendor/a.py", "vendor/b.log"]

@@ -87,9 +87,11 @@ class TestLoading:
         (tmp_path / "closed").mkdir(mode=0o000)
         assert load_skills([SkillFolder(tmp_path / "closed" / ".claude")]) == ({}, ())
 
-    def test_a_folder_in_place_of_a_file_is_a_sentence(self, load, tmp_path):
-        (tmp_path / "commands" / "fix.md").mkdir(parents=True)
-        assert "It is left out." in load({}).problems[0]
+    @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+    def test_what_is_no_file_is_a_sentence(self, load, tmp_path, make):
+        (tmp_path / "commands").mkdir()
+        make(tmp_path / "commands" / "fix.md")
+        assert "it is no file. It is left out." in load({}).problems[0]
 
 
 class TestArguments:
@@ -121,8 +123,13 @@ class TestTheTool:
         assert read(skills, name="pdf").value == "Use pdftotext. See forms.md."
         assert read(skills, name="pdf", file="forms.md").value == "Forms."
         assert "is no file of the skill" in read(skills, name="pdf", file="../../secret").text
-        assert "cannot be read" in read(skills, name="pdf", file="none.md").text
+        assert "is no file of the skill" in read(skills, name="pdf", file="none.md").text
         assert "there are pdf" in read(skills, name="word").text
+
+    def test_a_pipe_is_no_file_of_a_skill(self, load, tmp_path):
+        skills = load({"skills/pdf/SKILL.md": PDF})
+        os.mkfifo(tmp_path / "skills" / "pdf" / "pipe")
+        assert "is no file of the skill" in read(skills, name="pdf", file="pipe").text
 
     @pytest.mark.parametrize(("context", "count"), [(32_000, 3), (32_000, 300), (8_192, 40), (None, 300)])
     def test_what_the_model_is_told_takes_at_most_two_percent_of_the_context(self, context, count):
