@@ -55,7 +55,7 @@ class AsyncModel(BaseModel):
     ) -> AsyncGenerator[ModelEvent, None]:
         """The model's next turn; the last event is Completed. Raises BotError, and CancelledError where its task is
         cancelled. No call of a turn that raises may be run."""
-        return drive_async(self._core.respond(messages, tools, tool_choice), self._client)
+        return drive_async(self._start_turn(messages, tools, tool_choice), self._client)
 
     async def close(self) -> None:
         """Close the client's connections."""

@@ -1,7 +1,7 @@
 """One model for a program that runs its own loop: calls out, results back in. `from vllm_bot import Model`.
 
     with Model.connect("http://localhost:8000/v1") as model:
-        for event in model.respond(messages, [weather]):
+        for event in model.respond(messages, [weather.definition]):
             ...  # the last event is Completed, with the response and its calls
 
 async_model.py is the same for asyncio.
@@ -10,12 +10,13 @@ async_model.py is the same for asyncio.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
+from ..errors import ConfigError
 from ..model import CallPath, ModelCore
 from ..transport import Client
 from ..transport.driver import drive, run
-from ..types.effects import AgentSteps
+from ..types.effects import AgentSteps, Turn
 from ..types.events import Event, ModelEvent
 from ..types.messages import Message, ToolChoice, ToolDefinition
 from .endpoint import (
@@ -29,6 +30,18 @@ from .endpoint import (
 )
 
 T = TypeVar("T")
+
+
+def check_messages(messages: Sequence[Message]) -> None:
+    """Raises ConfigError for anything else than messages of ours."""
+    if not isinstance(messages, Sequence):
+        raise ConfigError(f"Expected a list of messages, got {messages!r:.60}.")
+    for each in messages:
+        if not isinstance(each, get_args(Message)):
+            raise ConfigError(
+                f"A conversation holds messages, and not {type(each).__name__}: {str(each)[:60]!r}.",
+                "Use UserMessage, Response and the others, or Conversation.from_dict for what to_dict gave.",
+            )
 
 
 class BaseModel:
@@ -54,6 +67,16 @@ class BaseModel:
     @path.setter
     def path(self, path: CallPath) -> None:
         self._core.path = path
+
+    def _start_turn(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], choice: ToolChoice
+    ) -> Turn[None]:
+        """The steps of a turn. Raises ConfigError for what is no message or no definition of a tool."""
+        check_messages(messages)
+        for each in tools:
+            if not isinstance(each, ToolDefinition):
+                raise ConfigError(f"tools: expected a ToolDefinition, got {each!r:.60}.", "Write `weather.definition`.")
+        return self._core.respond(messages, tools, choice)
 
     @property
     def max_tokens(self) -> int | None:
@@ -138,7 +161,7 @@ class Model(BaseModel):
 
         No call of a turn that raises may be run.
         """
-        yield from drive(self._core.respond(messages, tools, tool_choice), self._client)
+        return drive(self._start_turn(messages, tools, tool_choice), self._client)
 
     def __enter__(self) -> Model:
         return self

@@ -33,11 +33,12 @@ from ...transport.driver import drive, run
 from ...types.effects import Aside
 from ...types.messages import JSON, Message, Named, ToolChoice, Usage
 from ..endpoint import DEFAULT_URL
+from ..model import check_messages
 from .approval import Approval, Approve
 from .connection import BaseServer
-from .conversation import read_conversation
+from .conversation import Conversation, read_conversation
 from .exchange import Exchange, Question
-from .options import SYSTEM, Options, Tools
+from .options import SYSTEM, Options, Stored, Tools
 from .result import Result, raise_if_cut
 from .run import Run
 from .structured import Form
@@ -47,7 +48,7 @@ T = TypeVar("T")
 
 
 class BaseAgent:
-    """What agents of threads and of asyncio share. `conversation` holds the messages so far, and grows."""
+    """What agents of threads and of asyncio share."""
 
     def __init__(self, server: BaseServer, options: Options) -> None:
         """Raises ConfigError, TypeError and ValueError for options that cannot be used."""
@@ -61,7 +62,7 @@ class BaseAgent:
         self._context = ToolContext(workspace=self._policy.workspace, overrides=cast(Any, options.overrides))
         self._core_options = server.make_core_options(options)
         self._core = server.make_core(options.model, **self._core_options)
-        self.conversation = read_conversation(options.conversation, options.system)
+        self._conversation = read_conversation(options.conversation, options.system)
         self._loops: dict[str, AgentLoop] = {}
         self._lock = Lock()
         self._is_closed = False
@@ -71,6 +72,15 @@ class BaseAgent:
 
     def _make_approver(self, approve: Any) -> Approver:
         return Approval(approve)
+
+    @property
+    def conversation(self) -> Conversation:
+        """The messages so far. One that is set is read as the argument `conversation` is. Raises ConfigError."""
+        return self._conversation
+
+    @conversation.setter
+    def conversation(self, given: Stored) -> None:
+        self._conversation = read_conversation(given, self._options.system)
 
     @property
     def model(self) -> str:
@@ -144,6 +154,7 @@ class BaseAgent:
         if self._is_closed or self._server.is_closed:
             closed = "agent" if self._is_closed else "agent's server"
             raise BotError(f"This {closed} is closed.", "Ask inside its `with` block, or make another one.")
+        check_messages(self.conversation)
         if not self._lock.acquire(blocking=False):
             raise BotError("This agent is answering another question.", "Ask it afterwards, or ask another agent.")
         self.take_approval_error()

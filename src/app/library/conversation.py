@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...errors import ConfigError
-from ...types.messages import Message, Response, SystemMessage, ToolResults, Usage, UserMessage, read_message
+from ...types.messages import Message, Response, SystemMessage, ToolResults, Usage, read_message
+from ..model import check_messages
 
-MESSAGES = (SystemMessage, UserMessage, Response, ToolResults)
 TYPE, VERSION = "conversation", 1
 
 
@@ -21,12 +21,7 @@ class Conversation(list[Message]):
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         super().__init__(messages)
-        if wrong := [each for each in self if not isinstance(each, MESSAGES)]:
-            kind = type(wrong[0]).__name__
-            raise ConfigError(
-                f"A conversation holds messages, and not {kind}: {str(wrong[0])[:60]!r}.",
-                "Use UserMessage, Response and the others, or Conversation.from_dict for what to_dict gave.",
-            )
+        check_messages(self)
 
     def fork(self) -> Conversation:
         """A copy that goes its own way."""

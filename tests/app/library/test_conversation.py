@@ -74,3 +74,11 @@ def test_a_conversation_that_is_handed_in_grows_and_a_fork_does_not():
 def test_what_was_not_stored_by_it_is_refused(stored):
     with pytest.raises(ConfigError, match="stored conversation"):
         Conversation.from_dict(stored)
+
+
+def test_one_that_is_set_is_a_conversation_and_keeps_the_system_prompt():
+    with Server("http://127.0.0.1:9/v1") as server:
+        agent = server.agent(system="Be brief.")
+        agent.conversation = [UserMessage("Hi")]
+        assert agent.conversation == [SystemMessage("Be brief."), UserMessage("Hi")]
+        assert agent.usage == Usage()

@@ -20,6 +20,7 @@ from src import (
     Named,
     Server,
     Timeouts,
+    UserMessage,
     tool,
 )
 from tests.doubles import ScriptedServer
@@ -39,6 +40,11 @@ class Mistake(NamedTuple):
     what: str
     make: Callable[[Any], object]
     said: str
+
+
+def append(agent, message):
+    agent.conversation.append(message)
+    return agent
 
 
 ON_A_SERVER = [
@@ -79,6 +85,12 @@ ON_A_SERVER = [
     Mistake("an example as a schema", lambda s: s.agent().answer("?", schema={"city": "Oslo"}), "no JSON Schema"),
     Mistake("the result before the end", lambda s: s.agent().ask("?").result, "has no result yet"),
     Mistake("a choice for one question", lambda s: s.agent().ask("?", tool_choice="yes"), "tool_choice: expected"),
+    Mistake("a text among the messages", lambda s: append(s.agent(), "Hi").answer("?"), "holds messages, and not str"),
+    Mistake("a dict among the messages", lambda s: append(s.agent(), {"role": "user"}).answer("?"), "and not dict"),
+    Mistake("a text for a model", lambda s: s.model().respond("Hi"), "holds messages, and not str: 'H'"),
+    Mistake("messages of OpenAI for a model", lambda s: s.model().respond([{"role": "user"}]), "and not dict"),
+    Mistake("one message for a model", lambda s: s.model().respond(UserMessage("Hi")), "Expected a list of messages"),
+    Mistake("a tool for a model", lambda s: s.model().respond([], [weather]), "Write `weather.definition`"),
     Mistake("a misspelt option of a model", lambda s: s.model(temprature=0), "did you mean temperature"),
 ]
 ELSEWHERE = [
