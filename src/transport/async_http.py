@@ -1,7 +1,7 @@
 """As http.py, on asyncio with aiohttp: the same limits, errors, redirects and care for the API key.
 
-One client serves any number of requests at once. It belongs to the event loop in which it sends its first request.
-A watch of one timer a request ends a read whose deadline has passed; a chunk costs no timer.
+One client serves any number of requests at once. It belongs to the event loop in which it sends its first request,
+until that has ended. A watch of one timer a request ends a read whose deadline has passed; a chunk costs no timer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import aiohttp
 from urllib3 import exceptions as urllib3_errors
 
-from ..errors import ClientError, StreamCut
+from ..errors import BotError, ClientError, StreamCut
 from ..types.effects import ReplyHead
 from .deadlines import POLL_INTERVAL_S, Deadline, Timeouts
 from .environment import find_route, make_tls_context
@@ -150,6 +150,7 @@ class AsyncClient:
             self._headers[key_header] = f"{key_prefix}{api_key}"
         self._route = find_route(base_url, ssl_verify, cert)
         self._session: aiohttp.ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop  # of the session
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -158,17 +159,25 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        if self._session is not None:
+        if self._session is not None and not self._loop.is_closed():
             await self._session.close()
-            self._session = None
+        self._session = None
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        """The connections; new ones where those of an earlier event loop have ended with it. Raises BotError."""
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._loop.is_closed():
+            self._session, self._loop = self._make_session(), loop
+        if self._loop is not loop:
+            raise BotError(f"{self.base_url} is asked in two event loops at once.", "Make a client in each of them.")
+        return self._session
 
     def with_headers(self, headers: Mapping[str, str]) -> AsyncClient:
         """A client that shares this one's connections and sends these headers too, where it has none of its own.
 
         Only this one is to be closed.
         """
-        if self._session is None:
-            self._session = self._make_session()
+        self._open_session()
         other = copy(self)
         own = {name.lower() for name in self._headers}
         other._headers = {name: value for name, value in headers.items() if name.lower() not in own} | self._headers
@@ -220,8 +229,7 @@ class AsyncClient:
 
     async def _request(self, method: str, url: str, body: bytes | None) -> aiohttp.ClientResponse:
         """A kept connection that the server has closed meanwhile is replaced."""
-        if self._session is None:
-            self._session = self._make_session()
+        session = self._open_session()
         proxy = self._route.proxy or None
         if proxy and proxy.startswith("socks"):
             raise ClientError(f"The proxy for {self.base_url} is a SOCKS proxy, which asyncio cannot use.", PROXY_HINT)
@@ -229,7 +237,7 @@ class AsyncClient:
         while True:
             traced = SimpleNamespace(has_connected=False)
             try:
-                return await self._session.request(
+                return await session.request(
                     method,
                     url,
                     data=body,

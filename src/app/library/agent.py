@@ -35,7 +35,7 @@ from ...types.messages import JSON, Message, Named, ToolChoice, Usage
 from ..endpoint import DEFAULT_URL
 from ..model import check_messages
 from .approval import Approval, Approve
-from .connection import BaseServer
+from .connection import CLOSED_HINT, BaseServer
 from .conversation import Conversation, read_conversation
 from .exchange import Exchange, Question
 from .options import SYSTEM, Options, Stored, Tools
@@ -151,9 +151,9 @@ class BaseAgent:
 
     def take(self) -> None:
         """Begin a question. Raises BotError."""
-        if self._is_closed or self._server.is_closed:
-            closed = "agent" if self._is_closed else "agent's server"
-            raise BotError(f"This {closed} is closed.", "Ask inside its `with` block, or make another one.")
+        if self._is_closed:
+            raise BotError("This agent is closed.", CLOSED_HINT)
+        self._server.check_open()
         check_messages(self.conversation)
         if not self._lock.acquire(blocking=False):
             raise BotError("This agent is answering another question.", "Ask it afterwards, or ask another agent.")

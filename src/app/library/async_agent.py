@@ -155,6 +155,7 @@ class AsyncServer(AsyncOnly, BaseServer):
 
     async def model(self, model: str = "", **sampling: Unpack[Sampling]) -> AsyncModel:
         """As Server.model."""
+        self.check_open()
         options = self.make_core_options(Options((), model, sampling=sampling).check())
         made = AsyncModel(self._client, model, **options)
         with rewording():
@@ -163,6 +164,7 @@ class AsyncServer(AsyncOnly, BaseServer):
 
     async def list_models(self) -> list[str]:
         """The names of its models. Raises BotError."""
+        self.check_open()
         with rewording():
             return await run_async(self.make_core("").server.list_models(), self._client)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...config.checks import resolve_path
 from ...config.settings import WEEK_S
-from ...errors import ConfigError, ServerError
+from ...errors import BotError, ConfigError, ServerError
 from ...model import ModelCore
 from ...transport import Client, Timeouts
 from ...types.effects import Aside
@@ -24,6 +24,8 @@ from ..endpoint import (
 from ..sampling import make_body
 from .options import Options
 from .wording import rewording
+
+CLOSED_HINT = "Ask inside its `with` block, or make another one."
 
 
 class BaseServer:
@@ -67,6 +69,11 @@ class BaseServer:
 
     def _open(self) -> None:
         """Make what the agents share."""
+
+    def check_open(self) -> None:
+        """Raises BotError once it is closed."""
+        if self.is_closed:
+            raise BotError("This server is closed.", CLOSED_HINT)
 
     def make_client(self) -> Client:
         """A client for one agent in one thread; those of a server share their connections."""

@@ -74,6 +74,7 @@ class Server(BaseServer):
 
         Raises BotError if the server does not answer, ConfigError as `agent` does.
         """
+        self.check_open()
         options = self.make_core_options(Options((), model, sampling=sampling).check())
         made = Model(self.make_client(), model, **options)
         with rewording():
@@ -82,6 +83,7 @@ class Server(BaseServer):
 
     def list_models(self) -> list[str]:
         """The names of its models. Raises BotError."""
+        self.check_open()
         with rewording():
             return run(self.make_core("").server.list_models(), self._client)
 

@@ -1,8 +1,10 @@
 """What the agents of a server share."""
 
 import asyncio
+import gc
 import math
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -117,6 +119,24 @@ class TestClosing:
         with ScriptedServer() as scripted, pytest.raises(BotError, match="server is closed"):
             asyncio.run(ask(scripted.url))
 
+    @pytest.mark.parametrize("ask", [Server.list_models, Server.model])
+    def test_nor_does_the_server_itself(self, ask):
+        with ScriptedServer() as scripted:
+            with Server(scripted.url) as server:
+                pass
+            with pytest.raises(BotError, match="server is closed"):
+                ask(server)
+
+    @pytest.mark.parametrize("ask", [AsyncServer.list_models, AsyncServer.model])
+    def test_nor_does_that_on_asyncio(self, ask):
+        async def use(url):
+            async with AsyncServer(url) as server:
+                pass
+            await ask(server)
+
+        with ScriptedServer() as scripted, pytest.raises(BotError, match="server is closed"):
+            asyncio.run(use(scripted.url))
+
     def test_a_closed_agent_answers_no_more_and_others_do(self):
         with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted, Server(scripted.url) as server:
             with server.agent() as agent:
@@ -164,3 +184,27 @@ def test_files_may_be_given_as_paths(tmp_path):
     with Server(verify=file, cert=(file, str(file)), api_key=None) as server:
         options = server._client_options
     assert (options["ssl_verify"], options["cert"], options["api_key"]) == (str(file), (str(file), str(file)), "")
+
+
+class TestEventLoops:
+    @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+    def test_a_server_goes_on_in_the_next_event_loop(self):
+        with ScriptedServer(HI, HI) as scripted:
+            server = AsyncServer(scripted.url)
+            agent = server.agent()
+            assert [asyncio.run(agent.answer("Hi")).text for _ in range(2)] == ["Hi", "Hi"]
+            asyncio.run(server.close())
+            gc.collect()  # the connections of the first loop
+
+    def test_it_is_not_for_two_at_once(self):
+        async def ask(agent):
+            with ThreadPoolExecutor() as pool:
+                await agent.answer("Hi")
+                await asyncio.wrap_future(pool.submit(asyncio.run, agent.answer("Hi")))
+
+        async def use(url):
+            async with AsyncServer(url) as server:
+                await ask(server.agent())
+
+        with ScriptedServer(HI, HI) as scripted, pytest.raises(BotError, match="in two event loops at once"):
+            asyncio.run(use(scripted.url))
