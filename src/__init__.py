@@ -100,10 +100,13 @@ _MODULES = {
     "errors": ("BotError", "Cancelled", "ConfigError", "LimitReached", "ToolError"),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
-__all__ = [*_PLACES, "__version__"]
 
 
 def __getattr__(name: str) -> object:
+    if name == "__all__":
+        from importlib.util import find_spec
+
+        return [each for each in (*_PLACES, "__version__") if "Async" not in each or find_spec("aiohttp")]
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -27,6 +27,8 @@ BotError                 message, hint, exit_code (1 unless stated), max_retries
 
 from __future__ import annotations
 
+from typing import Any
+
 # How the program ends, for scripts; docs/scripts.md and --help say the same.
 ANSWERED, FAILED, USAGE, LIMIT, UNREACHABLE, DENIED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -170,7 +172,7 @@ class LimitReached(BotError):
     """`result`: what there is of the answer, in the library."""
 
     exit_code = LIMIT
-    result: object = None
+    result: Any = None
 
 
 class Cancelled(BotError):

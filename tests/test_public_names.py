@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 import src
@@ -89,3 +91,11 @@ def test_the_registry_is_a_list_of_openai_tools():
     from src.tools import TOOL_DEFINITIONS
 
     assert all(entry["type"] == "function" for entry in TOOL_DEFINITIONS)
+
+
+def test_all_of_them_can_be_imported_where_aiohttp_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    names: dict[str, object] = {}
+    exec("from src import *", names)
+    assert {"Server", "tool", "__version__"} <= names.keys()
+    assert "AsyncServer" not in names

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from ..app.factory import Factory
-from ..app.library.conversation import add_usages
 from ..app.library.result import STOPS, RunRecord
 from ..app.library.structured import Form
 from ..app.runtime import Runtime, make_tool_context
@@ -24,7 +23,7 @@ from ..session.session import Session
 from ..tools.process.run import run
 from ..tools.sdk.output_store import Stored
 from ..types.events import Completed, Event
-from ..types.messages import JSON, Response, UserMessage
+from ..types.messages import JSON, Response, Usage, UserMessage
 from .repository import Repositories, TaskWorkspace
 from .results import SUCCESS, CheckResult, Row
 from .tasks import Task
@@ -81,7 +80,7 @@ def describe_ended(job: Job, status: str, reason: str, seconds: float = 0.0) -> 
     with suppress(BotError, OSError, ValueError):  # it did not come to that
         (path,) = Factory(settings).make_store().folder.glob("*.jsonl")
         responses = [each for each in replay(path, whole=True).messages if isinstance(each, Response)]
-        usage = add_usages(each.usage for each in responses)
+        usage = sum((each.usage for each in responses if each.usage), Usage())
         row = row._replace(
             usage={"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens},
             calls=sum(len(each.requested_calls) for each in responses),

@@ -35,7 +35,7 @@ class Conversation(list[Message]):
     @property
     def usage(self) -> Usage:
         """The tokens of all its answers, and of their prompts, as the server counted them."""
-        return add_usages(usage for message in self for usage in _list_usages(message))
+        return sum((usage for message in self for usage in _list_usages(message) if usage), Usage())
 
     def to_dict(self) -> dict[str, Any]:
         """What `from_dict` takes. It holds JSON values only."""
@@ -89,10 +89,3 @@ def _list_usages(message: Message) -> list[Usage | None]:
     if isinstance(message, Response):
         return [message.usage]
     return [each.usage for each in message.results] if isinstance(message, ToolResults) else []
-
-
-def add_usages(usages: Iterable[Usage | None]) -> Usage:
-    total = Usage()
-    for usage in usages:
-        total += usage
-    return total

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from ...errors import LimitReached
@@ -19,7 +18,6 @@ from ...types.events import (
     ToolCallDelta,
 )
 from ...types.messages import Usage
-from .conversation import add_usages
 
 T = TypeVar("T")
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "repetition", "max_tool_turns", "stuck", "other"]
@@ -98,22 +96,20 @@ class RunRecord:
         return self._completed[-1].response.text.strip() if self._completed else ""
 
     def make_result(self) -> Result[object]:
-        usage = add_usages([*(each.response.usage for each in self._completed), *self._usages])
+        usage = sum(filter(None, [*(each.response.usage for each in self._completed), *self._usages]), Usage())
         return Result(self.text, self._find_stop(), usage, tuple(self._calls), tuple(self._notices), self.value)
 
     def _find_stop(self) -> StopReason:
         if self._has_hit_limit:
             return "max_tool_turns"
-        last: Sequence[Completed] = self._completed[-1:]
-        for completed in last:
-            response = completed.response
-            if response.stop_reason in ("max_tokens", "repetition"):
-                return response.stop_reason
-            if response.stop_reason == "other" or response.provider_stop_reason:
-                return "other"
-            if response.requested_calls:
-                return "stuck"
-        return "end_turn"
+        if not self._completed:
+            return "end_turn"
+        response = self._completed[-1].response
+        if response.stop_reason in ("max_tokens", "repetition"):
+            return response.stop_reason
+        if response.stop_reason == "other" or response.provider_stop_reason:
+            return "other"
+        return "stuck" if response.requested_calls else "end_turn"
 
 
 def raise_if_cut(result: Result[T]) -> Result[T]:
@@ -122,5 +118,5 @@ def raise_if_cut(result: Result[T]) -> Result[T]:
         return result
     told = next((text for text in reversed(result.notices) if text.startswith("The server stopped")), "")
     error = LimitReached(told or STOPS[result.stop_reason], HINTS.get(result.stop_reason, ""))
-    error.result = replace(result)
+    error.result = result
     raise error
