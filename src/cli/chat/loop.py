@@ -133,7 +133,7 @@ class Chat:
         state.conversation.append(message)
         try:
             self._run_turn()
-            state.notes = []
+            state.asked_notes, state.notes = state.notes, []
         except KeyboardInterrupt:
             state.screen.say("(stopped)")
         finally:

@@ -84,7 +84,7 @@ def _find_server(factory: Factory, screen: PlainScreen) -> ServerTarget:
         if factory.settings.is_server_named or not sys.stdin.isatty():
             raise
         not_found = error
-    print(sanitize(not_found.message))
+    screen.say(sanitize(not_found.message))
     while True:
         try:
             typed = input(ASK_ADDRESS).strip()
@@ -97,7 +97,7 @@ def _find_server(factory: Factory, screen: PlainScreen) -> ServerTarget:
             screen.draw(Notice(f"The server is at {settings.vllm.base_url}."))
             target = _draw_all(discover(factory.with_settings(settings), _choose_model), screen)
         except (ConfigError, RequestFailed) as error:
-            print(sanitize(str(error)))
+            screen.say(sanitize(str(error)))
             continue
         screen.draw(Notice(_save_server(settings)))
         return target

@@ -28,6 +28,7 @@ from ...types.events import (
     TurnStarted,
 )
 from ...types.messages import MEDIA_CHARS, Message, Response, ToolResults, Usage, UserMessage, count_media
+from ..render.colours import Colours
 from ..tracing.debug import Debug
 from .input.file_search import FileIndex
 
@@ -47,6 +48,7 @@ class Display(Protocol):
     """Where a chat is drawn: a PlainScreen or a LiveScreen."""
 
     thinking: str  # how thoughts are shown: fold, show or hide
+    colours: Colours
     draws_above: bool  # whether lines can be shown while the user types, above the line; threads may call `draw` then
 
     def draw(self, event: Event) -> None: ...
@@ -127,6 +129,7 @@ class State:
         self.queue: list[str] = []  # messages to handle before the user is prompted again
         self.draft = ""  # text in the next prompt, for the user to edit
         self.notes: list[str] = []  # for the model, above the next question
+        self.asked_notes: list[str] = []  # above the last one
         self.unanswered = ""  # the last question, if it was stopped or failed before its answer
         self.should_exit = False
         self._skills: SkillSet | None = None
@@ -218,7 +221,7 @@ class State:
         """Switch to another conversation; the current one stays in its journal."""
         self.session.close()
         self.session = session
-        self.notes, self.unanswered, self.last_usage = [], "", None
+        self.notes, self.asked_notes, self.unanswered, self.last_usage = [], [], "", None
         if self.runtime:
             self.runtime.restore_todos(session)
 
@@ -275,7 +278,7 @@ class SlashCommand(NamedTuple):
     argument: str = ""
     aliases: tuple[str, ...] = ()
     complete: Callable[[State], Iterable[str]] = lambda _: ()
-    opens_editor: bool = False
+    takes_terminal: bool = False
     asks_model: bool = False
 
     @property

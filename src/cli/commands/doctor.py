@@ -11,9 +11,13 @@ from collections.abc import Callable, Iterator
 from ...config import Settings
 from ...security.text.sanitize import sanitize
 from ..arguments import load_settings
+from ..render.colours import paint
+from ..render.plain import get_columns
+from ..render.wrap import HANGING_INDENT, wrap_text
 from .checks import BASIC, PROBES, VLLM_ONLY, Diagnosis, Finding, check_mcp, check_sandbox, check_terminal
 
 DOCS = "https://docs.vllm.ai/en/latest/features/tool_calling/"
+ADVICE_MARGIN = 28  # in columns
 COLOURS = {"pass": "32", "warn": "33", "fail": "31"}
 
 
@@ -70,12 +74,13 @@ def make_serve_command(diagnosis: Diagnosis) -> str | None:
 
 
 def _format_line(name: str, found: Finding) -> str:
-    status: str = found.status
-    if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
-        status = f"\x1b[{COLOURS[status]}m{status}\x1b[0m"
+    columns, status = get_columns(sys.stdout), found.status
+    margin = " " * (ADVICE_MARGIN if not columns or columns > 2 * ADVICE_MARGIN else HANGING_INDENT)
     lines = [f"{status}  {name:21} {sanitize(found.said)}"]
-    lines += [f"{'':27} {sanitize(line)}" for line in found.advice.splitlines()]
-    return "\n".join(lines)
+    lines += [f"{margin}{sanitize(line)}" for line in found.advice.splitlines()]
+    text = wrap_text("\n".join(lines), columns - 1) if columns else "\n".join(lines)
+    is_coloured = columns and not os.environ.get("NO_COLOR")
+    return paint(status, COLOURS[status]) + text.removeprefix(status) if is_coloured else text
 
 
 def _format_advice(diagnosis: Diagnosis) -> str:

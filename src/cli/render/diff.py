@@ -10,16 +10,19 @@ from collections.abc import Sequence
 
 from ...security.text.sanitize import reveal, sanitize
 from ...types.file_names import escape_name
-from .colours import Colours, paint
+from .colours import NONE, Colours, paint
 
 
 def draw_preview(diff: str, colours: Colours) -> list[str]:
     """The lines of a diff that the user is asked to approve: nothing in it is hidden."""
-    by_sign = {"+": colours.added, "-": colours.removed, "@": colours.hunk}
-    return [paint(f"  {reveal(line)}", by_sign.get(line[:1], "")) for line in diff.rstrip("\n").split("\n")]
+    return [_paint_line(line, f"  {reveal(line)}", colours) for line in diff.rstrip("\n").split("\n")]
 
 
-def draw_file_diff(name: str, before: bytes | None, after: bytes | None) -> list[str]:
+def _paint_line(line: str, shown: str, colours: Colours) -> str:
+    return paint(shown, {"+": colours.added, "-": colours.removed, "@": colours.hunk}.get(line[:1], ""))
+
+
+def draw_file_diff(name: str, before: bytes | None, after: bytes | None, colours: Colours = NONE) -> list[str]:
     """The diff of two contents of a file, None if there is no file. Empty if they are equal."""
     from ...tools.fs.diff import make_diff  # start-up is measured
 
@@ -27,7 +30,7 @@ def draw_file_diff(name: str, before: bytes | None, after: bytes | None) -> list
         old, new = (None if content is None else content.decode() for content in (before, after))
     except UnicodeDecodeError:
         return [] if before == after else [f"  {escape_name(name)}: changed, and not a text file"]
-    return [sanitize(line) for line in make_diff(name, old, new).splitlines()]
+    return [_paint_line(line, sanitize(line), colours) for line in make_diff(name, old, new).splitlines()]
 
 
 def count_changes(lines: Sequence[str]) -> str:

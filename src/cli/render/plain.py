@@ -16,6 +16,7 @@ from ...security.text.sanitize import Sanitizer, reveal, sanitize
 from ...types.events import CallFinished, CallStarted, Completed, Event, Notice, ReasoningDelta, TextDelta
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON, MEDIA, MalformedCall, ToolCall, ToolResult, join_block_texts, list_blocks
+from .colours import NONE
 from .diff import count_changes
 from .wrap import ELLIPSIS, TAB_COLUMNS, cut_at_word, wrap_text
 
@@ -27,6 +28,7 @@ _FAILED = LazyPattern(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
 _NOTE = LazyPattern(r"\[.*\]\Z")
 _ENDING = LazyPattern(r"\[(exit code|killed by|timed out)\b")
 _HASH = LazyPattern(r" ?\[sha256 [0-9a-f]+\]")  # for the model
+_HOW_TO_READ_JOB = LazyPattern(r"(?<=it runs in the background as job )(\d+);.*(?=\])")  # for the model
 _CHANGED_BY_USER = LazyPattern(r"\A\[The user changed the arguments to .*\]\n")  # for the model
 MIN_PATH_CHARS = 16  # of a path, rather than that it is one
 MAX_FAILURE_LINES = 3  # under the line of a failed command
@@ -107,7 +109,8 @@ def fold_call(call: ToolCall | MalformedCall, result: ToolResult) -> FoldedItem:
 
 def describe_result(result: ToolResult) -> str:
     """The result of a call in one short line."""
-    lines = _CHANGED_BY_USER.sub("", _HASH.sub("", _get_shown_text(result))).strip().splitlines()
+    text = _HOW_TO_READ_JOB.sub(r"\1", _HASH.sub("", _get_shown_text(result)))
+    lines = _CHANGED_BY_USER.sub("", text).strip().splitlines()
     first = sanitize(lines[0]) if lines else ""
     if result.kind == "error":
         reason = first.removeprefix("Error executing tool: ")  # for the model
@@ -198,6 +201,7 @@ class PlainScreen:
     `thoughts`: show thoughts; `styled`: dim them; `clean`: makes the answer harmless, by default for a terminal.
     """
 
+    colours = NONE
     draws_above = False
 
     def __init__(

@@ -7,18 +7,25 @@ from collections.abc import Callable
 
 ELLIPSIS = "..."
 TAB_COLUMNS = 4
+HANGING_INDENT = 4
+_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")  # between columns
 FIRST_EAST_ASIAN = "\u2e80"  # these scripts have no blanks between words
 
 
 def wrap_line(line: str, columns: int, width: Callable[[str], int] = len) -> list[str]:
     """Break a line into pieces that fit, indented to the last column of text that starts in its left half.
 
+    A wide gap before a column in the right half is closed instead.
     A word longer than a line is left for the terminal to break. `width` measures a text in columns. Tabs become blanks.
     """
     line = line.expandtabs(TAB_COLUMNS)
     if width(line) <= columns:
         return [line]
-    indent = _find_indent(line, columns)
+    margin = len(line) - len(line.lstrip(" "))
+    starts = [0, margin, *(found.end() for found in _GAP.finditer(line))]
+    indent = max(start for start in starts if start <= columns // 2)
+    if max(starts) > columns // 2 and (closed := _GAP.sub("  ", line)) != line:
+        line, indent = closed, min(margin, indent) + HANGING_INDENT
     pieces, piece = [], line[:indent]
     for number, word in enumerate(line[indent:].split(" ")):
         longer = f"{piece} {word}" if number else f"{piece}{word}"
@@ -47,8 +54,3 @@ def cut_at_word(text: str, columns: int, width: Callable[[str], int] = len) -> s
 
 def _is_of_word(character: str) -> bool:
     return (character.isalnum() or character == "_") and character < FIRST_EAST_ASIAN
-
-
-def _find_indent(line: str, columns: int) -> int:
-    starts = [0, *(found.end() for found in re.finditer(r"(?:^ +)|(?<=\S) {2,}(?=\S)", line))]
-    return max(start for start in starts if start <= columns // 2)

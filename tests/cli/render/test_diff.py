@@ -21,6 +21,10 @@ def test_a_new_file_differs_from_none():
     assert draw_file_diff("a", None, b"new\n")[:2] == ["--- /dev/null", "+++ b/a"]
 
 
+def test_a_file_diff_has_the_colours_of_the_screen():
+    assert draw_file_diff("a", b"old\n", b"new\n", DARK)[-2:] == ["\x1b[31m-old\x1b[0m", "\x1b[32m+new\x1b[0m"]
+
+
 def test_a_file_that_is_not_text_has_no_diff():
     assert draw_file_diff("a", b"\xff", b"\xfe") == ["  a: changed, and not a text file"]
     assert draw_file_diff("a", b"\xff", b"\xff") == []

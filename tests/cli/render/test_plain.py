@@ -91,6 +91,12 @@ def test_a_path_keeps_its_end():
             ToolResult("c", "read", "error", "Not run: he did not, and said: a. B."),
             "Not run: a. B.",
         ),
+        (
+            ToolResult(
+                "c", "exec", "text", "up\n[it runs in the background as job 3; `kill %3` ends it; you will be told]"
+            ),
+            "up [it runs in the background as job 3]",
+        ),
         (ToolResult("c", "write", "text", "Created a: 2 characters [sha256 0f]"), "Created a: 2 characters"),
         (
             ToolResult("c", "edit", "text", "Changed a: 1 [sha256 0f]\n--- a\n+++ b\n-x\n+y\n+z\n"),

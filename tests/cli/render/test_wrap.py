@@ -12,7 +12,8 @@ from src.cli.render.wrap import cut_at_word, wrap_line, wrap_text
         ("  one two three four five", ["  one two three four", "  five"]),
         ("  name   one two three four", ["  name   one two", "         three four"]),
         ("  name   x/long/er/than/a/line here", ["  name   x/long/er/than/a/line", "         here"]),
-        ("\tone two three\tfour", ["    one two three", "    four"]),
+        ("  a key          one two three", ["  a key  one two", "      three"]),
+        ("\tone two three four", ["    one two three", "    four"]),
         ("far to the right  one two", ["far to the right", "one two"]),
     ],
 )

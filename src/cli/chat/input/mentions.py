@@ -48,9 +48,9 @@ class Mentions(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def make_message(self, text: str = "") -> UserMessage:
-        """The message for the model; `text`: the own text with more around it. Images come first."""
+        """The message for the model. `text`: the own text, with notes before it or material after it."""
         text = text or self.text
-        typed = text.replace(self.text, self.typed, 1)  # what /retry sends again
+        typed = self.typed + text.partition(self.text)[2]  # what /retry sends again
         blocks: list[ContentBlock] = []
         for name, image in self.images:
             blocks += {"type": "text", "text": f"Image {name}:"}, image

@@ -16,9 +16,14 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Window
 from prompt_toolkit.layout.controls import BufferControl
 from prompt_toolkit.layout.menus import CompletionsMenu
-from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor, HighlightSelectionProcessor
+from prompt_toolkit.layout.processors import (
+    HighlightIncrementalSearchProcessor,
+    HighlightSelectionProcessor,
+    TabsProcessor,
+)
 from prompt_toolkit.widgets import SearchToolbar
 
+from ...render.wrap import TAB_COLUMNS
 from ..state import State
 from .completion import complete
 from .multiline import PROMPT
@@ -27,6 +32,7 @@ MAX_INLINE_PASTE_CHARS, MAX_INLINE_PASTE_LINES = 2_000, 20  # of a longer paste 
 MAX_HISTORY_CHARS = 20_000  # of one entry
 MAX_MENU_ROWS = 6
 CONTINUATION = "  "  # begins the other lines of a message
+_TABS = TabsProcessor(TAB_COLUMNS, " ", " ")
 
 
 class Pastes:
@@ -97,11 +103,11 @@ class ChatPrompt:
         self.reply = Buffer(multiline=False, accept_handler=accept_reply)
         self._is_asking = Condition(lambda: bool(self.question))
         search = SearchToolbar(ignore_case=True)
-        shown = [HighlightIncrementalSearchProcessor(), HighlightSelectionProcessor()]
+        shown = [HighlightIncrementalSearchProcessor(), HighlightSelectionProcessor(), _TABS]
         message = BufferControl(
             self.message, input_processors=shown, search_buffer_control=search.control, preview_search=True
         )
-        reply = BufferControl(self.reply)
+        reply = BufferControl(self.reply, input_processors=[_TABS])
         self.container = HSplit(
             [
                 ConditionalContainer(_make_window(message, lambda: PROMPT), ~self._is_asking),

@@ -283,7 +283,7 @@ CONTROL_COMMANDS = (
         "[[end] N]",
         complete=_complete_jobs,
     ),
-    SlashCommand("/edit", "write the next message in your editor", _edit_message, "[TEXT]", opens_editor=True),
+    SlashCommand("/edit", "write the next message in your editor", _edit_message, "[TEXT]", takes_terminal=True),
     SlashCommand(
         "/think",
         "choose whether and how much the model thinks",

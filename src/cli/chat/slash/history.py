@@ -168,7 +168,7 @@ def _diff(state: State, turn: str) -> None:
             state.screen.say(f"  {name}: {'a folder' if _is_folder(write) else 'its content was not saved'}")
             continue
         now = after if turn else _read_content(Path(path))
-        lines = [*_describe_mode(name, write, last[path]), *draw_file_diff(name, before, now)]
+        lines = [*_describe_mode(name, write, last[path]), *draw_file_diff(name, before, now, state.screen.colours)]
         state.screen.put("\n".join(lines[:MAX_DIFF_LINES]) or f"  {name}: unchanged")
         if len(lines) > MAX_DIFF_LINES:
             state.screen.say(f"  ({len(lines) - MAX_DIFF_LINES:,} more lines)")
@@ -327,6 +327,7 @@ def _retry(state: State, _: str) -> None:
     if undone:
         _report_undo(state, undone)
         if undone.question:
+            state.notes = [*state.asked_notes, *state.notes]
             state.queue.insert(0, undone.question)
 
 

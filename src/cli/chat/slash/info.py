@@ -242,7 +242,7 @@ INFO_COMMANDS = (
     ),
     SlashCommand("/todos", "show the model's to-do list", _show_todos),
     SlashCommand("/skills", "list the skills and commands that you, or a trusted folder, bring", _list_skills),
-    SlashCommand("/doctor", "check the server, the model and the terminal", _run_doctor),
+    SlashCommand("/doctor", "check the server, the model and the terminal", _run_doctor, takes_terminal=True),
     SlashCommand(
         "/copy",
         "copy the last answer, or the last code block in it",

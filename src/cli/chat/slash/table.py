@@ -18,7 +18,7 @@ def run_command(state: State, line: str, io: ChatIO | None = None) -> None:
     io = io or ChatIO()
     name, _, argument = line.partition(" ")
     if command := find_command(name):
-        with io.suspend() if command.opens_editor else io.turn() if command.asks_model else nullcontext():
+        with io.suspend() if command.takes_terminal else io.turn() if command.asks_model else nullcontext():
             command.run(state, argument.strip())
         return
     near = suggest_command(name)

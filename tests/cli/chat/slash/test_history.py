@@ -153,6 +153,12 @@ def test_retry_reads_a_mentioned_file_again_and_keeps_the_output_of_a_command(fo
     assert (first.count("heron"), first.count("\nstork\n")) == (1, 1)
 
 
+def test_a_conversation_is_called_by_what_was_typed_and_not_by_what_came_with_it(folder):
+    Chatting(folder, "!echo stork", "why?", turns=[says("1")])
+    shown = Chatting(folder, "/sessions").shown
+    assert "1 turn   why?\n" in shown
+
+
 class TestDiff:
     def test_it_shows_what_the_tools_changed(self, folder):
         (folder / "a.txt").write_text("old\n")
