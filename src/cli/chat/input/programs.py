@@ -47,6 +47,8 @@ def run_user_command(state: State, command: str) -> None:
         return
     if pending:
         state.screen.put(pending)
+    if code == -signal.SIGINT:
+        state.screen.put("")  # the terminal shows ^C
     names = {-each.value: each.name for each in signal.Signals}
     ending = f"exit code {code}" if code >= 0 else f"ended by {names.get(code, f'signal {-code}')}"
     kept = output.text().removesuffix("\n")
