@@ -31,6 +31,9 @@ ASIDE_TIMEOUT_S = 10.0  # for questions whose answer is optional
 # Where a list of models may be, seen from an address that is not quite right.
 NEARBY_PATHS = ("v1", "..", "../..", "../v1")
 MAX_TOKEN_DIFFERENCE = 64  # of one prompt, counted twice by one model
+NO_LIST_HINT = (
+    "It lists no models: choose one with --model or vllm.model, or check vllm.base_url, which usually ends in /v1."
+)
 _NOT_FOUND = 404
 _NO_ENDPOINT = frozenset({400, 403, _NOT_FOUND, 405, 422, 501})  # vLLM without --enable-scale-out; others; a proxy
 _UNAVAILABLE = 503  # of /health, while the server cannot serve
@@ -64,7 +67,8 @@ class ServerApi:
         try:
             return (yield from self._fetch_models())
         except ServerError as error:
-            yield from self.hint_base_url(error)
+            if not (yield from self.hint_base_url(error)) and error.status == _NOT_FOUND:
+                error.hint = NO_LIST_HINT
             raise
 
     def find_models(self) -> Aside[list[str]]:
@@ -121,10 +125,10 @@ class ServerApi:
         except RequestFailed as error:
             return False if isinstance(error, ServerError) and error.status == _UNAVAILABLE else None
 
-    def hint_base_url(self, refusal: ServerError) -> Aside[None]:
-        """If the address is not quite right, add a hint with the one that has a list of models."""
+    def hint_base_url(self, refusal: ServerError) -> Aside[bool]:
+        """If the address is not quite right, add a hint with the one that has a list of models. Returns whether."""
         if refusal.status != _NOT_FOUND:
-            return
+            return False
         base = self._address
         near = {urljoin(f"{base}/", step).rstrip("/"): step for step in NEARBY_PATHS}
         for url, step in near.items():
@@ -132,7 +136,8 @@ class ServerApi:
                 continue
             if (yield from self._try_fetch("GET", f"{step}/models", None, self._codec.read_models)) is not None:
                 refusal.hint = f"There is a server at {url}: set vllm.base_url to that."
-                return
+                return True
+        return False
 
     def tokenize_prompt(self, request: ChatRequest) -> Aside[vllm.TokenizedPrompt | None]:
         """The tokens of the request's prompt."""

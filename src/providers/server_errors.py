@@ -28,6 +28,8 @@ from ..types.lazy_pattern import LazyPattern
 from .wire_json import as_dict
 
 MAX_REASON_CHARS = 300  # characters
+MAX_LIST_BYTES = 4096  # of a list of models that cannot be read, for the message
+MAX_LIST_CHARS = 80
 _PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSER."
 _LOADING_HINT = "It did not load its model within vllm.load_timeout; its log may say why."
 _PROXY_HINT = "A proxy in front of the server cannot reach it."
@@ -203,7 +205,9 @@ def read_model_names(body: bytes, names: Callable[[Any], list[str]]) -> list[str
     try:
         return names(json.loads(body))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise WireError("The server's list of models has an unknown shape.", "Check vllm.base_url.") from error
+        beginning = summarize_page(body[:MAX_LIST_BYTES])[:MAX_LIST_CHARS] or "empty"
+        message = f"The server's list of models has an unknown shape: {beginning}"
+        raise WireError(message, "Check vllm.base_url.") from error
 
 
 def extract_openai_names(listed: Any) -> list[str]:

@@ -1,9 +1,12 @@
+import pytest
+
+from src.errors import ServerError, WireError
 from src.model import FactStore, ServerApi
 from src.providers.base import ChatRequest
 from src.providers.openai import OpenAICodec
 from src.transport.driver import run
 from src.types.messages import UserMessage
-from tests.doubles import ScriptedClient
+from tests.doubles import ScriptedClient, list_models
 from tests.providers.doubles import codec
 
 REQUEST = ChatRequest("tiny", [UserMessage("go")])
@@ -56,3 +59,17 @@ def test_another_server_is_not_asked_for_what_only_vllm_has():
     assert asked.list_models() == ["tiny"]
     assert asked.context_length("tiny") is None
     assert asked.tokenize_prompt(REQUEST) is None
+
+
+def test_where_there_is_no_list_of_models_one_can_be_named():
+    client = ScriptedClient()
+    with pytest.raises(ServerError) as refused:
+        list_models(client)
+    assert "choose one with --model" in refused.value.hint
+
+
+def test_a_page_in_place_of_the_list_is_named():
+    client = ScriptedClient()
+    client.statuses["models"] = (200, "<html>")
+    with pytest.raises(WireError, match='unknown shape: "<html>"'):
+        list_models(client)
