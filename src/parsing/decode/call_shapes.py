@@ -33,6 +33,7 @@ ENVELOPE_KEYS = frozenset(
 )  # fmt: skip
 CALL_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPER_KEYS, *ENVELOPE_KEYS))
 NO_END = "The block was cut off before its end."
+NO_NAME = "No tool's name could be read in it."
 _MAX_NESTING = 6
 _MAX_IN_STRING = 64
 _PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
@@ -135,26 +136,17 @@ def _find_in_string(node: str, is_tool: IsTool, depth: int) -> list[RawCall]:
 def _find_in_object(node: dict[str, Node], is_tool: IsTool, depth: int) -> list[RawCall]:
     for key in NAME_KEYS:
         if isinstance(node.get(key), str):
-            return _read_named(node, key, is_tool)
+            return _read_named(node, key)
     for key in WRAPPER_KEYS:
         if isinstance(inner := node.get(key), (list, dict, CallNode, str)):
             return find_calls(inner, is_tool, depth + 1)
     if node and all(is_tool(key) or key in ENVELOPE_KEYS for key in node):
-        return [call for key, value in node.items() if is_tool(key) for call in _read_keyed(key, value)]
+        return [_make_call(key, value) for key, value in node.items() if is_tool(key)]
     return []
 
 
-def _read_keyed(name: str, value: Node) -> list[RawCall]:
-    """Calls like `{"read": {"path": "a"}}`; a list of objects is several calls."""
-    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-        return [_make_call(name, item) for item in value]
-    return [_make_call(name, value)]
-
-
-def _read_named(node: dict[str, Node], name_key: str, is_tool: IsTool) -> list[RawCall]:
+def _read_named(node: dict[str, Node], name_key: str) -> list[RawCall]:
     name = str(node[name_key])
-    if _CALL_IN_STRING.match(name) and (inner := _find_in_string(name, is_tool, 1)):
-        return inner
     for key in ARGUMENT_KEYS:
         if key in node and key != name_key:
             return [_make_call(name, value) for value in _split_arguments(node[key])]

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
-from ..formats.tag_syntax import ELEMENT, MAX_TAG_CHARS, TagSyntax, compile_opening
+from ..formats.tag_syntax import ELEMENT, MAX_TAG_CHARS, PREFIX, TagSyntax, compile_opening
 from ..stream.brackets import BracketMatcher
-from .call_shapes import NO_END, DecodedBlock, RawCall
+from .call_shapes import NO_END, NO_NAME, DecodedBlock, RawCall
 from .json_repair import MISSING_CLOSERS, read_whole
 from .nodes import Node, UnreadableValue
 from .tag_readings import Rank, Readings, ReadingStep, find_name
@@ -29,6 +29,7 @@ MAX_TAGS = 2048  # in one block, which is cut off behind them
 _SPACE = LazyPattern(r"\s*")
 _NEEDS_SECTION = LazyPattern(r"[<&\n]")
 _MARKER_CHARS = 62
+_FOREIGN_END = LazyPattern(rf"</{PREFIX}(?:function|invoke|tool_calls?|function_calls?|call|tool)>", re.IGNORECASE)
 _OTHER_MARKER = LazyPattern(r"<(?!/)[^<>\n]{1,60}>")
 
 
@@ -41,10 +42,7 @@ class _Progress(NamedTuple):
 
 
 class TagReader:
-    """Follows a block from the tag that names the tool; fed like the followers of stream/brackets.py.
-
-    `is_foreign`: none of the syntaxes begins as the block does.
-    """
+    """Follows a block from the tag that names the tool; fed like the followers of stream/brackets.py."""
 
     quote = ""
 
@@ -56,7 +54,6 @@ class TagReader:
     ) -> None:
         self.parts: list[str] = []
         self.size = 0
-        self.is_foreign = False
         self.may_end: Callable[[str], object] = bool
         self._syntaxes = tuple(syntaxes)
         self._markers = markers
@@ -65,6 +62,7 @@ class TagReader:
         self._readings: Readings | None = None
         self._style: TagStyle | None = None
         self._json: BracketMatcher | None = None
+        self._is_foreign = False  # none of the syntaxes begins as the block does
         self._is_complete = False  # unless a closing tag follows soon
         self._is_blank = True  # since the last tag
         self._count = 0  # tags
@@ -85,7 +83,7 @@ class TagReader:
 
     def _choose_step(self) -> Callable[[str, int], _Progress]:
         if self._call is None:
-            return self._begin
+            return self._pass_foreign if self._is_foreign else self._begin
         if self._json:
             return self._follow_json
         if self._is_complete:
@@ -103,8 +101,15 @@ class TagReader:
                 is_wrapped, has_end = bool(self._markers.openers), bool(syntax.call_end)
                 self._readings = Readings(step, self._rank, is_wrapped=is_wrapped, has_call_end=has_end)
                 return _Progress(found.end(), False, True)
-        self.is_foreign = self._final or len(text) - start > MAX_TAG_CHARS
-        return _Progress(at, self.is_foreign, False)
+        self._is_foreign = self._final or len(text) - start > MAX_TAG_CHARS
+        return _Progress(at, False, self._is_foreign)
+
+    def _pass_foreign(self, text: str, at: int) -> _Progress:
+        """Ends the block with a tag that closes a call in some format."""
+        found = _FOREIGN_END.search(text, at)
+        end = len(text) if self._final else max(at, len(text) - _MARKER_CHARS)
+        self._is_complete = found is not None
+        return _Progress(found.end() if found else end, self._is_complete, False)
 
     def _choose_style(self, text: str, at: int) -> _Progress:
         """The first argument decides how arguments are written; all may also stand in an object."""
@@ -205,6 +210,8 @@ class TagReader:
 
     def read(self, text: str) -> tuple[DecodedBlock, int]:
         """The calls of the block, whose text, and what came behind it, is `text`; and where the block ends."""
+        if self._is_foreign and self._is_complete:
+            return DecodedBlock([], problem=NO_NAME), self.size
         best = self._readings.choose() if self._readings and self._count < MAX_TAGS else None
         if best is None or self._style is None:
             calls = [RawCall(find_name(self._readings.step), None, [])] if self._readings else []

@@ -1,14 +1,10 @@
-"""Elements inside the text of a value, and calls that are written as elements of no known format.
-
-Values are text, and the schema decides what type they become.
-"""
+"""Elements inside the text of a value. Values are text, and the schema decides what type they become."""
 
 from __future__ import annotations
 
 import re
 
 from ...types.lazy_pattern import LazyPattern
-from .call_shapes import ARGUMENT_KEYS, IsTool, RawCall, find_calls
 from .nodes import Node
 
 _ELEMENT = LazyPattern(r"<([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
@@ -24,21 +20,8 @@ class Markup(str):
     __slots__ = ()
 
 
-def parse_elements(text: str, is_tool: IsTool) -> list[RawCall]:
-    """Calls like `<tool_name>read</tool_name><parameters>...`: elements are read as the members of an object."""
-    value = group_children(text)
-    for _ in range(_MAX_DEPTH):
-        opened = {key: group_children(item) or item if key in ARGUMENT_KEYS else item for key, item in value.items()}
-        if calls := find_calls(opened, is_tool):
-            return calls
-        if len(value) != 1 or not isinstance(inner := next(iter(value.values())), Markup):
-            break
-        value = group_children(inner)
-    return []
-
-
-def _find_children(text: str) -> list[tuple[str, Markup]]:
-    children: list[tuple[str, Markup]] = []
+def _find_children(text: str) -> list[tuple[str, Node]]:
+    children: list[tuple[str, Node]] = []
     position, text = 0, text.replace(_NOISE, "")
     if text.lstrip()[:1] != "<" or _CDATA.fullmatch(text):
         return children
@@ -51,15 +34,19 @@ def _find_children(text: str) -> list[tuple[str, Markup]]:
     return children
 
 
-def group_children(text: object) -> dict[str, Node]:
-    """The elements in `text` by name; those of one name are a list."""
+def _group(children: list[tuple[str, Node]]) -> dict[str, Node]:
     found: dict[str, list[Node]] = {}
-    for name, value in _find_children(text) if isinstance(text, str) else ():
+    for name, value in children:
         found.setdefault(name, []).append(value)
     return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
-def parse_structure(text: Markup, kind: str = "", depth: int = 0) -> Node:
+def group_children(text: str) -> dict[str, Node]:
+    """The elements in `text` by name; those of one name are a list."""
+    return _group(_find_children(text))
+
+
+def parse_structure(text: str, kind: str = "", depth: int = 0) -> Node:
     """The elements in `text` as an object, or as a list if they share a name; the text itself if it holds none.
 
     With a `kind`, "object" or "array", only the outermost elements are taken apart.
@@ -68,10 +55,10 @@ def parse_structure(text: Markup, kind: str = "", depth: int = 0) -> Node:
     names = {name for name, _ in children}
     if not children or (kind == "array" and len(names) > 1):
         return str(text)
-    deep = [(name, value if kind else parse_structure(value, "", depth + 1)) for name, value in children]
+    deep = [(name, value if kind else parse_structure(str(value), depth=depth + 1)) for name, value in children]
     if kind != "object" and (names == {"item"} or (len(names) == 1 and (len(children) > 1 or kind))):
         return [value for _, value in deep]
-    return dict(deep)
+    return _group(deep)
 
 
 def _trim(value: str) -> str:

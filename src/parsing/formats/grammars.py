@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ...types.lazy_pattern import LazyPattern
 from ..decode.call_shapes import (
     NO_END,
+    NO_NAME,
     DecodedBlock,
     IsTool,
     RawCall,
@@ -19,15 +20,13 @@ from ..decode.call_shapes import (
     decode_value,
 )
 from ..decode.nodes import Node
-from ..decode.xml import group_children, parse_elements
+from ..decode.xml import group_children
 from ..stream.openers import BlockStart
 from ..stream.prefix_regex import PrefixMatcher, PrefixPattern, any_of, maybe, sequence, some
-from .tag_syntax import PREFIX
 
 MAX_MARKER_CHARS = 48  # of the longest marker here
 
 LINE = LazyPattern(r"\n")  # ends a block of one line
-FOREIGN_END = LazyPattern(rf"</{PREFIX}(?:function|invoke|tool_calls?|function_calls?|call|tool)>", re.IGNORECASE)
 # Where a block whose brackets never close was probably meant to end.
 LIKELY_END = LazyPattern(r"</[a-zA-Z]|<\|[a-z_]+\|>|```|\n\s*\n|\n[ \t*]*(?i:TOOL[ _-]?CALL)|<tool_call>")
 
@@ -75,8 +74,6 @@ def decode(start: BlockStart, body: BlockBody, is_tool: IsTool) -> DecodedBlock:
     if start.kind == "attributes":
         calls = decode_attributes(start.name, body.text)
         return _check_names(calls, cut=not body.ended and not calls)
-    if start.kind == "tags":
-        return _check_names(parse_elements(body.text, is_tool), cut=not body.ended)
     return decode_value(start.kind, start.name, body.text, body.parsed, is_tool, ended=body.ended)
 
 
@@ -90,4 +87,4 @@ def _decode_text(name: str, body: BlockBody) -> RawCall:
 def _check_names(calls: list[RawCall], *, cut: bool = False) -> DecodedBlock:
     if cut:
         return DecodedBlock(calls, problem=NO_END, cut=True)
-    return DecodedBlock(calls, problem="" if calls else "No tool's name could be read in it.")
+    return DecodedBlock(calls, problem="" if calls else NO_NAME)

@@ -19,7 +19,6 @@ from ..events import Cut, Malformed
 from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import (
     FENCE_END,
-    FOREIGN_END,
     LIKELY_END,
     LINE,
     LINE_END,
@@ -131,9 +130,6 @@ class BlockReader:
         follower = self.follower
         assert follower  # noqa: S101 - the parser's state says so
         self._buffer.take(end)
-        if isinstance(follower, TagReader) and follower.is_foreign:
-            self.follower = UntilMarker(FOREIGN_END, MAX_MARKER_CHARS)
-            return self.follow(*self.follower.feed(self._buffer.text, end))
         if ended:
             self.follower = None
             text = "".join(follower.parts)
@@ -226,11 +222,6 @@ class BlockReader:
         """The cheapest reading of a block of tags ends it; the text behind that is read again."""
         buffer = self._buffer
         end, _ = reader.feed(buffer.text, buffer.start, final=True)
-        if reader.is_foreign:
-            self.follower = UntilMarker(FOREIGN_END, MAX_MARKER_CHARS)
-            if not self.follow(*self.follower.feed(buffer.text, buffer.start)):
-                self.end_early()
-            return
         text = "".join(reader.parts) + buffer.text[end:]
         self._decoded, end = reader.read(text)
         if self._decoded.cut or len(text) - end > self.rescan:

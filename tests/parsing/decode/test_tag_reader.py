@@ -2,10 +2,8 @@
 
 import pytest
 
-from src.parsing.decode.xml import Markup, parse_elements, parse_structure
+from src.parsing.decode.xml import Markup, parse_structure
 from src.parsing.formats.format_set import FORMAT_SET
-
-KNOWN = {"f"}.__contains__
 
 
 def read_block(text, kind="tags", opener=""):
@@ -15,9 +13,8 @@ def read_block(text, kind="tags", opener=""):
     return reader.read(text)[0]
 
 
-def parse_invocations(text, is_tool):
-    block = read_block(text)
-    return parse_elements(text, is_tool) if block.cut else block.calls
+def parse_invocations(text):
+    return read_block(text).calls
 
 
 def parse_pairs(text):
@@ -43,17 +40,17 @@ BLOCKS = {
 
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
 def test_each_dialect_says_the_same_call(block):
-    assert [(call.name, call.arguments) for call in parse_invocations(block, KNOWN)] == [("f", {"a": "x"})]
+    assert [(call.name, call.arguments) for call in parse_invocations(block)] == [("f", {"a": "x"})]
 
 
 def test_a_value_keeps_its_text_but_for_the_newlines_that_set_it_apart():
     block = "<function=f>\n<parameter=a>\n\n  def f(x):\n    return '<b>'\n\n</parameter>\n</function>"
-    assert parse_invocations(block, KNOWN)[0].arguments == {"a": "\n  def f(x):\n    return '<b>'\n"}
+    assert parse_invocations(block)[0].arguments == {"a": "\n  def f(x):\n    return '<b>'\n"}
 
 
 def test_a_value_said_to_be_no_string_is_read():
     block = '<｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="false">[1, 2]</｜DSML｜parameter></｜DSML｜invoke>'
-    assert parse_invocations(block, KNOWN)[0].arguments == {"a": [1, 2]}
+    assert parse_invocations(block)[0].arguments == {"a": [1, 2]}
 
 
 def test_a_parameter_that_is_not_closed_ends_with_its_call():
@@ -89,13 +86,13 @@ HTML = '<div class="a">\n  <invoke name="g"></call></tool>\n</div>\n'
     ],
 )
 def test_markup_in_a_value_stays_as_it_is(block):
-    (call,) = parse_invocations(block, KNOWN)
+    (call,) = parse_invocations(block)
     assert call.arguments["a"].replace("<p>", '<invoke name="g">') == HTML
 
 
 def test_a_parameter_written_otherwise_is_part_of_the_value():
     block = '<invoke name="f"><parameter name="a">write <parameter=b> so</parameter></invoke>'
-    assert parse_invocations(block, KNOWN)[0].arguments == {"a": "write <parameter=b> so"}
+    assert parse_invocations(block)[0].arguments == {"a": "write <parameter=b> so"}
 
 
 def test_markup_in_a_value_of_pairs_and_of_an_element_stays_as_it_is():
@@ -104,9 +101,7 @@ def test_markup_in_a_value_of_pairs_and_of_an_element_stays_as_it_is():
 
 
 def test_a_value_on_one_line_leaves_the_newline_before_its_closing_tag():
-    assert parse_invocations("<function=f>\n<parameter=a>x\n</parameter>\n</function>", KNOWN)[0].arguments == {
-        "a": "x"
-    }
+    assert parse_invocations("<function=f>\n<parameter=a>x\n</parameter>\n</function>")[0].arguments == {"a": "x"}
 
 
 @pytest.mark.parametrize(
@@ -115,6 +110,7 @@ def test_a_value_on_one_line_leaves_the_newline_before_its_closing_tag():
         ("<item>1</item><item>2</item>", "array", ["1", "2"]),
         ("<a><b>1</b></a>", "object", {"a": "<b>1</b>"}),
         ("<a><b>1</b></a>", "", {"a": {"b": "1"}}),
+        ("<a>1</a><a>2</a><b>3</b>", "object", {"a": ["1", "2"], "b": "3"}),
         ("<a>1</a><b>2</b>", "array", "<a>1</a><b>2</b>"),
         ("see <a>1</a>", "object", "see <a>1</a>"),
     ],
@@ -201,10 +197,22 @@ def test_text_that_follows_soon_may_belong_to_the_block():
 
 def test_an_element_and_an_invocation_may_hold_json():
     assert parse_element("f", '{"a": 1}</f>')[0].arguments == {"a": 1}
-    assert parse_invocations('<invoke name="f">{"a": </invoke>', KNOWN)[0].arguments is None
+    assert parse_invocations('<invoke name="f">{"a": </invoke>')[0].arguments is None
     assert parse_element("f", "{1, 2}</f>")[0].problem == "The arguments are no object."
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 500])
+def test_a_block_in_no_known_syntax_ends_with_a_tag_that_closes_a_call(pieces):
+    block = f"<invoke a=b>{'x' * 400}</thing></function> and so on."
+    reader, at, ended = FORMAT_SET.make_tag_reader("tags", "<tool_call>"), 0, False
+    for size in range(pieces, len(block) + pieces, pieces):
+        if not ended:
+            at, ended = reader.feed(block[:size], at)
+    decoded, end = reader.read(block)
+    assert (ended, block[at:], end) == (True, " and so on.", at)
+    assert (decoded.calls, decoded.problem, decoded.cut) == ([], "No tool's name could be read in it.", False)
 
 
 def test_a_value_said_to_be_no_string_that_cannot_be_read_stays_text():
     block = '<invoke name="f"><parameter name="a" string="false">{"b": </parameter></invoke>'
-    assert parse_invocations(block, KNOWN)[0].arguments == {"a": '{"b": '}
+    assert parse_invocations(block)[0].arguments == {"a": '{"b": '}
