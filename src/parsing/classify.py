@@ -152,7 +152,7 @@ class CallClassifier:
             if decoded.cut and not explicit and (begun := _CUT_OBJECT.match(raw)) and not self._is_presented:
                 name = self.resolve_name(begun["name"])
                 is_meant = bool(name)
-            return [self._reject(name, raw, decoded.problem, origin)] if is_meant else []
+            return [self._count_call(self._reject(name, raw, decoded.problem, origin), raw)] if is_meant else []
         classified = [self._classify_call(call, raw, origin, decoded, explicit) for call in decoded.calls]
         calls = [call for call in classified if isinstance(call, ToolCall)]
         if is_bare and decoded.guessed and decoded.repairs:  # what is missing may stand behind what is read next

@@ -16,7 +16,18 @@ from ..decode.tag_reader import TagReader
 from ..decode.tag_readings import Rank
 from ..decode.tag_style import Markers
 from ..stream.brackets import TOKEN_QUOTES
-from ..stream.openers import ANCHOR, BLANK, FENCE, NAME, NAME_PATTERN, OWN_OPENER, RESULT_ANCHOR, SPACE, BlockStart
+from ..stream.openers import (
+    ANCHOR,
+    ANCHOR_CHARS,
+    BLANK,
+    FENCE,
+    NAME,
+    NAME_PATTERN,
+    OWN_OPENER,
+    RESULT_ANCHOR,
+    SPACE,
+    BlockStart,
+)
 from ..stream.prefix_regex import (
     PrefixMatcher,
     PrefixPattern,
@@ -112,6 +123,11 @@ class FormatSet:
     def _unusual_openers(self) -> set[str]:
         openers = {row.opener for row in self.rows if row.opener} - _FOUND_OTHERWISE
         return {opener for opener in openers if opener[0] not in _USUAL}
+
+    @functools.cached_property
+    def marks(self) -> frozenset[str]:
+        """The characters at which a block may begin."""
+        return ANCHOR_CHARS | {opener[0] for opener in self._unusual_openers}
 
     @functools.cached_property
     def anchor(self) -> re.Pattern[str]:

@@ -111,20 +111,25 @@ class BracketMatcher:
 
     def _scan_outside(self, text: str, position: int, start: int) -> int:
         """The position behind one more mark; its complement where the block ends, `position` to wait for more text."""
-        run = _OUTSIDE.match(text, position)
-        at = run.end() if run else position  # the pattern matches the empty string, too
-        if at == len(text):
-            return at
-        character = text[at]
-        if character in _OPENERS:
-            self._depth += 1
-        elif character in _CLOSERS:
-            self._depth -= 1
-            if not self._depth:
-                return ~(at + 1)
-        elif character == "<" or character == "`":
+        length, skip = len(text), _OUTSIDE.match
+        while True:
+            run = skip(text, position)
+            at = run.end() if run else position  # the pattern matches the empty string, too
+            if at == length:
+                return at
+            character = text[at]
+            if character in _OPENERS:
+                self._depth += 1
+            elif character in _CLOSERS:
+                self._depth -= 1
+                if not self._depth:
+                    return ~(at + 1)
+            else:
+                break
+            position = at + 1
+        if character == "<" or character == "`":
             return self._scan_mark(text, at, start)
-        elif self._opens_string(text, at, start):
+        if self._opens_string(text, at, start):
             self._quote = "”" if character == "“" else character
         elif self._is_triple(text, at, start, character):
             self._quote = character * 3

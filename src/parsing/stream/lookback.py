@@ -92,7 +92,7 @@ def is_word_char(character: str) -> bool:
 def find_hold(names: NameIndex, text: str, floor: int) -> int:
     """Where the end of `text` begins that may belong to a block still to come; its length if nothing may."""
     end = len(text)
-    low = max(floor, end - LOOK_BACK_CHARS)
+    low = floor if end - floor < LOOK_BACK_CHARS else end - LOOK_BACK_CHARS
     space = text.rfind(" ", low) + 1 or low
     if space == end:
         space = text.rfind(" ", low, low + len(text[low:].rstrip())) + 1 or low
@@ -103,7 +103,13 @@ def find_hold(names: NameIndex, text: str, floor: int) -> int:
     return end - held
 
 
-@lru_cache(maxsize=8192)  # answers repeat their words
+@lru_cache(maxsize=16_384)  # answers repeat their tokens
+def count_held(names: NameIndex, text: str) -> int:
+    """The same for a short text, as a number of characters."""
+    return len(text) - find_hold(names, text, 0)
+
+
+@lru_cache(maxsize=8192)
 def _count_held(names: NameIndex, text: str) -> int:
     """The same for a word and the blanks behind it, as a number of characters."""
     word = text.rstrip()

@@ -25,7 +25,11 @@ from .prefix_regex import (
 MAX_NAME_CHARS = 80
 
 # The source of the pattern of anchors.
-_MIDLINE = r"[^\s\"'>*+\-#$`\d.)(\[\]=:]"  # no line that a block begins has it before the block, but in these words
+# A line that begins with a block in backticks has none of these before it, but in the words that may precede a block.
+_MIDLINE = r"[^\s\"'>*+\-#$`\d.)(\[\]]"
+_IS_MIDLINE = "".join(rf"(?<!{_MIDLINE}[^\n]{{{count}}}`)" for count in range(6))
+_LEAD_ENDS = ("=", r"(?:call|all:|wait|turn|int\()")  # of `call`, `call:`, `await`, `return`, `print(`
+_AFTER_LEAD = "|".join(rf"(?<={lead}[ \t]{{{count}}}`)" for lead in _LEAD_ENDS for count in range(3))
 _OBJECT_START = r"\{(?!\{\{)(?=\{?\s{0,64}(?:[\"'\w“‘}]|\Z))"
 OBJECT_START = LazyPattern(_OBJECT_START)  # with a key, or not yet
 ANCHOR = (
@@ -38,14 +42,15 @@ ANCHOR = (
     r"|:(?<=[lLsSeEnN*`]:)"  # after a label, or after one that a name
     r"(?:(?<=(?i:call):)|(?<=(?i:alls):)|(?<=TOOL_NAME:)|(?<=[*`]:)"
     r"|(?:(?<=(?i:tion):)|(?<=(?i:tool):)|(?<=(?i:name):))"  # or an object follows
-    r"(?=[*\"'`\s]{0,22}(?:[\[{`]|\Z|(?=([^\W\d][\w.:/\\$-]{0,80}))\1[*\"'`,() \t\r]{0,8}(?:[\n\[]|\Z))))"
+    r"(?=[*\"'`\s]{0,22}(?:[\[{`]|\Z)|(?![^\n\[]{135})[*\"'`\s]{0,22}"
+    r"(?=([^\W\d][\w.:/\\$-]{0,80}))\1[*\"'`,() \t\r]{0,8}(?:[\n\[]|\Z)))"
     r"|`(?!`{4})(?:(?=`)"  # the end of a run of backticks, or one that may begin a line
-    rf"|(?<!{_MIDLINE}`)(?<!{_MIDLINE}[ \t]`)|(?<=call`)|(?<=call[ \t]`)|(?<=await`)|(?<=await[ \t]`)"
-    r"|(?<=return`)|(?<=return[ \t]`))"
+    rf"|{_IS_MIDLINE}|{_AFTER_LEAD})"
     r"|>(?=>>(?!>)|>?\Z)"
     r"|=(?<=to=)"  # a recipient
 )
 
+ANCHOR_CHARS = frozenset("<{[(:`>=")
 RESULT_ANCHOR = r"\n(?=[ \t]{0,64}(?:[oOtTfFhH<\[`#|*>]|\Z))"  # before a result that the model made up
 
 SPACE = some(r"\s", 0, 64)

@@ -26,15 +26,18 @@ from .block import MAX_STRICT_CHARS, BlockReader, OpenBody
 from .brackets import MAX_BLOCK_CHARS
 from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer, count_backticks
 from .detector import BlockDetector, Detection, find_code
-from .lookback import Position, find_hold
+from .lookback import Position, count_held, find_hold
 from .loops import CONTEXT_CHARS, LoopContext, LoopSkipper
 from .openers import BlockStart, NeedMore, Skip
 from .prefix_regex import MAX_MATCH_CHARS
 from .reasoning import Marker, ReasoningReader
 
 REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
+MAX_TOKEN_CHARS = 64  # of a piece of text that may come again
+MAX_UNDECIDED_CHARS = 2048  # of text in which a word goes on
 MAX_UNREAD_PIECES = 4096  # of a block, kept before they are read
 _BLANKS = re.compile(r"[ \t]{0,64}")
+_WORD_PART = re.compile(r"\w[\w./-]*")
 _State = Literal["prose", "in block", "after block", "in reasoning", "discard"]
 
 
@@ -85,7 +88,7 @@ class StreamParser:
         self._detector = detector
         self._buffer = StreamBuffer()
         self._loops = LoopSkipper()
-        self._find_anchor = formats.anchor.search
+        self._find_anchor, self._marks = formats.anchor.search, formats.marks
         self._block = BlockReader(self._buffer, classifier, previews=previews, eager=eager, formats=formats)
         self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
         self._previews = previews
@@ -93,6 +96,7 @@ class StreamParser:
         self._formats = formats
         self._state: _State = "in reasoning" if thought_closer else "prose"
         self._is_plain = False  # in prose, and nothing but the text itself decides what becomes of it
+        self._is_undecided = False  # more text decides whether a block begins
         self._is_inside = False  # a block, all of whose text so far was read or is kept in `_unread`
         self._unread: list[str] = []
         self._quote = ""  # ends the string that the block is in; empty if that is not known
@@ -112,10 +116,12 @@ class StreamParser:
     def feed(self, text: str) -> list[ParserEvent]:
         """The events that `text` brings."""
         buffer = self._buffer
-        if self._is_plain:
+        if self._is_plain and len(text) < MAX_TOKEN_CHARS:
             buffer.text = whole = buffer.text + text
-            if not self._find_anchor(whole, buffer.position):
-                return buffer.show_plain(find_hold(self._names, whole, buffer.start))
+            if self._marks.isdisjoint(whole[buffer.position :]) or not self._find_anchor(whole, buffer.position):
+                return buffer.show_plain(len(whole) - count_held(self._names, whole[buffer.start :]))
+            if self._is_undecided and self._goes_on(len(text)):
+                return []
         elif self._is_inside:
             return self._feed_block(text)
         elif self._state == "discard" and not buffer.has_bare_values:
@@ -123,6 +129,11 @@ class StreamParser:
         else:
             buffer.text += text
         return self._follow() if self._block.follower else self._run(False)
+
+    def _goes_on(self, size: int) -> bool:
+        """Whether the last `size` characters go on with a word; nothing is decided before its end."""
+        text = self._buffer.text
+        return len(text) < MAX_UNDECIDED_CHARS and _WORD_PART.fullmatch(text, len(text) - size - 1) is not None
 
     def count_held(self, text: str) -> int:
         """How many characters `feed` would hold back at the end of text that is prose; -1 if it has to be fed.
@@ -177,6 +188,7 @@ class StreamParser:
         return self._run(False)
 
     def _run(self, final: bool) -> list[ParserEvent]:
+        self._is_undecided = False
         while self._STEPS[self._state](self, final):
             pass
         buffer, follower = self._buffer, self._block.follower
@@ -204,6 +216,7 @@ class StreamParser:
             low = max(0, at - LOOK_BACK_CHARS)  # a name before the anchor may belong to it
             before = low + find_hold(self._names, buffer.text[low : at + 1], max(0, buffer.start - low))
             self._hold(min(detection.start, before), at)
+            self._is_undecided = True
             return False
         if isinstance(detection, BlockStart) and (detection.explicit or self._is_allowed(detection)):
             self._state = "after block" if self._block.begin(detection) else "in block"
@@ -252,6 +265,7 @@ class StreamParser:
             self._state = "discard" if self._classifier.is_full else "prose"
             if self._buffer.called:
                 self._find_anchor = self._formats.anchor_after_call.search
+                self._marks = self._formats.marks | {"\n"}
         return finished
 
     def _read_reasoning(self, final: bool) -> bool:

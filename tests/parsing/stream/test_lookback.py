@@ -92,6 +92,16 @@ def test_names_and_labels_of_several_parts_are_found_in_any_pieces(text):
         assert summarize(events_of(text, range(size, len(text), size))) == whole
 
 
+def test_a_word_that_may_begin_a_block_is_decided_on_where_it_ends():
+    parser = make_prose_parser()
+    assert [parser.feed(piece) for piece in ("see [lin", "k", "/to", "](")] == [
+        [TextDelta("see ")],
+        [],
+        [],
+        [TextDelta("[link/to](")],
+    ]
+
+
 def test_prose_is_shown_as_it_comes():
     parser = StreamParser(TOOLS)
     pieces = ["Hello", ", the", " quick", " brown", " fox", ".\n", "It's", " done", "."]

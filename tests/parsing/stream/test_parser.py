@@ -118,6 +118,11 @@ class TestNothingImagined:
             "More than 32 calls in one answer: nothing from here on was read."
         ]
 
+    def test_blocks_that_cannot_be_read_count_as_calls(self):
+        events = events_of("<|tool_call|> [" * 100)
+        assert len(list_malformed(events)) == 33
+        assert list_malformed(events)[-1].reason.startswith("More than 32 calls")
+
     def test_an_unknown_tool_is_answered_with_the_nearest_names(self):
         event = list_malformed(events_of('TOOL_CALL: {"name": "get_wether", "args": {}}'))[0]
         assert event.reason == "There is no tool named 'get_wether'; on offer: get_weather."
