@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import resource  # noqa: F401 - before another user runs it, who may not reach the folder of Python
 import socket
 import subprocess
 import sys

@@ -49,10 +49,10 @@ REFUSED = {  # call: its numbers by column
     "ioperm": (173, NO_CALL), "acct": (163, 89), "vhangup": (153, 58), "settimeofday": (164, 170),
     "clock_settime": (227, 112), "sethostname": (170, 161), "setdomainname": (171, 162),
 }  # fmt: skip
-SHARED = {  # where commands share them with the processes of the machine: System V's memory, queues and semaphores
+SHARED = {  # where commands share them with the processes of the machine: System V's objects and POSIX queues
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186), "msgsnd": (69, 189),
     "msgrcv": (70, 188), "msgctl": (71, 187), "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191),
-    "semtimedop": (220, 192),
+    "semtimedop": (220, 192), "mq_open": (240, 180), "mq_unlink": (241, 181),
 }  # fmt: skip
 ON_ITSELF = {  # what a process may set for itself alone: by column, and what its first arguments then are
     "prlimit64": ((302, 261), (0,)), "sched_setscheduler": ((144, 119), (0,)), "sched_setparam": ((142, 118), (0,)),
