@@ -225,8 +225,7 @@ class Policy:
         commands, unread = _try_parse(line)
         if why := self._explain_hidden(commands):
             return Decision("ask", why, "read", named or "read", needs_person=True)
-        can_hold = self.is_enforced or MODES[self.mode].others != "deny"  # a command to what the mode lets it do
-        if can_hold and (granted := self._find_granted(line, commands)):
+        if granted := self._find_granted(line, commands):
             access, label = granted
             access = access if includes(self.widest_access, access) else self.widest_access
             if None in deny.list_written_files(line):  # it may write a protected file, as _explain_protection says

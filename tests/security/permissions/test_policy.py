@@ -426,10 +426,10 @@ def test_in_the_home_no_tool_writes_them(name, workspace):
     assert policy.decide(write_call(name), "high").rule == "protected"
 
 
-@pytest.mark.parametrize("rules", [(), (Rule("exec", "allow", "touch x", exact=True),)])
-def test_in_mode_plan_without_a_sandbox_only_a_person_lets_a_command_run(rules, workspace):
-    decision = Policy(workspace, mode="plan", rules=rules).decide(exec_call("touch x"), "high")
+def test_in_mode_plan_without_a_sandbox_yes_does_not_answer_for_a_person(workspace):
+    decision = Policy(workspace, mode="plan").decide(exec_call("touch x"), "high")
     assert (decision.action, decision.needs_person) == ("ask", True)
+    assert not Policy(workspace, mode="ask").decide(exec_call("touch x"), "high").needs_person
 
 
 HIDING = (Rule("read", "deny", path=".env"), Rule("read", "ask", path="/private/"), Rule("*", "deny", path="*.key"))
