@@ -1,7 +1,6 @@
 """The tools beside rg, grep and cat: python tests/benchmarks/tools.py [--files N] [--gigabytes N]
 
-A tree of source files is searched and read by the tools, with rg and without, and by rg, grep and cat themselves,
-started as processes. Then an output of a gigabyte is read and searched in the output cache, and a file of five (a
+A tree of source files is searched and read by the tools, and by rg, grep and cat, started as processes. Then an output of a gigabyte is read and searched in the output cache, and a file of five (a
 sparse one) is read at its end. Times are seconds on the clock, the least of a few rounds; memory is the most that
 this process held at once, in MB, before and after. There is no goal: the bare programs are the measure.
 """
@@ -35,7 +34,6 @@ SEARCHES = [
     ("a common word", "return"),
     ("no word to look for", r"\d{7}"),
 ]
-NO_RG = "/nowhere"
 
 
 def seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
@@ -80,21 +78,16 @@ def process(*command: str, cwd: Path) -> None:
 
 
 def search(folder: Path, outputs: Outputs) -> None:
-    with_rg, without = (
-        ToolContext(folder, environment={"PATH": path}, outputs=outputs) for path in (os.environ["PATH"], NO_RG)
-    )
-    print(f"{'search':34} {'ours, rg':>9} {'ours':>9} {'rg':>9} {'grep -rP':>9}")
+    ctx = ToolContext(folder, outputs=outputs)
+    print(f"{'search':34} {'ours':>9} {'rg':>9} {'grep -rP':>9}")
     for name, pattern in SEARCHES:
-        ours = [
-            seconds(lambda c=ctx, p=pattern: run(c, "grep", pattern=p, max_matches=10_000))
-            for ctx in (with_rg, without)
-        ]
+        ours = seconds(lambda p=pattern: run(ctx, "grep", pattern=p, max_matches=10_000))
         theirs = [
             seconds(lambda c=command: process(*c, cwd=folder)) if shutil.which(command[0]) else float("nan")
             for command in (("rg", "-n", pattern), ("grep", "-rnP", pattern, "."))
         ]
-        print(f"{name:34} " + " ".join(f"{each:9.3f}" for each in [*ours, *theirs]))
-    print(f"{'glob **/*.py':34} {'':>9} {seconds(lambda: run(without, 'glob', pattern='**/*.py')):9.3f} "
+        print(f"{name:34} " + " ".join(f"{each:9.3f}" for each in [ours, *theirs]))
+    print(f"{'glob **/*.py':34} {seconds(lambda: run(ctx, 'glob', pattern='**/*.py')):9.3f} "
           f"{seconds(lambda: process('rg', '--files', '-g', '*.py', cwd=folder)):9.3f}")  # fmt: skip
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ..fs.walk import Tree
 
 MAX_FILES_SHOWN = 1_000
-BATCH_FILES = 2_000  # one command line of ripgrep; if their paths do not fit on it, grep does without
 MAX_CONTEXT_LINES = 100
 GLOB_TIMEOUT_S = 1.0  # for a pattern on one name
 
@@ -57,19 +56,14 @@ def grep(
     max_matches: MaxMatches = 100,
 ) -> str:
     """Search text files, except those that .gitignore excludes; shows path:line:text."""
-    from ..fs.grep import LineMatcher, drop_files_without_words
+    from ..fs.grep import LineMatcher
     from ..fs.walk import Tree
 
     refuse_many_lines(before, after)
     matcher = LineMatcher(pattern, ctx.clock.monotonic, literal=False, ignore_case=ignore_case)
     with Tree(path, ctx, "grep").open_root() as tree:
         files = tree.files() if include is None else _filter_by_glob(include, tree, tree.files())
-        found = (
-            (file, line)
-            for batch in _split_in_batches(files)
-            for file in drop_files_without_words(batch, matcher, ctx)
-            for line in _find_in_file(tree, file, matcher, before, after)
-        )
+        found = ((file, line) for file in files for line in _find_in_file(tree, file, matcher, before, after))
         shown = format_matches(found, max_matches, before, after)
     return "\n".join(filter(None, [shown, *tree.notes])) or "[no line matches]"
 
@@ -113,11 +107,6 @@ def _filter_by_glob(pattern: str, tree: Tree, files: Iterable[str]) -> Iterator[
                 yield file
         except TimeoutError as error:
             raise ToolError(f"the pattern {pattern[:80]!a} takes too long", "Use fewer stars.") from error
-
-
-def _split_in_batches(files: Iterator[str]) -> Iterator[list[str]]:
-    while batch := list(islice(files, BATCH_FILES)):
-        yield batch
 
 
 def _find_in_file(tree: Tree, path: str, matcher: LineMatcher, before: int, after: int) -> Iterator[FoundLine]:

@@ -1,17 +1,14 @@
 """Find the lines of a file that match a pattern, and the lines around them. It streams, in bounded time.
 
 A file is read in blocks of whole lines. A block is skipped if it holds none of the words that a match must hold, or
-if the pattern is plain and one search does not find it there: a gigabyte without a match takes a second. If ripgrep
-is installed, it can name the files that hold one of the words; it decides nothing else, so that the result is the
-same without it. A line is decoded as UTF-8, or else as Latin-1; of a line longer than a block only the start is
-searched.
+if the pattern is plain and one search does not find it there: a gigabyte without a match takes a second. A line is
+decoded as UTF-8, or else as Latin-1; of a line longer than a block only the start is searched.
 """
 
 from __future__ import annotations
 
 import codecs
 import io
-import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -19,8 +16,6 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from ...errors import ToolError
 from ...types.lazy_pattern import LazyPattern
-from ..process.proc import find_program
-from ..sdk.context import ToolContext
 
 if TYPE_CHECKING:
     import regex
@@ -33,9 +28,6 @@ PATTERN_TIMEOUT_S = 10.0  # for a pattern on all lines, without reading them
 MIN_WORD_CHARS = 2
 THREE_CASED = LazyPattern("[iksIKS]")  # letters with a third case outside ASCII: İ, K (Kelvin), ſ
 MAX_LINE_CHARS = 500  # shown
-MIN_RG_FILES = 100  # for fewer, starting rg costs more than it saves
-RG_TIMEOUT_S = 20.0
-RG_FLAGS = ("--no-config", "--no-messages", "--files-with-matches", "--null", "--text", "--fixed-strings")
 UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -78,8 +70,8 @@ class LineMatcher:
         if self._multiline:
             self._multiline = regex.compile(source, regex.MULTILINE | (regex.IGNORECASE if ignore_case else 0))
         self.ignore_case = ignore_case
-        self.words = find_required_words(source, ignore_case=ignore_case)
-        self._needles = [word.lower().encode() if ignore_case else word.encode() for word in self.words]
+        words = find_required_words(source, ignore_case=ignore_case)
+        self._needles = [word.lower().encode() if ignore_case else word.encode() for word in words]
         self._monotonic = monotonic
         self._timeout_s = self._left_s = timeout_s
 
@@ -213,37 +205,6 @@ def shorten_line(line: str, at: int = 0) -> str:
         end = start + MAX_LINE_CHARS
         line = f"{'[...] ' * bool(start)}{line[start:end]}{' [...]' * (end < len(line))}"
     return line.replace("\0", "\ufffd")
-
-
-def drop_files_without_words(files: list[str], matcher: LineMatcher, ctx: ToolContext) -> list[str]:
-    """The files without those in which, as ripgrep says, no line can match; all of them if it cannot help."""
-    if (
-        len(files) < MIN_RG_FILES
-        or not matcher.words
-        or not (rg := find_program("rg", ctx.environment.get("PATH", ""), ctx.workspace))
-    ):
-        return files
-    import subprocess
-
-    patterns = [argument for word in matcher.words for argument in ("-e", word)]
-    case = "--ignore-case" if matcher.ignore_case else "--case-sensitive"
-    try:
-        done = subprocess.run(  # noqa: S603 - the user's own rg, with words and paths as they are
-            [rg, *RG_FLAGS, case, *patterns, "--", *(f"./{file}" for file in files)],
-            cwd=ctx.workspace,
-            env={"PATH": os.defpath},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=RG_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return files
-    if done.returncode not in (0, 1):
-        return files
-    holders = {os.fsdecode(name).removeprefix("./") for name in done.stdout.split(b"\0")}
-    return [file for file in files if file in holders]
 
 
 def find_required_words(pattern: str, *, ignore_case: bool) -> tuple[str, ...]:

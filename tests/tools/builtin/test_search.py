@@ -1,4 +1,4 @@
-"""glob and grep: what they find, what they leave out, and that rg changes nothing but the time."""
+"""glob and grep: what they find, and what they leave out."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from src.tools.sdk.context import Clock
 from src.types.messages import ToolCall
 
 ERROR = "Error executing tool: "
-RG = shutil.which("rg")
-NEEDS_RG = pytest.mark.skipif(not RG, reason="there is no rg")
 
 
 def make(folder: Path, files: dict[str, str | bytes]) -> None:
@@ -273,15 +271,15 @@ def test_a_cancelled_search_ends(workspace, tmp_path):
             assert REGISTRY.run(ToolCall("1", name, {"pattern": "x"}), within).value == ERROR + "it was cancelled"
 
 
-# With rg and without
+# Beside a plain search
 
 
 WORDS = ["alpha", "beta", "Gamma", "k", "grün", "ΩMEGA", "alp.ha", "", "x" * 50, "be\ta", "İi", "K"]
 
 
 def random_tree(folder: Path, dice: random.Random) -> None:
-    """More files than rg is worth, of every kind."""
-    for number in range(130):
+    """Files of every kind."""
+    for number in range(40):
         lines = [" ".join(dice.choices(WORDS, k=dice.randint(0, 5))) for _ in range(dice.randint(0, 6))]
         text = dice.choice(["\n", "\r\n"]).join(lines) + dice.choice(["", "\n"])
         codec = dice.choice(["utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "latin-1"])
@@ -296,14 +294,11 @@ PATTERNS = ["alpha", "Gamma|beta", "alpha.*beta", r"al\w+", r"alp\.ha", "gr.n", 
             "Alpha", "gamma", "nothing like it", "ΩMEGA", "a{2}|beta"]  # fmt: skip
 
 
-@NEEDS_RG
 @pytest.mark.parametrize("seed", range(4))
-def test_with_rg_and_without_it_finds_the_same(seed, tmp_path):
+def test_the_lines_are_those_a_plain_loop_finds(seed, tmp_path):
     dice = random.Random(seed)
     random_tree(tmp_path, dice)
-    with_rg, without = (
-        ToolContext(tmp_path, environment={"PATH": path}) for path in (str(Path(RG).parent), "/nowhere")
-    )
+    ctx = ToolContext(tmp_path)
     for pattern in PATTERNS:
         for ignore_case in (False, True):
             arguments = {
@@ -312,12 +307,11 @@ def test_with_rg_and_without_it_finds_the_same(seed, tmp_path):
                 "before": dice.randint(0, 2),
                 "max_matches": 999,
             }
-            results = [REGISTRY.run(ToolCall("1", "grep", arguments), ctx).value for ctx in (with_rg, without)]
-            assert results[0] == results[1]
-            assert results[0] == naively(tmp_path, pattern, ignore_case, results[0], arguments["before"])
+            shown = REGISTRY.run(ToolCall("1", "grep", arguments), ctx).value
+            assert shown == naively(tmp_path, pattern, ignore_case, shown)
 
 
-def naively(folder: Path, pattern: str, ignore_case: bool, shown: str, before: int) -> str:
+def naively(folder: Path, pattern: str, ignore_case: bool, shown: str) -> str:
     """`shown` again where the lines that match in it are those a plain loop over the files finds."""
     expression = regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
     expected = set()
@@ -349,23 +343,6 @@ def text_of(file: Path) -> str | None:
         except UnicodeDecodeError:
             lines.append(line.decode("latin-1"))
     return "\n".join(lines)
-
-
-@NEEDS_RG
-def test_an_rg_in_the_workspace_is_not_run(workspace, run):
-    make(workspace, {"rg": "#!/bin/sh\ntouch ran\n", **{f"f{number}": "word" for number in range(150)}})
-    (workspace / "rg").chmod(0o755)
-    result = run("grep", {"environment": {"PATH": str(workspace)}}, pattern="word", max_matches=999)
-    assert len(result.value.splitlines()) == 150
-    assert not (workspace / "ran").exists()
-
-
-def test_an_rg_that_fails_is_done_without(workspace, tmp_path, run):
-    make(workspace, {f"f{number}": "word" for number in range(150)})
-    make(tmp_path, {"bin/rg": "#!/bin/sh\nexit 2\n"})
-    (tmp_path / "bin" / "rg").chmod(0o755)
-    result = run("grep", {"environment": {"PATH": str(tmp_path / "bin")}}, pattern="word", max_matches=999)
-    assert len(result.value.splitlines()) == 150
 
 
 def test_files_that_rules_keep_from_the_tool_are_left_out_and_it_is_said(workspace):
