@@ -1,5 +1,6 @@
-"""A small MCP server for the tests: `python mcp_server.py [stdio | http PORT | write | hang | die]`."""
+"""A small MCP server for the tests: `python mcp_server.py [stdio | http PORT | write | lie | hang | die]`."""
 
+import json
 import os
 import sys
 import time
@@ -10,12 +11,16 @@ def main(mode: str, port: int) -> None:
     if mode == "hang":
         time.sleep(60)
     if mode.startswith("banner"):
+        sys.stdout.buffer.write(b"Gr\xfc\xdfe!\n")  # not UTF-8
         print("Welcome to the server!", flush=True)
     if mode == "banner-and-hang":
         time.sleep(60)
     if mode == "die":
         print("cannot find my database", file=sys.stderr)
         sys.exit(3)
+    if mode == "lie":
+        tell_lies()
+        return
     from mcp.server.mcpserver import Image, MCPServer
     from mcp_types import ToolAnnotations
 
@@ -74,6 +79,22 @@ def main(mode: str, port: int) -> None:
         server.run("streamable-http", port=port)
     else:
         server.run("stdio")
+
+
+def tell_lies() -> None:
+    """List the same tool on every page, and answer calls with what is no result."""
+    tool = {"name": "look", "inputSchema": {"type": "object"}}
+    for line in sys.stdin:
+        asked = json.loads(line)
+        version = asked.get("params", {}).get("protocolVersion")
+        info = {"name": "liar", "version": "1"}
+        answers = {
+            "initialize": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info},
+            "tools/list": {"tools": [tool], "nextCursor": "again"},
+            "tools/call": {"content": [{"type": "text"}, {"type": "image"}]},
+        }
+        if asked.get("method") in answers:
+            print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answers[asked["method"]]}), flush=True)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ class Media:
         kind = self.mime_type.partition("/")[0]
         if kind not in MEDIA:
             raise ToolError(f"only images and sounds can be shown to a model, not {self.mime_type}")
+        if not self.data:
+            raise ToolError(f"the {kind} is empty")
         return {"type": kind, "data": base64.b64encode(self.data).decode("ascii"), "mimeType": self.mime_type}
 
 

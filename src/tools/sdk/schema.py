@@ -134,9 +134,14 @@ def _make_model(kind: Any, value: Any) -> Any:
     try:
         return kind.model_validate(value)
     except ValueError as error:
-        first = error.errors()[0]  # type: ignore[attr-defined]  # pydantic's, which is not imported here
-        where = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from error
+        raise ValueError(describe_model_error(error)) from error
+
+
+def describe_model_error(error: Any) -> str:
+    """The first of the errors in pydantic's ValidationError, with its place."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else str(first["msg"])
 
 
 def make_schema(hint: Any) -> Schema:

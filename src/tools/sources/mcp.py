@@ -30,6 +30,7 @@ from ...types.special_tokens import neutralize
 from ..process.async_loop import AsyncLoop
 from ..sdk.context import ToolContext
 from ..sdk.result import Media, attempt
+from ..sdk.schema import describe_model_error
 from ..sdk.tool import ANY_CONTEXT, Risk, Tool
 from .mcp_config import McpServerConfig
 
@@ -65,6 +66,7 @@ class McpServers:
             server.start()
         for server in self._servers:
             attempt(partial(self._add, server), partial(self._leave_out, server))
+        self.notices = list(dict.fromkeys(self.notices))
 
     def close(self) -> None:
         """End the servers, within CLOSE_TIMEOUT_S; also called at the exit of the program."""
@@ -145,7 +147,7 @@ class McpServer:
             return self._ready.result()
         error = _unwrap_cause(self.task.exception()) if self.task.done() else TimeoutError()  # _serve is ending it
         late = f"it did not list its tools within {self.config.start_timeout:g} s"
-        said = late if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+        said = late if isinstance(error, TimeoutError) else _describe_error(error)
         raise ToolError(f"{said}{self._stderr_tail()}")
 
     def make_tool(self, listed: Any) -> Tool:
@@ -182,6 +184,8 @@ class McpServer:
                     f"it took longer than {timeout:g} s, and the server does not answer a ping: it is started again"
                     f"{last_words}"
                 ) from error
+            if hasattr(error, "errors"):
+                raise ToolError(_describe_error(error)) from error
             raise
 
     def _answers_ping(self) -> bool:
@@ -223,7 +227,13 @@ class McpServer:
         config = self.config
         if config.command:
             program, *rest = config.command
-            start = StdioServerParameters(command=program, args=rest, env=dict(config.env) or None, cwd=config.cwd)
+            start = StdioServerParameters(
+                command=program,
+                args=rest,
+                env=dict(config.env) or None,
+                cwd=config.cwd,
+                encoding_error_handler="replace",  # else one wrong byte ends the reading
+            )
             async with Client(stdio_client(start, self._stderr)) as client:
                 yield client
             return
@@ -339,6 +349,13 @@ def _to_part(block: Any) -> str | Media:
 def _is_closed(error: BaseException) -> bool:
     """Whether the SDK says so of the connection."""
     return "closed" in f"{type(error).__name__} {error}".lower()
+
+
+def _describe_error(error: BaseException | None) -> str:
+    """In one line: of an answer that is not valid, the first of pydantic's errors."""
+    if hasattr(error, "errors"):
+        return f"its answer is not valid: {describe_model_error(error)}"
+    return f"{type(error).__name__}: {error}"
 
 
 def _unwrap_cause(error: BaseException | None) -> BaseException | None:

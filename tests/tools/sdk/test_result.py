@@ -45,7 +45,9 @@ def test_what_is_returned_has_one_kind(value, expected):
 
 def test_media_that_no_model_takes_are_refused():
     with pytest.raises(ToolError, match="application/pdf"):
-        to_outcome(Media(b"", "application/pdf"))
+        to_outcome(Media(b"%PDF", "application/pdf"))
+    with pytest.raises(ToolError, match="the image is empty"):
+        to_outcome(Media(b"", "image/png"))
 
 
 # What the model sees of a long one

@@ -132,6 +132,16 @@ class TestTrouble:
         assert notice.endswith("It said: Failed to parse JSONRPC message from server: Welcome to the server!")
         assert capfd.readouterr() == ("", "")
 
+    def test_of_a_server_that_lies_each_lie_is_told_in_one_line(self):
+        with closing(connected(SMALL | {"args": [SERVER, "lie"]})) as servers:
+            (tool,) = servers.tools
+            assert servers.notices == [
+                f"MCP server small: its list of tools has more than {MAX_PAGES} pages and is cut there.",
+                "MCP server small: a second tool small_look is left out.",
+            ]
+            said = "its answer is not valid: content.0.TextContent.text: Field required"
+            assert run(tool) == ("error", f"Error executing tool: {said}")
+
     def test_a_server_that_prints_a_banner_serves(self, capfd):
         with closing(connected(SMALL | {"args": [SERVER, "banner"]})) as servers:
             assert servers.notices == []
