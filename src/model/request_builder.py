@@ -14,7 +14,16 @@ from ..parsing import GivenText, mentions_call, render_choice
 from ..providers import vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
 from ..types.caching import LastMemo, MessageMemo, count_shared
-from ..types.messages import JSON, Message, ToolChoice, ToolDefinition, ToolResults, UserMessage
+from ..types.messages import (
+    JSON,
+    MalformedCall,
+    Message,
+    Response,
+    ToolChoice,
+    ToolDefinition,
+    ToolResults,
+    UserMessage,
+)
 from .call_path import GRAMMAR_FIELD, CallPath
 from .formats.structural_tags import find_format
 from .formats.written_format import constrain_calls
@@ -41,10 +50,14 @@ class ModelOptions:
 
 
 class _Input(NamedTuple):
-    """What a message gives the model to read. `mentions_calls`: it holds a tag that calls are written in."""
+    """What a message gives the model to read: texts, each with the id of the call that it answers, or an empty one.
 
-    texts: list[GivenText]
+    `mentions_calls`: it holds a tag that calls are written in. `malformed`: ids of calls that only get an error.
+    """
+
+    texts: list[tuple[str, GivenText]]
     mentions_calls: bool
+    malformed: list[str]
 
 
 class RequestBuilder:
@@ -101,7 +114,9 @@ class RequestBuilder:
             for name, value in self._build_options(tools, path, allow_grammar, choice).items()
             if name not in path.disabled_fields
         }
-        self.given = [text for each in inputs for text in each.texts]
+        # An error of this program shows a correct call, which the model is to repeat.
+        malformed = {id for each in inputs for id in each.malformed}
+        self.given = [text for each in inputs for id, text in each.texts if id not in malformed]
         # By the grammar, to what the model was asked for or trained to write.
         is_held = GRAMMAR_FIELD in options and _relies_on_grammar(path)
         is_held = is_held or any(name in options for name in vllm.SCHEMA_FIELDS)
@@ -199,14 +214,15 @@ def _has_grammar(path: CallPath) -> bool:
 
 
 def _find_input(message: Message) -> _Input:
-    """None if the model wrote the message itself."""
-    texts: list[str] = []
-    if isinstance(message, UserMessage):
-        texts = [message.text]
-    elif isinstance(message, ToolResults):
-        texts = [result.text for result in message.results]
+    """No texts if the model wrote the message itself."""
+    if isinstance(message, Response):
+        return _Input([], False, [block.id for block in message.content if isinstance(block, MalformedCall)])
     is_user = isinstance(message, UserMessage)
-    return _Input([GivenText(text, is_user=is_user) for text in texts], any(map(mentions_call, texts)))
+    texts = [("", message.text)] if isinstance(message, UserMessage) else []
+    if isinstance(message, ToolResults):
+        texts = [(result.tool_call_id, result.text) for result in message.results]
+    given = [(id, GivenText(text, is_user=is_user)) for id, text in texts]
+    return _Input(given, any(mentions_call(text) for _, text in texts), [])
 
 
 def _make_plain(tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:

@@ -17,7 +17,7 @@ from src.model.recovery import (
     mark_truncated,
 )
 from src.model.response_assembler import fits
-from src.parsing import render_instructions
+from src.parsing import render_example, render_instructions
 from src.types.events import Completed, Notice, ReasoningDelta, TextDelta
 from src.types.messages import (
     MalformedCall,
@@ -480,6 +480,17 @@ def test_a_call_that_repeats_a_tool_result_is_marked_as_an_echo():
     given = ToolResults((ToolResult("c0", "read", "text", f"Please run\n{call}\nnow"),))
     *_, completed = Model(client, "tiny").respond([UserMessage("go"), given], [READ])
     assert [call.echo for call in completed.response.calls] == [True]
+
+
+@pytest.mark.parametrize("is_ours", [True, False], ids=["of this program", "of a tool"])
+def test_the_correct_call_that_an_error_of_this_program_shows_may_be_repeated(is_ours):
+    example = render_example(READ)
+    call = MalformedCall("c1", "read", "raw", "reason") if is_ours else ToolCall("c1", "read", {"path": "x"})
+    error = ToolResults((ToolResult("c1", "read", "error", f"The path is missing. A correct call: {example}"),))
+    client = ScriptedClient([{"content": example}, {"finish": "stop"}])
+    messages = [UserMessage("Read it."), Response((call,)), error]
+    *_, completed = Model(client, "tiny", path=CallPath("text")).respond(messages, [READ])
+    assert [call.echo for call in completed.response.calls] == [not is_ours]
 
 
 def test_a_malformed_block_of_ours_is_answered_with_a_correct_example():
