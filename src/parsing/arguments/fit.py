@@ -141,20 +141,19 @@ class Fitter:
     def _split_pairs(self, positional: list[Node]) -> Mapping[str, Node]:
         """Arguments written as strings, `"path=a.txt"`, which are then no longer positional."""
         pairs = [str(item).partition("=") for item in positional]
-        if any(self._match_name(name.strip(), {}, keep=True) not in self._tool.properties for name, _, _ in pairs):
+        if not all(match_parameter(self._tool, name.strip()) for name, _, _ in pairs):
             return {}
         positional.clear()
         self.changes["positional arguments"] = None
         return {name.strip(): parse_literal(text.strip()) for name, _, text in pairs}
 
     def _are_arguments(self, value: Mapping[str, Node]) -> bool:
-        properties = self._tool.properties
-        return not value or any(self._match_name(name, value, keep=True) in properties for name in value)
+        return not value or any(match_parameter(self._tool, name, value) for name in value)
 
-    def _match_name(self, name: str, given: Mapping[str, Node], *, keep: bool = False) -> str:
+    def _match_name(self, name: str, given: Mapping[str, Node]) -> str:
         if known := match_parameter(self._tool, name, given):
             return known
-        if not keep and (not self._lenient or self._tool.schema.get("additionalProperties") is False):
+        if not self._lenient or self._tool.schema.get("additionalProperties") is False:
             declared = ", ".join(self._tool.properties) or "none"
             raise ArgumentMismatch(f"{self._tool.name} has no parameter '{name}'; its parameters are: {declared}.")
         return name

@@ -248,9 +248,6 @@ def _find_block_calls(kind: str, name: str, node: Node, is_tool: IsTool) -> list
     if kind != "named":
         return find_calls(node, is_tool)
     if isinstance(node, dict):
-        inner = find_calls(node, is_tool) if "arguments" in node or "parameters" in node else []
-        if inner and all(is_tool(call.name) for call in inner):
-            return inner
         return [RawCall(name, node, [], container=node)]
     return [RawCall(name, None, [], "The arguments must be one object.")]
 

@@ -149,7 +149,7 @@ class RepairReader:
                 members.append(self.read_value("item"))  # a Python set
                 self.repairs["set"] = None
             else:
-                put(result, key, self._read_member_value())
+                put(result, key, self.read_value("pair"))
                 self._read_simple_members(result)
             if self.position == start:
                 raise self._make_error()
@@ -177,12 +177,6 @@ class RepairReader:
             put(result, double or single or bare, value)
             position = member.end()
         self.position = position
-
-    def _read_member_value(self) -> Node:
-        self.skip_space()
-        if self.position >= len(self.text):
-            raise UnreadableValue("It ends after a key, before its value.")
-        return self.read_value("pair")
 
     def _read_key(self) -> str | None:
         text, start = self.text, self.position
