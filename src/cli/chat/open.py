@@ -17,7 +17,7 @@ from ...security.permissions.modes import MODES
 from ...security.text.sanitize import sanitize
 from ...types.events import ModelEvent, Notice
 from ...types.file_names import escape_name
-from ..render.plain import PlainScreen, get_columns
+from ..render.plain import PlainScreen, format_model, get_columns
 from ..render.wrap import wrap_text
 from ..tracing.debug import Debug
 
@@ -176,7 +176,7 @@ def format_banner(target: ServerTarget, *, yes: bool, columns: int = 0) -> str:
     asking = f"mode {mode}, and what asks is answered with yes" if yes else f"mode {mode}: {MODES[mode].about}"
     rows = {
         "server": f"{settings.vllm.base_url}{f' (vLLM {target.version})' if target.version else ''}",
-        "model": f"{target.model}{context}, {_describe_path(target)}",
+        "model": f"{format_model(target.model)}{context}, {_describe_path(target)}",
         "workspace": f"{escape_name(settings.root)}; {asking}",
     }
     lines = [f"  {name:9}  {sanitize(value)}" for name, value in rows.items()]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Union
 
 from ...app.factory import Factory
 from ...config import Settings
+from ...security.permissions.modes import CYCLE
 from ...session.session import Session
 from ...session.store import Store
 from ...types.events import (
@@ -188,8 +189,6 @@ class State:
 
     def switch_to_next_mode(self) -> None:
         """What Shift-Tab does. Mode full is left out: only its name switches to it."""
-        from ...security.permissions.modes import CYCLE
-
         self.switch_mode(CYCLE[(CYCLE.index(self.mode) + 1) % len(CYCLE)] if self.mode in CYCLE else CYCLE[0])
 
     def switch_mode(self, mode: str) -> None:

@@ -44,6 +44,11 @@ def format_call(call: ToolCall | MalformedCall, columns: int = 0) -> str:
     return f"{name}({format_arguments(call, columns - len(name) - 2 if columns else MAX_LINE_CHARS)})"
 
 
+def format_model(name: str) -> str:
+    """A model's name; of the path of a file or folder, as llama.cpp names models, the last part."""
+    return sanitize(name.rstrip("/").rpartition("/")[2] if name.startswith("/") else name)
+
+
 def format_name(call: ToolCall | MalformedCall) -> str:
     return reveal(call.name, on_one_line=True) or "unreadable call"
 

@@ -6,7 +6,8 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+
+from prompt_toolkit.completion import Completion
 
 from ....security.text.sanitize import sanitize
 from ....types.file_names import escape_name, read_name
@@ -19,14 +20,6 @@ MAX_PATHS = 200  # in one menu
 MAX_SCANNED_ENTRIES = 5000  # of one folder
 
 
-class Completion(NamedTuple):
-    """`text` replaces the last `start` characters before the cursor."""
-
-    text: str
-    start: int
-    about: str = ""
-
-
 def complete(before: str, state: State) -> Iterator[Completion]:
     """Complete the text before the cursor."""
     if mention := OPEN_MENTION.search(before):
@@ -35,7 +28,7 @@ def complete(before: str, state: State) -> Iterator[Completion]:
         for path in map(escape_name, _find_paths(state, read_name(typed))):
             path = path.replace('"', r"\x22")  # which would end the mention
             written = f'@"{path}"' if " " in path else f"@{path}"
-            yield Completion(written, len(mention[0]))
+            yield Completion(written, -len(mention[0]))
     elif before.startswith("/") and "\n" not in before:
         yield from _complete_command(before, state)
 
@@ -46,14 +39,14 @@ def _complete_command(before: str, state: State) -> Iterator[Completion]:
         for command in COMMANDS:
             for each in (command.name, *command.aliases):
                 if each.startswith(name.lower()):
-                    yield Completion(each, len(name), command.help)
+                    yield Completion(each, -len(name), display_meta=command.help)
         for skill in state.skills.skills.values():
             if f"/{skill.name}".startswith(name) and not find_command(f"/{skill.name}"):
-                yield Completion(f"/{skill.name}", len(name), sanitize(skill.description))
+                yield Completion(f"/{skill.name}", -len(name), display_meta=sanitize(skill.description))
     elif (found := find_command(name)) and " " not in word:
         for each in found.complete(state):
             if each.startswith(word):
-                yield Completion(each, len(word))
+                yield Completion(each, -len(word))
 
 
 def _find_paths(state: State, typed: str) -> list[str]:

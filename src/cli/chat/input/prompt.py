@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from prompt_toolkit.buffer import Buffer, BufferAcceptHandler
-from prompt_toolkit.completion import CompleteEvent, Completer, ThreadedCompleter
-from prompt_toolkit.completion import Completion as Offer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -77,9 +76,8 @@ class _PromptCompleter(Completer):
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Offer]:  # noqa: ARG002
-        for each in complete(document.text_before_cursor, self._state):
-            yield Offer(each.text, -each.start, display_meta=each.about)
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
+        return complete(document.text_before_cursor, self._state)
 
 
 class ChatPrompt:

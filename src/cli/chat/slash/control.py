@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable
 
 from ....errors import BotError
+from ....security.permissions.modes import MODES as RUN_MODES
 from ....security.text.sanitize import sanitize
 from ....types.file_names import escape_name
 from ....types.special_tokens import neutralize_with_note
 from ...render.plain import REPLY_MARK
 from ..state import SlashCommand, State
 
-NO_MODE = "There is no mode {name}. Choose one of {names}."
 UNKNOWN_EFFORT = "Set vllm.chat_template_kwargs or vllm.reasoning_effort, see docs/configuration.md."
 MAX_JOB_LINES = 20  # of the output of a command in the background
 JOB_END_S = 10.0  # longest wait for one that is ended
@@ -88,22 +88,14 @@ def _complete_path(_: State) -> Iterable[str]:
 
 def _show_or_switch_mode(state: State, mode: str) -> None:
     """Show the modes, or switch to another one."""
-    from ....security.permissions.modes import MODES
-
-    if mode and mode not in MODES:
-        state.screen.say(NO_MODE.format(name=sanitize(mode), names=", ".join(MODES)))
+    if mode and mode not in RUN_MODES:
+        state.screen.say(f"There is no mode {sanitize(mode)}. Choose one of {', '.join(RUN_MODES)}.")
     elif mode:
         state.switch_mode(mode)
-        state.screen.say(f"  mode {mode}: {MODES[mode].about}")
+        state.screen.say(f"  mode {mode}: {RUN_MODES[mode].about}")
     else:
-        marks = {name: "*" if name == state.mode else " " for name in MODES}
-        state.screen.say("\n".join(f"{marks[name]} {name:6} {row.about}" for name, row in MODES.items()))
-
-
-def _complete_mode(_: State) -> Iterable[str]:
-    from ....security.permissions.modes import MODES
-
-    return MODES
+        marks = {name: "*" if name == state.mode else " " for name in RUN_MODES}
+        state.screen.say("\n".join(f"{marks[name]} {name:6} {row.about}" for name, row in RUN_MODES.items()))
 
 
 def _accept_plan(state: State, _: str) -> None:
@@ -269,7 +261,7 @@ CONTROL_COMMANDS = (
         "show what may run without asking, or change it",
         _show_or_switch_mode,
         "[MODE]",
-        complete=_complete_mode,
+        complete=lambda _: RUN_MODES,
     ),
     SlashCommand("/trust", "use the skills and commands of this folder, or do not", _set_trust, "[off]"),
     SlashCommand("/plan", "in mode plan: accept the last answer as the plan, edit it or send it back", _accept_plan),

@@ -9,9 +9,11 @@ import re
 import sys
 
 from ....config import list_settings
+from ....security.permissions.modes import MODES
 from ....security.text.sanitize import sanitize
 from ....types.file_names import escape_name
 from ....types.messages import Response, SystemMessage, ToolResults, Usage, UserMessage
+from ...render.plain import format_model
 from ..state import SlashCommand, State, estimate_tokens
 
 GAP = "  "  # between the parts of the status line
@@ -41,7 +43,7 @@ def format_status_line(state: State, columns: int | None = None) -> str:
     """
     path = f"{state.path} calls" if state.path else ""
     effort = f"think {state.effort}" if state.effort else ""
-    name, context = sanitize(state.model_name), f"context {_describe_context(state, about='~', unit='')}"
+    name, context = format_model(state.model_name), f"context {_describe_context(state, about='~', unit='')}"
     tokens = f"tokens {_describe_usage(state.total_usage)}" if state.total_usage != Usage() else ""
     mode = f"mode {state.mode}"
     choices = (
@@ -175,8 +177,6 @@ def find_last_code(text: str) -> str:
 
 def _show_permissions(state: State, words: str) -> None:
     """Show what runs without asking, and why."""
-    from ....security.permissions.modes import MODES
-
     kept = state.factory.rule_memory
     if words == "forget":
         kept.forget()

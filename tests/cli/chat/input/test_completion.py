@@ -53,4 +53,4 @@ def test_a_name_with_a_quote_is_offered_so_that_it_is_found(state):
 
 def test_it_takes_the_place_of_what_was_typed(state):
     (offer,) = complete("see @note", state)
-    assert offer == ("@notes.txt", len("@note"), "")
+    assert (offer.text, offer.start_position) == ("@notes.txt", -len("@note"))

@@ -31,6 +31,15 @@ def test_before_anything_was_counted_the_context_is_a_guess(state):
 
 
 @pytest.mark.parametrize(
+    ("name", "shown"),
+    [("/opt/models/Small-Q4.gguf", "Small-Q4.gguf"), ("Qwen/Qwen3-8B", "Qwen/Qwen3-8B"), ("/m/", "m")],
+)
+def test_of_a_model_that_is_named_by_its_path_the_last_part_is_shown(state, name, shown):
+    state.model_name = name
+    assert format_status_line(state).startswith(f"mode ask  {shown}  native calls")
+
+
+@pytest.mark.parametrize(
     ("columns", "line"),
     [
         (None, "mode ask  tiny  native calls  context 1,000 of 16,384 (6%)  tokens 900 in, 100 out"),
