@@ -46,6 +46,7 @@ def start_demo(sleep: Callable[[float], None] = time.sleep, *, has_parser: bool 
                 "vllm.base_url": f"{address}/v1",
                 "vllm.model": "",
                 "vllm.api_key": "",
+                "review.models": [],
                 "workspace.dir": str(folder),
             },
         )

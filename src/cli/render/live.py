@@ -223,6 +223,7 @@ class LiveScreen:
             self._add([paint(line, self.colours.notice) for line in marked])
         elif isinstance(event, Completed):
             self._finish_open()
+            self._progress.start("waiting")  # reviewers may be asked about a call
 
     def _think(self, text: str) -> None:
         if not self._thought:

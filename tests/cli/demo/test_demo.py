@@ -6,6 +6,7 @@ import pytest
 
 from src.cli.demo import start_demo
 from src.cli.main import main
+from src.config import load
 
 
 @pytest.fixture
@@ -34,6 +35,14 @@ def test_the_tour_works_to_its_end(demo, path, tmp_path):
 def test_a_tour_without_approval_is_denied(demo):
     code, out, _ = demo("-p", "fix it")
     assert (code, "You said no" in out) == (5, True)
+
+
+def test_the_demo_asks_no_reviewer_of_the_user(tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text('{"review": {"models": [{"base_url": "http://127.0.0.1:9/v1", "model": "judge"}]}}')
+    assert load(config, {}, {}).review.models
+    with start_demo() as demo:
+        assert not load(config, demo.overrides, {}).review.models
 
 
 def test_the_demo_ignores_the_users_server_key_and_model(demo, monkeypatch):

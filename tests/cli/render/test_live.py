@@ -166,7 +166,9 @@ def test_an_expanded_item_is_wrapped_behind_its_bar():
 
 
 def test_a_call_being_written_is_told():
-    assert "writing a call" in Shown().draw(ToolCallDelta(0, "c", "write", "{")).lines[0]
+    shown = Shown().draw(ToolCallDelta(0, "c", "write", "{"))
+    assert "writing a call" in shown.lines[0]
+    assert "waiting" in shown.draw(DONE).lines[0]  # for reviewers, or the user
 
 
 class TestThoughts:
