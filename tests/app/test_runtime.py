@@ -12,7 +12,7 @@ import pytest
 from src.app.connect import FACTS
 from src.app.discovery import discover
 from src.app.factory import Factory
-from src.app.runtime import make_policy, make_tools
+from src.app.runtime import defer_sandbox, make_policy, make_tool_context, make_tools
 from src.cli.demo.loopback import serve
 from src.cli.demo.protocol import DemoServer, DemoTurn
 from src.config import SecuritySettings, Settings
@@ -132,6 +132,19 @@ def test_what_was_always_allowed_is_not_for_the_model_to_write(tmp_path, monkeyp
     settings = Settings(root=tmp_path, security=SecuritySettings(profile=profile))
     call = ToolCall("1", "write", {"path": ".local/state/vllm-bot/allowed.json", "content": "{}"})
     assert make_policy(settings, None).decide(call, "high").action == "deny"
+
+
+def test_a_file_that_a_rule_denies_to_read_is_kept_from_grep_and_from_commands(tmp_path):
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "ws" / ".env").write_text("KEY=1\n")
+    rules = ({"tool": "read", "path": ".env", "action": "deny"},)
+    settings = Settings(root=tmp_path / "ws", state=tmp_path / "state", security=SecuritySettings(rules=rules))
+    sandbox = defer_sandbox(settings)
+    context = make_tool_context(settings, sandbox)
+    shown = [make_tools(settings).run(ToolCall("1", "grep", {"pattern": "KEY"}), context)]
+    if sandbox.can_hide_files:  # bubblewrap
+        shown.append(make_tools(settings).run(ToolCall("1", "exec", {"command": "cat .env"}), context))
+    assert [result.text for result in shown if "KEY=1" in result.text] == []
 
 
 def test_what_a_tool_of_yours_says_may_name_the_workspace(tmp_path):

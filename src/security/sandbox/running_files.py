@@ -31,7 +31,7 @@ RUNNING_FILES = LazyPattern(  # at any depth: a shell, an editor, a debugger or 
     r"|\.exrc|[._][gnl]?vimrc|\.nvim\.lua|\.lazy\.lua|\.dir-locals(?:-2)?\.el|\.ycm_extra_conf\.py"
     r"|\.(?:gdb|lldb|ocaml)init|\.(?:pdb|irb|pry)rc|\.rprofile|\.ghci|\.iex\.exs"
     r"|\.?lefthook(?:-local)?\.(?:ya?ml|toml|jsonc?)|\.(?:pre-commit-config|overcommit)\.ya?ml|captainhook\.json"
-    r"|\.?devcontainer\.json|\.mcp\.json|\.?(?:opencode|crush)\.jsonc?|\.aider\.conf\.ya?ml|\.continuerc\.json"
+    r"|\.?devcontainer\.json|\.mcp\.json|\.?(?:opencode|crush)\.jsonc?|\.aider\.conf\.ya?ml|\.continuerc\.json|\.factorypath|jupyter_\w+_config\.(?:json|py)"
     r"|.*\.(?:code-workspace|sublime-project)"
 )
 # Of editors and assistants: folder -> the files in it, or with a slash at the end the folders; "/" is all of it.
@@ -42,23 +42,28 @@ IN_ANY_DOT_FOLDER = (
 RUNNING_FOLDERS: Mapping[str, tuple[str, ...]] = {
     ".amazonq": ("agents/", "cli-agents/"),
     ".bsp": ("/",),
+    ".bzr": ("branch/branch.conf",),
     ".claude": (),
     ".codex": ("config.toml",),
     ".config": ("mise/",),
     ".continue": ("config.json", "config.ts", "config.yaml", "mcpservers/"),
     ".cursor": ("environment.json",),
+    ".externaltoolbuilders": ("/",),
     ".fleet": ("run.json",),
     ".github": ("copilot/",),
     ".helix": ("config.toml", "languages.toml"),
     ".hg": ("hgrc",),
     ".husky": ("/",),
     ".idea": ("workspace.xml", "startup.xml", "watchertasks.xml", "runconfigurations/", "tools/"),
+    ".jj": ("repo/config.toml",),
     ".junie": ("mcp/",),
     ".kiro": ("agents/", "settings/"),
     ".mise": ("config.toml", "tasks/"),
     ".opencode": ("opencode.json", "opencode.jsonc", "plugin/", "plugins/", "tool/", "tools/"),
+    ".pijul": ("config",),
     ".run": ("/",),
-    ".vs": ("launch.vs.json", "tasks.vs.json"),
+    ".sl": ("config",),
+    ".vs": ("/",),
     ".vscode": (),
     ".zed": (),
 }

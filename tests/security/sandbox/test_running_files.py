@@ -94,7 +94,8 @@ RUNNING = [".envrc", "a/.envrc", ".vscode/tasks.json", "b/.vscode/tasks.json", "
            ".husky/_/h", ".devcontainer.json", ".pre-commit-config.yaml", "lefthook.yml",
            "sub/.claude/settings.json", ".mcp.json", ".hg/hgrc", ".kiro/settings/mcp.json", ".windsurf/hooks.json",
            ".roo/mcp.json", ".theia/tasks.json", ".continue/mcpServers/x.yaml", ".zed/settings.json",
-           ".an_editor_of_tomorrow/launch.json", ".devcontainer/a/devcontainer.json", ".run/x.run.xml"]  # fmt: skip
+           ".an_editor_of_tomorrow/launch.json", ".devcontainer/a/devcontainer.json", ".run/x.run.xml",
+           ".jj/repo/config.toml", ".vs/ws/v17/.suo", "jupyter_server_config.py"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RUNNING)
