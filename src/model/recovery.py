@@ -160,7 +160,7 @@ class Recovery:
         calls = response.requested_calls
         if native := [call for call in calls if call.origin == NATIVE]:
             is_wrong = any(isinstance(call, MalformedCall) or not fits(call, self._tools) for call in native)
-            return "suspected" if is_wrong and self._server.is_vllm else "none"
+            return "suspected" if is_wrong else "none"
         if turn.is_empty() or (turn.completed.stop_reason == "tool_use" and not calls):
             return "proven"
         if turn.tokens.unaccounted or (turn.is_silent() and turn.has_false_usage()):
@@ -196,7 +196,7 @@ class Recovery:
                 raw = yield from self._server.complete_raw(self._request, prompt)
             if raw:
                 found = self._turn.reparse(raw.text, raw)
-            elif self._request.stream:
+            elif self._request.stream and (self._server.is_vllm or not self._response.requested_calls):
                 yield from self._notify(ASKING_WHOLE_NOTICE)
                 found = yield from self._ask_again()
         return found if found and _is_richer(found, self._response, self._tools) else None

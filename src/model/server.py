@@ -47,6 +47,7 @@ class ServerApi:
         self._address = address
         self._facts = facts
         self.is_vllm = is_vllm
+        self._has_tokenize = True  # unless it was seen otherwise
 
     @property
     def info(self) -> ServerInfo:
@@ -152,7 +153,10 @@ class ServerApi:
 
         None if `usage` says that the prompt was another one: /tokenize may answer for another model.
         """
+        if not self._has_tokenize:
+            return None
         prompt = yield from self._tokenize(request)
+        self._has_tokenize = self.is_vllm or prompt is not None
         if not prompt or (usage and abs(usage.input_tokens - len(prompt.tokens)) > MAX_TOKEN_DIFFERENCE):
             return None
         return prompt

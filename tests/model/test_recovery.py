@@ -187,6 +187,7 @@ class TestWithoutTokenIds:
     def test_but_not_for_a_wrong_call_which_is_the_models_own_mistake(self):
         deltas = [{"tool_calls": native("get", "{}")["tool_calls"]}, {"finish": "tool_calls"}]
         assert self.ask(deltas, is_vllm=False) == [("get", {})]
+        assert (len(self.asked), self.notices) == (1, [])
 
     def test_where_that_fails_the_answer_stays_as_it_was(self):
         assert self.ask(self.NOTHING, (503, {"error": {"message": "busy"}})) == []
@@ -201,12 +202,13 @@ class TestWithoutTokenIds:
         self.ask(self.NOTHING, (200, self.WHOLE))
         assert self.notices[0] == ASKING_WHOLE_NOTICE
 
-    def test_vllm_behind_another_api_is_asked_in_raw_mode(self):
+    @pytest.mark.parametrize("blocks", [[], [{"type": "tool_use", "id": "t", "name": "read", "input": {}}]])
+    def test_vllm_behind_another_api_is_asked_in_raw_mode(self, blocks):
         start = {"type": "message_start", "message": {"usage": {"input_tokens": 3, "output_tokens": 0}}}
+        begun = [{"type": "content_block_start", "index": 0, "content_block": block} for block in blocks]
         end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 20}}
-        answer = b"".join(
-            b"data: %s\n\n" % json.dumps(each).encode() for each in (start, end, {"type": "message_stop"})
-        )
+        events = (start, *begun, end, {"type": "message_stop"})
+        answer = b"".join(b"data: %s\n\n" % json.dumps(each).encode() for each in events)
         aside = {"tokenize": self.TOKENIZE, "completions": self.completions(self.RAW)}
         assert self.ask(answer, is_vllm=False, provider="anthropic", **aside) == [("read", {"path": "a"})]
         assert self.notices[0] == ASKING_AGAIN_NOTICE
