@@ -94,12 +94,16 @@ def read_before_change(path: str, ctx: ToolContext) -> OldFile | None:
 
 
 def encode(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bytes:
-    """Encode a file's new text. Raises ToolError for characters that the encoding lacks, and for too large a file."""
+    """Encode a file's new text. Raises ToolError for too large a file, and for characters that the encoding lacks, or
+    with which the file could not be read as text again.
+    """
+    if wrong := encoding.not_text.search(text):
+        raise ToolError(f"{escape_name(path)} would be no text file any more, with the character {wrong[0]!a}")
     try:
         data = encoding.bom + text.encode(encoding.codec)
     except UnicodeEncodeError as error:
-        wrong = text[error.start : error.end][:20]
-        raise ToolError(f"{escape_name(path)} is {encoding.codec} text, which cannot hold {wrong!a}") from error
+        lacking = text[error.start : error.end][:20]
+        raise ToolError(f"{escape_name(path)} is {encoding.codec} text, which cannot hold {lacking!a}") from error
     if len(data) > ctx.max_file_bytes:
         raise ToolError(
             f"{escape_name(path)} would be too large: {len(data):,} bytes, and {ctx.max_file_bytes:,} are allowed"

@@ -1,9 +1,9 @@
 """Keep a tool's code from ending the program or writing into its output.
 
 What a tool prints goes to standard error, in its own thread, in its coroutines and in asyncio.to_thread, while other
-threads print where they always do. A SystemExit or KeyboardInterrupt that a tool raises is an error of that
-tool. One that a signal causes is not: signals are handled in the main thread only, so there the handlers note that one
-has come, and call those that were there before.
+threads print where they always do. What a tool raises to end more than itself, such as SystemExit, KeyboardInterrupt or
+CancelledError, is an error of that tool. What a signal causes is not: signals are handled in the main thread only, so
+there the handlers note that one has come, and call those that were there before.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def contain() -> Iterator[None]:
     with _redirect_prints(), _note_signals() as received:
         try:
             yield
-        except (KeyboardInterrupt, SystemExit) as error:
-            if received:
+        except BaseException as error:
+            if received or isinstance(error, Exception):
                 raise
             raise _to_tool_error(error) from error
 

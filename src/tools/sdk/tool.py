@@ -276,4 +276,5 @@ def _parse_arguments(arguments: Any) -> Any:
 
 def _to_error(error: Exception) -> Outcome:
     kind = "" if isinstance(error, BotError) else f"{type(error).__name__}: "
-    return Outcome("error", replace_surrogates(f"Error executing tool: {kind}{error}"))
+    said = attempt(lambda: str(error), lambda failed: f"its text cannot be made ({type(failed).__name__})")
+    return Outcome("error", replace_surrogates(f"Error executing tool: {kind}{said}"))

@@ -110,6 +110,15 @@ def test_of_a_huge_file_that_ends_in_one_long_line_its_end_is_read(run, workspac
     assert len(shown) < 3_000
 
 
+@pytest.mark.parametrize("data", [b"a\n", b"caf\xe9\n"])
+def test_what_would_make_a_text_file_a_binary_one_is_refused(run, workspace, data):
+    (workspace / "a.txt").write_bytes(data)
+    for name, arguments in (("write", {"content": "a\0"}), ("edit", {"oldText": "a", "newText": "\0"})):
+        said = run(name, path="a.txt", **arguments).value
+        assert said == f"{ERROR}a.txt would be no text file any more, with the character '\\x00'"
+    assert (workspace / "a.txt").read_bytes() == data
+
+
 @pytest.mark.parametrize("name", ["new/", "new/sub/"])
 def test_a_name_that_ends_with_a_slash_is_no_file_to_be_made(run, workspace, name):
     said = run("write", path=name, content="").value

@@ -40,7 +40,26 @@ async def interrupt_async() -> str:
     raise KeyboardInterrupt
 
 
+def cancel() -> str:
+    """Cancel, as code of asyncio does that is run by a plain function."""
+    raise asyncio.CancelledError
+
+
+class Untold(Exception):
+    """An error whose text cannot be made."""
+
+    def __str__(self) -> str:
+        raise AttributeError
+
+
+def break_twice() -> str:
+    """Break, and break again when the error is told."""
+    raise Untold
+
+
 ENDINGS = [
+    (cancel, "CancelledError: "),
+    (break_twice, "Untold: its text cannot be made (AttributeError)"),
     (leave, "SystemExit: 3"),
     (interrupt, "KeyboardInterrupt: "),
     (leave_async, "SystemExit: 3"),
