@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Annotated
@@ -116,13 +114,12 @@ def _find_in_file(tree: Tree, path: str, matcher: LineMatcher, before: int, afte
     if tree.is_late():
         return
     try:
-        file = os.fdopen(tree.open(path), "rb")
+        file = tree.open(path)
     except OSError:
         return
     with file:
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            parts = takewhile(lambda _: not tree.is_late(), read_blocks(file))
-            yield from find_lines(parts, matcher, before, after)
+        parts = takewhile(lambda _: not tree.is_late(), read_blocks(file))
+        yield from find_lines(parts, matcher, before, after)
 
 
 def compile_glob(pattern: str) -> regex.Pattern[str]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
 from ...types.file_names import FileChange, FileState
+from .paths import READ, to_regular_file
 from .walk import GIT_FOLDER, IGNORE_FILE, MAX_IGNORE_BYTES, IgnoreFile, is_ignored, parse_rules
 
 MAX_FILE_BYTES = 2_000_000
@@ -213,10 +214,7 @@ def _get_mark(found: os.stat_result) -> tuple[int, ...]:
 
 def _read_content(path: Path, max_bytes: int) -> bytes | None:
     """The content of a regular file of at most so many bytes; else None."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(descriptor, "rb") as file:
-        state = os.fstat(descriptor)
-        return file.read() if stat.S_ISREG(state.st_mode) and state.st_size <= max_bytes else None
+    with suppress(OSError), to_regular_file(os.open(path, READ)) as file:
+        if os.fstat(file.fileno()).st_size <= max_bytes:
+            return file.read()
+    return None

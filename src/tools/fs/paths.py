@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from ...errors import ToolError
 from ...types.file_names import escape_name
@@ -135,6 +135,14 @@ def open_to_read(target: Target) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def to_regular_file(descriptor: int) -> BinaryIO:
+    """The file of a descriptor. Raises OSError, and closes it, if it is no regular file."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    return os.fdopen(descriptor, "rb")
 
 
 def _refuse_special(target: Target, state: os.stat_result) -> None:

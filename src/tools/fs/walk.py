@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from ...errors import ToolError
 from ..sdk.context import ToolContext
@@ -72,9 +72,9 @@ class Tree:
         """The folder as a prefix of paths: "" or "a/b/"."""
         return "".join(f"{part}/" for part in self._target.parts)
 
-    def open(self, path: str) -> int:
-        """Open a file for reading by its path in the workspace. Raises OSError."""
-        return open_beneath(self._root, path, paths.READ)
+    def open(self, path: str) -> BinaryIO:
+        """Open a regular file for reading by its path in the workspace. Raises OSError."""
+        return paths.to_regular_file(open_beneath(self._root, path, paths.READ))
 
     def is_late(self) -> bool:
         """Whether the time is over; `cut` then says so. Raises ToolError if the call is cancelled."""
@@ -148,7 +148,7 @@ class Tree:
 
     def _read_rules(self, folder: str) -> tuple[IgnoreFile, ...]:
         try:
-            with os.fdopen(self.open(f"{folder}{IGNORE_FILE}"), "rb") as file:
+            with self.open(f"{folder}{IGNORE_FILE}") as file:
                 rules = parse_rules(file.read(MAX_IGNORE_BYTES))
         except OSError:
             return ()

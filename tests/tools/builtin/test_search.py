@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from src.errors import ToolError
 from src.tools import REGISTRY, ToolContext
 from src.tools.builtin.search import _find_in_file, compile_glob
+from src.tools.fs.baseline import Baseline
 from src.tools.fs.grep import LineMatcher
 from src.tools.fs.walk import Tree
 from src.tools.sdk.context import Clock
@@ -78,6 +79,16 @@ def test_what_gitignore_names_is_left_out(workspace, found):
 def test_a_gitignore_may_have_a_byte_order_mark(workspace, found):
     make(workspace, {".gitignore": "\ufeff*.log\n", "a.log": "", "a.txt": ""})
     assert found("glob", pattern="a.*") == ["a.txt"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="there is no /proc")
+def test_a_folder_in_place_of_a_gitignore_stays_not_open(workspace, found):
+    for number in range(20):
+        make(workspace, {f"d{number}/.gitignore/a.txt": ""})
+    before = len([*Path("/proc/self/fd").iterdir()])
+    assert len(found("glob", pattern="a.txt")) == 20
+    Baseline(workspace, workspace).refresh()
+    assert len([*Path("/proc/self/fd").iterdir()]) < before + 10
 
 
 def test_what_is_ignored_but_asked_for_by_name_is_searched(workspace, found):
