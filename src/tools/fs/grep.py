@@ -1,8 +1,8 @@
 """Find the lines of a file that match a pattern, and the lines around them. It streams, in bounded time.
 
-A file is read in blocks of whole lines. A block is skipped if it holds none of the words that a match must hold, or
-if the pattern is plain and one search does not find it there: a gigabyte without a match takes a second. A line is
-decoded as UTF-8, or else as Latin-1; of a line longer than a block only the start is searched.
+A file is read in blocks of whole lines. A block is skipped if the pattern is plain and one search does not find it
+there: a gigabyte without a match takes three seconds. A line is decoded as UTF-8, or else as Latin-1; of a line longer
+than a block only the start is searched.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ MAX_PATTERN_CHARS = 2_000
 MAX_PATTERN_STEPS = 100_000  # of an expression; compiled, each takes 270 bytes
 BLOCK_TIMEOUT_S = 0.2  # for a pattern on one block
 PATTERN_TIMEOUT_S = 10.0  # for a pattern on all lines, without reading them
-MIN_WORD_CHARS = 2
-THREE_CASED = LazyPattern("[iksIKS]")  # letters with a third case outside ASCII: İ, K (Kelvin), ſ
 MAX_LINE_CHARS = 500  # shown
 UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -69,23 +67,11 @@ class LineMatcher:
         self._multiline = self._compiled if is_plain(source) else None
         if self._multiline:
             self._multiline = regex.compile(source, regex.MULTILINE | (regex.IGNORECASE if ignore_case else 0))
-        self.ignore_case = ignore_case
-        words = find_required_words(source, ignore_case=ignore_case)
-        self._needles = [word.lower().encode() if ignore_case else word.encode() for word in words]
         self._monotonic = monotonic
         self._timeout_s = self._left_s = timeout_s
 
-    def may_be_in(self, block: bytes) -> bool:
-        """False if the block lacks the words that a match must hold."""
-        if not self._needles:
-            return True
-        folded = block.lower() if self.ignore_case else block
-        return any(needle in folded for needle in self._needles)
-
     def may_match(self, block: bytes) -> bool:
         """False if no line of the block matches; one search decides that if the pattern is plain."""
-        if not self.may_be_in(block):
-            return False
         if not self._multiline:
             return True
         try:
@@ -171,10 +157,8 @@ def find_lines(blocks: Iterable[bytes], matcher: LineMatcher, before: int, after
         lines = block.removesuffix(b"\n").split(b"\n")
         for at, raw in enumerate(lines):
             here = number + at
-            start = -1
-            if matcher.may_be_in(raw):
-                text = decode_line(raw)
-                start = matcher.find(text)
+            text = decode_line(raw)
+            start = matcher.find(text)
             if start >= 0:
                 for back in range(max(here - before, last_shown + 1), here):
                     offset = back - here + at
@@ -183,7 +167,7 @@ def find_lines(blocks: Iterable[bytes], matcher: LineMatcher, before: int, after
                 yield FoundLine(here, shorten_line(text, start), True)
                 last_shown, shown_until = here, here + after
             elif here <= shown_until:
-                yield FoundLine(here, shorten_line(decode_line(raw)), False)
+                yield FoundLine(here, shorten_line(text), False)
                 last_shown = here
         if before:
             kept.extend(lines[-before:])
@@ -207,40 +191,6 @@ def shorten_line(line: str, at: int = 0) -> str:
     return line.replace("\0", "\ufffd")
 
 
-def find_required_words(pattern: str, *, ignore_case: bool) -> tuple[str, ...]:
-    """ASCII words, at least one of which is in every line that the expression matches; empty if none are known.
-
-    It takes the longest word outside groups and classes from each alternative of the outermost level.
-    """
-    if UNSUPPORTED.search(pattern):
-        return ()
-    found: list[str] = []
-    for runs in _alternatives(pattern):
-        pieces = [piece for run in runs for piece in (THREE_CASED.split(run) if ignore_case else [run])]
-        longest = max(pieces, key=len, default="")
-        if len(longest) < MIN_WORD_CHARS:
-            return ()
-        found.append(longest)
-    return tuple(dict.fromkeys(found))
-
-
-def _alternatives(pattern: str) -> Iterator[list[str]]:
-    """Yield the runs of literal characters of each alternative."""
-    runs, depth = [""], 0
-    for token in TOKEN.finditer(pattern):
-        text, required = token["text"], not token["quantifier"]
-        depth += (text[0] == "(") - (text == ")")
-        plain = text[-1] if text[0] == "\\" and not text[-1].isalnum() else text
-        if depth == 0 and text == "|":
-            yield runs
-            runs = [""]
-        elif depth == 0 and required and len(plain) == 1 and (plain != text or plain not in META) and plain in ASCII:
-            runs[-1] += plain
-        else:
-            runs.append("")
-    yield runs
-
-
 def count_steps(pattern: str) -> int:
     """The size of the compiled expression, in which a part stands as often as it occurs at least."""
     sizes = [0]  # of the pattern, and of each group that is open
@@ -254,14 +204,10 @@ def count_steps(pattern: str) -> int:
     return sum(sizes)
 
 
-META = frozenset("^$.|()[]?*+{}\\")
-ASCII = frozenset(map(chr, range(0x20, 0x7F)))
 TOKEN = LazyPattern(
     r"(?P<text>\\.|\[\^?\]?(?:\\.|[^\]\\\[])*\]|\(\?:|.)(?P<quantifier>(?:[?*+]|\{[^}]*\})*)",
     re.DOTALL,
 )
-# groups with flags, names or a lookaround, nested classes, and escapes of several characters
-UNSUPPORTED = LazyPattern(r"\(\?(?!:)|\[[^\]]*\[|\[\^?\]|\\[xuUNpPLgkGQ0-9<>]")
 
 
 def is_plain(pattern: str) -> bool:

@@ -18,7 +18,6 @@ from src.tools.fs.grep import (
     FoundLine,
     LineMatcher,
     find_lines,
-    find_required_words,
     is_plain,
     read_blocks,
 )
@@ -124,67 +123,9 @@ def test_a_pattern_that_would_take_all_memory_is_not_compiled(pattern, is_refuse
         matcher(pattern)
 
 
-# The words that every match holds
-
-
-WORDS = [
-    ("def resolve", ("def resolve",)),
-    (r"def\s+resolve\(", ("resolve(",)),
-    ("foo|barbaz", ("foo", "barbaz")),
-    ("foo|b.", ()),
-    ("(foo|bar)qux", ("qux",)),
-    (r"\d+", ()),
-    ("abc?de", ("ab",)),
-    ("ab{2,3}cde", ("cde",)),
-    ("abc+de", ("ab",)),
-    ("^import os$", ("import os",)),
-    (r"a\.bc\|", ("a.bc|",)),
-    ("[abc]def[^g]", ("def",)),
-    (r"\bword\b", ("word",)),
-    ("grün", ("gr",)),
-    ("(?i)abc", ()),
-    ("(?:abc)?def", ("def",)),
-    ("abc(?=def)", ()),
-    (r"\x41bc", ()),
-    ("[]a[]bc", ()),
-    ("[[:alpha:]]bc", ()),
-    ("(?:foo){e<=1}barbar", ("barbar",)),
-    ("", ()),
-]
-
-
-@pytest.mark.parametrize(("pattern", "found"), WORDS, ids=[row[0] for row in WORDS])
-def test_the_words_are_what_every_match_holds(pattern, found):
-    assert find_required_words(pattern, ignore_case=False) == found
-
-
-def test_without_case_letters_that_have_a_third_form_are_not_looked_for():
-    assert find_required_words("first|Link", ignore_case=True) == ()
-    assert find_required_words("abcdkefg", ignore_case=True) == ("abcd",)
-
-
 PIECES = st.sampled_from(
     ["a", "b", "k", "é", ".", "a*", "b+", "a?", "a{2}", "(", ")", "(?:", "|", "[ab]", "[^a]", "^", "$", r"\.", r"\w", r"\b", "ab", "]", "[", "\\", "{", "}", "a{e<=1}", "i", "-", "(?i)", "(?=", r"\1"]
 )  # fmt: skip
-
-
-@given(
-    st.lists(PIECES, max_size=8).map("".join),
-    st.lists(st.text(st.sampled_from("abkKKiIİé.-{}]["), max_size=12), min_size=5, max_size=20),
-    st.booleans(),
-)
-def test_what_matches_holds_one_of_the_words(pattern, lines, ignore_case):
-    try:
-        expression = regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
-    except regex.error:
-        return
-    found = find_required_words(pattern, ignore_case=ignore_case)
-    for line in lines:
-        if found and expression.search(line):
-            text = line.encode().lower() if ignore_case else line.encode()
-            assert any((word.lower() if ignore_case else word).encode() in text for word in found)
-
-
 PLAIN = ["abc", r"\d{7}", r"^\s*def \w+\(", "a|b", "(?:a|b)+?c$", "[^a-z_]x", r"[\w.]+@", "gr.n", "a{2,}b", "", "k*"]
 NOT_PLAIN = [
     "(?i)a",
