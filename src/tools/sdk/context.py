@@ -50,26 +50,6 @@ OnProcess = Callable[[StartedProcess], None]  # called for a command, perhaps by
 OnOutput = Callable[[str, str], None]  # called with a call's id and what its command prints, perhaps by several threads
 
 
-def _ignore_write(path: str, before: bytes | None) -> None:
-    """No undo is wanted."""
-
-
-def _watch_nothing(only_files: bool) -> AbstractContextManager[None]:  # noqa: ARG001
-    return nullcontext()
-
-
-def _show_all(tool: str, path: str) -> bool:  # noqa: ARG001
-    return True
-
-
-def _ignore_process(process: StartedProcess) -> None:
-    """Nothing is recorded."""
-
-
-def _ignore_output(call_id: str, text: str) -> None:
-    """Nobody watches."""
-
-
 @dataclass
 class CommandReport:
     """What the loop learns of a command that failed; `widest_access`, what a call can name, is for the command.
@@ -147,13 +127,13 @@ class ToolContext:
     exec_timeout: float = 120.0  # seconds
     exec_max_timeout: float = 3600.0  # seconds; the longest that a call may name
     exec_max_output: int = 30_000  # characters
-    can_show: Callable[[str, str], bool] = _show_all  # whether a tool that searches may show a file, by its path
+    can_show: Callable[[str, str], bool] = lambda *_: True  # whether a tool that searches may show a file, by its path
     outputs: Outputs | None = None  # where whole outputs are stored; None: nowhere
-    before_write: BeforeWrite = _ignore_write
-    on_start: OnProcess = _ignore_process  # called when a command has started
-    watch_files: WatchFiles = _watch_nothing  # for calls that may change files and do not say which
-    on_end: OnProcess = _ignore_process  # called when one in the background has ended
-    on_output: OnOutput = _ignore_output
+    before_write: BeforeWrite = lambda *_: None
+    on_start: OnProcess = lambda _: None  # called when a command has started
+    watch_files: WatchFiles = lambda _: nullcontext()  # for calls that may change files and do not say which
+    on_end: OnProcess = lambda _: None  # called when one in the background has ended
+    on_output: OnOutput = lambda *_: None
     sandbox: Sandbox | None = None  # None: commands run without one
     chat_jobs: Jobs | None = None  # where commands in the background outlive the answer; None: they end with it
     access: Grant | None = None  # what this call was allowed; None: what it names
