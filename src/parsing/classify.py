@@ -20,7 +20,7 @@ from .arguments.tool_index import ToolIndex
 from .decode.call_shapes import DecodedBlock, RawCall
 from .decode.json_repair import LOSSY
 from .decode.nodes import Node
-from .echo import GivenText, Parser
+from .echo import GivenText, Parser, SoughtCall
 
 _PLACEHOLDER_NAMES = frozenset(
     ("tool_name", "function_name", "name", "tool", "function", "toolname", "functionname", "func", "func_name",
@@ -270,7 +270,8 @@ class CallClassifier:
 
     def _is_echo(self, call: ToolCall, raw: str) -> bool:
         """Whether the call stands in a given text."""
-        return any(text.holds_call(call, raw, self._tools.names, self._new_parser) for text in self._given)
+        sought = SoughtCall(call, raw)
+        return any(text.holds_call(sought, self._tools.names, self._new_parser) for text in self._given)
 
 
 def is_presentation(lead: str) -> bool:

@@ -40,6 +40,32 @@ class Parser(Protocol):
     def close(self) -> list[ParserEvent]: ...
 
 
+class SoughtCall:
+    """A call that is looked for in given texts, as they are compared; `raw` is the block that it came in."""
+
+    def __init__(self, call: ToolCall, raw: str) -> None:
+        self.name = call.name
+        self.name_part = max(re.split(r"[\W_]+", call.name), key=len)  # stands in every text that holds the call
+        self._call, self._raw = call, raw
+
+    @functools.cached_property
+    def written(self) -> str:
+        return "".join(self._raw.split())
+
+    @functools.cached_property
+    def block(self) -> str:
+        return simplify(self._raw)
+
+    @functools.cached_property
+    def strings(self) -> list[tuple[str, ...]]:
+        """The strings in the arguments, each in the forms that it may have in a text."""
+        return list(map(_list_forms, _iter_strings(self._call.arguments)))
+
+    @functools.cached_property
+    def arguments(self) -> object:
+        return _simplify_value(self._call.arguments)
+
+
 class GivenText:
     """A text that the model was given. `is_user`: of the user's, in which only a call as it stands there counts."""
 
@@ -50,37 +76,42 @@ class GivenText:
         self._is_user = is_user
         self._plain: tuple[str, ...] = ()
         self._tools: object = None  # on offer when the text was read
-        self._calls: Sequence[ToolCall] | None = ()
+        self._calls: Sequence[tuple[str, object]] | None = ()  # names and arguments
 
-    def holds_call(self, call: ToolCall, raw: str, tools: object, new_parser: Callable[[], Parser]) -> bool:
-        """Whether the call stands in the text, or the block `raw` that it came in; `new_parser` reads for `tools`."""
-        if max(re.split(r"[\W_]+", call.name), key=len) not in self._text:
+    def holds_call(self, call: SoughtCall, tools: object, new_parser: Callable[[], Parser]) -> bool:
+        """Whether the call stands in the text, or its block does; `new_parser` makes a parser for `tools`."""
+        if call.name_part not in self._text:
             return False
         if self._is_user:
             self._plain = self._plain or ("".join(self._text.split()),)
-            written = "".join(raw.split())
-            return len(written) >= _MIN_ECHO_CHARS and written in self._plain[0]
-        block = simplify(raw)
-        if len(block) >= _MIN_ECHO_CHARS and any(block in plain for plain in self._simplify()):
+            return len(call.written) >= _MIN_ECHO_CHARS and call.written in self._plain[0]
+        if len(call.block) >= _MIN_ECHO_CHARS and any(call.block in plain for plain in self._simplify()):
             return True
-        if not all(map(self.may_hold, _iter_strings(call.arguments))):
+        if not all(map(self._holds_any, call.strings)):
             return False
         if self._tools is not tools:
             self._tools, self._calls = tools, read_calls(self._text, new_parser)
-        return self._calls is None or any(_is_same(call, each) for each in self._calls)
+        if self._calls is None:
+            return True
+        return any(name == call.name and _is_same(call.arguments, arguments) for name, arguments in self._calls)
 
     def may_hold(self, beginning: str) -> bool:
         """Whether a call may stand in the text that has a string which begins so."""
-        if self._is_user:
-            return True
-        variants = simplify(beginning), simplify(_LINE_PREFIX.sub("", beginning))
-        return any(variant in plain for variant in variants for plain in self._simplify())
+        return self._is_user or self._holds_any(_list_forms(beginning))
+
+    def _holds_any(self, forms: tuple[str, ...]) -> bool:
+        return any(form in plain for form in forms for plain in self._simplify())
 
     def _simplify(self) -> tuple[str, ...]:
         if not self._plain:
             lines = _unescape(self._text)  # of a result that is no text they are escaped
             self._plain = tuple({simplify(self._text): None, simplify(_LINE_PREFIX.sub("", lines)): None})
         return self._plain
+
+
+def _list_forms(text: str) -> tuple[str, ...]:
+    """A string of a call without what quoting changes, and without the numbers of its lines."""
+    return simplify(text), simplify(_LINE_PREFIX.sub("", text))
 
 
 def simplify(text: str) -> str:
@@ -119,14 +150,12 @@ def _simplify_value(value: object) -> object:
     return simplify(_LINE_PREFIX.sub("", value)) if isinstance(value, str) else value
 
 
-def _is_same(call: ToolCall, other: ToolCall) -> bool:
-    """Whether two calls are equal, but for arguments that only one of them has."""
-    if call.name != other.name:
-        return False
-    fewer, more = sorted((call.arguments, other.arguments), key=len)
-    return bool(fewer) == bool(more) and all(
-        key in more and _simplify_value(more[key]) == _simplify_value(value) for key, value in fewer.items()
-    )
+def _is_same(one: object, other: object) -> bool:
+    """Whether arguments are equal, but for some that only one call has."""
+    if not (isinstance(one, dict) and isinstance(other, dict) and one and other):
+        return one == other
+    fewer, more = sorted((one, other), key=len)
+    return all(key in more and more[key] == value for key, value in fewer.items())
 
 
 def _iter_strings(value: object) -> Iterator[str]:
@@ -137,15 +166,16 @@ def _iter_strings(value: object) -> Iterator[str]:
             yield from _iter_strings(each)
 
 
-def read_calls(text: str, new_parser: Callable[[], Parser]) -> list[ToolCall] | None:
-    """The calls that a text quotes, in any place of it; None if that takes too long."""
-    calls: list[ToolCall] = []
+def read_calls(text: str, new_parser: Callable[[], Parser]) -> list[tuple[str, object]] | None:
+    """The names and arguments of the calls that a text quotes, in any place of it; None if that takes too long."""
+    calls: list[tuple[str, object]] = []
     for _ in range(_MAX_ENCODINGS):
         plain = _compile_mark().sub(lambda mark: mark["block"] or "\n", _LINE_PREFIX.sub("", text))
         at, unread = 0, _MAX_READINGS * len(plain) + _MAX_PIECE_CHARS
         while at < len(plain):
-            found, at, end = _read_block(plain, at, new_parser())
-            calls, unread = calls + found, unread - (end - at)
+            found, behind, end = _read_block(plain, at, new_parser())
+            calls += [(call.name, _simplify_value(call.arguments)) for call in found]
+            at, unread = behind, unread - (end - at)
             if unread < 0 or len(calls) > _MAX_CALLS:
                 return None
         encoded, text = text, _decode_escapes(_unescape_entities(text))

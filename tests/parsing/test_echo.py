@@ -6,7 +6,7 @@ import json
 import pytest
 
 from src.parsing import GivenText, StreamParser, extract_tool_calls
-from src.parsing.echo import read_calls
+from src.parsing.echo import SoughtCall, read_calls
 from src.parsing.formats.table import FORMATS
 from src.types.messages import ToolCall, ToolDefinition, ToolResult
 from tests.parsing.laws import TOOLS
@@ -107,8 +107,8 @@ def test_a_call_that_was_given_in_any_format_is_an_echo_in_another(row):
 
 
 def is_echo(name, arguments, given, *, tools=(EXEC, WRITE_TOOL, RESET)):
-    call = ToolCall("1", name, arguments)
-    return given.holds_call(call, "", tools, lambda: StreamParser(tools))
+    call = SoughtCall(ToolCall("1", name, arguments), "")
+    return given.holds_call(call, tools, lambda: StreamParser(tools))
 
 
 @pytest.mark.parametrize(
@@ -143,15 +143,15 @@ def test_a_text_is_read_once_for_the_same_tools_and_only_if_it_holds_the_calls_n
         return made[-1]
 
     given, tools = GivenText(f"The file says: {OBJECT}"), object()
-    assert not given.holds_call(ToolCall("1", "write", WRITE), "", tools, make_parser)
-    assert not given.holds_call(ToolCall("1", "exec", {"command": "ls"}), "", tools, make_parser)
+    assert not given.holds_call(SoughtCall(ToolCall("1", "write", WRITE), ""), tools, make_parser)
+    assert not given.holds_call(SoughtCall(ToolCall("1", "exec", {"command": "ls"}), ""), tools, make_parser)
     assert made == []
-    call = ToolCall("1", "exec", {"command": LINE})
-    assert given.holds_call(call, "", tools, make_parser)
+    call = SoughtCall(ToolCall("1", "exec", {"command": LINE}), "")
+    assert given.holds_call(call, tools, make_parser)
     first = len(made)
-    assert given.holds_call(call, "", tools, make_parser)
+    assert given.holds_call(call, tools, make_parser)
     assert len(made) == first
-    assert given.holds_call(call, "", object(), make_parser)
+    assert given.holds_call(call, object(), make_parser)
     assert len(made) == 2 * first
 
 
