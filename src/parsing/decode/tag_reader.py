@@ -276,6 +276,7 @@ class _TagCallBuilder:
                 self.guessed |= not _NEEDS_SECTION.search(value)
             else:
                 value = self._unquote(self._cut_newlines(value))
+            self.guessed |= bool(self._style.boundary and self._style.boundary.search(value))
             key = self._key.text.strip()
             if key in self._arguments:  # with the same value, too: one of the two may be a part of another value
                 raise UnreadableValue(f"The key {key[:64]!r} stands twice.")

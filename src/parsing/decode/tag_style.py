@@ -72,6 +72,7 @@ class TagStyle:
     """The tags of one block: how a call and its first argument are opened decides how they are closed.
 
     `first_of_call` and `first_of_key`: the first of the several tags that begin a call or an argument, if there are.
+    `boundary`: the end of a value and that tag; where they stand in a value, the key between them is broken.
     `cuts_first` and `cuts_last`: the format writes a newline at that end of a value. `wraps_loosely`: models that
     write this format often put newlines around a value. `has_sections`: the format writes CDATA sections.
     A tag begins with one of `starts`; `may_end` finds what ends one.
@@ -88,6 +89,7 @@ class TagStyle:
         tags |= {"b": _join_markers(markers.closers), "B": _join_markers(markers.openers)} | _SECTION
         self.first_of_call = _compile_first_tag(call.call) if "C" in tags else None
         self.first_of_key = _compile_first_tag(argument.key)
+        self.boundary = re.compile(tags["p"] + r"\s*" + self.first_of_key.pattern) if self.first_of_key else None
         if opening.element and not self.is_element:
             tags |= _LOOSE
         kinds = (kind for kind in "cCbBPpdqse" if tags.get(kind))

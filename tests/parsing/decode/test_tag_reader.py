@@ -175,6 +175,12 @@ def test_a_required_parameter_is_no_part_of_the_value_before_it():
     assert (block.calls[0].arguments, block.guessed) == ({"a": "x", "b": "see </parameter> there"}, False)
 
 
+def test_a_value_that_holds_the_broken_beginning_of_an_argument_is_a_guess():
+    text = "f<arg_key>a</arg_key><arg_value>x</arg_value>\n<arg_key>b\n<arg_value>y</arg_value>\n</tool_call>"
+    assert read_block(text, "pairs", "<tool_call>").guessed
+    assert not read_block(text.replace("\n<arg_key>b", "\nb"), "pairs", "<tool_call>").guessed
+
+
 @pytest.mark.parametrize("key", ["a", " a "])
 def test_a_key_that_stands_twice_is_no_argument(key):
     block = read_block(
