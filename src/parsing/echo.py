@@ -21,7 +21,7 @@ from .formats.envelopes import REASONING
 from .formats.table import FORMATS
 
 _MIN_ECHO_CHARS = 12  # of a call with its markup; less is found in any text
-_MAX_CALLS = 1_000  # in one text; one that holds more is hostile, and the call counts as an echo
+_MAX_BLOCKS = 1_500  # in one text; what holds more takes too long, and the call counts as an echo
 _MAX_READINGS = 8  # of a text, on average
 _MAX_ENCODINGS = 3  # of a text in a string of a string
 _MIN_PIECE_CHARS, _MAX_PIECE_CHARS = 64, 65_536  # that are read at once
@@ -169,6 +169,7 @@ def _iter_strings(value: object) -> Iterator[str]:
 def read_calls(text: str, new_parser: Callable[[], Parser]) -> list[tuple[str, object]] | None:
     """The names and arguments of the calls that a text quotes, in any place of it; None if that takes too long."""
     calls: list[tuple[str, object]] = []
+    blocks = 0
     for _ in range(_MAX_ENCODINGS):
         plain = _compile_mark().sub(lambda mark: mark["block"] or "\n", _LINE_PREFIX.sub("", text))
         at, unread = 0, _MAX_READINGS * len(plain) + _MAX_PIECE_CHARS
@@ -176,7 +177,8 @@ def read_calls(text: str, new_parser: Callable[[], Parser]) -> list[tuple[str, o
             found, behind, end = _read_block(plain, at, new_parser())
             calls += [(call.name, _simplify_value(call.arguments)) for call in found]
             at, unread = behind, unread - (end - at)
-            if unread < 0 or len(calls) > _MAX_CALLS:
+            blocks += 1
+            if unread < 0 or blocks > _MAX_BLOCKS:
                 return None
         encoded, text = text, _decode_escapes(_unescape_entities(text))
         if text == encoded:
