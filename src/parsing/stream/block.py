@@ -345,14 +345,14 @@ class BlockReader:
         buffer, block = self._buffer, self._block
         self.in_call_fence = False
         if self._at >= 0:
-            buffer.rewind(self._at)
+            buffer.start = self._at
         else:
             buffer.replace(raw + buffer.text[self._after :], self._before)
         if self._head.startswith("```") and not buffer.in_fence:
-            buffer.toggle_fence()
-            buffer.seek(buffer.start + 3)
+            buffer.in_fence = not buffer.in_fence
+            buffer.position = buffer.start + 3
         elif not block.explicit and size <= self.rescan:
             self.rescan -= size
-            buffer.seek(buffer.start + len(self._head) + 1)
+            buffer.position = buffer.start + len(self._head) + 1
         else:
-            buffer.seek(buffer.start + size)
+            buffer.position = buffer.start + size

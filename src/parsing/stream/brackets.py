@@ -51,6 +51,7 @@ class BracketMatcher:
         self.size = 0
         self._quote = ""
         self._depth = 0
+        self._tail = ""  # the end of what was passed, _LOOK_BACK_CHARS at most
 
     @property
     def quote(self) -> str:
@@ -72,21 +73,20 @@ class BracketMatcher:
         if position > start:
             self.parts.append(text[start:position])
             self.size += position - start
+            self._tail = (self._tail + text[max(start, position - _LOOK_BACK_CHARS) : position])[-_LOOK_BACK_CHARS:]
         return position, ended
 
-    def _scan_string(self, text: str, position: int, start: int) -> int:
+    def _scan_string(self, text: str, position: int, _start: int) -> int:
         """The position behind the string, or behind what is certainly inside it."""
         quote = self._quote
         if len(quote) > 1:
             return self._scan_long_string(text, position, quote)
-        if position == start and self._is_escaped():
-            position += 1  # the first character belongs to a backslash fed before
         to_quote, length = _TO_QUOTE[quote], len(text)
         while position < length:
             run = to_quote.match(text, position)
             end = run.end() if run else position  # the pattern matches the empty string, too
             if end == length or (text[end] == "\\" and end + 1 == length):
-                return length
+                return end  # a backslash is fed again with what follows
             if text[end] == quote:
                 self._quote = ""
                 return end + 1
@@ -150,46 +150,28 @@ class BracketMatcher:
 
     def _opens_string(self, text: str, at: int, start: int) -> bool:
         """Whether a value may begin at `at`, by the last character before it that is no whitespace."""
-        last = text[at - 1] if at > start else " "
-        if not last.isspace() and last not in _PREFIXES:
-            return last in _OPENS_STRING
-        before = text[max(start, at - _LOOK_BACK_CHARS) : at]
-        if len(before) < _LOOK_BACK_CHARS and (not before.strip() or before[-1] in _PREFIXES):
-            before = self._look_back(before)
-        stripped = before.rstrip()
-        if stripped[-1:] in _PREFIXES and stripped and before[-1:] == stripped[-1]:
-            stripped = stripped[:-1]
-        return stripped[-1:] in _OPENS_STRING and bool(stripped)
-
-    def _look_back(self, before: str) -> str:
-        """`before` with what was passed earlier in front of it, _LOOK_BACK_CHARS at most."""
-        parts = [before]
-        size, solid = len(before), len(before.strip())
-        for part in reversed(self.parts):
-            if size >= _LOOK_BACK_CHARS or solid >= 3:
-                break
-            parts.append(part)
-            size, solid = size + len(part), solid + len(part.strip())
-        return "".join(reversed(parts))[-_LOOK_BACK_CHARS:]
+        before = self._look_back(text, at, start)
+        solid = before.rstrip()
+        if before[-1:] in _PREFIXES and len(before) == len(solid):
+            solid = solid[:-1].rstrip()
+        return solid[-1:] in _OPENS_STRING
 
     def _is_triple(self, text: str, at: int, start: int, quote: str) -> bool:
         """Whether two quotes stand directly before this one and a value may begin at the first."""
         if at > start and text[at - 1] != quote:
             return False
-        if at - start > 2 and not text[at - 3].isspace():
-            return text[at - 2] == quote and text[at - 3] in _OPENS_STRING
-        before = self._look_back(text[max(start, at - _LOOK_BACK_CHARS) : at])
-        return before.endswith(quote * 2) and before[:-2].rstrip()[-1:] in _OPENS_STRING and len(before) > 2
+        before = self._look_back(text, at, start)
+        return before.endswith(quote * 2) and before[:-2].rstrip()[-1:] in _OPENS_STRING
 
-    def _is_escaped(self) -> bool:
-        """Whether an odd number of backslashes ends what was passed."""
-        count = 0
-        for part in reversed(self.parts):
-            run = len(part) - len(part.rstrip("\\"))
-            count += run
-            if run < len(part):
-                break
-        return count % 2 == 1
+    def _look_back(self, text: str, at: int, start: int) -> str:
+        """What stands before `at`, _LOOK_BACK_CHARS at most; what was passed earlier ends at `start`."""
+        if at - start >= _LOOK_BACK_CHARS:
+            return text[at - _LOOK_BACK_CHARS : at]
+        return (
+            self._tail[at - start :] + text[start:at]
+            if len(self._tail) == _LOOK_BACK_CHARS
+            else self._tail + text[start:at]
+        )
 
 
 class UntilMarker:

@@ -1,7 +1,7 @@
 """The text that is not emitted yet, what was shown before it, and the events: every event goes out through here.
 
 `start` is the first character that is not emitted, `position` the first that is not searched, `floor` the end of the
-last block; only the buffer writes them. The text is indexed, not sliced, while it is read. What was shown stays before
+last block. The text is indexed, not sliced, while it is read. What was shown stays before
 `start`, CONTEXT_CHARS of it at least, so that what precedes a block is read there. Text goes out as TextDelta, a block
 with its event as `raw`: both joined in order are the input.
 """
@@ -132,17 +132,9 @@ class StreamBuffer:
         self.called = self.answered = self.in_fence = self.has_bare_values = False
         self.shown_chars, self.trailing_calls, self.bare_closers = 0, [], ()
 
-    def seek(self, position: int) -> None:
-        """All before `position` has been searched."""
-        self.position = position
-
     def take(self, end: int) -> None:
         """The text up to `end` is the caller's, who emits it in an event or rewinds."""
         self.start = self.position = end
-
-    def rewind(self, start: int) -> None:
-        """The text from `start` on, which was taken, is not emitted after all."""
-        self.start = start
 
     def skip(self, end: int) -> None:
         """The text up to `end` was emitted as other than text; a line begins there."""
@@ -155,9 +147,6 @@ class StreamBuffer:
         self.start = self.position = len(shown)
         self.floor = self._counted = 0
 
-    def toggle_fence(self) -> None:
-        self.in_fence = not self.in_fence
-
     def find_line(self, at: int) -> str:
         """The line up to `at`, its last LOOK_BACK_CHARS at most."""
         low = max(self.floor, at - LOOK_BACK_CHARS)
@@ -166,10 +155,6 @@ class StreamBuffer:
     def find_lead(self, at: int, size: int = LEAD_CHARS) -> str:
         """The text before `at` and after the last block, its last `size` characters at most."""
         return self.text[max(self.floor, at - size) : at]
-
-    def get_previous(self) -> str:
-        """The character before the first that is not emitted, if that one was shown."""
-        return self.text[self.start - 1] if self.start > self.floor else ""
 
     def starts_line(self, at: int) -> bool:
         return not self.find_line(at).strip()

@@ -26,7 +26,6 @@ OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
 _CODE_END = LazyPattern(r"[^`\n]{1,400}`")
 _CODE_END_PREFIX = LazyPattern(r"[^`\n]{0,400}\Z")
 _METHOD = frozenset("\\$-./")  # before a name, they make it another's
-_GLUED = LazyPattern(r"[\w.\\/:$-]")  # before a label, they make it part of another word
 _LABEL = LazyPattern(
     r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
     re.IGNORECASE,
@@ -77,7 +76,7 @@ class BlockDetector:
         return NeedMore(at) if detection is None and lone.is_prefix(text, at) else detection
 
     def _detect_angle(self, position: Position) -> Detection:
-        text, at, floor, _, _ = position
+        text, at, floor, _ = position
         start = at - 1 if at > floor and text[at - 1] == "]" and text[at + 1 : at + 2] in "]" else at
         if text_call := self._formats.find_text_call(text, start, self._tools):
             return text_call if isinstance(text_call, BlockStart) else NeedMore(start)
@@ -153,7 +152,7 @@ class BlockDetector:
         return BlockStart(start, bracket if is_open else begin, "attributes", opener, name)
 
     def _detect_brace(self, position: Position) -> Detection:
-        text, at, _, _, _ = position
+        text, at, _, _ = position
         if own := find_own_marker(position):
             return BlockStart(own.start(), at, "json", OWN)
         word = find_preceding_name(self._tools, position)
@@ -163,7 +162,7 @@ class BlockDetector:
 
     def _detect_named_object(self, position: Position, word: PrecedingWord) -> Detection:
         """A name, then its arguments as an object."""
-        text, at, _, line, _ = position
+        text, at, _, line = position
         if text[word.start] == "@":
             return None
         before = line[: len(line) - (at - word.start)] if "\n" not in text[word.start : at] else ""
@@ -188,13 +187,11 @@ class BlockDetector:
         return BlockStart(start, body if start == at else start, "json", "", explicit=False)
 
     def _detect_bracket(self, position: Position) -> Detection:
-        text, at, floor, _, before = position
+        text, at, floor, _ = position
         own = find_own_marker(position)
         lead = own.start() if own else at - len(_FUNCTOOLS)
         if own or (
-            text.startswith(_FUNCTOOLS, max(lead, floor))
-            and lead >= floor
-            and not is_word_char(text[lead - 1] if lead > floor else before)
+            text.startswith(_FUNCTOOLS, max(lead, floor)) and lead >= floor and not is_word_char(text[lead - 1 : lead])
         ):
             inside = text[at + 1 : at + 66].lstrip()
             if not inside:
@@ -214,7 +211,7 @@ class BlockDetector:
         return BlockStart(at, at, "pythonic", "", explicit=False) if self._tools.find(name) else None
 
     def _detect_parenthesis(self, position: Position) -> Detection:
-        text, at, _, line, _ = position
+        text, at, _, line = position
         word = find_preceding_name(self._tools, position)
         if not word or word.gap or word.previous in _METHOD:
             return None
@@ -232,7 +229,7 @@ class BlockDetector:
 
     def _detect_backtick(self, position: Position) -> Detection:
         """A fence or a quoting backtick belongs to the block that it begins with."""
-        text, at, _, line, _ = position
+        text, at, _, line = position
         is_fence = "```".startswith(text[at : at + 3])  # or may become one at the end of the text
         if not text.startswith("``", at) and not _starts_line(line):
             return NeedMore(at) if at + 1 == len(text) else None
@@ -255,7 +252,7 @@ class BlockDetector:
     def _detect_quoted(self, text: str, at: int) -> Detection:
         """The block that stands first behind the backticks: directly, or behind a language and whitespace."""
         ticks = len(text[at : at + 4]) - len(text[at : at + 4].lstrip("`"))
-        if detection := self._detect_fence_name(text, at + ticks):
+        if detection := self._detect_fenced(text, at + ticks, is_language=True):
             return detection
         if (block := openers.TOOL_FENCE.match(text, at)) and self._tools.find(block["name"]):
             kind, body = ("pairs", block.start("name")) if block["argument"] else ("text", block.end("name"))
@@ -268,28 +265,16 @@ class BlockDetector:
             return self.detect(Position(text, first, first, ""))
         return self._detect_fenced(text, first)
 
-    def _detect_fence_name(self, text: str, at: int) -> Detection:
-        """`TOOL_CALL` or a tool's name directly behind the backticks, where a fence names its language."""
-        own, matcher = openers.OWN_MARKER, openers.FENCED_CALL
-        if match := own.match(text, at):
-            return self._detect_after_own(text, match.end(), at)
-        if at < len(text) and own.is_prefix(text, at):
-            return NeedMore(at)
-        match = matcher.match(text, at)
-        if match and match["mark"] in "({" and self._tools.find(match["name"]):
-            return self._detect_fenced(text, at)
-        may_come = at < len(text) and (not match or match["name"] == "print")
-        return NeedMore(at) if may_come and matcher.is_prefix(text, at) else None
-
-    def _detect_fenced(self, text: str, at: int) -> Detection:
-        """The block whose first word is at `at`."""
+    def _detect_fenced(self, text: str, at: int, *, is_language: bool = False) -> Detection:
+        """The block whose first word is at `at`; `is_language`: directly behind backticks, where a language may be."""
         own, matcher = openers.OWN_MARKER, openers.FENCED_CALL
         if match := own.match(text, at):
             return self._detect_after_own(text, match.end(), at)
         match = matcher.match(text, at)
-        if own.is_prefix(text, at) or ((not match or match["name"] == "print") and matcher.is_prefix(text, at)):
+        may_come = own.is_prefix(text, at) or ((not match or match["name"] == "print") and matcher.is_prefix(text, at))
+        if may_come and at < len(text):
             return NeedMore(at)
-        if match:
+        if match and (not is_language or (match["mark"] in "({" and self._tools.find(match["name"]))):
             mark = match.start("mark")
             if text[mark] == ":":  # what follows may make it part of a name before a bracket
                 waits = len(text) < mark + 10 and not text[mark + 1 :].strip()
@@ -298,12 +283,12 @@ class BlockDetector:
         return None
 
     def _detect_colon(self, position: Position) -> Detection:
-        text, at, floor, _, _ = position
+        text, at, floor, _ = position
         window = max(floor, at - LOOK_BACK_CHARS)
         if own := find_own_marker(position):
             return self._detect_after_own(text, at, own.start())
         label = _LABEL.search(text, max(window, at - 32), at)
-        if not label or (label.start() == floor and _GLUED.match(position.before)):
+        if not label:
             return None
         start = label.start()
         if not _LINE_START.fullmatch(position.line[: len(position.line) - (at - start)]):
@@ -339,7 +324,7 @@ class BlockDetector:
 
     def _detect_recipient(self, position: Position) -> Detection:
         """A recipient of Harmony, a name behind `to=`."""
-        text, at, floor, _, _ = position
+        text, at, floor, _ = position
         lead = _RECIPIENT.search(text, max(floor, at - LOOK_BACK_CHARS), at + 1)
         if not lead:
             return None
@@ -351,7 +336,7 @@ class BlockDetector:
         return BlockStart(lead.start(), body, "named", "<|channel|>", match["name"]) if is_object else None
 
     def _detect_chevron(self, position: Position) -> Detection:
-        text, at, _, line, _ = position
+        text, at, _, line = position
         matcher = openers.CHEVRON_CALL
         match = matcher.match(text, at)
         if not match:

@@ -43,15 +43,13 @@ _GLUE = frozenset("\\$-")  # before a name, they make it the end of another
 class Position(NamedTuple):
     """An anchor at `at` in `text`.
 
-    Nothing before `floor` can be part of a block; `before` is the character before the floor, if it was shown. `line`
-    is the anchor's line up to it.
+    Nothing before `floor` can be part of a block. `line` is the anchor's line up to it.
     """
 
     text: str
     at: int
     floor: int
     line: str
-    before: str = ""
 
 
 class PrecedingWord(NamedTuple):
@@ -65,14 +63,14 @@ class PrecedingWord(NamedTuple):
     previous: str
 
 
-def iter_words(text: str, end: int, floor: int, before: str = "") -> Iterator[PrecedingWord]:
-    """The word that ends at `end`, whole and then without its first parts; `before` precedes `floor`."""
+def iter_words(text: str, end: int, floor: int) -> Iterator[PrecedingWord]:
+    """The word that ends at `end`, whole and then without its first parts."""
     match = _find_word(text, end, floor)
     if not match:
         return
     _, name, mark, gap = match.groups()
     start = match.start()
-    yield PrecedingWord(start, match.start(2), name, mark, gap, text[start - 1] if start > floor else before)
+    yield PrecedingWord(start, match.start(2), name, mark, gap, text[start - 1 : start])
     for joint in _JOINT.finditer(name):
         at = match.start(2) + joint.end()
         yield PrecedingWord(at, at, name[joint.end() :], mark, gap, text[at - 1])
@@ -141,7 +139,7 @@ def _may_begin(names: NameIndex, word: str, *, is_whole: bool) -> bool:
 
 def find_preceding_name(tools: ToolIndex, position: Position) -> PrecedingWord | None:
     """The name of an offered tool before the anchor."""
-    words = iter_words(position.text, position.at, max(position.floor, position.at - LOOK_BACK_CHARS), position.before)
+    words = iter_words(position.text, position.at, max(position.floor, position.at - LOOK_BACK_CHARS))
     whole = (word for word in words if word.start < word.begin or not is_word_char(word.previous))
     word = next((word for word in whole if tools.names.names_tool(word.name.rstrip(":"))), None)
     return None if word and word.start == word.begin and word.previous in _GLUE else word
@@ -149,12 +147,7 @@ def find_preceding_name(tools: ToolIndex, position: Position) -> PrecedingWord |
 
 def find_own_marker(position: Position) -> re.Match[str] | None:
     """`TOOL_CALL` before the anchor."""
-    if (
-        position.text[max(position.floor, position.at - _OWN_CHARS) : position.at].rstrip("*` \t\r\n")[-1:]
-        not in _OWN_LAST_CHARS
-    ):
-        return None
-    own = _OWN_MARKER.search(position.text, max(position.floor, position.at - _OWN_CHARS), position.at)
-    if own and own.start() == position.floor and is_word_char(position.before):  # it cannot begin here
-        own = _OWN_MARKER.search(position.text, own.start() + 1, position.at)
-    return own
+    text, at = position.text, position.at
+    low = max(position.floor, at - _OWN_CHARS)
+    ends_so = text[low:at].rstrip("*` \t\r\n")[-1:] in _OWN_LAST_CHARS
+    return _OWN_MARKER.search(text, low, at) if ends_so else None

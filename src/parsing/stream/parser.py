@@ -226,7 +226,7 @@ class StreamParser:
         elif isinstance(detection, Marker) and self._reasoning:
             self._state = "in reasoning" if self._reasoning.pass_marker(detection) else "prose"
         elif isinstance(detection, Skip):
-            buffer.seek(detection.end)
+            buffer.position = detection.end
         else:
             self._pass_anchor(at)
         return True
@@ -301,7 +301,7 @@ class StreamParser:
         marker = self._reasoning.find_marker(at, final=final) if self._reasoning and reads_marker else None
         if isinstance(marker, (Marker, Skip)):
             return marker
-        position = Position(text, at, buffer.start, buffer.find_line(at), buffer.get_previous())
+        position = Position(text, at, buffer.start, buffer.find_line(at))
         detection = self._detector.detect(position)
         if isinstance(detection, BlockStart) and "`" in position.line and not buffer.in_fence:
             detection = find_code(position, detection.start, final=final) or detection
@@ -338,7 +338,7 @@ class StreamParser:
             return False
         if unshown < CONTEXT_CHARS:
             buffer.show(buffer.start + skip.length)
-        buffer.seek(buffer.position + skip.length)
+        buffer.position = buffer.position + skip.length
         block.rescan -= skip.cost
         return True
 
@@ -347,13 +347,13 @@ class StreamParser:
         buffer = self._buffer
         fence = buffer.text.startswith("```", at)
         if fence:
-            buffer.toggle_fence()
-        buffer.seek(at + 3 if fence else at + 1)
+            buffer.in_fence = not buffer.in_fence
+        buffer.position = at + 3 if fence else at + 1
 
     def _hold(self, start: int, position: int) -> None:
         """Shows the text before `start` and holds back the rest, of which all before `position` has been searched."""
         self._buffer.show(start)
-        self._buffer.seek(max(position, self._buffer.start))
+        self._buffer.position = max(position, self._buffer.start)
 
     def _recover_calls(self) -> list[ParserEvent]:
         """What the reasoning holds, if nothing was answered after it: the complete calls that it ends with.

@@ -11,7 +11,6 @@ def test_what_was_shown_is_dropped_but_for_what_is_read_backwards():
     assert buffer.take_events() == [TextDelta("x" * 1_000 + "\ntwo ")]
     assert buffer.drop_shown() == 1_005 - CONTEXT_CHARS
     assert (buffer.text[buffer.start :], buffer.find_line(len(buffer.text))) == ("three", "two three")
-    assert buffer.get_previous() == " "
 
 
 def test_a_block_and_what_precedes_it_are_dropped():

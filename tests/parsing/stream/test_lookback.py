@@ -26,7 +26,7 @@ def test_decoration_belongs_to_the_word_and_a_gap_may_follow():
 
 def test_nothing_before_the_floor_is_looked_at():
     assert list_names("get_weather", 4) == []
-    assert list_names("say read", 4) == [("read", 4, "")]
+    assert list_names("say read", 4) == [("read", 4, " ")]
 
 
 def test_text_that_ends_in_no_word_has_none():
