@@ -193,3 +193,8 @@ def test_how_a_command_ended_is_on_its_line():
 def test_what_makes_the_answer_harmless_may_be_given():
     assert drawn(TextDelta("a\x1b[1mb"))[0] == "ab"
     assert drawn(TextDelta("a\x1b[1mb"), clean=str)[0] == "a\x1b[1mb"
+
+
+def test_a_call_is_on_one_line_whatever_its_names_are():
+    call = ToolCall("c", "re\rad\u202e", {"k\n\x08": 1})
+    assert format_call(call) == "re\\rad\\u202e(k\\n\\x08=1)"

@@ -132,6 +132,11 @@ class TestWhatIsShown:
         assert " " * 300 + "; rm -rf x\\x1b[2K\\u202e" in shown
         assert "exec wants to run (it changes files)" in shown
 
+    def test_the_name_of_a_tool_or_of_an_argument_begins_no_line_and_hides_nothing(self):
+        shown = Asked("n", name="ls\r  access: read\n\x08", arguments={"a\nb\r\u202e": "c"}).shown
+        assert "ls\\r  access: read\\n\\x08 wants to run" in shown
+        assert "  a\\nb\\r\\u202e: c\n" in shown
+
     def test_a_payload_behind_a_screen_of_blanks_is_beside_the_rest(self):
         shown = Asked("n", arguments={"command": "ls" + " " * 12_000 + "; rm x"}).shown
         assert "    command: ls\\x20{12000}; rm x\n" in shown
