@@ -133,12 +133,13 @@ class Chat:
         state.conversation.append(message)
         try:
             self._run_turn()
-            state.asked_notes, state.notes = state.notes, []
         except KeyboardInterrupt:
             state.screen.say("(stopped)")
         finally:
-            is_forgotten = state.session.forget_last(message)  # unless it was answered, so that it can be asked again
-            state.unanswered = mentions.typed if is_forgotten else ""
+            if state.session.forget_last(message):  # it got no answer, and can be asked again
+                state.unanswered = mentions.typed
+            else:
+                state.unanswered, state.asked_notes, state.notes = "", state.notes, []
         if state.mode == "plan" and state.last_answer and not self._has_hinted:
             state.screen.say(PLAN_HINT)
             self._has_hinted = True

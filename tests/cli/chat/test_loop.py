@@ -171,6 +171,11 @@ def test_ctrl_c_at_the_prompt_hints_and_stays():
     assert session.answer.getvalue() == "Hello.\n"
 
 
+def test_what_goes_with_a_question_is_sent_once_also_if_its_answer_was_stopped():
+    session = Session("!echo heron", "why?", "go on", turns=[KeyboardInterrupt(), says("So:")], partial="Once upon")
+    assert ["heron" in question for question in session.questions[-1]] == [True, False]
+
+
 def test_ctrl_c_in_an_answer_keeps_what_was_said_and_the_session():
     session = Session("tell", "go on", turns=[KeyboardInterrupt(), says("So:")], partial="Once upon")
     assert "(stopped)" in session.aside.getvalue()
@@ -318,11 +323,12 @@ class TestModes:
 
     def test_at_a_question_only_commands_run_that_leave_the_conversation(self):
         session = Session()
-        for line in ("/mode auto", "/new", "/nosuch"):
+        for line in ("/mode auto", "/new", "/doctor", "/nosuch"):
             run_command_at_question(session.state, line)
         shown = session.aside.getvalue()
         assert "mode auto" in shown
         assert "/new has to wait until the question is answered." in shown
+        assert "/doctor has to wait until" in shown  # it prints where the question is
         assert "There is no command /nosuch" in shown
 
 

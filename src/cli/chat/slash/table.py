@@ -11,6 +11,7 @@ from .history import HISTORY_COMMANDS
 from .info import INFO_COMMANDS
 
 HELP_COLUMNS = 26  # of a command and its argument
+MIN_LIKENESS = 0.7  # of a name that is suggested, as difflib measures it; 1: equal
 
 
 def run_command(state: State, line: str, io: ChatIO | None = None) -> None:
@@ -43,7 +44,7 @@ def suggest_command(name: str) -> str:
     """The most similar known name; empty if there is none."""
     import difflib  # only for a mistake
 
-    near = difflib.get_close_matches(name.lower(), _BY_NAME, n=1)
+    near = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=MIN_LIKENESS)
     return near[0] if near else ""
 
 
@@ -76,5 +77,6 @@ COMMANDS: tuple[SlashCommand, ...] = (
     *INFO_COMMANDS,
 )
 
-AT_QUESTION = {"/help", "/jobs", "/mode", "/thinking", "/debug", *(command.name for command in INFO_COMMANDS)}
+AT_QUESTION = {"/help", "/jobs", "/mode", "/thinking", "/debug"}
+AT_QUESTION |= {command.name for command in INFO_COMMANDS if not command.takes_terminal}
 _BY_NAME = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}

@@ -29,7 +29,7 @@ def test_a_row_is_found_by_name_and_alias_in_any_case():
     assert find_command("/nothing") is None
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("/exti", "/exit"), ("/modell", "/model"), ("/xyzzy", "")])
+@pytest.mark.parametrize(("typed", "meant"), [("/exti", "/exit"), ("/modell", "/model"), ("/xyzzy", ""), ("/", "")])
 def test_the_nearest_name(typed, meant):
     assert suggest_command(typed) == meant
 
