@@ -6,6 +6,7 @@ lines remain for difflib, the lines are compared in order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import eq
@@ -15,7 +16,8 @@ from ...types.file_names import escape_name
 from .replace import is_crlf
 
 CONTEXT_LINES = 3
-MAX_PAIRS = 1_000_000  # of lines, for difflib: about half a second at worst
+MAX_PAIRS = 1_000_000  # of lines, for difflib
+MAX_EQUAL_PAIRS = 150_000  # of lines that repeat; with them, difflib takes two seconds at worst
 NO_NEWLINE = "\n\\ No newline at end of file"
 
 Opcode = tuple[str, int, int, int, int]  # as difflib gives them
@@ -72,7 +74,8 @@ def _find_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
 
 
 def _compare(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    if len(old) * len(new) <= MAX_PAIRS:
+    counts = Counter(new)
+    if len(old) * len(new) <= MAX_PAIRS and sum(counts[line] for line in old) <= MAX_EQUAL_PAIRS:
         import difflib  # only for a change
 
         return list(difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes())

@@ -10,6 +10,7 @@ read. Error messages point at the nearest place, found in a bounded part of the 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,8 @@ from ...errors import ToolError
 MAX_CANDIDATES = 100  # occurrences and candidates examined
 MAX_LINE_NUMBERS = 20  # shown in a message
 MAX_SEARCHED_LINES = 5_000  # for a similar line
-MAX_COMPARED = 10  # lines or blocks compared by character, a millisecond each
+MAX_COMPARED = 10  # lines or blocks compared by character
+MAX_EQUAL_PAIRS = 400_000  # of characters in two blocks: code has half of that, and takes 0.1 s
 LINE_PIECES = 20  # of a line, by which those lines are selected
 MAX_LINE_CHARS = 160  # compared and shown
 MIN_RATIO = 0.3  # of difflib, from 0 to 1, for the text between two anchors
@@ -139,7 +141,8 @@ def _select_most_alike(
     import heapq
 
     matcher = difflib.SequenceMatcher(None, autojunk=False)
-    matcher.set_seq2("\n".join(old_lines[1:-1])[:MAX_BLOCK_CHARS])
+    matcher.set_seq2(wanted := "\n".join(old_lines[1:-1])[:MAX_BLOCK_CHARS])
+    counts = Counter(wanted)
     ratios: dict[tuple[int, int], float] = {}
 
     def estimate(block: tuple[int, int]) -> float:
@@ -147,8 +150,11 @@ def _select_most_alike(
         return matcher.quick_ratio()
 
     for block in heapq.nlargest(MAX_COMPARED, blocks, key=estimate):
-        matcher.set_seq1("\n".join(trimmed[block[0] + 1 : block[1] - 1])[:MAX_BLOCK_CHARS])
-        ratios[block] = matcher.ratio()
+        matcher.set_seq1(text := "\n".join(trimmed[block[0] + 1 : block[1] - 1])[:MAX_BLOCK_CHARS])
+        if sum(counts[char] for char in text) <= MAX_EQUAL_PAIRS:
+            ratios[block] = matcher.ratio()
+        elif len(blocks) == 1:  # of several tables of few digits, which one is meant is not found out in time
+            ratios[block] = matcher.quick_ratio()
     best = max(ratios.values(), default=0.0)
     alike: list[tuple[int, int]] = []
     for block in sorted(block for block, value in ratios.items() if value == best >= MIN_RATIO):

@@ -66,6 +66,13 @@ def test_a_large_diff_applies_completely(step, longer):
     assert applied(before, diff) == "".join(changed)
 
 
+def test_lines_that_repeat_too_often_are_not_compared():
+    before, after = "a\n" * 999 + "b\n", "a\nb\n" * 499
+    diff = make_diff("f", before, after)
+    assert applied(before, diff) == after
+    assert diff.count("\n-") > 900
+
+
 def applied(before: str, diff: str) -> str:
     """What a diff makes of a text; fails where it does not fit."""
     old, new, at = before.splitlines(keepends=True), [], 0

@@ -207,3 +207,15 @@ def test_it_replaces_or_refuses_and_never_fails_otherwise(text, old, every, mode
         return
     assert done.text.count("X") == done.times == len(done.lines) >= 1
     assert done.text.endswith("\n") == text.endswith("\n") or old.endswith("\n") or text.endswith(old)
+
+
+@pytest.mark.parametrize("count", [1, 12])
+def test_of_tables_with_the_same_ends_only_a_single_one_is_taken_for_what_is_meant(count):
+    table = "\n".join(f"1, 0, 0, 1, 1, 0, {row % 7}" for row in range(100))
+    old = "BEGIN\n" + "\n".join(f"0, 1, 0, 0, 1, 1, 1, 0, {row % 3}" for row in range(80)) + "\nEND\n"
+    text = f"BEGIN\n{table}\nEND\n" * count
+    if count == 1:
+        assert replace_text(text, old, "x\n").text == "x\n"
+    else:
+        with pytest.raises(ToolError, match="oldText does not occur in the file"):
+            replace_text(text, old, "x\n")
