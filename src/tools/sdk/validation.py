@@ -60,8 +60,20 @@ class ArgumentValidator:
         """The compiled schema; it raises JsonSchemaValueException for a value that does not fit."""
         import fastjsonschema
 
-        validate: Callable[[object], object] = fastjsonschema.compile(_drop_patterns(self._schema))
+        validate: Callable[[object], object] = fastjsonschema.compile(
+            _drop_patterns(self._schema), handlers=_NoDocuments()
+        )
         return validate
+
+
+class _NoDocuments(dict[str, Callable[[str], object]]):
+    """Stands for every kind of address: a `$ref` out of the schema, to a URL or a file, is not followed."""
+
+    def __contains__(self, scheme: object) -> bool:
+        return True
+
+    def __missing__(self, scheme: str) -> Callable[[str], object]:
+        raise ValueError(f"a $ref of the schema leads out of it ({scheme or 'a path'})")
 
 
 def describe_conversion_error(name: str, value: object, error: ValueError) -> str:

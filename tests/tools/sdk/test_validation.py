@@ -2,6 +2,7 @@
 
 import pytest
 
+from src.cli.demo.loopback import LoopbackReply, serve
 from src.tools.sdk.validation import ArgumentValidator
 
 SCHEMA = {
@@ -49,3 +50,23 @@ def test_a_pattern_is_not_run_since_it_may_backtrack_without_end():
 def test_a_parameter_may_be_called_pattern():
     schema = {"type": "object", "properties": {"pattern": {"type": "string"}}}
     assert ArgumentValidator(schema).find_mismatch({"pattern": 1}) == "pattern: expected string, got integer 1"
+
+
+@pytest.mark.parametrize("kind", ["file", "http"])
+def test_a_reference_out_of_the_schema_is_not_followed(kind, tmp_path):
+    (tmp_path / "text.json").write_text('{"type": "string"}')
+    with serve(lambda request: asked.append(request) or LoopbackReply(200, "application/json", [b"{}"])) as address:
+        asked: list[object] = []
+        place = {"file": (tmp_path / "text.json").as_uri(), "http": f"{address}/text.json"}[kind]
+        with pytest.raises(ValueError, match="leads out of it"):
+            ArgumentValidator({"properties": {"name": {"$ref": place}}}).find_mismatch({"name": 1})
+    assert asked == []
+
+
+def test_a_reference_within_the_schema_is_followed():
+    schema = {
+        "$id": "http://127.0.0.1:9/a",
+        "$defs": {"b": {"type": "string"}},
+        "properties": {"c": {"$ref": "#/$defs/b"}},
+    }
+    assert ArgumentValidator(schema).find_mismatch({"c": 1}).startswith("c: expected string")
