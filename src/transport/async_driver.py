@@ -147,5 +147,7 @@ class _AsyncAnswers:
 async def wait_for(future: Future[T]) -> T:
     """Its result. Whoever waits is cancelled alone: others may wait for it too."""
     if not future.done():
-        await asyncio.wait([asyncio.wrap_future(future)])
+        waiter = asyncio.wrap_future(future)
+        waiter.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio logs an error
+        await asyncio.wait([waiter])
     return future.result()

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import gc
 import inspect
 
 import pytest
@@ -162,6 +163,22 @@ def test_an_approve_function_that_fails_runs_nothing_and_its_error_is_raised(url
     with Server(url) as server, pytest.raises(KeyError):
         server.agent([weather], approve=approve).answer("Rain?")
     assert RAN == []
+
+
+def test_so_it_is_on_asyncio_which_logs_no_error_of_its_own(url):
+    async def approve(request):
+        raise KeyError("place")
+
+    async def ask():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context))
+        async with AsyncServer(url) as server:
+            with pytest.raises(KeyError):
+                await server.agent([weather], approve=approve).answer("Rain?")
+        gc.collect()
+
+    logged = []
+    asyncio.run(ask())
+    assert RAN == logged == []
 
 
 def test_a_tool_without_a_risk_asks_and_without_approve_does_not_run(url):
