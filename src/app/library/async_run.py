@@ -9,6 +9,7 @@ from contextlib import aclosing
 from types import AsyncGeneratorType
 from typing import Any, cast
 
+from ...errors import BotError
 from ...tools import ToolContext
 from ...tools.sdk.async_calls import AsyncCallRunner
 from ...transport.async_driver import AsyncCancellation, drive_async
@@ -16,7 +17,7 @@ from ...transport.async_http import AsyncClient
 from ...types.events import Event
 from .exchange import Exchange
 from .result import Result
-from .run import AsyncOnly, get_result
+from .run import READ_TWICE, AsyncOnly, get_result
 from .wording import rewording
 
 
@@ -54,7 +55,12 @@ class AsyncRun(AsyncOnly):
         return self.result
 
     async def __anext__(self) -> Event:
+        self._check_idle()
         return await anext(self._events)
+
+    def _check_idle(self) -> None:
+        if self._events.ag_running:
+            raise BotError(READ_TWICE)
 
     @property
     def result(self) -> Result[Any]:
@@ -68,6 +74,7 @@ class AsyncRun(AsyncOnly):
 
     async def close(self) -> None:
         """Leave it: the server's answer ends at once."""
+        self._exchange.is_over = True
         if self._events.ag_running and not self._closing.locked():  # in another task
             self.cancel()
             return
@@ -87,6 +94,7 @@ class AsyncRun(AsyncOnly):
 
     async def _iterate(self) -> AsyncGenerator[Event, None]:
         """Where a `break` drops it, the event loop closes it."""
+        self._check_idle()
         try:
             async for event in self._events:
                 yield event

@@ -22,6 +22,7 @@ from .result import Result
 from .wording import rewording
 
 LEFT = "This run was left before its end."
+READ_TWICE = "This run is read in another thread or task already."
 
 
 class Run:
@@ -33,6 +34,7 @@ class Run:
         self._closer: int | None = None  # the thread that closed it
 
     def __iter__(self) -> Iterator[Event]:
+        self._check_idle()
         try:
             yield from self._events
             if self._closer not in (None, get_ident()) and not self._exchange.is_answered:
@@ -51,7 +53,12 @@ class Run:
         return self.result
 
     def __next__(self) -> Event:
+        self._check_idle()
         return next(self._events)
+
+    def _check_idle(self) -> None:
+        if self._events.gi_running:
+            raise BotError(READ_TWICE)
 
     @property
     def result(self) -> Result[Any]:
@@ -61,6 +68,7 @@ class Run:
     def close(self) -> None:
         """Leave it: the server's answer ends at once."""
         self._closer = get_ident() if self._closer is None else self._closer
+        self._exchange.is_over = True
         try:
             self._events.close()
         except ValueError:  # it runs in another thread

@@ -97,6 +97,33 @@ class TestInThreads:
                     closer.join(60)
         self.check(agent)
 
+    def test_one_that_was_closed_before_it_began_has_no_result(self, agent):
+        run = agent.ask("never")
+        run.close()
+        assert list(run) == []
+        with pytest.raises(BotError, match="left before its end"):
+            _ = run.result
+
+    def test_one_is_not_read_in_two_threads(self, agent):
+        begun = threading.Event()
+
+        def read():
+            with contextlib.suppress(Cancelled):
+                for event in run:
+                    if isinstance(event, TextDelta):
+                        begun.set()
+
+        run = agent.ask("go")
+        thread = threading.Thread(target=read)
+        thread.start()
+        assert begun.wait(60)
+        for read_too in (lambda: list(run), lambda: next(run)):
+            with pytest.raises(BotError, match="in another thread or task already"):
+                read_too()
+        assert not run._exchange.cancelled.is_set()
+        run.close()
+        thread.join(60)
+
     def test_a_run_that_is_not_begun_holds_nothing_up(self, agent):
         agent.ask("never")
         read_half(agent.ask("go"))
@@ -149,6 +176,26 @@ class TestOnAsyncio:
             await begun.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
+                await task
+
+        self.leave(leave)
+
+    def test_one_is_not_read_in_two_tasks(self):
+        async def leave(agent):
+            begun, run = asyncio.Event(), agent.ask("go")
+
+            async def read():
+                async for event in run:
+                    if isinstance(event, TextDelta):
+                        begun.set()
+
+            task = asyncio.create_task(read())
+            await begun.wait()
+            for read_too in (read, lambda: anext(run)):
+                with pytest.raises(BotError, match="in another thread or task already"):
+                    await read_too()
+            run.cancel()
+            with pytest.raises(Cancelled):
                 await task
 
         self.leave(leave)
