@@ -71,6 +71,15 @@ def _is_object(value: object, kind: type = object) -> bool:
     )
 
 
+def _is_json(value: object) -> bool:
+    """Not so: sets, bytes, NaN and values that contain themselves, as a YAML file or a program may give them."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
 KINDS: Mapping[Any, Kind] = {
     str: Kind("a string", lambda value: isinstance(value, str)),
     bool: Kind("true or false", lambda value: isinstance(value, bool)),
@@ -107,6 +116,8 @@ def check_value(given: GivenValue) -> GivenValue:
     if not kind.accepts(value):
         shown = f", got {shorten(value)}" if option.repr else ""
         raise ConfigError(f"{place}: expected {kind.name}{shown}")
+    if not _is_json(value):
+        raise ConfigError(f"{place}: it holds what JSON cannot: a set, bytes, NaN, or itself")
     least, most, choices = (option.metadata[name] for name in ("least", "most", "choices"))
     if least is not None and value is not None and value < least:
         raise ConfigError(f"{place}: expected at least {least:g}, got {value}")

@@ -151,8 +151,16 @@ def _parse_json(path: Path, text: str) -> object:
 def _parse_yaml(path: Path, text: str) -> object:
     import yaml  # start-up is measured
 
+    class DatelessLoader(yaml.SafeLoader):
+        """A date is a text, as in JSON."""
+
+        yaml_implicit_resolvers = {  # noqa: RUF012 - of the library
+            first: [row for row in rows if row[0] != "tag:yaml.org,2002:timestamp"]
+            for first, rows in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, DatelessLoader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

@@ -176,6 +176,12 @@ def test_yaml_is_read_as_well(name, write):
     assert settings.security.allowed_commands == ("git status",)
 
 
+def test_a_date_in_yaml_is_a_text_as_templates_want_it(write):
+    path = write("vllm: {model: 2024-07-26, chat_template_kwargs: {date_string: 2024-07-26}}", "c.yaml")
+    vllm = load(path, {}, {}).vllm
+    assert (vllm.model, vllm.chat_template_kwargs) == ("2024-07-26", {"date_string": "2024-07-26"})
+
+
 def test_a_byte_order_mark_does_not_matter(write):
     assert load(write('\ufeff{"vllm": {"model": "m"}}'), {}, {}).vllm.model == "m"
 
@@ -351,12 +357,16 @@ BROKEN_YAML = [
     ("vllm:\n  model: [a\n", "c.yaml: line 3, column 1: "),
     ("a: b: c", "c.yaml: line 1, column 5: mapping values are not allowed here"),
     ("a: \0", "c.yaml: unacceptable character"),
-    ("a: 2024-99-99", "c.yaml: cannot be read: month must be in 1..12"),
+    ("a: !!int x", "c.yaml: cannot be read: invalid literal for int()"),
     ("!!python/object:os.system {}", "c.yaml: line 1, column 1: could not determine a constructor"),
     ("", "c.yaml: expected an object of sections, got null"),
     ("agent:\n", "c.yaml: agent: expected an object, got null"),
     ("vllm: &a [*a]", "c.yaml: vllm: expected an object, got [[...]]"),
-    ("vllm: [{2024-01-01: 1}]", "c.yaml: vllm: expected an object, got [{datetime.date(2024, 1, 1): 1}]"),
+    ("vllm: {extra_body: &e {a: *e}}", "c.yaml: vllm.extra_body: it holds what JSON cannot"),
+    ("vllm: {extra_body: {a: !!set {b}}}", "c.yaml: vllm.extra_body: it holds what JSON cannot"),
+    ("vllm: {extra_body: {a: .nan}}", "c.yaml: vllm.extra_body: it holds what JSON cannot"),
+    ("tools: {mcp: [{name: !!binary aGk=}]}", "c.yaml: tools.mcp: it holds what JSON cannot"),
+    ("vllm: [{2024-01-01: 1}]", 'c.yaml: vllm: expected an object, got [{"2024-01-01": 1}]'),
 ]
 
 
