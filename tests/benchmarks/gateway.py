@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.gateway [--rounds N] [--streams N]
 
-A fake server streams answers of 400 chunks as vLLM writes them, a chunk a write. A round asks for some streams at once
+A fake server streams answers of 400 chunks as vLLM 0.32 writes them, a chunk a write. A round asks for some streams at once
 through one of the two, and takes the CPU time that its process used, from /proc.
 """
 
@@ -56,16 +56,17 @@ TOOL = {
 BODY = {"model": "tiny", "stream": True, "tools": [TOOL], "messages": [{"role": "user", "content": "Tell me."}]}
 
 
-def make_chunk(delta: dict, finish: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, "token_ids": [1234]}
+def make_chunk(delta: dict, finish: str | None = None, **more: object) -> bytes:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    choice |= {} if "role" in delta else {"token_ids": [1234]}  # the first chunk comes before any token
     chunk = {"id": "chatcmpl-0123456789", "object": "chat.completion.chunk", "created": 1795318377, "model": "tiny"}
-    return b"data: " + json.dumps({**chunk, "choices": [choice]}, separators=(",", ":")).encode() + b"\n\n"
+    return b"data: " + json.dumps({**chunk, "choices": [choice], **more}, separators=(",", ":")).encode() + b"\n\n"
 
 
 EVENTS = [
-    make_chunk({"role": "assistant", "content": ""}),
+    make_chunk({"role": "assistant", "content": ""}, prompt_token_ids=[1, 2630, 201]),
     *(make_chunk({"content": WORDS[number % len(WORDS)]}) for number in range(CHUNKS)),
-    make_chunk({}, "stop"),
+    make_chunk({}, "stop", system_fingerprint="vllm-0.32.0"),
     b"data: [DONE]\n\n",
 ]
 
