@@ -1,7 +1,10 @@
 # PYTHON_ARGCOMPLETE_OK
 import sys
 
-from src.cli.main import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from src.cli.main import main
+
+        sys.exit(main())
+    except KeyboardInterrupt:  # while modules load
+        sys.exit(130)

@@ -111,6 +111,14 @@ def _load_module(command: str) -> ModuleType:
 
 def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
     """`sleep` waits between attempts to reach the server."""
+    try:
+        return _run(arguments, sleep)
+    except KeyboardInterrupt:  # also while modules load
+        print(file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _run(arguments: list[str] | None, sleep: Callable[[float], None]) -> int:
     gc.set_threshold(GC_THRESHOLD_OBJECTS)
     atexit.register(gc.freeze)  # leaves nothing for the collection at the exit: the system frees all memory anyway
     words = sys.argv[1:] if arguments is None else arguments
@@ -141,9 +149,6 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
             if options.command:
                 return int(getattr(_load_module(options.command), f"run_{options.command}")(options))
             return run(options, debug, sleep)
-    except KeyboardInterrupt:
-        print(file=sys.stderr)
-        return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output is gone, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Set
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -121,12 +122,13 @@ class Gateway:
                 answer = await self._send(request, replica, body)
             except (aiohttp.ClientError, OSError) as error:
                 replica.mark_failed()
-                failure = str(error)
+                reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+                failure = f"{replica.root} cannot be reached: {reason}."
                 continue
             self._metrics.count_relay(answer.status)
             async with answer:
                 return await _relay_answer(request, answer)
-        return _refuse(request, 502, f"The server cannot be reached: {failure}")
+        return _refuse(request, 502, failure)
 
     async def _send(self, request: web.Request, replica: Replica, body: bytes | None) -> aiohttp.ClientResponse:
         assert self._session is not None  # noqa: S101 - opened with the application

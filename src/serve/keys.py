@@ -33,7 +33,8 @@ def read_keys(file: Path) -> KeyRing:
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The file of keys cannot be read: {file}: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(f"The file of keys cannot be read: {file}: {reason}.", HOW) from error
     digests = []
     for number, line in enumerate(lines, 1):
         entry = line.partition("#")[0].strip()

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from src.cli.main import _split_message, exit_on_signals, make_parser
+from src.cli import main as main_module
+from src.cli.main import _split_message, exit_on_signals, main, make_parser
 
 
 @pytest.fixture
@@ -42,3 +43,12 @@ def test_what_was_started_with_nohup_outlives_its_terminal(hangup):
 def test_words_that_are_no_options_are_the_first_message(words, own, message):
     parser = make_parser()
     assert _split_message(parser, words) == ((own if message else words), message)
+
+
+def test_ctrl_c_while_the_program_starts_gives_no_traceback(monkeypatch, capsys):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main_module, "make_parser", interrupt)
+    assert main(["serve"]) == 130
+    assert capsys.readouterr().err == "\n"

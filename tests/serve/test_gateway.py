@@ -468,7 +468,8 @@ def test_without_a_server_the_error_names_the_address(tmp_path):
         for body in (BODY, {**BODY, "tools": []}):
             status, answer = await ask(client, body)
             assert status == 502
-            assert "127.0.0.1:9" in answer["error"]["message"].replace("', 9", ":9")
+            assert "http://127.0.0.1:9" in answer["error"]["message"]
+            assert "Connection refused" in answer["error"]["message"]
 
     drive(tmp_path, lambda _: say("x"), use, dead=1, alive=0)
 

@@ -16,6 +16,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from ...model.server import OK
 from ..exchange import GuardedExchange
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -23,6 +24,7 @@ CALLS_FILE = "calls.jsonl"
 MAX_CALLS_BYTES = 1024 * 1024
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _SAMPLES = ("total", "sum", "count", "running")  # the ends of their names
+UNKNOWN = "unknown"  # in place of a model that has answered nothing yet
 UPSTREAM_GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 
 
@@ -31,6 +33,7 @@ class Metrics:
 
     def __init__(self, folder: Path) -> None:
         self._calls_file = folder / CALLS_FILE
+        self._answered: set[str] = set()  # models
         self._registry = own = CollectorRegistry()
         api, call = ("model", "api"), ("model", "how", "origin")
         self._requests = Counter("vllm_bot_requests", "Guarded requests", (*api, "path", "status"), registry=own)
@@ -59,6 +62,10 @@ class Metrics:
 
     def _count(self, exchange: GuardedExchange, api: str) -> None:
         report, model = exchange.report, exchange.chat.model
+        if exchange.status == OK:
+            self._answered.add(model)
+        elif model not in self._answered:
+            model = UNKNOWN  # clients may send any names, and each would be kept
         self._requests.labels(model, api, report.path, exchange.status).inc()
         self._first.labels(model, api).observe(exchange.first_byte_at - exchange.began)
         self._total.labels(model, api).observe(exchange.read_clock() - exchange.began)

@@ -11,11 +11,12 @@ from src.serve.pages import metrics
 from src.serve.pages.metrics import Metrics
 
 
-def track(counts, *calls):
+def track(counts, *calls, model="m", status=200):
     """Count a request in which these calls landed. Returns the gauge of requests at work, before its end and after it."""
 
     async def run():
-        exchange = GuardedExchange(None, None, ChatBody({"model": "m"}), {}, 1)
+        exchange = GuardedExchange(None, None, ChatBody({"model": model}), {}, 1)
+        exchange.status = status
         exchange.report.calls += [LandedCall(name, "native", "native") for name in calls]
         with counts.track(exchange, "messages"):
             before = read_running(counts)
@@ -44,3 +45,11 @@ def test_the_file_of_the_last_calls_stays_small_and_is_read_on_from_where_it_is(
     _, calls = counts.read_calls(position)
     assert [call["name"] for call in calls] == ["three"]
     assert [call["name"] for call in counts.read_calls(0)[1]] == ["three"]
+
+
+def test_a_model_that_has_answered_nothing_is_not_counted_by_its_name(tmp_path):
+    counts = Metrics(tmp_path)
+    for model, status in (("a", 404), ("a", 200), ("a", 503), ("b", 404), ("c", 0)):
+        track(counts, model=model, status=status)
+    labels = [(row["model"], row["status"]) for row in counts.summarize()["vllm_bot_requests"]]
+    assert sorted(labels) == [("a", "200"), ("a", "503"), ("unknown", "0"), ("unknown", "404")]
