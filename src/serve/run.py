@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import multiprocessing
 import os
 import signal
 import ssl
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from ipaddress import ip_address
-from multiprocessing import resource_tracker
+from multiprocessing import connection, resource_tracker
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, TypeAlias, Union
@@ -33,9 +36,13 @@ from .upstreams import Replica, Upstreams
 ENDING = (signal.SIGTERM, signal.SIGINT)
 CONNECT_TIMEOUT_S = 3.0
 SHUTDOWN_S = 30.0  # for streams to finish after SIGTERM
+NOTICE_S = 0.5  # from the signal, before the wait is told
+STREAMS_FINISH = f"Streams may finish for {SHUTDOWN_S:g} seconds; Ctrl-C ends them at once."
 KEEP_ALIVE_S = 75.0
 MAX_PARSED_BYTES = 4 * MAX_HEADER_BYTES  # of a line; aiohttp refuses what is longer, and not in the API's words
 HEAD_TIMEOUT_S = 15.0  # at least; at most twice as long
+
+log = logging.getLogger(__name__)
 
 
 class ListenAddress(NamedTuple):
@@ -122,13 +129,15 @@ def list_unreachable(settings: Settings) -> Iterator[str]:
 
 
 def _supervise(workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
-    """Start the workers, pass signals on, and wait for all."""
+    """Start the workers, pass signals on, and wait for all. Raises KeyboardInterrupt at a second Ctrl-C."""
     started: list[multiprocessing.process.BaseProcess] = []
-    is_stopped = False
+    stopped_at, are_started = math.inf, False
 
-    def stop(*_: object) -> None:
-        nonlocal is_stopped
-        is_stopped = True
+    def stop(number: int, _: object) -> None:
+        nonlocal stopped_at
+        if are_started and number == signal.SIGINT and stopped_at < math.inf:
+            raise KeyboardInterrupt
+        stopped_at = min(stopped_at, time.monotonic())
         for worker in started:
             worker.terminate()
 
@@ -136,13 +145,22 @@ def _supervise(workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
         signal.signal(number, stop)
     with block_interrupts():
         for worker in workers:
-            if not is_stopped:
+            if stopped_at == math.inf:
                 worker.start()
                 started.append(worker)
-    if is_stopped:  # maybe before the last one was among the started
-        stop()
-    for worker in started:
-        worker.join()
+    if stopped_at < math.inf:  # maybe before the last one was among the started
+        stop(signal.SIGTERM, None)
+    try:
+        are_started, is_told = True, False
+        while any(worker.is_alive() for worker in started):
+            connection.wait([worker.sentinel for worker in started if worker.is_alive()], NOTICE_S)
+            if not is_told and time.monotonic() >= stopped_at + NOTICE_S:
+                is_told = True
+                log.warning(STREAMS_FINISH)
+    finally:
+        for worker in started:
+            worker.kill()
+            worker.join()
 
 
 @contextmanager
@@ -239,6 +257,8 @@ async def _listen(
         watch = asyncio.create_task(close_silent(runner.server, app[HAS_ASKED], HEAD_TIMEOUT_S))
         await stopped.wait()
         watch.cancel()
+        if not is_shared:
+            loop.call_later(NOTICE_S, log.warning, STREAMS_FINISH)
     finally:
         loop.remove_signal_handler(signal.SIGINT)  # a second Ctrl-C does not wait for streams
         await runner.cleanup()

@@ -10,15 +10,18 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from src.cli.demo.loopback import LoopbackReply, serve
 from src.serve.keys import read_keys
+from tests.live.rig import free_port
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -57,8 +60,6 @@ def test_workers_serve_https_and_each_tells_the_sum_of_all(tmp_path):
 @contextmanager
 def run_demo(folder: Path, *arguments: str, trusted: ssl.SSLContext | None = None) -> Iterator[str]:
     """A gateway in front of the demo, and its address; SIGTERM ends it. `trusted`: it serves HTTPS."""
-    from tests.live.rig import free_port
-
     address = f"127.0.0.1:{free_port()}"
     url = f"{'https' if trusted else 'http'}://{address}"
     process = start(folder, "--demo", "--listen", address, *arguments)
@@ -113,6 +114,42 @@ def test_ctrl_c_ends_all_workers_without_a_traceback(tmp_path, workers):
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, errors = process.communicate(timeout=60)
     assert errors.strip() == ""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_lets_streams_finish_and_a_second_one_does_not(tmp_path, workers):
+    def hang(request):
+        has_begun.set()
+        return LoopbackReply(200, "application/json", hang_on())
+
+    def hang_on():
+        yield b" "
+        is_over.wait()
+
+    has_begun, is_over, address = threading.Event(), threading.Event(), f"127.0.0.1:{free_port()}"
+    with serve(hang) as upstream:
+        process = start(tmp_path, "--upstream", upstream, "--listen", address, "--workers", workers)
+        assert process.stderr is not None
+        try:
+            wait_until(lambda: is_open(address), "the gateway listens")
+            asked = urllib.request.urlopen(f"http://{address}/slow")
+            assert has_begun.wait(10)
+            process.stderr.readline()
+            os.killpg(process.pid, signal.SIGINT)
+            assert "Ctrl-C ends them at once" in process.stderr.readline()
+            os.killpg(process.pid, signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+            asked.close()
+        finally:
+            is_over.set()
+    assert (process.returncode, errors.strip()) == (130, "")
+
+
+def is_open(address):
+    host, port = address.split(":")
+    with suppress(OSError), socket.create_connection((host, int(port))):
+        return True
+    return False
 
 
 def test_a_server_that_does_not_answer_yet_is_told(tmp_path):
