@@ -15,6 +15,7 @@ from ..config.settings import MODES
 from ..errors import ConfigError
 from ..types.messages import JSON
 
+EXAMPLE = 'Each line is a task of its own, such as {"id": "1", "prompt": "Fix the test."}'
 DEFAULT_MODE = "auto"  # nobody can be asked
 # What an id may hold: it names files, and stands in reports.
 ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+:-]{0,199}")
@@ -117,15 +118,27 @@ def read_tasks(path: Path, *, repo: str = "", mode: str = "") -> list[Task]:
         if not line.strip():
             continue
         try:
-            task = _read_task(json.loads(line.decode("utf-8")), repo, mode)
-        except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{path}, line {number}: {error}.") from error
-        if task.id in tasks:
-            raise ConfigError(f"{path}, line {number}: the id {task.id} was there before.")
+            task = _read_task(_read_json(line), repo, mode)
+            if task.id in tasks:
+                raise ValueError(f"the id {task.id} was there before")
+        except ValueError as error:
+            raise ConfigError(f"{path}, line {number}: {error}.", EXAMPLE) from error
         tasks[task.id] = task
     if not tasks:
-        raise ConfigError(f"{path} holds no task.", 'A line looks like {"id": "1", "prompt": "Fix the test."}')
+        raise ConfigError(f"{path} holds no task.", EXAMPLE)
     return list(tasks.values())
+
+
+def _read_json(line: bytes) -> object:
+    """Raises ValueError with what is wrong."""
+    try:
+        return json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON at character {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def _read_task(value: object, repo: str, mode: str) -> Task:

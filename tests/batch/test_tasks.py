@@ -13,7 +13,8 @@ from src.errors import ConfigError
 
 def read(tmp_path, *rows, **given):
     path = tmp_path / "tasks.jsonl"
-    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
+    text = "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path.write_bytes(text.encode(errors="surrogateescape"))
     return read_tasks(path, **given)
 
 
@@ -37,7 +38,9 @@ def test_repository_and_mode_of_the_command_line_are_for_tasks_that_name_none(tm
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        ("{", "line 2: Expecting property name"),
+        ("{bad", "line 2: no JSON at character 2: Expecting property name"),
+        ("\udcff", "line 2: it is not UTF-8"),
+        ("[" * 99_999, "line 2: it is nested too deep"),
         ("[1]", "line 2: expected a JSON object"),
         ({"id": "b"}, "line 2: prompt: expected a text"),
         ({"prompt": "x"}, "line 2: id: expected a text"),
