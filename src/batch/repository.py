@@ -72,7 +72,7 @@ class TaskWorkspace:
         Raises BotError.
         """
         self.root.mkdir(parents=True)
-        _run_git(["init", "--quiet", "--bare", self._git_folder])
+        _run_git(["init", "--quiet", "--bare", "--template=", self._git_folder])  # without examples of hooks
         readable: tuple[str, ...] = ()
         if task.repo:
             bare = repositories.clone(task.repo)

@@ -91,7 +91,7 @@ class Results:
         self.rows: dict[tuple[str, str], Row] = {}  # the last one of each task and settings
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = (folder / RESULTS).open("a+b")
+            self._file = (folder / RESULTS).open("a+b", buffering=0)  # a row that does not fit is not written later
         except OSError as error:
             raise BotError(f"{folder}: {error.strerror or error}.") from error
         try:
@@ -114,15 +114,20 @@ class Results:
             self._file.truncate(whole)
 
     def add(self, row: Row, conversation: bytes) -> None:
-        """Save the conversation, then the row. Raises OSError where it cannot be written."""
-        if row.session:
-            sessions = self.folder / "sessions"
-            sessions.mkdir(exist_ok=True)
-            (sessions / f"{row.session}.jsonl").write_bytes(conversation)
+        """Save the conversation, then the row. Raises BotError where it cannot be written."""
         # ASCII only: what a model wrote may hold lone surrogates
-        self._file.write(json.dumps(row.to_dict()).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        line = memoryview(json.dumps(row.to_dict()).encode() + b"\n")
+        try:
+            if row.session:
+                sessions = self.folder / "sessions"
+                sessions.mkdir(exist_ok=True)
+                (sessions / f"{row.session}.jsonl").write_bytes(conversation)
+            while line:
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            hint = "What is recorded stays. Make room, and the same command goes on."
+            raise BotError(f"{self.folder}: {error.strerror or error}.", hint) from error
         self.rows[row.key] = row
 
     def export(self, rows: Iterable[Row]) -> None:

@@ -61,7 +61,8 @@ def run_task(job: Job) -> TaskOutcome:
     try:
         outcome = _run_in(folder, job)
     except BotError as error:
-        row = Row(job.task.id, job.hash, "error", describe_error(error), model=job.settings.vllm.model)
+        reason = describe_error(error).replace(f"{folder}/", "")  # so that reports show what tasks have in common
+        row = Row(job.task.id, job.hash, "error", reason, model=job.settings.vllm.model)
         outcome = TaskOutcome(row, is_overload=_is_overload(error))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

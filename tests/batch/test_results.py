@@ -1,12 +1,16 @@
 """Rows on the disk."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from src.batch.results import CheckResult, Results, Row, load_rows
 from src.errors import BotError
 
+ROOT = Path(__file__).parents[2]
 ROW = Row("a", "h", "answered", "", {"x": [1]}, "diff \udcff", (CheckResult("make", 0, "ok"),), {"output_tokens": 3})
 
 
@@ -76,3 +80,27 @@ def test_parquet_holds_the_same_rows_even_with_text_that_is_not_unicode(tmp_path
 )
 def test_a_success_is_an_answer_whose_checks_all_pass(status, code, is_success):
     assert Row("a", "h", status, checks=(CheckResult("x", code, ""),)).is_success is is_success
+
+
+def test_without_room_for_a_row_the_error_names_the_folder_and_the_rows_before_stay(tmp_path):
+    with Results(tmp_path / "out") as results:
+        results.add(ROW, b"")
+    size = (tmp_path / "out/results.jsonl").stat().st_size
+    code = """
+import resource, signal, sys
+from pathlib import Path
+from src.batch.results import Results, Row
+from src.errors import BotError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with Results(Path(sys.argv[1])) as results:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]) + 9,) * 2)
+    try:
+        results.add(Row("b", "h", "answered"), b"")
+    except BotError as error:
+        print(error)
+"""
+    words = [sys.executable, "-c", code, str(tmp_path / "out"), str(size)]
+    told = subprocess.run(words, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    assert told.startswith(f"{tmp_path / 'out'}: File too large.\nWhat is recorded stays.")
+    with Results(tmp_path / "out") as results:
+        assert list(results.rows.values()) == [ROW]
