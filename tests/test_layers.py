@@ -131,7 +131,7 @@ MAY_USE = {  # package from outside -> the rooms that use it
 MAY_CATCH_ALL = {  # the places for `except Exception`; the first is around a tool's run and a plugin's load
     ("tools", "attempt"),
     ("tools", "contain"),  # a tool's run again: what is no Exception becomes one there
-    ("cli", "main"),
+    ("cli", "_run"),
     ("batch", "_work"),  # a mistake of ours fails one task, and is in its row
     ("cli", "render_block"),  # a foreign renderer over whatever a model writes
 }

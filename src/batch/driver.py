@@ -28,7 +28,7 @@ WAIT_S = 0.5
 class BatchProgress(NamedTuple):
     """`rows` and `total` count tasks; `seconds` is since the start, in which `ended` tasks ended.
 
-    `running` is None where other machines know.
+    `running` is None where other machines know. `refusal`: why the server took the last task not yet, if that is so.
     """
 
     rows: tuple[Row, ...]
@@ -36,6 +36,7 @@ class BatchProgress(NamedTuple):
     running: int | None
     ended: int
     seconds: float
+    refusal: str = ""
 
     @property
     def seconds_left(self) -> float | None:
@@ -67,6 +68,7 @@ class Batch:
         ]
         self._began = time.monotonic()
         self._ended = 0
+        self._refusal = ""
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -95,7 +97,7 @@ class Batch:
 
     def show(self, running: int | None) -> None:
         seconds = time.monotonic() - self._began
-        self._show(BatchProgress(self.rows, len(self._keys), running, self._ended, seconds))
+        self._show(BatchProgress(self.rows, len(self._keys), running, self._ended, seconds, self._refusal))
 
     def _run_here(self, jobs: Sequence[Job]) -> None:
         waiting = deque((job, 1, 0.0) for job in jobs)  # attempt, and when
@@ -121,6 +123,7 @@ class Batch:
                         control.release(servers[name], is_overload=outcome.is_overload)
                         if outcome.is_overload and attempts[name] < MAX_ATTEMPTS:
                             waiting.append((job, attempts[name] + 1, now + BACKOFF_S * attempts[name]))
+                            self._refusal = outcome.row.reason.partition("\n")[0]
                         else:
                             self._record(outcome)
                     look.take()
@@ -139,6 +142,7 @@ class Batch:
     def _record(self, outcome: TaskOutcome) -> None:
         self.results.add(outcome.row, outcome.conversation)
         self._ended += 1
+        self._refusal = ""
 
 
 class LoadLook:

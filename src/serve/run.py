@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import multiprocessing
 import os
 import signal
 import ssl
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -36,7 +34,7 @@ from .upstreams import Replica, Upstreams
 ENDING = (signal.SIGTERM, signal.SIGINT)
 CONNECT_TIMEOUT_S = 3.0
 SHUTDOWN_S = 30.0  # for streams to finish after SIGTERM
-NOTICE_S = 0.5  # from the signal, before the wait is told
+NOTICE_S = 1.0  # from the signal, before the wait is told
 STREAMS_FINISH = f"Streams may finish for {SHUTDOWN_S:g} seconds; Ctrl-C ends them at once."
 KEEP_ALIVE_S = 75.0
 MAX_PARSED_BYTES = 4 * MAX_HEADER_BYTES  # of a line; aiohttp refuses what is longer, and not in the API's words
@@ -131,13 +129,13 @@ def list_unreachable(settings: Settings) -> Iterator[str]:
 def _supervise(workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
     """Start the workers, pass signals on, and wait for all. Raises KeyboardInterrupt at a second Ctrl-C."""
     started: list[multiprocessing.process.BaseProcess] = []
-    stopped_at, are_started = math.inf, False
+    is_stopped = are_started = False
 
     def stop(number: int, _: object) -> None:
-        nonlocal stopped_at
-        if are_started and number == signal.SIGINT and stopped_at < math.inf:
+        nonlocal is_stopped
+        if is_stopped and are_started and number == signal.SIGINT:
             raise KeyboardInterrupt
-        stopped_at = min(stopped_at, time.monotonic())
+        is_stopped = True
         for worker in started:
             worker.terminate()
 
@@ -145,17 +143,17 @@ def _supervise(workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
         signal.signal(number, stop)
     with block_interrupts():
         for worker in workers:
-            if stopped_at == math.inf:
+            if not is_stopped:
                 worker.start()
                 started.append(worker)
-    if stopped_at < math.inf:  # maybe before the last one was among the started
+    if is_stopped:  # maybe before the last one was among the started
         stop(signal.SIGTERM, None)
+    are_started, silent_waits = True, 0
     try:
-        are_started, is_told = True, False
-        while any(worker.is_alive() for worker in started):
-            connection.wait([worker.sentinel for worker in started if worker.is_alive()], NOTICE_S)
-            if not is_told and time.monotonic() >= stopped_at + NOTICE_S:
-                is_told = True
+        while running := [worker.sentinel for worker in started if worker.is_alive()]:
+            has_ended = connection.wait(running, NOTICE_S)
+            silent_waits += is_stopped and not has_ended
+            if silent_waits == 2:  # the first one may have begun long before the signal
                 log.warning(STREAMS_FINISH)
     finally:
         for worker in started:

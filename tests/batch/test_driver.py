@@ -113,15 +113,18 @@ def test_a_task_that_is_refused_for_load_after_a_turn_runs_again_a_few_times(tmp
 def test_a_refusal_for_load_lowers_the_number_of_tasks_that_run(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "BACKOFF_S", 0.0)
     monkeypatch.setattr(driver, "LOOK_INTERVAL_S", 1000.0)
-    running = []
+    running, refusals = [], []
 
     def show(progress):
         running.append(progress.running)
+        refusals.append(progress.refusal)
 
     tasks = [Task(f"t{n}", f"write {n}.txt") for n in range(3)]
     with run(tmp_path, *tasks, jobs=3, server={"refuse": refuse_after_a_turn(503, 3)}, show=show) as batch:
         assert [row.status for row in batch.rows] == ["answered"] * 3
     assert max(running[running.index(0) :]) == 1
+    assert "The server refused (HTTP 503): Too busy." in refusals
+    assert refusals[-1] == ""
 
 
 def test_each_look_at_the_servers_changes_how_many_tasks_run(monkeypatch):

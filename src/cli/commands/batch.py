@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 JOBS = 64
 LOG_INTERVAL_S = 60.0
+MAX_REFUSAL_CHARS = 80
 DEFAULT_OUT = Path("runs")
 DEMO_TASKS = 8
 
@@ -212,6 +213,8 @@ def _describe(progress: BatchProgress) -> str:
     parts = [*running, f"{failed:,} failed", f"{rate:,.1f} a minute"]
     if left is not None:
         parts.append(f"{_format_span(left)} left")
+    if progress.refusal:
+        parts.append(f"trying again: {sanitize(progress.refusal)[:MAX_REFUSAL_CHARS]}")
     return ", ".join(parts)
 
 

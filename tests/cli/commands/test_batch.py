@@ -137,6 +137,10 @@ def test_a_terminal_shows_a_bar_with_the_same(monkeypatch):
     assert ABOUT in shown
 
 
+def test_a_server_that_refuses_is_told_while_its_tasks_are_tried_again():
+    assert batch._describe(PROGRESS._replace(refusal="No server.")) == f"{ABOUT}, trying again: No server."
+
+
 @pytest.mark.parametrize(("seconds", "told"), [(99, "99 s"), (100, "2 min"), (7100, "118 min"), (7200, "2.0 h")])
 def test_the_time_left_is_told_in_a_unit_that_fits(seconds, told):
     assert batch._format_span(seconds) == told
