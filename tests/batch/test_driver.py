@@ -135,7 +135,7 @@ def test_each_look_at_the_servers_changes_how_many_tasks_run(monkeypatch):
         return LoopbackReply(200, "text/plain", [b"vllm:num_requests_waiting %d\n" % next(waiting, 0)])
 
     with serve(tell) as address, ThreadPoolExecutor(1) as executor:
-        settings = make_settings(f"{address}/v1", "m", "", "vllm", None, None)
+        settings = make_settings(f"{address}/v1", "vllm", model="m")
         control = LoadControl([settings.vllm.base_url], 100)
         (server,) = control.replicas.values()
         server.active = 100
