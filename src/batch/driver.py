@@ -101,8 +101,7 @@ class Batch:
 
     def _run_here(self, jobs: Sequence[Job]) -> None:
         waiting = deque((job, 1, 0.0) for job in jobs)  # attempt, and when
-        attempts: dict[str, int] = {}
-        servers: dict[str, str] = {}
+        placed: dict[str, tuple[int, str]] = {}  # by the task's id: its attempt, and its server
         control = LoadControl(self._options.servers, self._options.jobs)
         pool = ProcessPool(self._options.timeout)
         with ThreadPoolExecutor(1, "load") as looker:
@@ -114,15 +113,15 @@ class Batch:
                         if self.is_over_budget or (server := self._acquire(waiting, control, now)) is None:
                             break
                         job, attempt, _when = waiting.popleft()
-                        attempts[job.task.id], servers[job.task.id] = attempt, server
+                        placed[job.task.id] = attempt, server
                         pool.start(job._replace(settings=point_to(job.settings, server)))
                     if self.is_over_budget and not len(pool):
                         return
                     for job, outcome in pool.wait(WAIT_S):
-                        name = job.task.id
-                        control.release(servers[name], is_overload=outcome.is_overload)
-                        if outcome.is_overload and attempts[name] < MAX_ATTEMPTS:
-                            waiting.append((job, attempts[name] + 1, now + BACKOFF_S * attempts[name]))
+                        attempt, server = placed.pop(job.task.id)
+                        control.release(server, is_overload=outcome.is_overload)
+                        if outcome.is_overload and attempt < MAX_ATTEMPTS:
+                            waiting.append((job, attempt + 1, now + BACKOFF_S * attempt))
                             self._refusal = outcome.row.reason.partition("\n")[0]
                         else:
                             self._record(outcome)

@@ -117,7 +117,8 @@ class Gateway:
         """Pass a request and its answer on, byte for byte."""
         body = await request.read() if request.body_exists else None
         failure = ""
-        for replica in self._upstreams.rank(_read_beginning(body)):
+        has_choice = len(self._upstreams.replicas) > 1  # else a large body need not be read
+        for replica in self._upstreams.rank(_read_beginning(body) if has_choice else {}):
             try:
                 answer = await self._send(request, replica, body)
             except (aiohttp.ClientError, OSError) as error:
