@@ -15,7 +15,10 @@ from src.config import Settings
 
 
 def play(request: DemoRequest) -> DemoTurn:
-    """`write X` writes the file, `run COMMAND` runs it, `use TOOL` calls it, `say X` says it; the rest ends with `done`."""
+    """`write X` writes the file, `run COMMAND` runs it, `use TOOL` calls it, `say X` says it; the rest ends with `done`.
+
+    `garble X` writes the file by a call in the text that has to be repaired.
+    """
     asked = [index for index, each in enumerate(request.messages) if each["role"] == "user"]
     verb, _, rest = str(request.messages[asked[-1]]["content"]).split("\n")[0].partition(" ")
     has_result = any(each["role"] == "tool" for each in request.messages[asked[-1] :])
@@ -25,6 +28,8 @@ def play(request: DemoRequest) -> DemoTurn:
         return DemoTurn("done")
     if verb == "write":
         return DemoTurn("", calls=(("write", {"path": rest, "content": "new\n"}),))
+    if verb == "garble":
+        return DemoTurn(f'TOOL_CALL: {{"name": "write", "args": {{"path": "{rest}", "content": "new",}}}}')
     if verb == "use":
         return DemoTurn("", calls=((rest, {}),))
     if verb == "run":
@@ -45,10 +50,14 @@ def refuse_after_a_turn(status: int, times: int) -> Callable[[LoopbackRequest], 
 
 @contextmanager
 def open_server(
-    state: Path, seen: list[str] | None = None, refuse: Callable[[LoopbackRequest], int] = refuse_nothing
+    state: Path,
+    seen: list[str] | None = None,
+    refuse: Callable[[LoopbackRequest], int] = refuse_nothing,
+    *,
+    has_parser: bool = True,
 ) -> Iterator[Settings]:
     """The settings that lead to a server that plays, and never retry. `seen` gets the path of each request."""
-    server = DemoServer(play, lambda _: None)
+    server = DemoServer(play, lambda _: None, has_parser=has_parser)
 
     def answer(request: LoopbackRequest) -> LoopbackReply:
         if seen is not None:

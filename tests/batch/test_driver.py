@@ -151,6 +151,12 @@ def test_each_look_at_the_servers_changes_how_many_tasks_run(monkeypatch):
         wait_until(lambda: take() > min(limits), "a look at one whose requests do not wait any more")
 
 
+def test_what_one_task_learns_of_the_server_serves_the_next(tmp_path):
+    server = {"seen": (seen := []), "has_parser": False}
+    with run(tmp_path, *(Task(f"t{n}", "say x") for n in range(3)), jobs=1, server=server):
+        assert seen.count("/v1/chat/completions") == 1 + 3  # refused once
+
+
 def test_the_servers_are_looked_at_again_while_tasks_run(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "LOOK_INTERVAL_S", 0.0)
     with run(tmp_path, Task("t", "say x"), server={"seen": (seen := [])}):

@@ -55,6 +55,11 @@ def test_a_task_takes_no_more_turns_than_the_setting_allows(tmp_path):
     assert (row.status, row.calls) == ("limit", 1)
 
 
+def test_calls_that_had_to_be_repaired_are_counted(run):
+    row = run("garble b.txt").row
+    assert (row.status, row.calls, row.repairs) == ("answered", 1, 1)
+
+
 def test_git_works_in_the_folder(run, tmp_path):
     row = run("run git log --oneline > log.txt", repo=str(make_repository(tmp_path / "repo")), mode="full").row
     assert " first" in row.patch
