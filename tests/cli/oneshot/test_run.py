@@ -78,7 +78,8 @@ ANSWERS = {
     "vllm": says("A dot."),
     "openai": says("A dot."),
     "anthropic": b'data: {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "A dot."}}\n\n'
-    b'data: {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}\n\ndata: {"type": "message_stop"}\n\n',
+    b'data: {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}}\n\n'
+    b'data: {"type": "message_stop"}\n\n',
     "gemini": b'data: {"candidates": [{"content": {"parts": [{"text": "A dot."}]}, "finishReason": "STOP"}]}\n\n',
 }
 BLIND = (400, {"error": {"message": "tiny is not a multimodal model", "code": 400}})
