@@ -43,7 +43,7 @@ class Approval:
         """The answer that a function gave; a refusal if it is none."""
         if given is True or given is False:
             return Answer(given, "" if given else "it was not approved.")
-        if isinstance(given, Answer) and given.allowed in (True, False) and isinstance(given.allowed, bool):
+        if isinstance(given, Answer) and isinstance(given.allowed, bool):
             return given
         if inspect.iscoroutine(given):
             given.close()  # else Python warns that it was never awaited
@@ -55,7 +55,7 @@ class Approval:
 
 
 def _describe(given: object) -> str:
-    if inspect.iscoroutine(given) or inspect.isawaitable(given):
+    if inspect.isawaitable(given):
         return f"an awaitable ({type(given).__name__}), which only an agent of AsyncServer awaits"
     if isinstance(given, Answer):
         return f"an Answer whose `allowed` is {given.allowed!r}"

@@ -117,10 +117,11 @@ class Exchange:
 
 def _to_message(question: Question, form: Form | None) -> UserMessage:
     """Raises BotError for what is no question."""
-    if isinstance(question, (str, list, tuple)) and not (question.strip() if isinstance(question, str) else question):
+    parts = [question] if isinstance(question, str) else question
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(each, (str, Media)) for each in parts):
+        raise BotError(f"A question is a text, or a list of texts and Media, not {question!r:.80}.")
+    if not any(isinstance(each, Media) or each.strip() for each in parts):
         raise BotError("The question is empty.")
     if isinstance(question, str):
         return UserMessage(f"{question}\n\n{form.instructions}" if form else question)
-    if not isinstance(question, (list, tuple)) or not all(isinstance(each, (str, Media)) for each in question):
-        raise BotError(f"A question is a text, or a list of texts and Media, not {question!r:.80}.")
     return UserMessage("", tuple(map(to_content_block, [*question, *([form.instructions] if form else [])])))

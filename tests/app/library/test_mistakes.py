@@ -78,6 +78,7 @@ ON_A_SERVER = [
     Mistake("a number as the question", lambda s: s.agent().answer(7), "A question is a text"),
     Mistake("no question", lambda s: s.agent().answer(None), "A question is a text"),
     Mistake("an empty question", lambda s: s.agent().answer(""), "The question is empty"),
+    Mistake("a blank question in a list", lambda s: s.agent().answer([" "]), "The question is empty"),
     Mistake("a message as the question", lambda s: s.agent().answer({"role": "user"}), "A question is a text"),
     Mistake("bytes in a question", lambda s: s.agent().answer(["?", b"png"]), "A question is a text, or a list"),
     Mistake("media of no kind", lambda s: s.agent().answer(["?", Media(b"", "text/plain")]), "only images and sounds"),
