@@ -129,6 +129,7 @@ class BlockReader:
         """After the follower was fed the buffer's text and stopped at `end`: whether the block is over."""
         follower = self.follower
         assert follower  # noqa: S101 - the parser's state says so
+        passed = self._buffer.text[self._buffer.start : end] if self._previews else ""
         self._buffer.take(end)
         if ended:
             self.follower = None
@@ -146,7 +147,7 @@ class BlockReader:
             self.is_undecided = self.is_undecided and follower.size <= MAX_DATA_CHARS
             self._at = -1
             if self._previews:
-                self._preview(follower)
+                self._preview(follower, passed)
         return self.follower is None
 
     @property
@@ -166,9 +167,8 @@ class BlockReader:
         self._at = -1
         self._after = max(0, self._after - length)
 
-    def _preview(self, follower: Follower) -> None:
+    def _preview(self, follower: Follower, text: str) -> None:
         """Emits the call being written: its name once it is known, then its text as it comes."""
-        text = follower.parts[-1] if follower.parts else ""
         if self._previewed is None:
             text = self._preview_name("".join(follower.parts))
         if text and self._previewed:

@@ -56,6 +56,13 @@ class TestPreviews:
         assert CALL.removeprefix("TOOL_CALL: ").startswith(text)
         assert len(text) >= len(CALL) - 13
 
+    def test_an_escape_that_is_split_stands_in_the_preview_once(self):
+        call = 'TOOL_CALL: {"name": "read", "args": {"path": "a \\\\ \\"b\\" c"}}'
+        events = events_of(call, range(1, len(call)), previews=True)
+        text = "".join(event.arguments_delta for event in events if isinstance(event, ToolCallDelta))
+        assert call.removeprefix("TOOL_CALL: ").startswith(text)
+        assert len(text) >= len(call) - 13
+
     def test_previews_change_nothing_else(self):
         plain = [event for event in events_of(CALL, [20, 30], previews=True) if not isinstance(event, ToolCallDelta)]
         assert summarize(plain) == summarize(events_of(CALL))
