@@ -25,7 +25,7 @@ _DROPPED = (  # invisible, or with an effect on the text around them
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
 _SPECIAL = re.compile(f"[{_DROPPED}{_LINE_ENDS}{_JOINERS}{_SELECTORS}\ud800-\udfff]")
 _SELECTOR = re.compile(f"[{_SELECTORS}]")
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069]")
 
 _INTRODUCED = {"[": "control", "]": "string", "P": "string", "_": "string", "^": "string", "X": "string"}
 _C1 = {"\x9b": "control", "\x9d": "string", "\x90": "string", "\x9f": "string", "\x9e": "string", "\x98": "string"}

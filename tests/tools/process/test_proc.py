@@ -12,6 +12,8 @@ import pytest
 from src.tools.process.proc import find_living, identify
 from src.types.process import StartedProcess
 
+from ...waiting import wait_until
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
 
 
@@ -37,9 +39,8 @@ def test_what_it_started_is_found_when_it_is_killed_itself():
     (left,) = find_living([known])[known]
     assert left != process.pid
     process.stdin.close()
-    process.stdout.read()  # until it has ended
     process.stdout.close()
-    assert find_living([known]) == {}
+    wait_until(lambda: find_living([known]) == {}, "it is still found")
 
 
 def test_another_process_that_has_the_number_now_is_not_found():
