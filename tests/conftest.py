@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -15,6 +16,11 @@ from .thorough import register_profiles
 
 register_profiles()
 NUMBERS = count()
+
+
+def pytest_configure() -> None:
+    """A job in the background of a shell ignores Ctrl-C, and so would each program that a test starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
