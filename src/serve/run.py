@@ -217,11 +217,13 @@ def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: st
     checks = _load_tls(tls)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until the loop handles them
     try:
-        asyncio.run(_listen(app, address, checks, mask, is_shared=options.workers > 1))
+        is_interrupted = asyncio.run(_listen(app, address, checks, mask, is_shared=options.workers > 1))
     except OSError as error:
         raise _explain_listen(address, error) from error
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    if is_interrupted:
+        raise KeyboardInterrupt
 
 
 async def _listen(
@@ -231,8 +233,10 @@ async def _listen(
     mask: Iterable[int],
     *,
     is_shared: bool,
-) -> None:
-    """Serve until SIGINT or SIGTERM, then let streams finish. `is_shared`: other workers listen on the address too.
+) -> bool:
+    """Serve until SIGINT or SIGTERM, then let streams finish. Returns whether another Ctrl-C ended the streams.
+
+    `is_shared`: other workers listen on the address too.
 
     `mask`: the signals that stay blocked. Raises OSError where the address cannot be had.
     """
@@ -246,7 +250,14 @@ async def _listen(
         max_field_size=MAX_PARSED_BYTES,
     )
     await runner.setup()
-    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+    stopped, is_interrupted, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    def end_streams() -> None:
+        is_interrupted.set()
+        for each in runner.server.connections if runner.server else ():
+            if each.transport:
+                each.transport.abort()
+
     for number in ENDING:
         loop.add_signal_handler(number, stopped.set)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -258,8 +269,9 @@ async def _listen(
         if not is_shared:
             loop.call_later(NOTICE_S, log.warning, STREAMS_FINISH)
     finally:
-        loop.remove_signal_handler(signal.SIGINT)  # a second Ctrl-C does not wait for streams
+        loop.add_signal_handler(signal.SIGINT, end_streams)
         await runner.cleanup()
+    return is_interrupted.is_set()
 
 
 async def close_silent(server: web.Server | None, has_asked: set[object], seconds: float) -> None:

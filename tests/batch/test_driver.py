@@ -122,7 +122,7 @@ def test_a_refusal_for_load_lowers_the_number_of_tasks_that_run(tmp_path, monkey
     tasks = [Task(f"t{n}", f"write {n}.txt") for n in range(3)]
     with run(tmp_path, *tasks, jobs=3, server={"refuse": refuse_after_a_turn(503, 3)}, show=show) as batch:
         assert [row.status for row in batch.rows] == ["answered"] * 3
-    assert max(running[running.index(0) :]) == 1
+    assert max(running[running.index(0) :]) <= 1  # the last ones may end between two looks
     assert "The server refused (HTTP 503): Too busy." in refusals
     assert refusals[-1] == ""
 
