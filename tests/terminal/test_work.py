@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -147,7 +148,11 @@ def somebody_sleeps(ancestor):
 def somebody_runs(ancestor, words):
     """The processes below this one with these words in their command line."""
     below = [each.pid for each in list_descendants(ancestor)]
-    return [pid for pid in below if words in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    found = []
+    for pid in below:
+        with suppress(OSError):  # it has just ended
+            found += [pid] * (words in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return found
 
 
 def is_alive(pid):
