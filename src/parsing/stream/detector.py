@@ -364,5 +364,5 @@ def find_code(position: Position, start: int, *, final: bool) -> Skip | NeedMore
     if before[-1:] != "`" and (len(line) >= LOOK_BACK_CHARS or line.count("`") % 2 == 0):
         return None
     if end := _CODE_END.match(text, position.at):
-        return Skip(end.end())
+        return Skip(end.end() - 1)  # the backtick may begin a fence
     return NeedMore(start) if not final and _CODE_END_PREFIX.match(text, position.at) else None

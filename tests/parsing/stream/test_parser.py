@@ -332,3 +332,9 @@ def test_what_only_looks_like_such_a_shape_is_none(text):
     for cuts in ((), range(1, len(text))):
         found = gathered(events_of(text, cuts))
         assert (found.calls, found.malformed, found.content) == ((), (), text)
+
+
+def test_a_fence_that_follows_a_backtick_and_an_opener_is_one_in_any_pieces():
+    text = "u`functools[```<|END_OF_TURN_TOKEN|>"
+    assert join_text(events_of(text)) == text
+    assert summarize(events_of(text)) == summarize(events_of(text, range(1, len(text))))
