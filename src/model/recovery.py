@@ -43,7 +43,7 @@ ASKING_WHOLE_NOTICE = (
     "The server seems to have lost part of the answer; asking once more for a whole one, without streaming."
 )
 PART_LOST_NOTICE = (
-    "The server returned less than the model wrote, by what it tells itself. If a tool call is missing, its "
+    "The server returned less than it says that the model wrote. If a tool call is missing, its "
     "--tool-call-parser is not one for this model; with --no-function-calling, calls are made in the text."
 )
 UNCOUNTED_NOTICE = (
@@ -100,6 +100,7 @@ class Recovery:
         self._replay = replay
         self._disable_native = disable_native
         self._sent_notices = sent_notices
+        self._loss: Loss = "none"
         self._response = turn.response() if turn.tokens.ids else turn.mend_calls(turn.response())
 
     def run(self) -> Turn[None]:

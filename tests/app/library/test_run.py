@@ -25,6 +25,20 @@ def read_half(run):
             return
 
 
+async def read_all(run, on_text=lambda: None):
+    async for event in run:
+        if isinstance(event, TextDelta):
+            on_text()
+
+
+async def start_reading(run):
+    """A task that reads the run, and has read of its text."""
+    begun = asyncio.Event()
+    task = asyncio.create_task(read_all(run, begun.set))
+    await begun.wait()
+    return task
+
+
 class TestInThreads:
     @pytest.fixture
     def agent(self):
@@ -165,15 +179,7 @@ class TestOnAsyncio:
 
     def test_so_does_a_cancelled_task(self):
         async def leave(agent):
-            begun = asyncio.Event()
-
-            async def read():
-                async for event in agent.ask("go"):
-                    if isinstance(event, TextDelta):
-                        begun.set()
-
-            task = asyncio.create_task(read())
-            await begun.wait()
+            task = await start_reading(agent.ask("go"))
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -182,16 +188,9 @@ class TestOnAsyncio:
 
     def test_one_is_not_read_in_two_tasks(self):
         async def leave(agent):
-            begun, run = asyncio.Event(), agent.ask("go")
-
-            async def read():
-                async for event in run:
-                    if isinstance(event, TextDelta):
-                        begun.set()
-
-            task = asyncio.create_task(read())
-            await begun.wait()
-            for read_too in (read, lambda: anext(run)):
+            run = agent.ask("go")
+            task = await start_reading(run)
+            for read_too in (lambda: read_all(run), lambda: anext(run)):
                 with pytest.raises(BotError, match="in another thread or task already"):
                     await read_too()
             run.cancel()
@@ -203,15 +202,8 @@ class TestOnAsyncio:
     @pytest.mark.parametrize("by", ["run", "agent", "close"])
     def test_so_does_another_task(self, by):
         async def leave(agent):
-            begun, run = asyncio.Event(), agent.ask("go")
-
-            async def read():
-                async for event in run:
-                    if isinstance(event, TextDelta):
-                        begun.set()
-
-            task = asyncio.create_task(read())
-            await begun.wait()
+            run = agent.ask("go")
+            task = await start_reading(run)
             await run.close() if by == "close" else (run if by == "run" else agent).cancel()
             with pytest.raises(Cancelled):
                 await task
