@@ -180,8 +180,11 @@ class Recovery:
         written = usage.output_tokens - usage.thought_tokens
         if written <= len(text) // MAX_CHARS_PER_TOKEN:
             return False
+        is_suspect = bool(self._tools) and written > len(text.encode()) // MIN_BYTES_PER_TOKEN + MIN_CALL_TOKENS
+        if not (self._server.is_vllm or is_suspect):
+            return False
         size = yield from self._server.count_text_tokens(self._request.model, text)
-        if size is None and self._tools and written > len(text.encode()) // MIN_BYTES_PER_TOKEN + MIN_CALL_TOKENS:
+        if size is None and is_suspect:
             size = yield from self._server.count_by_prompts(self._request.model, text)
         return size is not None and written - size > NON_TEXT_TOKENS + written // 20
 

@@ -142,21 +142,22 @@ class ServerApi:
 
     def tokenize_prompt(self, request: ChatRequest) -> Aside[vllm.TokenizedPrompt | None]:
         """The tokens of the request's prompt."""
-        return (yield from self._tokenize(request)) if self.is_vllm else None
+        return (yield from self._tokenize(self._codec.encode_prompt(request))) if self.is_vllm else None
 
-    def _tokenize(self, request: ChatRequest) -> Aside[vllm.TokenizedPrompt | None]:
-        body = self._codec.encode_prompt(request)
-        return (yield from self._try_fetch("POST", "/tokenize", body, vllm.read_prompt)) if body else None
+    def _tokenize(self, body: bytes | None) -> Aside[vllm.TokenizedPrompt | None]:
+        """By vLLM's /tokenize, whatever API the server speaks: vLLM may be behind another one, too."""
+        if not body or not self._has_tokenize:
+            return None
+        prompt = yield from self._try_fetch("POST", "/tokenize", body, vllm.read_prompt)
+        self._has_tokenize = self.is_vllm or prompt is not None
+        return prompt
 
     def find_prompt(self, request: ChatRequest, usage: Usage | None) -> Aside[vllm.TokenizedPrompt | None]:
-        """The tokens of the prompt that the request had, whatever API it spoke: vLLM may be behind another one, too.
+        """The tokens of the prompt that the request had.
 
         None if `usage` says that the prompt was another one: /tokenize may answer for another model.
         """
-        if not self._has_tokenize:
-            return None
-        prompt = yield from self._tokenize(request)
-        self._has_tokenize = self.is_vllm or prompt is not None
+        prompt = yield from self._tokenize(self._codec.encode_prompt(request))
         if not prompt or (usage and abs(usage.input_tokens - len(prompt.tokens)) > MAX_TOKEN_DIFFERENCE):
             return None
         return prompt
@@ -174,9 +175,7 @@ class ServerApi:
 
     def count_text_tokens(self, model: str, text: str) -> Aside[int | None]:
         """How many tokens a text has, by vLLM's /tokenize."""
-        if not self.is_vllm:
-            return None
-        prompt = yield from self._try_fetch("POST", "/tokenize", vllm.encode_tokenize(model, text), vllm.read_prompt)
+        prompt = yield from self._tokenize(vllm.encode_tokenize(model, text))
         return len(prompt.tokens) if prompt else None
 
     def count_by_prompts(self, model: str, text: str) -> Aside[int | None]:
