@@ -25,7 +25,7 @@ from ..app.state_files import ServerMemory
 from ..config import Settings
 from ..errors import ConfigError
 from ..transport.async_http import AsyncClient
-from ..transport.http import try_connecting, try_listening
+from ..transport.http import find_free_port, try_connecting
 from .gateway import HAS_ASKED, MAX_HEADER_BYTES, Gateway
 from .keys import read_keys
 from .pages.metrics import Metrics
@@ -62,8 +62,8 @@ def parse_listen(text: str) -> ListenAddress:
 TlsFiles: TypeAlias = Union[tuple[str, str], None]  # of certificate and key
 
 
-def check(settings: Settings, tls: TlsFiles = None) -> None:
-    """Whether a gateway can start with these settings. Raises ConfigError."""
+def check(settings: Settings, tls: TlsFiles = None) -> Settings:
+    """The settings, with a free port where they name port 0. Raises ConfigError if no gateway can start with them."""
     options = settings.serve
     address = parse_listen(options.listen)
     if not options.keys and not _is_loopback(address.host):
@@ -74,9 +74,10 @@ def check(settings: Settings, tls: TlsFiles = None) -> None:
         read_keys(Path(options.keys))
     _load_tls(tls)
     try:
-        try_listening(*address)
+        address = address._replace(port=find_free_port(*address))
     except OSError as error:
         raise _explain_listen(address, error) from error
+    return replace(settings, serve=replace(options, listen=str(address)))
 
 
 def _explain_listen(address: ListenAddress, error: OSError) -> ConfigError:

@@ -263,10 +263,10 @@ def _clamp(seconds: float) -> float:
     return min(max(0.0, seconds), MAX_RETRY_AFTER_S)  # in this order, NaN becomes 0
 
 
-def find_free_port() -> int:
-    """A port on loopback that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
+def find_free_port(host: str = LOOPBACK, port: int = 0) -> int:
+    """The port, or for 0 one that nothing listens on now. Raises OSError if this process cannot listen there."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family) as probe:
         return int(probe.getsockname()[1])
 
 
@@ -280,12 +280,6 @@ def find_open_ports(ports: Sequence[int], within: float = 0.3) -> list[int]:
             if attempt.connect_ex((LOOPBACK, port)) == 0:
                 found.append(port)
     return found
-
-
-def try_listening(host: str, port: int) -> None:
-    """Raises OSError if this process cannot listen there, such as on a port in use."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    socket.create_server((host, port), family=family).close()
 
 
 def try_connecting(root: str, within: float) -> None:

@@ -29,7 +29,7 @@ def add_serve_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="address of a vLLM server, e.g. http://gpu:8000; may be repeated (default: vllm.base_url)",
     )
-    add("--listen", metavar="HOST:PORT", help="where to listen (default: 127.0.0.1:8010)")
+    add("--listen", metavar="HOST:PORT", help="where to listen; port 0: any free one (default: 127.0.0.1:8010)")
     add("--keys", metavar="FILE", help="digests of the keys of clients; needed for any address but this machine's")
     add("--new-key", metavar="FILE", help="make a key, show it once, add its digest to FILE, and exit")
     add("--workers", metavar="N", type=parse_number(int, 1), help="processes that share the port (default: 1)")
@@ -60,7 +60,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
     with explain_missing():
         from ...serve.run import check, describe, list_unreachable, serve_forever
     tls = tuple(options.tls) if options.tls else None
-    check(settings, tls)
+    settings = check(settings, tls)
     print(describe(settings, tls), file=sys.stderr, flush=True)
     for problem in list_unreachable(settings):
         print(f"! {problem}", file=sys.stderr, flush=True)

@@ -110,7 +110,9 @@ def test_a_port_in_use_is_named(tmp_path, workers):
 def test_ctrl_c_ends_all_workers_without_a_traceback(tmp_path, workers):
     process = start(tmp_path, "--demo", "--listen", "127.0.0.1:0", "--workers", workers)
     assert process.stderr is not None
-    assert "Ctrl-C ends it" in process.stderr.readline()
+    start_line = process.stderr.readline()
+    assert "Ctrl-C ends it" in start_line
+    assert "127.0.0.1:0 " not in start_line, "port 0 stands for one that all workers share"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, errors = process.communicate(timeout=60)
     assert errors.strip() == ""
