@@ -52,6 +52,7 @@ _LONE = (
     "<invoke>",
     "<functionname=",
     "<tool_call name=",
+    "<function_call name=",
     "<call tool=",
     "<|open|>call tool=",
 )  # markers and bodies in one, besides
@@ -75,6 +76,7 @@ _ATTRIBUTE = LazyPattern(r"<(\w+)(?: \w+)?=\Z")
 _LAST_MARKER = LazyPattern(r"<([^<>]+)>\s*\Z")
 _PLAIN_TAG = LazyPattern(r"<(?P<slash>/?)(?:[a-z]\w*[:|])?(?P<name>\w+)(?::\w+)?>\Z")
 _BLANKS = LazyPattern(r"\s+")
+_NUMBERED = LazyPattern(r"(<[^<>]+>)\d+\Z")
 _GRAMMARS = {"empty": "pairs", "element": "tags"}
 
 
@@ -97,7 +99,9 @@ class FormatSet:
 
     @functools.cached_property
     def _opener_pattern(self) -> PrefixPattern:
-        return either(any_of_caseless({row.opener for row in self._wrappers} | set(MORE_OPENERS)), OWN_OPENER)
+        numbered = [opener for row in self._wrappers if (opener := _number_opener(row))]
+        openers = any_of_caseless({row.opener for row in self._wrappers} | set(MORE_OPENERS))
+        return either(openers, *numbered, OWN_OPENER)
 
     @functools.cached_property
     def opener(self) -> PrefixMatcher:
@@ -277,6 +281,12 @@ class FormatSet:
             return rows[0].call_origin if rows else "wrapped"
         best = max(rows, key=lambda row: (row.grammar == grammar, len(row.opener)))
         return best.call_origin
+
+
+def _number_opener(row: Format) -> PrefixPattern | None:
+    """A marker and the id of a call, if they stand before the row's marker."""
+    found = _NUMBERED.search(row.template.partition(row.opener)[0])
+    return sequence(found[1], some(r"\w", 1, 40), row.opener) if found else None
 
 
 def _is_lone(row: Format) -> bool:

@@ -93,3 +93,10 @@ def test_a_row_never_seen_that_is_cut_off_does_not_run(row):
 @pytest.mark.parametrize("text", ["It costs $5.", "RECALL get_weather", "I use tools: two", "<use name>", "CALLS"])
 def test_text_that_only_resembles_a_new_row_is_shown(text):
     assert parse_with_new_rows(text, 1).content == text
+
+
+def test_an_id_between_the_markers_before_a_name_is_part_of_the_block():
+    text = '<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>read<|tool_call:args|>{"path": "a"}<|tool_call:end|>'
+    for cuts in ((), range(1, len(text))):
+        found = gathered(events_of(text, cuts))
+        assert ([(call.name, call.arguments) for call in found.calls], found.content) == ([("read", {"path": "a"})], "")
