@@ -297,17 +297,20 @@ class StreamParser:
             return result
         if text[at] == "`" and buffer.in_fence:
             return NeedMore(at) if not text[at : at + 5].strip("`") and len(text) < at + 5 else None
-        reads_marker = self._reasoning and text[at] in "<[" and not buffer.in_fence
-        marker = self._reasoning.find_marker(at, final=final) if self._reasoning and reads_marker else None
-        if isinstance(marker, (Marker, Skip)):
+        start = at - 2 if text[at] == "=" else at  # of `to=`
+        reads_marker = self._reasoning and start >= buffer.start and text[at] in "<[>=" and not buffer.in_fence
+        marker = self._reasoning.find_marker(start, final=final) if self._reasoning and reads_marker else None
+        if isinstance(marker, Skip) or (isinstance(marker, Marker) and marker.role in ("opens", "closes")):
             return marker
         position = Position(text, at, buffer.start, buffer.find_line(at))
         detection = self._detector.detect(position)
+        if isinstance(marker, Marker) and not isinstance(detection, BlockStart if final else (BlockStart, NeedMore)):
+            return marker
         if isinstance(detection, BlockStart) and "`" in position.line and not buffer.in_fence:
             detection = find_code(position, detection.start, final=final) or detection
-        if marker and isinstance(detection, BlockStart):
+        if isinstance(marker, NeedMore) and isinstance(detection, BlockStart):
             return NeedMore(detection.start)
-        return marker if marker and not isinstance(detection, NeedMore) else detection
+        return marker if isinstance(marker, NeedMore) and not isinstance(detection, NeedMore) else detection
 
     def _detect_result(self, at: int) -> Marker | NeedMore | None:
         """After a call: whether a line begins at `at`, or behind the line end there, with a result that was made up."""

@@ -15,19 +15,22 @@ from ...types.events import ReasoningDelta
 from ...types.lazy_pattern import LazyPattern
 from ..events import Cut, Doubted, Reasoned
 from ..formats.envelopes import ENVELOPES, REASONING
-from .buffer import StreamBuffer
+from .buffer import CONTEXT_CHARS, StreamBuffer
 from .lookback import TO
 from .openers import NeedMore, Skip
 from .prefix_regex import PrefixMatcher, any_of_caseless
 
-_Role = Literal["opens", "closes", "surrounds", "discards"]
+_Role = Literal["opens", "closes", "surrounds", "wraps", "ends", "discards"]
 
 
 def _list_roles() -> dict[str, tuple[_Role, str]]:
-    """For each marker, in lower case, its role and what closes the reasoning that it opens."""
+    """For each marker, in lower case, its role and what closes the reasoning, or the answer, that it opens."""
     roles: dict[str, tuple[_Role, str]] = {
-        marker.casefold(): ("surrounds", "") for row in ENVELOPES for marker in row.markers
+        marker.casefold(): (row.place, row.markers[1] if row.place == "wraps" else "")
+        for row in ENVELOPES
+        for marker in row.markers
     }
+    roles.update({row.markers[1]: ("ends", row.markers[1]) for row in ENVELOPES if row.place == "wraps"})
     for pair in REASONING:
         roles[pair.opener.casefold()] = "opens", pair.closer
         if pair.ends_only_reasoning:
@@ -45,6 +48,8 @@ _RECIPIENT = LazyPattern(TO + r"[\w.:-]{1,80}\s{0,4}\Z")
 _SENTENCE_CHARS = 3  # after a marker that decide
 _BEFORE_MENTION = frozenset(" \t(")
 _OPENING_QUOTES = frozenset("'“‘«")
+_SENTENCE_ENDS = frozenset(".!?…。")
+_BLANKS = re.compile(r"\s{0,64}")
 
 
 class Marker(NamedTuple):
@@ -65,6 +70,7 @@ class ReasoningReader:
         self._parts: list[str] = []
         self._shown: set[str] = set()  # closers of opening markers that were text
         self._passed = bool(closer)  # a marker of reasoning
+        self._wrapper = ""  # what closes the answer
 
     @property
     def text(self) -> str:
@@ -83,8 +89,18 @@ class ReasoningReader:
         role, closer = _ROLES[marker]
         is_text: bool | None
         if role == "opens":
-            is_text = not buffer.starts_line(at)
+            is_text = not (buffer.starts_line(at) or text[at - 1] in _SENTENCE_ENDS)
             self._shown |= {closer} if is_text else set()
+        elif role == "wraps":
+            is_text = not self._is_behind(at)
+            self._wrapper = self._wrapper if is_text else closer
+        elif role == "ends":
+            is_text = closer != self._wrapper if closer else self._is_element(at, marker)
+            is_text = is_text or _skip_blanks(text, end) < len(text)
+            if not (is_text or final):
+                return NeedMore(at)
+        elif role == "closes" and self._is_behind(at):
+            role, is_text = "surrounds", False  # reasoning ends twice
         elif role == "closes" and (self._passed or closer in self._shown):
             is_text = True
             self._shown.discard(closer)
@@ -98,13 +114,22 @@ class ReasoningReader:
             return Skip(end)
         return Marker(at, _find_last(text, at, end) if role == "surrounds" else end, role, closer)
 
+    def _is_behind(self, at: int) -> bool:
+        """Whether the text at `at` is the first behind reasoning."""
+        buffer = self._buffer
+        return self._passed and not buffer.answered and _skip_blanks(buffer.text, buffer.start) == at
+
+    def _is_element(self, at: int, marker: str) -> bool:
+        """Whether the marker closes an element of the text before it."""
+        return marker[1] == "/" and "<" + marker[2:] in self._buffer.find_lead(at, CONTEXT_CHARS).casefold()
+
     def pass_marker(self, marker: Marker) -> bool:
         """Moves behind the marker; whether reasoning follows."""
         buffer = self._buffer
         buffer.show(marker.at)
         text = buffer.text[marker.at : marker.end]
         buffer.skip(marker.end)
-        self._passed = self._passed or marker.role != "surrounds"
+        self._passed = self._passed or marker.role in ("opens", "closes")
         if marker.role == "closes" and not buffer.called:
             buffer.emit(Reasoned(text, marker.closer))
             buffer.reset()
@@ -148,6 +173,11 @@ class ReasoningReader:
             buffer.skip(end)
             self.is_assumed = False
         return True
+
+
+def _skip_blanks(text: str, start: int) -> int:
+    """Where the blanks at `start` end."""
+    return _BLANKS.match(text, start).end()  # type: ignore[union-attr]  # it matches the empty string, too
 
 
 def _is_mentioned(line: str, following: str, *, final: bool) -> bool | None:

@@ -324,7 +324,6 @@ def test_a_call_in_other_shapes_is_found_whole_and_character_by_character(text):
         "**read**: (see below)",
         "`read` (path) reads a file.",
         "<<function>> is what Gorilla writes.",
-        "<|recipient|>all\n<|content|>Hello.",
         "<readme>see</readme>",
     ],
 )

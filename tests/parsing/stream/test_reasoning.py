@@ -41,6 +41,12 @@ class TestReasoning:
     def test_a_call_in_the_middle_of_reasoning_does_not(self):
         assert not extract_tool_calls(f"<think>{CALL}\nNo, not that.</think>", TOOLS).calls
 
+    def test_a_marker_directly_behind_a_sentence_opens_reasoning(self):
+        text = "Before.<|inner_prefix|>Hm.<|inner_suffix|>After."
+        for cuts in ((), range(1, len(text))):
+            found = gathered(events_of(text, cuts))
+            assert (found.content, found.reasoning) == ("Before.After.", "Hm.")
+
     def test_a_marker_in_the_middle_of_a_line_is_text_and_so_is_the_one_that_closes_it(self):
         for text in ("The tag <think> opens a thought.", "Write <think>so</think> and nothing else."):
             assert join_text(events_of(text)) == text
@@ -54,6 +60,11 @@ class TestUnopenedReasoning:
             events = events_of(text, cuts)
             assert [event.closer for event in events if isinstance(event, Reasoned)] == [closer]
             assert (gathered(events).content, gathered(events).reasoning) == ("Hello.", "Let me see.")
+
+    def test_a_second_closing_marker_directly_behind_it_is_cut(self):
+        text = "<thinking>Hm.</thinking>\n</think>\nHello."
+        for cuts in ((), range(1, len(text))):
+            assert gathered(events_of(text, cuts)).content == "\n\nHello."
 
     def test_it_counts_once(self):
         found = extract_tool_calls("First.</think>Second.</think>Third.", TOOLS)
@@ -112,12 +123,58 @@ class TestOpenedInThePrompt:
 
 
 class TestEnvelope:
-    @pytest.mark.parametrize("marker", [marker for row in ENVELOPES for marker in row.markers])
+    @pytest.mark.parametrize(
+        "marker", [marker for row in ENVELOPES if row.place == "surrounds" for marker in row.markers]
+    )
     def test_every_marker_is_cut(self, marker):
         text = f"{marker}Hello.{marker}"
         for cuts in ((), range(1, len(text))):
             assert join_text(events_of(text, cuts)) == "Hello."
             assert join_all(events_of(text, cuts)) == text
+
+    @pytest.mark.parametrize(
+        ("text", "content"),
+        [
+            ("<think>Hm.</think>\n<response>\nHello.</response>\n", "\n\nHello.\n"),
+            ("Hm.\n</think>\n<answer>Hello.", "\nHello."),
+            ("<think>Hm.</think>\n<answer>a</answer> and <answer>b</answer>", "\na</answer> and <answer>b"),
+            ("Write <answer>Hello.</answer>", "Write <answer>Hello.</answer>"),
+            ("<response>Hello.</response>", "<response>Hello.</response>"),
+        ],
+    )
+    def test_a_word_that_wraps_an_answer_is_cut_directly_behind_reasoning_and_at_the_end(self, text, content):
+        for cuts in ((), range(1, len(text))):
+            assert gathered(events_of(text, cuts)).content == content
+            assert join_all(events_of(text, cuts)) == text
+
+    @pytest.mark.parametrize(
+        ("text", "content"),
+        [
+            ("Hello.</s>", "Hello."),
+            ("Hello.<eos>\n", "Hello.\n"),
+            ("In HTML <s>old</s>", "In HTML <s>old</s>"),
+            ("</s> closes <s>.", "</s> closes <s>."),
+        ],
+    )
+    def test_an_end_token_is_cut_at_the_end_only(self, text, content):
+        for cuts in ((), range(1, len(text))):
+            assert join_text(events_of(text, cuts)) == content
+
+    @pytest.mark.parametrize(
+        "role", ["<|im_start|>assistant\n", "<|assistant|>", "<|start_header_id|>assistant<|end_header_id|>"]
+    )
+    def test_the_role_before_an_answer_is_cut_and_the_one_before_a_call_is_its_marker(self, role):
+        for cuts in ((), range(1, 60)):
+            assert join_text(events_of(f"{role}Hello.", cuts)) == "Hello."
+            found = gathered(events_of(f'{role}{{"name": "read", "arguments": {{"path": "a"}}}}', cuts))
+            assert ([call.name for call in found.calls], found.content) == (["read"], "")
+
+    @pytest.mark.parametrize("ahead", ["", " ", "<|start|>assistant "])
+    def test_a_recipient_that_is_the_user_or_the_model_itself_is_no_text(self, ahead):
+        text = f"{ahead}to=self<|message|>Hm.<|eom|><|start|>assistant to=user<|message|>Hello.<|eot|>"
+        for cuts in ((), range(1, len(text))):
+            found = gathered(events_of(text, cuts))
+            assert (found.content.strip(), found.reasoning) == ("Hello.", "Hm.")
 
     def test_a_marker_that_is_mentioned_is_text(self):
         for text in ("Turns end with <|im_end|>, always.", "Write `<|im_end|>`.", "```\n<|im_end|>\n```"):
