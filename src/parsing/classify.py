@@ -27,18 +27,18 @@ _PLACEHOLDER_NAMES = frozenset(
      "func_name1", "func_name2", "your_tool", "some_tool", "example", "example_function", "example_tool",
      "tool_name_here", "none")
 )  # fmt: skip
-_PLACEHOLDERS = frozenset(("...", "…", "{...}", "[...]", "<...>"))
 _COUNTER = LazyPattern(r"_?\d{1,2}\Z")
-_FILL_IN = LazyPattern(r"YOUR_[A-Z_]{2,40}|(?i:[<\[](?:your|insert)[ _-][\w -]{2,40}[>\]])")
+_DOTS = r"\s*(?:\.\.\.|…|\{\.\.\.\}|\[\.\.\.\]|<\.\.\.>)\s*"
+_FILL_IN = LazyPattern(rf"{_DOTS}|YOUR_[A-Z_]{{2,40}}|(?i:[<\[](?:your|insert)[ _-][\w -]{{2,40}}[>\]])")
 _TYPE_NAMES = "string|str|integer|int|number|float|boolean|bool|array|object|list|dict|any"
 _SIGNATURE = LazyPattern(  # `read(path: string, lines?: integer)`, as prompts describe tools
-    rf"[\w.-]+\(\s*(?:\w+\??\s*:\s*(?:{_TYPE_NAMES})\b(?: of \w+|\[\w*\])?\s*(?:,\s*)?)+\)[\s,;]*(?:`{{3}})?\s*"
+    rf"(?:\s{{0,9}}`{{3}}\w*\s)?\s{{0,64}}[\w.-]+\(\s*"
+    rf"(?:\w+\??\s*:\s*(?:{_TYPE_NAMES})\b(?: of \w+|\[\w*\])?\s*(?:,\s*)?)+\)[\s,;]*(?:`{{3}})?\s*"
 )
-_NO_FENCE = LazyPattern(r"\s*(?:`{3}\w*\s)?\s*")
 _SCHEMA_KEYS = frozenset(("type", "description", "title", "enum", "default", "items", "format", "minimum", "maximum"))
 
 _NAME_WORD = re.compile(r"[^\W\d][\w.:/-]*")
-_QUOTED = LazyPattern(r"\S\s*[\"'`“‘]\Z")  # and not all of the answer is
+_QUOTES = frozenset("\"'`“‘")
 _TEMPLATE = LazyPattern(r"\{[{%][ -]|\{[A-Za-z_.-]+\}")  # of Jinja, or of Python
 _FRAMED = LazyPattern(r"\s*<[|｜][^<>]{1,40}>.*<[^<>]{1,40}[|｜]>\s*", re.DOTALL)  # by special tokens of a model
 _CUT_OBJECT = LazyPattern(  # up to the arguments of a call that is cut off
@@ -49,23 +49,21 @@ _LINE_START = LazyPattern(r"(?:\A|\n)[ \t]*(?:\*\*)?\Z")
 # Repairs that may lose a part of an argument, or give it to another parameter.
 GUESSES = LOSSY | {POSITIONAL, NULL_OR_TEXT}
 _SENTENCE_END = LazyPattern(r"[.!?](?=\s)|\n\s*\n")
+# Of a sentence in lower case, which is searched faster.
 _EXAMPLE = LazyPattern(
     r"\be\.g\.|\b(?:for (?:example|instance)|such as|like (?:this|so|these)|as follows|looks? like|usage|syntax|how to|"
     r"examples?\s*(?:calls?|usage|commands?)?\s*[:,(]|used? (?:it|as|like)|to (?:call|use|invoke) (?:it|this|the tool)|"
     r"(?:would|could|can|might|may|should) (?:be|then|also|now|just|simply)|"
     r"(?:you|one|they|users?) (?:can|could|may|might|would|should|must|need to)|"
-    r"instead of|never|avoid|(?:do not|don't) (?:run|call|use|write|do))\b",
-    re.IGNORECASE,
+    r"instead of|never|avoid|(?:do not|don't) (?:run|call|use|write|do))\b"
 )
 _QUOTATION = LazyPattern(
     r"\b(?:says?|said|reads|contain(?:s|ed)?|includes?|shows?|has|had|holds?|states?|wrote|quotes?|quoted|mentions?|"
     r"defines?|lists?|line \d+|comments?|docstrings?|readme|documentation|docs|instructions?|asks?|suggests?|"
-    r"recommends?)\b",
-    re.IGNORECASE,
+    r"recommends?)\b"
 )
 _INTENTION = LazyPattern(  # "Okay, now let me look at what the file says"
-    r"\s*(?:[*#>-]+\s*)?(?:(?:ok(?:ay)?|sure|now|first|next|then|so|and)\b\W*)*(?:(?:I|let|we)\b|I['’]|we['’])",
-    re.IGNORECASE,
+    r"\s*(?:[*#>-]+\s*)?(?:(?:ok(?:ay)?|sure|now|first|next|then|so|and)\b\W*)*(?:(?:i|let|we)\b|i['’]|we['’])"
 )
 
 Classification = Union[ToolCall, MalformedCall]
@@ -174,14 +172,14 @@ class CallClassifier:
         """
         if not lead.strip() and self._made:
             return self._is_presented
-        return is_presentation(lead) or _QUOTED.search(lead) is not None
+        return is_presentation(lead) or _is_quoted(lead)
 
     def _is_meant(self, name: str, raw: str, lead: str) -> bool:
         """Whether a block that cannot be read was meant as a call, so that the model is told.
 
         It names an offered tool, or nearly so, or begins its line, and is not quoted. Otherwise it is about calls.
         """
-        if _QUOTED.search(lead):
+        if _is_quoted(lead):
             return False
         if self.resolve_name(name) or self._tools.names.mention.search(raw):
             return True
@@ -200,7 +198,7 @@ class CallClassifier:
         if not self._tools.names.is_exact(name) or self._is_broken or self._count >= self._max_calls:
             return False
         if lead.strip() or not self._made:
-            return not (is_presentation(lead) or _QUOTED.search(lead))
+            return not (is_presentation(lead) or _is_quoted(lead))
         return not self._is_presented
 
     def _are_repeats(self, calls: list[ToolCall]) -> bool:
@@ -224,9 +222,9 @@ class CallClassifier:
         renamed = () if call.name == tool.name else ("name",)
         repaired = (*decoded.repairs, *call.repairs, *renamed, *fitter.changes)
         guessed = decoded.guessed or self._is_presented or self._is_broken or not GUESSES.isdisjoint(repaired)
-        guessed = guessed or not self._tools.names.is_exact(call.name)
+        guessed = guessed or bool(renamed and not self._tools.names.is_exact(call.name))
         made = ToolCall(self._take_id(), tool.name, arguments, origin, repaired, guessed=guessed)
-        return replace(made, echo=True) if self._is_echo(made, raw) else made
+        return replace(made, echo=True) if self._given and self._is_echo(made, raw) else made
 
     def _count_call(self, classification: Classification, raw: str) -> Classification:
         self._count += 1
@@ -250,23 +248,20 @@ class CallClassifier:
 
     def _is_explanation(self, calls: list[RawCall], raw: str) -> bool:
         """Whether a call is a pattern to fill in: with placeholders for its name or arguments, or with their types."""
-        return _is_signature(raw) or any(
-            (_is_placeholder_name(call.name) and not self.is_known(call.name))
-            or _has_placeholder(call)
-            or self._is_definition(call)
-            for call in calls
-        )
+        return _SIGNATURE.fullmatch(raw) is not None or any(map(self._is_pattern, calls))
 
-    def _is_definition(self, call: RawCall) -> bool:
-        """Whether the arguments are schemas of the tool's parameters, and no values."""
-        tool = self._tools.find(call.name)
-        arguments = call.arguments or {}
-        return bool(
-            tool
-            and arguments.keys() & tool.scalar_types.keys()
-            and not call.positional
-            and all(map(_is_schema, arguments.values()))
-        )
+    def _is_pattern(self, call: RawCall) -> bool:
+        tool, arguments = self._tools.find(call.name), call.arguments or {}
+        if tool is None and _is_placeholder_name(call.name):
+            return True
+        for name, value in arguments.items():
+            if is_placeholder(value, name):
+                return True
+        if call.positional:
+            return any(is_placeholder(value, "") for value in call.positional)
+        if not tool or not all(map(_is_schema, arguments.values())):
+            return False
+        return not tool.scalar_types.keys().isdisjoint(arguments)  # schemas of its parameters in place of values
 
     def _is_echo(self, call: ToolCall, raw: str) -> bool:
         """Whether the call stands in a given text."""
@@ -280,10 +275,15 @@ def is_presentation(lead: str) -> bool:
     A sentence that tells what the model is about to do presents a call only with the words of an example.
     """
     text = lead.rstrip(" \t\r\n`*_>-").removesuffix("json").rstrip(" \t\r\n`*_>-")
-    sentence = _SENTENCE_END.split(text)[-1]
-    if sentence.endswith((".", "!", "?")) and not sentence.endswith("e.g."):
+    if text.endswith((".", "!", "?")) and not text.endswith("e.g."):
         return False
+    sentence = _SENTENCE_END.split(text)[-1].lower()
     return bool(_EXAMPLE.search(sentence) or (_QUOTATION.search(sentence) and not _INTENTION.match(sentence)))
+
+
+def _is_quoted(lead: str) -> bool:
+    """Whether a quote opens before the block, behind other text."""
+    return lead[-1:] in _QUOTES and bool(lead[:-1].strip())
 
 
 def make_id_source() -> Callable[[], str]:
@@ -297,24 +297,14 @@ def make_id_source() -> Callable[[], str]:
 
 def _is_placeholder_name(name: str) -> bool:
     bare = _COUNTER.sub("", name.strip("<>[]{}$ \n").casefold().replace("-", "_").replace(" ", "_"))
-    return name in _PLACEHOLDERS or bare in _PLACEHOLDER_NAMES or (name[:1] == "<" and name[-1:] == ">")
-
-
-def _has_placeholder(call: RawCall) -> bool:
-    arguments = [*(call.arguments or {}).items(), *(("", value) for value in call.positional)]
-    return any(is_placeholder(value, name) for name, value in arguments)
+    return bare in _PLACEHOLDER_NAMES or is_placeholder(name, "") or (name[:1] == "<" and name[-1:] == ">")
 
 
 def is_placeholder(value: Node, name: str) -> bool:
     """Whether the value of the parameter `name` is to be filled in: `...`, `<name>`, `YOUR_NAME`, `<your name>`."""
     if not isinstance(value, str):
         return False
-    return value.strip() in _PLACEHOLDERS or value == f"<{name}>" or _FILL_IN.fullmatch(value) is not None
-
-
-def _is_signature(raw: str) -> bool:
-    start = _NO_FENCE.match(raw)
-    return _SIGNATURE.fullmatch(raw, start.end() if start else 0) is not None
+    return value == f"<{name}>" or _FILL_IN.fullmatch(value) is not None
 
 
 def _is_schema(value: Node) -> bool:

@@ -135,9 +135,10 @@ def gathered(events: Iterable[ParserEvent]) -> Extraction:
     fold = EventFold()
     for event in events:
         fold.add(event)
+    blocks = fold.blocks
     return Extraction(
-        "".join(block.text for block in fold.blocks if isinstance(block, Text)),
-        tuple(block for block in fold.blocks if isinstance(block, ToolCall)),
-        tuple(block for block in fold.blocks if isinstance(block, MalformedCall)),
+        "".join([block.text for block in blocks if isinstance(block, Text)]),
+        tuple([block for block in blocks if isinstance(block, ToolCall)]),
+        tuple([block for block in blocks if isinstance(block, MalformedCall)]),
         fold.reasoning,
     )

@@ -19,7 +19,8 @@ from .coerce import COERCIONS, KINDS, MISSING, get_kind, parse_literal, unwrap
 from .tool_index import IndexedTool, normalize
 
 MAX_DEPTH = 100
-_PLAIN_TYPES = frozenset((str, int, float, bool, type(None)))  # and no subclass, which are source text
+_PLAIN_KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}  # and no subclass
+_REFERENCES = frozenset(("anyOf", "oneOf", "$ref"))
 _SYNONYMS = (
     ("path", "file_path", "file", "filename", "absolute_path", "target_file", "relative_path"),
     ("path", "dir", "directory", "folder", "directory_path", "dir_path"),
@@ -69,7 +70,7 @@ class Fitter:
     def fit(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, JSON]:
         """The arguments as the schema requires them. Raises ArgumentMismatch."""
         if not positional and self._fits_unchanged(given):
-            return dict(given)  # type: ignore[arg-type]  # all are scalars
+            return dict(given)  # type: ignore[arg-type]  # all are plain values
         given = self._unwrap_schema(self._unwrap_arguments(given))
         tool, fitted = self._tool, dict[str, JSON]()
         for name, value in self._place_positional(self._match_names(given, positional), positional).items():
@@ -85,9 +86,9 @@ class Fitter:
         return fitted
 
     def _fits_unchanged(self, given: Mapping[str, Node]) -> bool:
-        wanted = self._tool.scalar_types
+        properties = self._tool.properties
         for name, value in given.items():
-            if type(value) is not wanted.get(name):
+            if not _fits_plainly(value, properties.get(name)):
                 return False
         return all(map(given.__contains__, self._tool.required))
 
@@ -170,7 +171,7 @@ class Fitter:
         """The value as `schema` requires it; `path` names it in messages. Raises ArgumentMismatch."""
         if depth > MAX_DEPTH:
             raise ArgumentMismatch(f"Parameter '{path}' is nested too deep.")
-        if not schema and type(value) in _PLAIN_TYPES:
+        if _fits_plainly(value, schema):
             return value  # type: ignore[return-value]  # no node of source text
         schema = self._resolve(schema)
         for key in ("anyOf", "oneOf"):
@@ -294,6 +295,15 @@ class Fitter:
             return value  # the enum was meant for the items
         listed = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:20])
         raise ArgumentMismatch(f"Parameter '{path}' must be one of {listed}; {_shorten(value)} was given.")
+
+
+def _fits_plainly(value: Node, schema: object) -> bool:
+    """Whether a plain value has the type of its schema, which asks for nothing else that would have to be checked."""
+    kind = _PLAIN_KINDS.get(type(value))
+    if kind is None or not isinstance(schema, dict) or schema.get("type", kind) != kind:
+        return False
+    choices = schema.get("enum")
+    return _REFERENCES.isdisjoint(schema) and (not isinstance(choices, list) or value in choices)
 
 
 def match_parameter(tool: IndexedTool, name: str, given: Container[str] = ()) -> str | None:

@@ -27,23 +27,16 @@ _CONSTRAINTS = frozenset(("enum", "anyOf", "oneOf", "$ref"))
 
 
 class IndexedTool:
-    """A tool, and of its schema what fitting needs, which is read when a call of the tool is fitted."""
+    """A tool, and of its schema what fitting needs. The schemas of its parameters are read when they are needed."""
 
     def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
         self.name = name
         self.schema = schema
+        properties, required = schema.get("properties"), schema.get("required")
+        self.properties: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+        self.required = tuple(map(str, required)) if isinstance(required, (list, tuple)) else ()
 
-    @functools.cached_property
-    def properties(self) -> Mapping[str, Any]:
-        listed = self.schema.get("properties")
-        return listed if isinstance(listed, Mapping) else {}
-
-    @functools.cached_property
-    def required(self) -> tuple[str, ...]:
-        listed = self.schema.get("required")
-        return tuple(map(str, listed)) if isinstance(listed, (list, tuple)) else ()
-
-    @functools.cached_property
+    @property
     def scalar_types(self) -> Mapping[str, type]:
         """The parameters that have one scalar type and nothing else."""
         return {
@@ -140,9 +133,18 @@ class ToolIndex:
     """Finds tools by name. `offered` are ToolDefinitions or OpenAI tool objects; anything else is left out."""
 
     def __init__(self, offered: Iterable[ToolDefinition | Mapping[str, Any]]) -> None:
-        self.tools = {name: tool for tool in offered if (name := _get_name(tool))}
-        listed = self.tools.items()
-        aliases = ((alias, name) for name, tool in listed if isinstance(tool, ToolDefinition) for alias in tool.aliases)
+        self.tools: dict[str, ToolDefinition | Mapping[str, Any]] = {}
+        aliases: list[tuple[str, str]] = []
+        for tool in offered:
+            if isinstance(tool, ToolDefinition):
+                name = tool.name
+                aliases += [(alias, name) for alias in tool.aliases]
+            else:
+                function = tool.get("function", tool)  # nearly always a dict, which takes a tenth of the other check
+                is_tool = type(function) is dict or isinstance(function, Mapping)
+                name = str(function.get("name", "")) if is_tool else ""
+            if name:
+                self.tools[name] = tool
         self.names = _index_names(tuple(self.tools), tuple(aliases))
         self._indexed: dict[str, IndexedTool] = {}  # the tools that were found
 
@@ -168,13 +170,6 @@ def normalize(name: str) -> str:
 def _add_unique(table: dict[str, str], key: str, name: str) -> None:
     """Adds an entry; a key that two names share finds neither."""
     table[key] = "" if table.get(key, name) != name else name
-
-
-def _get_name(offered: ToolDefinition | Mapping[str, Any]) -> str:
-    if isinstance(offered, ToolDefinition):
-        return offered.name
-    function = offered.get("function", offered)
-    return str(function.get("name", "")) if isinstance(function, Mapping) else ""
 
 
 def _get_schema(offered: ToolDefinition | Mapping[str, Any]) -> Mapping[str, Any]:

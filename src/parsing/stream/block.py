@@ -43,7 +43,7 @@ _HEAD_CHARS = 400  # in which a block's name is searched for, for its preview
 _NAME = LazyPattern(
     r"""(?:["'](?:name|tool|function|tool_name)["']\s*:\s*["']|(?:function|name|tool)\s?=\s?["']?)([\w.:-]{1,80})["'>]"""
 )
-
+_NO_BLOCK, _NO_BODY = BlockStart(0, 0, "", ""), BlockBody("", False, None)
 
 Follower = Union[BracketMatcher, UntilMarker, TagReader]
 
@@ -79,10 +79,10 @@ class BlockReader:
         self.follower: Follower | None = None
         self.in_call_fence = False  # the block began with a fence that is still open
         self.rescan = MAX_RESCAN_CHARS  # characters left
-        self._block = BlockStart(0, 0, "", "")
+        self._block = _NO_BLOCK
         self._at = -1  # where the block starts in the buffer, or -1 once part of it has left the buffer
         self._head = ""  # the text from the start of the block to its body
-        self._body = BlockBody("", False, None)
+        self._body = _NO_BODY
         self._decoded: DecodedBlock | None = None  # of a block of tags, which are read while it is followed
         self._after = 0  # where the text behind the block begins in the buffer
         self._is_rejected = False  # the block was too long and is emitted already, or it is text
@@ -303,7 +303,7 @@ class BlockReader:
             self._formats.find_origin(block.opener, block.kind),
             buffer.called and buffer.shown_chars > 0,
         )
-        is_bare = block.kind in TAG_KINDS or any(quote in body.text for quote in TOKEN_QUOTES)
+        is_bare = block.kind in TAG_KINDS or any(map(body.text.__contains__, TOKEN_QUOTES))
         calls = self._classifier.classify(
             decoded, raw, origin, explicit=block.explicit, is_bare=is_bare, after_text=after_text, lead=self._lead
         )

@@ -375,6 +375,11 @@ class StreamParser:
         inner.close(truncated=True)
         return [ParsedCall(call, "") for call in inner._buffer.trailing_calls]
 
+    def parse_whole(self, text: str, *, truncated: bool = False) -> list[ParserEvent]:
+        """The events of an answer that is all there: no decision waits for more text."""
+        self._buffer.text = text
+        return self.close(truncated=truncated)
+
 
 def _skip_blanks(text: str, start: int) -> int:
     """Where the blanks at `start` end."""
@@ -392,4 +397,4 @@ def extract_tool_calls(
 ) -> Extraction:
     """The tool calls in `text`; never raises on a text. The other arguments are those of StreamParser and `close`."""
     parser = StreamParser(tools, new_id=new_id, given=map(GivenText, given), max_calls=max_calls)
-    return gathered(parser.feed(text) + parser.close(truncated=truncated))
+    return gathered(parser.parse_whole(text, truncated=truncated))

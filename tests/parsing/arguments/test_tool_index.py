@@ -2,6 +2,7 @@
 
 import pytest
 
+from src.parsing import extract_tool_calls
 from src.parsing.arguments.tool_index import ToolIndex
 from src.types.messages import ToolDefinition
 
@@ -89,3 +90,17 @@ def test_any_number_of_names_can_be_looked_up():
 @pytest.mark.parametrize("offered", [{"function": "read"}, {"function": {}}, {"type": "function"}])
 def test_what_describes_no_tool_is_left_out(offered):
     assert ToolIndex([offered]).tools == {}
+
+
+def test_a_tool_that_changes_between_two_answers_is_read_anew():
+    tool = {"type": "function", "function": {"name": "wait", "parameters": {"type": "object", "properties": {}}}}
+    function, text = tool["function"], '<tool_call>{"name": "wait", "arguments": {"time": "5"}}</tool_call>'
+    function["parameters"]["properties"]["time"] = {"type": "string"}
+    assert extract_tool_calls(text, [tool]).calls[0].arguments == {"time": "5"}
+    function["parameters"]["properties"]["time"]["type"] = "integer"
+    assert extract_tool_calls(text, [tool]).calls[0].arguments == {"time": 5}
+    function["parameters"]["properties"]["unit"] = {"type": "string"}
+    function["parameters"]["required"] = ["unit"]
+    assert "'unit'" in extract_tool_calls(text, [tool]).malformed[0].reason
+    function["name"] = "pause"
+    assert not extract_tool_calls(text, [tool]).calls
