@@ -45,7 +45,9 @@ RUNNING_FILES = LazyPattern(  # in lower case, at any depth: a shell, an editor,
 )
 HOOKS_PATH = "core.hookspath"
 CONFIGS = ("config", "config.worktree")
-GIT_SETTINGS = ("hooks", *CONFIGS, "commondir")  # they make git run programs, or look elsewhere
+COMMON_DIR = "commondir"
+GIT_LINKS = (GIT, COMMON_DIR)  # files that name a folder with settings of git
+GIT_SETTINGS = ("hooks", *CONFIGS, COMMON_DIR)  # they make git run programs, or look elsewhere
 MARKS = ("HEAD", "objects", "refs")
 REBASE_TODO = "rebase-merge/git-rebase-todo"
 MAX_REPOSITORIES = 100  # submodules and worktrees of one repository that are looked at
@@ -97,24 +99,24 @@ class RunningFiles:
         return Path(os.path.realpath(path)).is_relative_to(self._top)
 
     def find_git_folder(self, link: Path) -> Path | None:
-        """The folder in the workspace that a `.git` file names, or None."""
+        """The folder in the workspace that a file of GIT_LINKS names, or None."""
         text = read_text(link)
-        target = Path(os.path.realpath(link.parent / text.removeprefix("gitdir:").strip()))
-        return target if text.startswith("gitdir:") and target.is_relative_to(self._top) else None
+        prefix = "gitdir:" if link.name == GIT else ""
+        target = Path(os.path.realpath(link.parent / text.removeprefix(prefix).strip()))
+        return target if text and text.startswith(prefix) and target.is_relative_to(self._top) else None
 
     def is_harmless_link(self, link: Path) -> bool:
         """Whether it is a link to a file of the workspace, and does not run by itself."""
-        is_to_file = link.is_symlink() and link.is_file() and self.is_inside(link)
-        return is_to_file and link.name.startswith(".") and not _is_running(str(link.relative_to(self._top)))
+        if not link.is_symlink() or not link.name.startswith(".") or link.name == GIT:
+            return False
+        return link.is_file() and self.is_inside(link) and not _is_running(str(link.relative_to(self._top)))
 
     def _list_settings_folders(self, git: Path) -> Iterator[Path]:
         """Those of a repository, and those that they share settings with."""
         for folder in list_git_folders(git):
             yield folder
-            if os.path.lexists(folder / "commondir"):
-                common = Path(os.path.realpath(folder / read_text(folder / "commondir").strip()))
-                if common.is_relative_to(self._top):
-                    yield common
+            if common := self.find_git_folder(folder / COMMON_DIR):
+                yield common
 
     def _list_hits(self) -> Iterator[tuple[str, str]]:
         """Each folder with a name in it that may run by itself. Such a link is followed, but none behind it."""
@@ -135,6 +137,7 @@ class RunningFiles:
                     path = Path(folder, name)
                     if path.is_symlink() and name != GIT and path.is_dir() and os.path.realpath(folder) == folder:
                         stack += [str(path)] if self.is_inside(path) else []
+
 
 def list_git_folders(git: Path) -> Iterator[Path]:
     """The folders that git takes its configuration from: the repository's own, its submodules', its worktrees'."""
