@@ -11,14 +11,13 @@ import re
 from collections.abc import Iterable
 
 from ...types.lazy_pattern import LazyPattern
-from ..arguments.tool_index import ToolIndex
+from ..arguments.tool_index import NameIndex
 from ..decode.tag_reader import TagReader
 from ..decode.tag_readings import Rank
 from ..decode.tag_style import Markers
 from ..stream.brackets import TOKEN_QUOTES
 from ..stream.openers import (
     ANCHOR,
-    ANCHOR_CHARS,
     BLANK,
     FENCE,
     NAME,
@@ -129,11 +128,6 @@ class FormatSet:
         return {opener for opener in openers if opener[0] not in _USUAL}
 
     @functools.cached_property
-    def marks(self) -> frozenset[str]:
-        """The characters at which a block may begin."""
-        return ANCHOR_CHARS | {opener[0] for opener in self._unusual_openers}
-
-    @functools.cached_property
     def anchor(self) -> re.Pattern[str]:
         """Finds a character at which a block may begin."""
         return re.compile(self._anchor_source)
@@ -202,12 +196,12 @@ class FormatSet:
         rows = [row for row in self.rows if row.grammar == "text"]
         return tuple((row, PrefixMatcher(_begin_text(row.template), re.IGNORECASE)) for row in rows)
 
-    def find_text_call(self, text: str, at: int, tools: ToolIndex) -> BlockStart | bool:
+    def find_text_call(self, text: str, at: int, names: NameIndex) -> BlockStart | bool:
         """A call of such a row at `at`; otherwise whether more text may make one."""
         may_come = False
         for row, begins in self.text_calls:
             match = begins.match(text, at)
-            if match and tools.find(match["name"]):
+            if match and names.find(match["name"]):
                 kind = "named" if match["first"] == "{" else "text"
                 return BlockStart(at, match.start("first"), kind, row.opener, match["name"])
             may_come = may_come or (match is None and begins.is_prefix(text, at))

@@ -50,20 +50,6 @@ class StreamBuffer:
         events, self._events = self._events, []
         return events
 
-    def show_plain(self, end: int) -> list[ParserEvent]:
-        """Shows the text up to `end`; all of it has been searched."""
-        text, start = self.text, self.start
-        self.position = len(text) if text[-1] != "`" else max(end, len(text) - count_backticks(text))
-        if end == start:
-            return []
-        if self.called:
-            self.show(end)
-            return self.take_events()
-        self.start = end
-        if end > _MAX_KEPT_CHARS:
-            self.drop_shown()
-        return [TextDelta(text[start:end])]
-
     def drop_shown(self) -> int:
         """Drops the text before the last block's end, and what was shown long ago; returns its length."""
         cut = max(self.floor, self.start - CONTEXT_CHARS)
@@ -77,12 +63,17 @@ class StreamBuffer:
 
     def show(self, end: int) -> None:
         """Emits the text up to `end` as text of the answer."""
+        if end > self.start:
+            self._events.append(TextDelta(self.text[self.start : end]))
+            self.pass_shown(end)
+
+    def pass_shown(self, end: int) -> None:
+        """Notes that the text up to `end` was emitted as text of the answer."""
         if end <= self.start:
             return
         if self.called:
             self.shown_chars = self.count_shown_at(end)
         text = self.text[self.start : end]
-        self._events.append(TextDelta(text))
         self.start = end
         self._counted = 0
         if self.has_bare_values:

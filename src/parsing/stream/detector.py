@@ -8,16 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Union
 
 from ...types.lazy_pattern import LazyPattern
-from ..arguments.tool_index import ToolIndex
+from ..arguments.tool_index import NameIndex
 from ..decode.call_shapes import CALL_KEYS, NAME_KEYS
 from ..formats.format_set import FORMAT_SET, FormatSet
 from . import openers
 from .buffer import LOOK_BACK_CHARS
-from .lookback import CHANNELS, TO, Position, PrecedingWord, find_own_marker, find_preceding_name, is_word_char
+from .lookback import (
+    CHANNELS,
+    TO,
+    Position,
+    PrecedingWord,
+    find_hold,
+    find_own_marker,
+    find_preceding_name,
+    is_word_char,
+)
 from .openers import BlockStart, NeedMore, Skip
+from .reasoning import MARKER
 
 _RECIPIENT = LazyPattern(TO + r"\Z")
 _LINE_START = LazyPattern(r"[\s\"'>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
@@ -38,9 +49,10 @@ Detection = Union[BlockStart, NeedMore, Skip, None]
 class BlockDetector:
     """Tries the patterns, for the offered tools."""
 
-    def __init__(self, tools: ToolIndex, formats: FormatSet = FORMAT_SET) -> None:
-        self._tools = tools
+    def __init__(self, names: NameIndex, formats: FormatSet = FORMAT_SET) -> None:
+        self._names = names
         self._formats = formats
+        self.count_held = lru_cache(maxsize=16_384)(self._count_held)  # answers repeat their tokens
         self._detectors: dict[str, Callable[[Position], Detection]] = {
             "<": self._detect_angle,
             "{": self._detect_brace,
@@ -51,6 +63,24 @@ class BlockDetector:
             ">": self._detect_chevron,
             "=": self._detect_recipient,
         }
+
+    def _count_held(self, text: str) -> int:
+        """How many characters at the end of a short text are held back before any call.
+
+        -1 if a block begins in the text, or what precedes the text decides whether one does.
+        """
+        anchor = self._formats.anchor.search(text)
+        while anchor:
+            at = anchor.start()
+            if text[at] in "`=" or MARKER.match(text, at) or MARKER.is_prefix(text, at):
+                return -1
+            detection = self.detect(Position(text, at, 0, text[text.rfind("\n", 0, at) + 1 : at]))
+            if isinstance(detection, NeedMore):
+                return len(text) - min(detection.start, find_hold(self._names, text[: at + 1], 0))
+            if detection:
+                return -1
+            anchor = self._formats.anchor.search(text, at + 1)
+        return len(text) - find_hold(self._names, text, 0)
 
     def detect(self, position: Position) -> Detection:
         """What begins at the anchor."""
@@ -78,7 +108,7 @@ class BlockDetector:
     def _detect_angle(self, position: Position) -> Detection:
         text, at, floor, _ = position
         start = at - 1 if at > floor and text[at - 1] == "]" and text[at + 1 : at + 2] in "]" else at
-        if text_call := self._formats.find_text_call(text, start, self._tools):
+        if text_call := self._formats.find_text_call(text, start, self._names):
             return text_call if isinstance(text_call, BlockStart) else NeedMore(start)
         if detection := self._detect_markers(text, start, start):
             return detection
@@ -92,13 +122,9 @@ class BlockDetector:
         """An element that is named after a tool."""
         text, at = position.text, position.at
         match = openers.ELEMENT.match(text, at)
-        if match and match["name"] in self._tools.tools and _starts_line(position.line):
+        if match and self._names.find(match["name"]) == match["name"] and _starts_line(position.line):
             return BlockStart(at, at, "element", "", match["name"], False)
-        if (
-            not match
-            and openers.ELEMENT.is_prefix(text, at)
-            and self._tools.names.is_name_prefix(text[at + 1 : at + 100])
-        ):
+        if not match and openers.ELEMENT.is_prefix(text, at) and self._names.is_name_prefix(text[at + 1 : at + 100]):
             return NeedMore(at)
         return None
 
@@ -131,18 +157,18 @@ class BlockDetector:
             return self._read_attributes(match, start, opener)
         for kind, group in (("pairs", "name"), ("empty", "empty_name")):
             if groups[kind]:
-                if kind == "empty" and self._tools.find(groups[group]) is None:
+                if kind == "empty" and self._names.find(groups[group]) is None:
                     return Skip(match.end())
                 return BlockStart(start, match.start(group), kind, opener, groups[group])
         name, bracket = match["called"], match["bracket"]
         explicit = bracket == "{" and "[TOOL_CALLS]" not in opener and opener != OWN
-        if name in CHANNELS or (not explicit and self._tools.find(name) is None):
+        if name in CHANNELS or (not explicit and self._names.find(name) is None):
             return Skip(match.end() - (name in CHANNELS))  # before a channel the name may stand, and the brace tells
         return BlockStart(start, match.end() - 1, "named" if bracket == "{" else "pythonic", opener, name)
 
     def _read_attributes(self, match: re.Match[str], start: int, opener: str) -> Detection:
         name = match["attributed"]
-        if self._tools.find(name) is None:
+        if self._names.find(name) is None:
             return Skip(match.end())
         begin = match.start("attributed")
         bracket = match.string.rfind(
@@ -155,7 +181,7 @@ class BlockDetector:
         text, at, _, _ = position
         if own := find_own_marker(position):
             return BlockStart(own.start(), at, "json", OWN)
-        word = find_preceding_name(self._tools, position)
+        word = find_preceding_name(self._names, position)
         if word and (found := self._detect_named_object(position, word)):
             return found
         return self._detect_object(text, at, at)
@@ -176,11 +202,11 @@ class BlockDetector:
         if not key:
             return NeedMore(start) if openers.OBJECT_KEY.is_prefix(text, at) else None
         body = key.start() + key[0].startswith("{{")
-        if key["key"] not in CALL_KEYS and not self._tools.find(key["key"]):
+        if key["key"] not in CALL_KEYS and not self._names.find(key["key"]):
             return None
         if key["key"] in NAME_KEYS:
             value = openers.OBJECT_NAME.match(text, at)
-            if value and not self._tools.find(value["value"]) and "(" not in value["value"]:
+            if value and not self._names.find(value["value"]) and "(" not in value["value"]:
                 return None
             if not value and openers.OBJECT_NAME.is_prefix(text, at):
                 return NeedMore(start)
@@ -208,11 +234,11 @@ class BlockDetector:
             inner = self._detect_object(text, match.start("object"), at)
             return inner._replace(body=at) if isinstance(inner, BlockStart) else inner
         name = match["name"] or match["set_name"]
-        return BlockStart(at, at, "pythonic", "", explicit=False) if self._tools.find(name) else None
+        return BlockStart(at, at, "pythonic", "", explicit=False) if self._names.find(name) else None
 
     def _detect_parenthesis(self, position: Position) -> Detection:
         text, at, _, line = position
-        word = find_preceding_name(self._tools, position)
+        word = find_preceding_name(self._names, position)
         if not word or word.gap or word.previous in _METHOD:
             return None
         if word.mark and word.mark != text[word.start : word.begin]:  # a decoration stands on both sides of the name
@@ -233,7 +259,7 @@ class BlockDetector:
         is_fence = "```".startswith(text[at : at + 3])  # or may become one at the end of the text
         if not text.startswith("``", at) and not _starts_line(line):
             return NeedMore(at) if at + 1 == len(text) else None
-        word = find_preceding_name(self._tools, position) if is_fence else None
+        word = find_preceding_name(self._names, position) if is_fence else None
         if word and "\n" in word.gap and (detection := self._detect_named_fence(text, at, word)):
             return detection
         inner = self._detect_quoted(text, at)
@@ -254,7 +280,7 @@ class BlockDetector:
         ticks = len(text[at : at + 4]) - len(text[at : at + 4].lstrip("`"))
         if detection := self._detect_fenced(text, at + ticks, is_language=True):
             return detection
-        if (block := openers.TOOL_FENCE.match(text, at)) and self._tools.find(block["name"]):
+        if (block := openers.TOOL_FENCE.match(text, at)) and self._names.find(block["name"]):
             kind, body = ("pairs", block.start("name")) if block["argument"] else ("text", block.end("name"))
             return BlockStart(at, body, kind, "```tool", block["name"])
         match = openers.FENCE_START.match(text, at)
@@ -274,7 +300,7 @@ class BlockDetector:
         may_come = own.is_prefix(text, at) or ((not match or match["name"] == "print") and matcher.is_prefix(text, at))
         if may_come and at < len(text):
             return NeedMore(at)
-        if match and (not is_language or (match["mark"] in "({" and self._tools.find(match["name"]))):
+        if match and (not is_language or (match["mark"] in "({" and self._names.find(match["name"]))):
             mark = match.start("mark")
             if text[mark] == ":":  # what follows may make it part of a name before a bracket
                 waits = len(text) < mark + 10 and not text[mark + 1 :].strip()
@@ -311,7 +337,7 @@ class BlockDetector:
                 groups = match.groupdict()
                 name = groups.get("name") or ""
                 action = text[at : at + 6].casefold() == "action"
-                if not action and not self._tools.find(name):
+                if not action and not self._names.find(name):
                     return None
                 if groups.get("json") and self._may_continue(match, text):
                     return NeedMore(start)
@@ -341,7 +367,7 @@ class BlockDetector:
         match = matcher.match(text, at)
         if not match:
             return NeedMore(at) if matcher.is_prefix(text, at) else None
-        if not self._tools.find(match["name"]) or not _starts_line(line):
+        if not self._names.find(match["name"]) or not _starts_line(line):
             return None
         kind = "named" if match["bracket"] == "{" else "pythonic"
         return BlockStart(at, match.end() - 1, kind, ">>>", match["name"], False)
@@ -366,3 +392,6 @@ def find_code(position: Position, start: int, *, final: bool) -> Skip | NeedMore
     if end := _CODE_END.match(text, position.at):
         return Skip(end.end() - 1)  # the backtick may begin a fence
     return NeedMore(start) if not final and _CODE_END_PREFIX.match(text, position.at) else None
+
+
+make_detector = lru_cache(maxsize=8)(BlockDetector)  # the next answer mostly has the same tools on offer

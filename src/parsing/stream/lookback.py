@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..arguments.tool_index import NameIndex, ToolIndex, normalize
+from ..arguments.tool_index import NameIndex, normalize
 from .buffer import LOOK_BACK_CHARS
 
 _WORD = re.compile(r"(@?\*{0,3}`?)(?<!\w)([^\W\d][\w.\\/:$-]{0,80})([`*\"']{0,4}(?::\**)?)(\s{0,16})\Z")
@@ -101,12 +101,6 @@ def find_hold(names: NameIndex, text: str, floor: int) -> int:
     return end - held
 
 
-@lru_cache(maxsize=16_384)  # answers repeat their tokens
-def count_held(names: NameIndex, text: str) -> int:
-    """The same for a short text, as a number of characters."""
-    return len(text) - find_hold(names, text, 0)
-
-
 @lru_cache(maxsize=8192)
 def _count_held(names: NameIndex, text: str) -> int:
     """The same for a word and the blanks behind it, as a number of characters."""
@@ -137,11 +131,11 @@ def _may_begin(names: NameIndex, word: str, *, is_whole: bool) -> bool:
     return names.is_name_prefix(bare) or normalize(bare) in _KEYWORD_PREFIXES
 
 
-def find_preceding_name(tools: ToolIndex, position: Position) -> PrecedingWord | None:
+def find_preceding_name(names: NameIndex, position: Position) -> PrecedingWord | None:
     """The name of an offered tool before the anchor."""
     words = iter_words(position.text, position.at, max(position.floor, position.at - LOOK_BACK_CHARS))
     whole = (word for word in words if word.start < word.begin or not is_word_char(word.previous))
-    word = next((word for word in whole if tools.names.names_tool(word.name.rstrip(":"))), None)
+    word = next((word for word in whole if names.names_tool(word.name.rstrip(":"))), None)
     return None if word and word.start == word.begin and word.previous in _GLUE else word
 
 

@@ -23,6 +23,7 @@ from .prefix_regex import (
 )
 
 MAX_NAME_CHARS = 80
+ANCHOR_LEAD_CHARS = 16  # before an anchor, more than its pattern looks at
 
 # The source of the pattern of anchors.
 # A line that begins with a block in backticks has none of these before it, but in the words that may precede a block.
@@ -50,7 +51,6 @@ ANCHOR = (
     r"|=(?<=to=)"  # a recipient
 )
 
-ANCHOR_CHARS = frozenset("<{[(:`>=")
 RESULT_ANCHOR = r"\n(?=[ \t]{0,64}(?:[oOtTfFhH<\[`#|*>]|\Z))"  # before a result that the model made up
 
 SPACE = some(r"\s", 0, 64)

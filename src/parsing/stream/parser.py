@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
+from ...types.events import TextDelta
 from ...types.messages import MAX_CALLS, ToolDefinition
 from ..arguments.tool_index import ToolIndex
 from ..classify import CallClassifier, make_id_source
@@ -22,22 +23,19 @@ from ..echo import GivenText
 from ..events import Answered, Cut, Extraction, ParsedCall, ParserEvent, gathered
 from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import FABRICATED
-from .block import MAX_STRICT_CHARS, BlockReader, OpenBody
+from .block import BlockReader, OpenBody
 from .brackets import MAX_BLOCK_CHARS
 from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer, count_backticks
-from .detector import BlockDetector, Detection, find_code
-from .lookback import Position, count_held, find_hold
-from .loops import CONTEXT_CHARS, LoopContext, LoopSkipper
-from .openers import BlockStart, NeedMore, Skip
-from .prefix_regex import MAX_MATCH_CHARS
+from .detector import BlockDetector, Detection, find_code, make_detector
+from .lookback import Position, find_hold
+from .loops import LoopSkipper
+from .openers import ANCHOR_LEAD_CHARS, BlockStart, NeedMore, Skip
 from .reasoning import Marker, ReasoningReader
 
 REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
-MAX_TOKEN_CHARS = 64  # of a piece of text that may come again
-MAX_UNDECIDED_CHARS = 2048  # of text in which a word goes on
-MAX_UNREAD_PIECES = 4096  # of a block, kept before they are read
+MAX_PLAIN_CHARS = 80  # of a piece of plain text and what is held back before it
+MAX_UNREAD_PIECES = 4096  # kept before they are read
 _BLANKS = re.compile(r"[ \t]{0,64}")
-_WORD_PART = re.compile(r"\w[\w./-]*")
 _State = Literal["prose", "in block", "after block", "in reasoning", "discard"]
 
 
@@ -67,7 +65,7 @@ class StreamParser:
         index = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
         new_parser = functools.partial(StreamParser, index, formats=formats)
         classifier = CallClassifier(index, new_id or make_id_source(), given, max_calls, new_parser)
-        self._setup = (index, classifier, BlockDetector(index, formats), formats)
+        self._setup = (index, classifier, make_detector(index.names, formats), formats)
         self._begin(*self._setup, previews=previews, eager=eager, thought_closer=thought_closer)
 
     def _begin(
@@ -87,18 +85,19 @@ class StreamParser:
         self._classifier = classifier
         self._detector = detector
         self._buffer = StreamBuffer()
-        self._loops = LoopSkipper()
-        self._find_anchor, self._marks = formats.anchor.search, formats.marks
+        self._find_anchor = formats.anchor.search
+        self._count_held: Callable[[str], int] = detector.count_held
         self._block = BlockReader(self._buffer, classifier, previews=previews, eager=eager, formats=formats)
+        self._loops = LoopSkipper(self._buffer, self._block)
         self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
         self._previews = previews
         self._truncated = False
         self._formats = formats
         self._state: _State = "in reasoning" if thought_closer else "prose"
         self._is_plain = False  # in prose, and nothing but the text itself decides what becomes of it
-        self._is_undecided = False  # more text decides whether a block begins
+        self._held = ""  # the end of plain text that is not shown yet
         self._is_inside = False  # a block, all of whose text so far was read or is kept in `_unread`
-        self._unread: list[str] = []
+        self._unread: list[str] = []  # what the buffer does not have yet, of plain text or of a block
         self._quote = ""  # ends the string that the block is in; empty if that is not known
         self._may_end: Callable[[str], object] = bool
 
@@ -115,37 +114,49 @@ class StreamParser:
 
     def feed(self, text: str) -> list[ParserEvent]:
         """The events that `text` brings."""
-        buffer = self._buffer
-        if self._is_plain and len(text) < MAX_TOKEN_CHARS:
-            buffer.text = whole = buffer.text + text
-            if self._marks.isdisjoint(whole[buffer.position :]) or not self._find_anchor(whole, buffer.position):
-                return buffer.show_plain(len(whole) - count_held(self._names, whole[buffer.start :]))
-            if self._is_undecided and self._goes_on(len(text)):
-                return []
+        if self._is_plain:
+            held = self._held + text
+            if text and len(held) <= MAX_PLAIN_CHARS and len(self._unread) < MAX_UNREAD_PIECES:
+                size = self._count_held(held)
+                if size >= 0 or (size := self._count_held_in_context(held, text)) >= 0:
+                    self._unread.append(text)
+                    self._held = held[len(held) - size :]
+                    return [TextDelta(held[: len(held) - size])] if size < len(held) else []
+            self._take_plain()
         elif self._is_inside:
             return self._feed_block(text)
-        elif self._state == "discard" and not buffer.has_bare_values:
+        elif self._state == "discard" and not self._buffer.has_bare_values:
             return [Cut(text)] if text else []
-        else:
-            buffer.text += text
+        self._buffer.text += text
         return self._follow() if self._block.follower else self._run(False)
 
-    def _goes_on(self, size: int) -> bool:
-        """Whether the last `size` characters go on with a word; nothing is decided before its end."""
-        text = self._buffer.text
-        return len(text) < MAX_UNDECIDED_CHARS and _WORD_PART.fullmatch(text, len(text) - size - 1) is not None
+    def _count_held_in_context(self, held: str, text: str) -> int:
+        """The same as `_count_held`, if what was shown before decides; `text` is the end of `held`."""
+        recent = self._unread[-len(held) - ANCHOR_LEAD_CHARS :]  # a piece has one character at least
+        tail = self._buffer.text + "".join(recent) + text
+        has_anchor = self._find_anchor(tail, len(tail) - len(held))
+        return -1 if has_anchor else len(held) - find_hold(self._names, held, 0)
+
+    def _count_held_after_call(self, held: str) -> int:
+        return -1 if self._find_anchor(held) else len(held) - find_hold(self._names, held, 0)
+
+    def _take_plain(self) -> None:
+        """Gives the buffer the plain text that it does not have yet."""
+        if self._unread:
+            buffer = self._buffer
+            buffer.text += "".join(self._unread)
+            self._unread.clear()
+            buffer.pass_shown(len(buffer.text) - len(self._held))
+            buffer.position = buffer.start
 
     def count_held(self, text: str) -> int:
         """How many characters `feed` would hold back at the end of text that is prose; -1 if it has to be fed.
 
         Other text may be fed later, together with what follows it.
         """
-        buffer = self._buffer
-        if self._state != "prose" or not buffer.floor < buffer.start == len(buffer.text):
+        if not self._is_plain or self._held or not text:
             return -1
-        if not text or self._find_anchor(text):
-            return -1
-        return len(text) - find_hold(self._names, text, 0)
+        return (self._count_held if len(text) <= MAX_PLAIN_CHARS else self._count_held_after_call)(text)
 
     @property
     def certain_kind(self) -> str:
@@ -155,6 +166,8 @@ class StreamParser:
     def close(self, *, truncated: bool = False) -> list[ParserEvent]:
         """The events at the end; `truncated`: the answer was cut off by max_tokens, and an open block is no call."""
         self._truncated = truncated
+        if self._is_plain:
+            self._take_plain()
         events = (self._follow() if self._unread else []) + self._run(True)
         self._block.doubt_closed_calls()
         return events + self._buffer.take_events() + self._recover_calls()
@@ -188,13 +201,13 @@ class StreamParser:
         return self._run(False)
 
     def _run(self, final: bool) -> list[ParserEvent]:
-        self._is_undecided = False
         while self._STEPS[self._state](self, final):
             pass
         buffer, follower = self._buffer, self._block.follower
         if dropped := buffer.drop_shown():
             self._block.drop(dropped)
-        self._is_plain = self._state == "prose" and buffer.position > buffer.floor and buffer.answered
+        self._is_plain = self._state == "prose" and buffer.position > buffer.floor
+        self._held = buffer.text[buffer.start :] if self._is_plain else ""
         is_read = bool(follower) and buffer.start == len(buffer.text)
         self._is_inside = is_read and not (self._previews or self._block.is_undecided)
         if self._is_inside:
@@ -209,14 +222,13 @@ class StreamParser:
         if at < 0:
             self._show_plain(final)
             return False
-        if self._loops.is_due(buffer.text, at) and self._skip_loop(at):
+        if self._loops.skip(at):
             return True
         detection = self._detect(at, final)
         if isinstance(detection, NeedMore) and not final:
             low = max(0, at - LOOK_BACK_CHARS)  # a name before the anchor may belong to it
             before = low + find_hold(self._names, buffer.text[low : at + 1], max(0, buffer.start - low))
             self._hold(min(detection.start, before), at)
-            self._is_undecided = True
             return False
         if isinstance(detection, BlockStart) and (detection.explicit or self._is_allowed(detection)):
             self._state = "after block" if self._block.begin(detection) else "in block"
@@ -265,7 +277,7 @@ class StreamParser:
             self._state = "discard" if self._classifier.is_full else "prose"
             if self._buffer.called:
                 self._find_anchor = self._formats.anchor_after_call.search
-                self._marks = self._formats.marks | {"\n"}
+                self._count_held = self._count_held_after_call
         return finished
 
     def _read_reasoning(self, final: bool) -> bool:
@@ -328,22 +340,6 @@ class StreamParser:
         if buffer.in_fence:
             return False
         return not buffer.called or buffer.count_shown_at(block.start) <= MAX_SHOWN_CHARS
-
-    def _skip_loop(self, at: int) -> bool:
-        """Passes repetitions of text that held no call; whether there were any."""
-        buffer, block = self._buffer, self._block
-        if at - buffer.floor < CONTEXT_CHARS or (buffer.called and buffer.count_shown_at(at) <= MAX_SHOWN_CHARS):
-            return False  # the last block still influences what is decided here
-        unshown = min(at - buffer.start, CONTEXT_CHARS)
-        context = LoopContext(buffer.floor, buffer.in_fence, block.in_call_fence, at - buffer.position, unshown)
-        skip = self._loops.find_skip(buffer.text, at, context, block.rescan, MAX_MATCH_CHARS + MAX_STRICT_CHARS)
-        if skip is None:
-            return False
-        if unshown < CONTEXT_CHARS:
-            buffer.show(buffer.start + skip.length)
-        buffer.position = buffer.position + skip.length
-        block.rescan -= skip.cost
-        return True
 
     def _pass_anchor(self, at: int) -> None:
         """Moves behind an anchor that opened no block, and notes a fence of code."""

@@ -41,7 +41,7 @@ def _list_roles() -> dict[str, tuple[_Role, str]]:
 _ROLES = _list_roles()
 # The beginnings of longer markers: one of those stands next to it in order.
 _EXTENDABLE = frozenset(marker for marker, longer in pairwise(sorted(_ROLES)) if longer.startswith(marker))
-_MARKER = PrefixMatcher(lambda: any_of_caseless(_ROLES), re.IGNORECASE)
+MARKER = PrefixMatcher(lambda: any_of_caseless(_ROLES), re.IGNORECASE)
 _OPENERS = {pair.closer: pair.opener for pair in reversed(REASONING)}
 _REST_OF_SENTENCE = LazyPattern(r"[,.;:!?)]|[ \t]{1,2}[a-z(]")
 _RECIPIENT = LazyPattern(TO + r"[\w.:-]{1,80}\s{0,4}\Z")
@@ -80,11 +80,11 @@ class ReasoningReader:
     def find_marker(self, at: int, *, final: bool) -> Marker | NeedMore | Skip | None:
         """The marker at `at`; Skip if it is text."""
         buffer, text = self._buffer, self._buffer.text
-        match = _MARKER.match(text, at)
+        match = MARKER.match(text, at)
         if not match:
-            return NeedMore(at) if not final and _MARKER.is_prefix(text, at) else None
+            return NeedMore(at) if not final and MARKER.is_prefix(text, at) else None
         end, marker = match.end(), match[0].casefold()
-        if not final and marker in _EXTENDABLE and _MARKER.is_prefix(text, at):
+        if not final and marker in _EXTENDABLE and MARKER.is_prefix(text, at):
             return NeedMore(at)
         role, closer = _ROLES[marker]
         is_text: bool | None

@@ -8,7 +8,7 @@ from src.parsing.stream.lookback import Position
 from src.parsing.stream.openers import BlockStart, NeedMore, Skip
 from tests.parsing.laws import TOOLS
 
-DETECTOR = BlockDetector(ToolIndex(TOOLS))
+DETECTOR = BlockDetector(ToolIndex(TOOLS).names)
 
 
 def detect(text, anchor):
