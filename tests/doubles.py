@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, Union
@@ -207,13 +207,20 @@ def stream_event(delta: dict) -> bytes:
 
 
 class ScriptedServer:
-    """A server on loopback: each chat takes the next answer, as ScriptedClient's; GET /v1/models lists `models`."""
+    """A server on loopback: each chat takes the next answer, as ScriptedClient's; GET /v1/models lists `models`.
+
+    `card`: what the list tells of each.
+    """
 
     def __init__(
-        self, *answers: tuple[int, dict] | list[dict] | Iterator[dict] | bytes, models: Sequence[str] = ("tiny",)
+        self,
+        *answers: tuple[int, dict] | list[dict] | Iterator[dict] | bytes,
+        models: Sequence[str] = ("tiny",),
+        card: Mapping[str, Any] | None = None,
     ) -> None:
         self.answers = list(answers)
         self.models = models
+        self.card = card or {}
         self.requests: list[dict] = []
         self.url = ""
 
@@ -227,7 +234,7 @@ class ScriptedServer:
 
     def _answer(self, asked: LoopbackRequest) -> LoopbackReply:
         if asked.method == "GET":
-            return _json(200, {"data": [{"id": name} for name in self.models]})
+            return _json(200, {"data": [{"id": name, **self.card} for name in self.models]})
         if not is_chat(asked.path):
             return _json(404, {"detail": "Not Found"})
         self.requests.append(json.loads(asked.body))

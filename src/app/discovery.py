@@ -157,19 +157,19 @@ def _find_first(settings: Settings, ports: Mapping[int, str], error: NeverReache
 
 def _identify(settings: Settings) -> tuple[Settings, list[str]]:
     """Settings with the right provider, and the models; none if it is no such server, or too slow."""
+    settings = replace(settings, vllm=replace(settings.vllm, provider="vllm"))
     try:
         with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
             models = server.ask(lambda it: it.list_models())
-            provider = (
-                "vllm" if server.ask(lambda it: it.version()) else "ollama"
-            )  # OpenAI's interface, and none of vLLM's own
+            # vLLM tells its version, SGLang and llama.cpp their models' contexts; Ollama neither.
+            is_vllm = server.ask(lambda it: it.version()) or server.ask(lambda it: it.context_lengths())
     except BotError:
         return settings, []
-    return replace(settings, vllm=replace(settings.vllm, provider=provider)), models
+    return settings if is_vllm else replace(settings, vllm=replace(settings.vllm, provider="ollama")), models
 
 
 def _point_at(settings: Settings, port: int) -> Settings:
-    vllm = replace(settings.vllm, base_url=f"http://localhost:{port}/v1", api_key="", headers={}, provider="vllm")
+    vllm = replace(settings.vllm, base_url=f"http://localhost:{port}/v1", api_key="", headers={})
     return replace(settings, vllm=vllm, places={**settings.places, "vllm.base_url": PLACE, "vllm.provider": PLACE})
 
 

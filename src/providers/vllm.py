@@ -151,9 +151,14 @@ def read_version(body: bytes) -> str:
 
 
 def read_context_lengths(body: bytes) -> dict[str, int]:
-    """The models in the answer of /v1/models whose context's length in tokens is told. Raises WireError."""
+    """The models in the answer of /v1/models whose context's length in tokens is told. Raises WireError.
+
+    vLLM and SGLang call it `max_model_len`, llama.cpp `meta.n_ctx`.
+    """
     models = as_dicts(_load_object(body).get("data"))
-    lengths = {as_str(model.get("id")): model.get("max_model_len") for model in models}
+    lengths = {
+        as_str(model.get("id")): model.get("max_model_len", as_dict(model.get("meta")).get("n_ctx")) for model in models
+    }
     return {name: length for name, length in lengths.items() if isinstance(length, int) and length > 0}
 
 

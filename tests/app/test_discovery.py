@@ -84,11 +84,16 @@ class TestTheServer:
             run = Run(unreachable_default(), never_choose, {9: "none", found: "test"})
         target = run.target
         assert target.settings.vllm.base_url == f"http://localhost:{found}/v1"
-        assert target.settings.vllm.provider == "ollama"  # it tells no version, so it is no vLLM
+        assert target.settings.vllm.provider == "ollama"  # it tells no version and no context, so it is no vLLM
         assert target.settings.places["vllm.base_url"] == "found on this machine"
         (notice,) = run.notices
         assert isinstance(notice, Notice)
         assert f"Using the one at http://localhost:{found}/v1" in notice.text
+
+    def test_a_llama_cpp_server_that_is_found_is_asked_as_vllm_and_its_context_is_known(self, unreachable_default):
+        with ScriptedServer(card={"owned_by": "llamacpp", "meta": {"n_ctx": 8192}}) as server:
+            target = Run(unreachable_default(), never_choose, {port_of(server): "llama.cpp"}).target
+        assert (target.settings.vllm.provider, target.context) == ("vllm", 8192)
 
     def test_the_key_is_not_sent_to_a_server_that_was_not_named(self, unreachable_default):
         with ScriptedServer() as server:

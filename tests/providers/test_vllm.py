@@ -41,8 +41,9 @@ def test_the_version():
 
 
 def test_the_context_lengths_of_the_models_that_say():
-    body = b'{"data": [{"id": "a", "max_model_len": 512}, {"id": "b"}, 3, {"id": "c", "max_model_len": 0}]}'
-    assert vllm.read_context_lengths(body) == {"a": 512}
+    body = b'{"data": [{"id": "a", "max_model_len": 512}, {"id": "b"}, 3, {"id": "c", "max_model_len": 0}, '
+    body += b'{"id": "llama.cpp", "meta": {"n_ctx": 8192}}]}'
+    assert vllm.read_context_lengths(body) == {"a": 512, "llama.cpp": 8192}
 
 
 @pytest.mark.parametrize("read", [vllm.read_prompt, vllm.read_detokenized])

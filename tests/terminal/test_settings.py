@@ -52,8 +52,7 @@ def test_a_fresh_install_asks_for_the_address_completes_it_and_saves_it(start, m
         chat.prompts()
         chat.line("hi")
         chat.shows("^Hello.$")
-    saved = {"base_url": server.url, "provider": "ollama"}  # it tells no version, so it is no vLLM
-    assert json.loads(chat.file.read_text()) == {"vllm": saved}
+    assert json.loads(chat.file.read_text()) == {"vllm": {"base_url": server.url}}
 
 
 @pytest.mark.parametrize("door", ["option", "environment"])

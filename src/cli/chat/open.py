@@ -108,13 +108,15 @@ def _save_server(settings: Settings) -> str:
     file = get_user_file(os.environ)
     if file is None:
         return "It is not saved: there is no home folder for a settings file."
+    saved = {"vllm.base_url": settings.vllm.base_url}
+    if settings.vllm.provider != "vllm":
+        saved["vllm.provider"] = settings.vllm.provider
     try:
-        write_setting(file, "vllm.base_url", settings.vllm.base_url)
-        if settings.vllm.provider != "vllm":
-            write_setting(file, "vllm.provider", settings.vllm.provider)
+        for key, value in saved.items():
+            write_setting(file, key, value)
     except ConfigError as error:
         return f"It could not be saved: {error.message}"
-    return f"Saved as vllm.base_url in {file}."
+    return f"Saved as {' and '.join(saved)} in {file}."
 
 
 def _draw_all(notices: Generator[ModelEvent, None, ServerTarget], screen: PlainScreen) -> ServerTarget:
