@@ -28,7 +28,7 @@ from ..security.permissions.policy import Policy
 from ..security.permissions.rules import parse_rules
 from ..security.sandbox.deferred import DeferredSandbox, SandboxChoice
 from ..security.sandbox.limits import ResourceLimits
-from ..security.sandbox.view import build_view, select_environment
+from ..security.sandbox.view import SandboxView, complete_view, select_environment
 from ..security.shell.workspace import list_start_files
 from ..session.session import Session
 from ..session.state import TODO_WRITE
@@ -373,18 +373,17 @@ def defer_sandbox(settings: Settings) -> DeferredSandbox:
     """
     security, environment, state = settings.security, dict(os.environ), _resolve_state(settings)
     name, policy = sha256(os.fsencode(settings.root)).hexdigest()[:16], make_policy(settings, None)
-    visible = build_view(
+    own = SandboxView(
         settings.root,
-        environment,
+        readable=tuple(map(Path, security.sandbox_read)),
         protected=(*settings.files, state / ALLOWED),
-        hidden=[state],
-        readable=security.sandbox_read,
-        installations=(sys.prefix, sys.base_prefix),
         network=security.sandbox_network,
+        hidden=(state,),
         cache=state / "caches" / name,
         aside=state / "aside" / name,
         is_unreadable=policy.is_unreadable if policy.denies_reading else None,
     )
+    visible = complete_view(own, environment, (sys.prefix, sys.base_prefix))
     limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
 
     def choose_sandbox() -> SandboxChoice:

@@ -32,7 +32,7 @@ from src.security.permissions.policy import Policy
 from src.security.permissions.rules import parse_rules
 from src.security.sandbox.choose import choose
 from src.security.sandbox.limits import ResourceLimits
-from src.security.sandbox.view import build_view, select_environment
+from src.security.sandbox.view import SandboxView, complete_view, select_environment
 from src.security.shell.workspace import list_start_files
 from src.tools import ToolContext
 from src.tools.process.background import run_in_background
@@ -178,7 +178,7 @@ def try_attack(
         attack = find(base)
         workspace, environment = build(base, attack)
         rules = parse_rules([{key: row[key] for key in RULE_NAMES if key in row} for row in attack.rules])
-        view = build_view(workspace, environment)
+        view = complete_view(SandboxView(workspace), environment)
         sandbox = choose("required", view, ResourceLimits(), environment, (kind,)).sandbox
         if sandbox.kind != kind:
             return f"no {kind}", []

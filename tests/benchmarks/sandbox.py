@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from src.security.sandbox.bubblewrap import BubblewrapSandbox, build_arguments
 from src.security.sandbox.choose import choose
 from src.security.sandbox.limits import ResourceLimits
-from src.security.sandbox.view import build_view
+from src.security.sandbox.view import SandboxView, complete_view
 from src.tools import REGISTRY, ToolContext
 from src.types.messages import ToolCall
 
@@ -39,7 +39,7 @@ def prepare(kind: str, workspace: Path) -> dict[str, Run]:
     """What runs `true` in the sandbox of a kind, by the name of its row; nothing where the kind does not work here."""
     environment = dict(os.environ)
     wanted, kinds = KINDS[kind]
-    view = build_view(workspace, environment, installations=(sys.prefix, sys.base_prefix))
+    view = complete_view(SandboxView(workspace), environment, installations=(sys.prefix, sys.base_prefix))
     chosen = choose(wanted, view, ResourceLimits(), environment, kinds)
     if kinds and chosen.sandbox.kind != kind:
         print(f"{kind:12} {chosen.warning}")

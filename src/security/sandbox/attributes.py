@@ -109,12 +109,13 @@ class AttributeBroker:
         id_, pid, _, number, _, _, *arguments = NOTIFICATION.unpack(received)
         code = 0
         try:
-            change = Change(pid, self._calls[number], arguments)
+            call = self._calls[number]
+            fd, times = open_file(pid, call, arguments)
             try:
                 fcntl.ioctl(listener, CHECK_ID, id_.to_bytes(8, "little"))  # it was the caller's memory that was read
-                change.apply(self._writable)
+                _change(fd, call.kind, arguments[call.value : call.value + 2], times, self._writable)
             finally:
-                change.close()
+                os.close(fd)
         except OSError as error:
             code = errno.EFAULT if error.errno == errno.EIO else error.errno or errno.EPERM  # EIO: of its memory
         except struct.error:
@@ -122,55 +123,43 @@ class AttributeBroker:
         fcntl.ioctl(listener, SEND, RESPONSE.pack(id_, 0, -code, 0))
 
 
-class Change:
-    """What a call of a process would do. The file is opened, so that it stays the same.
+def open_file(pid: int, call: AttributeCall, arguments: Sequence[int]) -> tuple[int, bytes | None]:
+    """The file that a call of a process means, opened so that it stays the same, and the times that it sets.
 
     Raises OSError, struct.error.
     """
+    times = None
+    flags = arguments[call.flags] if call.flags >= 0 else 0
+    folder = _to_signed(arguments[call.folder]) if call.folder >= 0 else AT_FDCWD
+    place = os.fsencode(f"/proc/{pid}/cwd" if folder == AT_FDCWD else f"/proc/{pid}/fd/{folder}")
+    has_path = call.path >= 0 and (arguments[call.path] or call.kind != "times")
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        path = _read_path(memory.fileno(), arguments[call.path]) if has_path else b""
+        if call.kind == "times" and arguments[call.value]:
+            times = _read_times(memory.fileno(), arguments[call.value], call.unit)
+    if has_path and not path and not flags & EMPTY_PATH:
+        raise FileNotFoundError(errno.ENOENT, "an empty path")
+    own = next((each for each in OWN_FOLDERS if path.startswith(each)), b"")
+    if own:
+        path = os.fsencode(f"/proc/{pid}/") + path[len(own) :]
+    is_link = not call.follows_link or flags & NO_FOLLOW
+    full = b"%s/%s" % (place, path) if path and not path.startswith(b"/") else path or place
+    return os.open(full, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if is_link and path else 0)), times
 
-    def __init__(self, pid: int, call: AttributeCall, arguments: Sequence[int]) -> None:
-        self._kind = call.kind
-        self._values = arguments[call.value : call.value + 2]
-        self._times: bytes | None = None
-        flags = arguments[call.flags] if call.flags >= 0 else 0
-        folder = _to_signed(arguments[call.folder]) if call.folder >= 0 else AT_FDCWD
-        place = os.fsencode(f"/proc/{pid}/cwd" if folder == AT_FDCWD else f"/proc/{pid}/fd/{folder}")
-        has_path = call.path >= 0 and (arguments[call.path] or call.kind != "times")
-        with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-            path = _read_path(memory.fileno(), arguments[call.path]) if has_path else b""
-            if call.kind == "times" and self._values[0]:
-                self._times = _read_times(memory.fileno(), self._values[0], call.unit)
-        if has_path and not path and not flags & EMPTY_PATH:
-            raise FileNotFoundError(errno.ENOENT, "an empty path")
-        own = next((each for each in OWN_FOLDERS if path.startswith(each)), b"")
-        if own:
-            path = os.fsencode(f"/proc/{pid}/") + path[len(own) :]
-        is_link = not call.follows_link or flags & NO_FOLLOW
-        self._fd = os.open(
-            b"%s/%s" % (place, path) if path and not path.startswith(b"/") else path or place,
-            os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if is_link and path else 0),
-        )
 
-    def apply(self, writable: Sequence[Path]) -> None:
-        """Raises PermissionError if the file is not in one of these folders."""
-        link = Path(f"/proc/self/fd/{self._fd}")
-        if not any(link.readlink().is_relative_to(each) for each in writable):
-            raise PermissionError(errno.EPERM, "out of the folders that the command may write")
-        if self._kind == "mode":
-            if self._values[0] & SETUID:
-                raise PermissionError(errno.EPERM, "set-user-ID")
-            link.chmod(self._values[0] & 0o7777)
-            return
-        if self._kind == "owner":
-            owner, group = (ctypes.c_uint(each & 0xFFFFFFFF) for each in self._values)
-            failed = libc.fchownat(self._fd, b"", owner, group, EMPTY_PATH)
-        else:
-            failed = libc.utimensat(self._fd, b"", self._times, EMPTY_PATH)
-        if failed:
-            raise OSError(ctypes.get_errno(), "refused")
-
-    def close(self) -> None:
-        os.close(self._fd)
+def _change(fd: int, kind: str, values: Sequence[int], times: bytes | None, writable: Sequence[Path]) -> None:
+    """Raises OSError, also if the file is not in one of these folders."""
+    file = Path(f"/proc/self/fd/{fd}")
+    if not any(file.readlink().is_relative_to(each) for each in writable):
+        raise PermissionError(errno.EPERM, "out of the folders that the command may write")
+    if kind == "mode":
+        if values[0] & SETUID:
+            raise PermissionError(errno.EPERM, "set-user-ID")
+        file.chmod(values[0] & 0o7777)
+    elif kind == "owner":
+        os.chown(file, *map(_to_signed, values))
+    elif libc.utimensat(fd, b"", times, EMPTY_PATH):
+        raise OSError(ctypes.get_errno(), "refused")
 
 
 def _to_signed(value: int) -> int:

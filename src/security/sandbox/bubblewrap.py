@@ -140,10 +140,27 @@ class Namespace:
         return number
 
     def wait_for_end(self) -> None:
-        """Wait until it has ended, at the end of bwrap."""
+        """Wait until it has ended, at the end of bwrap. Its first process ends after all the others.
+
+        The kernel kills that process when bwrap ends, but not if bwrap ended while the process still mounted: it asks
+        for its end after that, so it is killed here.
+        """
         os.close(self.info_fd)
-        with os.fdopen(self._read_fd, "rb") as pipe:
-            end_namespace(self._info + pipe.read())
+        number = self.find_first()
+        os.close(self._read_fd)
+        with suppress(OSError):  # it has ended
+            if number is not None:
+                end_process(os.pidfd_open(number))
+
+
+def end_process(process_fd: int) -> None:
+    """Wait for the end of a process, and kill it if that does not come. Closes its descriptor."""
+    try:
+        if not select.select([process_fd], [], [], KERNEL_GRACE_S)[0]:
+            signal.pidfd_send_signal(process_fd, signal.SIGKILL)
+            select.select([process_fd], [], [], END_TIMEOUT_S)
+    finally:
+        os.close(process_fd)
 
 
 def build_arguments(
@@ -238,27 +255,6 @@ def _open_memory_file(content: bytes) -> int:
     os.write(fd, content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
-
-
-def end_namespace(info: bytes) -> None:
-    """Wait until a process namespace has ended, of which bwrap told `info`.
-
-    The kernel kills the namespace's first process when bwrap ends, but not if bwrap ended while that process still
-    mounted: it asks for its end after that, so it is killed here. It ends after all the others.
-    """
-    if (number := _read_first(info)) is None:  # bwrap failed before it started anything
-        return
-    try:
-        first = os.pidfd_open(number)
-    except OSError:  # it has ended
-        return
-    try:
-        if not select.select([first], [], [], KERNEL_GRACE_S)[0]:
-            with suppress(ProcessLookupError, PermissionError):
-                signal.pidfd_send_signal(first, signal.SIGKILL)
-            select.select([first], [], [], END_TIMEOUT_S)
-    finally:
-        os.close(first)
 
 
 def _read_first(info: bytes) -> int | None:

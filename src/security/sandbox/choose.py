@@ -12,9 +12,8 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
 
-from ...types.sandbox import Access
+from ...types.sandbox import ACCESSES, Access
 from . import seccomp
 from .attributes import list_numbers
 from .base import NoSandbox, SandboxBase
@@ -24,6 +23,7 @@ from .limits import ResourceLimits
 from .view import SandboxView
 
 TOO_WIDE = ("/", "/dev")  # as a workspace: they contain the kernel's own files, and everything else
+INTERNET = (seccomp.INET, seccomp.INET6, seccomp.NETLINK)  # the families of its sockets
 PROBE_SUCCESS = 42  # exit code
 # Only builtins of the shell: what is outside cannot be read; the workspace can be entered, and TMPDIR written to
 PROBE = '(: <"$0") 2>/dev/null && exit 1; test -x . || exit 2; (: >"$TMPDIR/tried") && exit 42'
@@ -64,11 +64,7 @@ def _make_bubblewrap(view: SandboxView, limits: ResourceLimits, environment: Map
     program = shutil.which("bwrap", path=environment.get("PATH") or os.defpath)
     if program is None or os.path.realpath(program).startswith(f"{view.workspace}{os.sep}"):
         raise SandboxUnusable("not installed")
-    internet = (seccomp.INET, seccomp.INET6, seccomp.NETLINK)
-    filters = {
-        access: _build_filter(internet if view.has_network(access) else (*internet, seccomp.UNIX))
-        for access in get_args(Access)
-    }
+    filters = _build_filters(view, (*INTERNET, seccomp.UNIX))
     return BubblewrapSandbox(program, environment.get("USER", ""), view, limits, filters)
 
 
@@ -80,22 +76,28 @@ def _make_landlock(view: SandboxView, limits: ResourceLimits) -> SandboxBase:
     abi = get_landlock_abi()
     if not abi:
         raise SandboxUnusable("not in this kernel, or switched off")
-    internet = (seccomp.INET, seccomp.INET6, seccomp.NETLINK)
-    filters = {
-        access: _build_filter(internet if view.has_network(access) else (), may_truncate=abi >= 3, is_landlock=True)
-        for access in get_args(Access)
-    }
+    filters = _build_filters(view, (), may_truncate=abi >= 3, is_landlock=True)
     return LandlockSandbox(abi, seccomp.MACHINES[platform.machine()].column, view, limits, filters)
 
 
-def _build_filter(families: tuple[int, ...], *, may_truncate: bool = True, is_landlock: bool = False) -> bytes:
+def _build_filters(
+    view: SandboxView, families: tuple[int, ...], *, may_truncate: bool = True, is_landlock: bool = False
+) -> dict[Access, bytes]:
+    """`families`: of the sockets of commands without the network."""
     machine = platform.machine()
     if machine not in seccomp.MACHINES:
         raise SandboxUnusable(f"no filter is known for {machine}")
     reported = list_numbers(seccomp.MACHINES[machine].column) if is_landlock else ()
-    return seccomp.build_filter(
-        machine, families, may_truncate=may_truncate, reported=reported, sees_others=is_landlock
-    )
+    return {
+        access: seccomp.build_filter(
+            machine,
+            INTERNET if view.has_network(access) else families,
+            may_truncate=may_truncate,
+            reported=reported,
+            sees_others=is_landlock,
+        )
+        for access in ACCESSES
+    }
 
 
 def _try(sandbox: SandboxBase, environment: Mapping[str, str]) -> None:

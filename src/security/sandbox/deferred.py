@@ -36,7 +36,6 @@ class DeferredSandbox:
     def __init__(self, choose: Callable[[], SandboxChoice]) -> None:
         self._choose = choose
         self._has_warned = False
-        self._offered: list[SetAside] = []
 
     @cached_property
     def choice(self) -> SandboxChoice:
@@ -69,12 +68,7 @@ class DeferredSandbox:
     def take_set_aside(self) -> list[SetAside]:
         """What commands left to run later, and is set aside; each only once. Those in the background may still run."""
         leftovers = self._find_leftovers() if "choice" in self.__dict__ else None
-        if not leftovers:
-            return []
-        leftovers.look_again()
-        new = [each for each in leftovers.kept if each not in self._offered]
-        self._offered += new
-        return new
+        return leftovers.take_kept() if leftovers else []
 
     def put_back(self, item: SetAside) -> None:
         """Put back what was set aside. Raises OSError."""

@@ -13,6 +13,7 @@ import errno
 import os
 import shutil
 import stat
+import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -23,7 +24,7 @@ from typing import NamedTuple, Union
 
 from ...types.file_names import escape_name
 from .git_config import clean_config
-from .running_files import CONFIGS, GIT, RunningFiles, read_file, read_text
+from .running_files import CONFIGS, GIT_LINKS, RunningFiles, read_file, read_text
 
 
 class SetAside(NamedTuple):
@@ -46,6 +47,10 @@ class SavedFile(NamedTuple):
     mark: tuple[int, ...]
     content: Union[bytes, str, None]
 
+    @property
+    def is_unsaved(self) -> bool:
+        return self.content is None and not _is_folder(self.mark)
+
 
 class Leftovers:
     """Those of one workspace. Commands run between `take` and `set_aside`; `hooks_path`: see RunningFiles.
@@ -59,11 +64,11 @@ class Leftovers:
         self._running_files = RunningFiles(top, hooks_path)
         self._protected: set[Path] = set()
         self._parents: set[Path] = set()  # folders on the way to them
-        self._places: dict[Path, Path] = {}
+        self._guarded: list[Path] = []  # all that was there of both
         self._before: dict[Path, SavedFile] = {}
         self._running = 0  # commands
         self._lock = threading.Lock()
-        self.kept: list[SetAside] = []
+        self._kept: list[SetAside] = []
 
     def take(self, protected: Iterable[Path] = ()) -> None:
         """Record what is there before a command, or that nothing is. Raises OSError."""
@@ -72,8 +77,8 @@ class Leftovers:
                 paths = {path for path in protected if path != self._top and path.is_relative_to(self._top)}
                 self._parents = {parent for path in paths for parent in list_parents(self._top, path)}
                 self._protected = paths - self._parents
-                self._places = self._list_protected()
-                found = dict.fromkeys([*self._places, *self._running_files.list(read_text)])
+                self._guarded = self._list_protected()
+                found = dict.fromkeys([*self._guarded, *self._running_files.list(read_text)])
                 self._before = {path: entry for path in found if (entry := self._record(path))}
             self._running += 1
 
@@ -83,17 +88,13 @@ class Leftovers:
             self._running -= 1
             return self._judge_all()
 
-    def look_again(self) -> None:
-        """Put back and set aside what commands that still run have done up to now."""
+    def take_kept(self) -> list[SetAside]:
+        """What was set aside since the last time, up to now by commands that still run, too."""
         with self._lock:
             if self._running:
                 self._judge_all()
-
-    def _judge_all(self) -> list[str]:
-        notes = self._restore_protected()
-        left = self._set_aside_running()
-        self.kept += left
-        return notes + ([f"set aside, as it would run later by itself: {', '.join(map(str, left))}"] if left else [])
+            kept, self._kept = self._kept, []
+            return kept
 
     def put_back(self, item: SetAside) -> None:
         """Undo what setting it aside did. Raises OSError."""
@@ -104,10 +105,10 @@ class Leftovers:
             elif os.path.lexists(place):
                 place.unlink()
             shutil.move(item.kept, place)
-        self.kept.remove(item)
         with self._lock:
             for each in (path, *(path.rglob("*") if path.is_dir() and not path.is_symlink() else ())):
-                self._accept(each)
+                if entry := self._record(each):
+                    self._before[each] = entry
 
     def _record(self, path: Path) -> SavedFile | None:
         known, mark = self._before.get(path), _get_mark(path)
@@ -115,65 +116,65 @@ class Leftovers:
             return known
         return SavedFile(mark, _read(path)) if mark else None
 
-    def _list_protected(self) -> dict[Path, Path]:
-        """The protected paths, what is in them, and the folders on the way, each with the path it is there for."""
-        found = {parent: parent for parent in self._parents}
+    def _list_protected(self) -> list[Path]:
+        """The protected paths, what is in them, and the folders on the way: folders before their files."""
+        found = {*self._parents}
         for path in self._protected:
             if not self._is_unreachable(path):
-                found[path] = path
+                found.add(path)
                 for folder, folders, files in () if path.is_symlink() else os.walk(path):
-                    found |= {Path(folder, name): path for name in (*folders, *files)}
-        return found
+                    found |= {Path(folder, name) for name in (*folders, *files)}
+        return sorted(found)
 
     def _is_unreachable(self, path: Path) -> bool:
         """Whether a link or a file is on the way to the path: then it is not in the workspace."""
         return any((mark := _get_mark(each)) and not _is_folder(mark) for each in list_parents(self._top, path))
 
-    def _restore_protected(self) -> list[str]:
+    def _has_changed(self, path: Path) -> bool:
+        """Whether it came, went, or has another content, mode or number of names."""
+        before, mark = self._before.get(path), _get_mark(path)
+        if not before or not mark or before.mark[:2] != mark[:2] or before.is_unsaved:
+            return mark != (before.mark if before else ())
+        return before.mark != mark and before.content != _read(path)
+
+    def _judge_all(self) -> list[str]:
         """Notes for the model."""
+        restored, failed = self._restore_protected()
+        left = self._set_aside_running()
+        self._kept += left
+        notes = [f"protected, put back as it was: {', '.join(restored)}"] if restored else []
+        notes += [f"protected, but changed, and could not be put back: {each}" for each in failed]
+        return notes + ([f"set aside, as it would run later by itself: {', '.join(map(str, left))}"] if left else [])
+
+    def _restore_protected(self) -> tuple[list[str], list[str]]:
+        """Make the protected paths what they were. Returns the names of those, and why others could not be."""
         restored: dict[str, None] = {}
         failed = []
-        for path, place in sorted(
-            {**self._places, **self._list_protected()}.items()
-        ):  # folders come before their files
-            name = str(place.relative_to(self._top))
+        for path in sorted({*self._guarded, *self._list_protected()}):
+            before, mark = self._before.get(path), _get_mark(path)
+            is_folder = (not before or _is_folder(before.mark)) and (not mark or _is_folder(mark))
+            is_way = path in self._parents and is_folder  # may be made and removed; anything else would lead elsewhere
+            if is_way or not self._has_changed(path) or self._is_unreachable(path):
+                continue
+            place = next((each for each in self._protected if path.is_relative_to(each)), path)
+            name = escape_name(str(place.relative_to(self._top)))
             try:
-                if self._has_changed(path) and not self._is_unreachable(path):
-                    self._replace(path)
-                    restored[name] = None
+                if before and before.is_unsaved:
+                    raise OSError(errno.ENODATA, "its content was not saved")
+                if mark:
+                    self._kept.append(self._move(path, "protected"))
+                if before:
+                    self._restore(path, before)
+                restored[name] = None
             except OSError as error:
-                failed.append(
-                    f"protected, but changed, and could not be put back: {escape_name(name)}: {error.strerror}"
-                )
-        return ([f"protected, put back as it was: {', '.join(restored)}"] if restored else []) + failed
-
-    def _has_changed(self, path: Path) -> bool:
-        was, mark = self._before.get(path), _get_mark(path)
-        if path in self._parents and (not was or _is_folder(was.mark)) and (not mark or _is_folder(mark)):
-            return False  # a folder on the way may be made and removed; anything else would lead elsewhere
-        return mark != (was.mark if was else ())
-
-    def _replace(self, path: Path) -> None:
-        """Make a protected path what it was. Raises OSError."""
-        was = self._before.get(path)
-        if was and was.content is None and not _is_folder(was.mark):
-            raise OSError(errno.ENODATA, "its content was not saved")
-        if os.path.lexists(path):
-            self.kept.append(self._move(path, "protected"))
-        if was:
-            self._restore(path, was)
-            self._accept(path)
-
-    def _accept(self, path: Path) -> None:
-        """From now on, what is at the path is what was there before a command that still runs."""
-        if entry := self._record(path):
-            self._before[path] = entry
+                failed.append(f"{name}: {error.strerror}")
+        return list(restored), failed
 
     def _set_aside_running(self) -> list[SetAside]:
         found: dict[Path, SetAside] = {}
         for _ in range(2):  # what stays of the first may lead to more
             for path in dict.fromkeys(self._running_files.list(self._read_config)):  # two settings may name one file
-                if self._is_new(path) and self._running_files.is_inside(path.parent) and (why := self._judge(path)):
+                if self._has_changed(path) and (why := self._judge(path)):
                     text = read_text(path)
                     with suppress(FileNotFoundError, NotADirectoryError):  # a command that still runs moved it
                         found[path] = self._move(path, why)
@@ -187,13 +188,6 @@ class Leftovers:
                     self._restore(path, before)
         return list(found.values())
 
-    def _is_new(self, path: Path) -> bool:
-        """Whether a file that runs by itself is new, or has another content or mode."""
-        before, mark = self._before.get(path), _get_mark(path)
-        if not before or before.content is None or not mark or before.mark[0] != mark[0]:
-            return before is None or before.mark != mark
-        return before.mark != mark and before.content != _read(path)
-
     def _read_before(self, path: Path) -> str:
         before = self._before.get(path)
         return before.content.decode("utf-8", "replace") if before and isinstance(before.content, bytes) else ""
@@ -203,21 +197,20 @@ class Leftovers:
         return self._read_before(path) or read_text(path)
 
     def _judge(self, path: Path) -> str:
-        """What the file would run; "" if nothing."""
-        if path.name == GIT:
-            folder = None if path.is_symlink() else self._running_files.find_git_folder(path)
+        """What the file would run; "" if nothing, or if it is not in the workspace."""
+        is_inside = self._running_files.is_inside
+        if not is_inside(path.parent) or self._running_files.is_harmless_link(path):
+            return ""
+        if path.name in GIT_LINKS:
+            folder = self._running_files.find_git_folder(path)
             return "" if folder and (folder / "HEAD").is_file() else "git settings elsewhere"
         if read_file(path) is None:
-            about = "a link" if path.is_symlink() else "it cannot be looked at"
-            return "" if self._running_files.is_harmless_link(path) else about
+            return "a link" if path.is_symlink() else "it cannot be looked at"
         text = read_text(path)
-        is_inside = self._running_files.is_inside
         if path.name in CONFIGS:
             safe = clean_config(text, self._read_before(path))
             outward = [each for each in safe.worktrees if not is_inside(path.parent / each.strip('"'))]
             return ", ".join(dict.fromkeys([*safe.dropped, *(["core.worktree"] if outward else [])]))
-        if path.name == "commondir":
-            return "" if is_inside(path.parent / text.strip()) else "git settings elsewhere"
         if path.name == "git-rebase-todo":
             return "exec" if any(line.split()[:1] in (["x"], ["exec"]) for line in text.splitlines()) else ""
         return "a hook" if path.parent.name == "hooks" else "it runs by itself"
@@ -225,10 +218,8 @@ class Leftovers:
     def _move(self, path: Path, why: str) -> SetAside:
         relative = path.relative_to(self._top)
         self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
-        number = sum(1 for _ in self._aside.iterdir())
-        kept = self._aside / f"{number}-{int(time.time())}" / relative.name
         with pin_folder(self._top, path) as place:
-            kept.parent.mkdir(mode=0o700)
+            kept = Path(tempfile.mkdtemp(prefix=f"{int(time.time())}-", dir=self._aside), relative.name)
             shutil.move(place, kept)
         return SetAside(str(relative), kept, why)
 
@@ -267,7 +258,7 @@ def list_parents(top: Path, path: Path) -> tuple[Path, ...]:
 
 
 def _get_mark(path: Path) -> tuple[int, ...]:
-    """Mode, inode, size, times; of a folder its mode; empty if nothing is there.
+    """Mode, number of names, inode, size, times; of a folder its mode; empty if nothing is there.
 
     A command can set back one of the times, but not the other.
     """
@@ -277,7 +268,7 @@ def _get_mark(path: Path) -> tuple[int, ...]:
         return ()
     if stat.S_ISDIR(found.st_mode):
         return (found.st_mode,)
-    return (found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return (found.st_mode, found.st_nlink, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _is_folder(mark: tuple[int, ...]) -> bool:
@@ -296,7 +287,7 @@ def _restore(path: Path, was: SavedFile) -> None:
         path.chmod(stat.S_IMODE(was.mark[0]))
     else:
         _write(path, was.content, stat.S_IMODE(was.mark[0]))
-        os.utime(path, ns=(was.mark[3], was.mark[3]))
+        os.utime(path, ns=(was.mark[4], was.mark[4]))
 
 
 def _write(path: Path, content: bytes, mode: int = 0o644) -> None:

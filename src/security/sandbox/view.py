@@ -50,7 +50,7 @@ class SandboxView(NamedTuple):
 
     workspace: Path
     home: Path | None = None
-    readable: tuple[Path, ...] = ()  # besides the system
+    readable: tuple[Path, ...] = ()  # besides the system; of the user's, perhaps with `~`
     protected: tuple[Path, ...] = ()  # no command changes them, whether they exist or not
     network: bool = False  # whether commands that may change the workspace have the network as well
     hidden: tuple[Path, ...] = ()  # folders of the bot that no command sees
@@ -62,39 +62,18 @@ class SandboxView(NamedTuple):
         return access == "network" or (self.network and access == "write")
 
 
-def build_view(
-    workspace: Path,
-    environment: Mapping[str, str],
-    *,
-    protected: Iterable[Path] = (),
-    hidden: Iterable[Path] = (),
-    readable: Iterable[str] = (),
-    installations: Iterable[str] = (),
-    network: bool = False,
-    cache: Path | None = None,
-    aside: Path | None = None,
-    is_unreadable: Callable[[str], bool] | None = None,
-) -> SandboxView:
-    """`protected` and `hidden`: the bot's own; `readable`: paths that the user names, perhaps with `~`;
+def complete_view(view: SandboxView, environment: Mapping[str, str], installations: Iterable[str] = ()) -> SandboxView:
+    """The view with the home, and with all that may be read besides the system and what the user names.
+
     `installations`: prefixes of the Python that runs this.
     """
-    home = _resolve_folder(environment.get("HOME", ""))
-    named = [Path(os.path.expanduser(each)) for each in readable]  # noqa: PTH111 - raises nothing, as Path's does
+    workspace, home = view.workspace, _resolve_folder(environment.get("HOME", ""))
+    named = [Path(os.path.expanduser(each)) for each in view.readable]  # noqa: PTH111 - raises nothing, as Path's does
     own = [part for each in installations for part in _list_installation(Path(each) / "bin", home)]
     pythons = [base for name in VIRTUAL_FOLDERS for base in _find_base_python(workspace / name)]
     found = {*own, *_list_programs(environment, home), *pythons, *_list_repository(workspace)}
     seen = [each for each in found if not (_contains(each, home) or _contains(each, workspace))]
-    return SandboxView(
-        workspace,
-        home,
-        _drop_nested([*named, *seen]),
-        tuple(protected),
-        network,
-        tuple(hidden),
-        cache,
-        aside,
-        is_unreadable,
-    )
+    return view._replace(home=home, readable=_drop_nested([*named, *seen]))
 
 
 def select_environment(

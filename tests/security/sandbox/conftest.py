@@ -11,7 +11,7 @@ import pytest
 
 from src.security.sandbox.choose import choose
 from src.security.sandbox.limits import ResourceLimits
-from src.security.sandbox.view import build_view, select_environment
+from src.security.sandbox.view import SandboxView, complete_view, select_environment
 from src.tools import ToolContext
 from src.tools.process.run import run as run_program
 from src.types.sandbox import Access
@@ -25,7 +25,8 @@ def make_context(
     kind: str, workspace: Path, environment: dict[str, str], limits: ResourceLimits | None = None, **seen
 ) -> ToolContext:
     """A context whose commands run in that kind; skips the test where it does not work."""
-    made = choose("auto", build_view(workspace, environment, **seen), limits or ResourceLimits(), environment, (kind,))
+    view = complete_view(SandboxView(workspace, **seen), environment)
+    made = choose("auto", view, limits or ResourceLimits(), environment, (kind,))
     if made.sandbox.kind != kind:
         pytest.skip(made.warning)
     return ToolContext(workspace, environment=select_environment(environment), sandbox=made.sandbox)

@@ -140,8 +140,7 @@ class TestInTheBackground:
 
     def test_what_it_leaves_is_set_aside_at_the_next_look(self, within, workspace):
         self.leave(within, ".envrc")
-        within.sandbox.leftovers.look_again()
-        assert [item.path for item in within.sandbox.leftovers.kept] == [".envrc"]
+        assert [item.path for item in within.sandbox.leftovers.take_kept()] == [".envrc"]
         assert not (workspace / ".envrc").exists()
 
     def test_a_protected_file_comes_back_while_it_runs_and_is_told_once(self, within, workspace):

@@ -169,7 +169,7 @@ def test_the_calls_are_those_of_this_machine():
 
 def test_a_change_is_refused_if_the_caller_has_ended():
     with pytest.raises(OSError):
-        attributes.Change(2**22 + 1, attributes.CALLS[0], [0] * 6)
+        attributes.open_file(2**22 + 1, attributes.CALLS[0], [0] * 6)
 
 
 def test_a_path_without_an_end_is_refused(tmp_path):

@@ -186,7 +186,7 @@ def test_a_folder_of_path_in_the_home_is_seen_with_its_installation_and_nothing_
 def test_what_the_user_names_can_be_read_and_not_written(make, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a").write_text("found\n")
-    run = make(readable=[str(tmp_path / "data")])
+    run = make(readable=(tmp_path / "data",))
     assert run(f"cat {tmp_path}/data/a; echo x >>{tmp_path}/data/a").startswith("found\n")
     assert (tmp_path / "data" / "a").read_text() == "found\n"
 

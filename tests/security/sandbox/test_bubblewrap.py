@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from itertools import pairwise
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from src.errors import ToolError
-from src.security.sandbox.bubblewrap import KERNEL_GRACE_S, build_arguments, end_namespace
+from src.security.sandbox.bubblewrap import KERNEL_GRACE_S, Namespace, build_arguments
 from src.security.sandbox.view import MAX_UNREADABLE, SandboxView
 
 from .conftest import PATH, make_runner
@@ -68,19 +69,26 @@ def test_the_network_and_the_home_are_the_sandboxs_own(tmp_path):
 
 @pytest.mark.parametrize("info", ["", "{}", "[]", '{"child-pid": "x"}', '{"child-pid": 999999999}'])
 def test_where_no_process_was_started_there_is_nothing_to_wait_for(info):
-    end_namespace(info.encode())
+    wait_for_namespace(info)
 
 
 def test_a_process_that_has_ended_is_not_waited_for():
     with subprocess.Popen(["true"]) as first:
-        end_namespace(json.dumps({"child-pid": first.pid}).encode())
+        wait_for_namespace(json.dumps({"child-pid": first.pid}))
         assert first.wait() == 0
 
 
 def test_a_process_that_outlives_bwrap_is_killed():
     with subprocess.Popen(["sleep", str(2 * KERNEL_GRACE_S + 1)]) as first:
-        end_namespace(json.dumps({"child-pid": first.pid}).encode())
+        wait_for_namespace(json.dumps({"child-pid": first.pid}))
         assert first.wait() == -signal.SIGKILL
+
+
+def wait_for_namespace(info: str) -> None:
+    """Wait for the end of a namespace of which bwrap told this."""
+    namespace = Namespace()
+    os.write(namespace.info_fd, info.encode())
+    namespace.wait_for_end()
 
 
 def test_files_that_a_rule_denies_to_read_cannot_be_read(workspace, home):

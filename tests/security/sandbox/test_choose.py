@@ -10,7 +10,7 @@ import pytest
 
 from src.security.sandbox.choose import choose
 from src.security.sandbox.limits import ResourceLimits
-from src.security.sandbox.view import build_view
+from src.security.sandbox.view import SandboxView, complete_view
 from src.tools import REGISTRY, ToolContext
 from src.types.messages import ToolCall
 
@@ -19,12 +19,12 @@ from .conftest import PATH, make_runner
 
 def choose_kind(workspace: Path, wanted: str = "auto", kinds: tuple[str, ...] = (), path: str = PATH):
     environment = {"PATH": path}
-    return choose(wanted, build_view(workspace, environment), ResourceLimits(), environment, kinds)
+    return choose(wanted, complete_view(SandboxView(workspace), environment), ResourceLimits(), environment, kinds)
 
 
 def make_bare_runner(workspace: Path, environment: dict[str, str]):
     """What runs a command in no sandbox."""
-    made = choose("off", build_view(workspace, environment), ResourceLimits(), environment)
+    made = choose("off", complete_view(SandboxView(workspace), environment), ResourceLimits(), environment)
     context = ToolContext(workspace, environment=environment, sandbox=made.sandbox)
     return lambda command: str(REGISTRY.run(ToolCall("1", "exec", {"command": command}), context).value)
 

@@ -203,12 +203,12 @@ def test_what_was_set_aside_can_be_put_back(leftovers, workspace):
     leftovers.take()
     (workspace / ".envrc").write_text("wanted\n")
     leftovers.set_aside()
-    (item,) = leftovers.kept
+    (item,) = leftovers.take_kept()
     assert (item.path, item.kept.read_text()) == (".envrc", "wanted\n")
     assert not (workspace / ".envrc").exists()
     leftovers.put_back(item)
     assert (workspace / ".envrc").read_text() == "wanted\n"
-    assert leftovers.kept == []
+    assert leftovers.take_kept() == []
 
 
 def test_of_commands_that_run_at_the_same_time_each_end_undoes_what_was_done_by_then(leftovers, workspace):
@@ -218,8 +218,7 @@ def test_of_commands_that_run_at_the_same_time_each_end_undoes_what_was_done_by_
     assert len(leftovers.set_aside()) == 1
     (workspace / ".envrc").write_text("evil again\n")
     (workspace / ".profile").write_text("evil\n")
-    leftovers.look_again()
-    assert [item.path for item in leftovers.kept] == [".envrc", ".profile", ".envrc"]
+    assert [item.path for item in leftovers.take_kept()] == [".envrc", ".profile", ".envrc"]
     assert leftovers.set_aside() == []
     assert list(workspace.iterdir()) == []
 
@@ -229,8 +228,7 @@ def test_what_was_put_back_while_a_command_runs_stays(leftovers, workspace):
     leftovers.take([workspace / ".profile"])
     (workspace / ".envrc").write_text("wanted\n")
     (workspace / ".profile").write_text("wanted\n")
-    leftovers.look_again()
-    for item in [*leftovers.kept]:
+    for item in leftovers.take_kept():
         leftovers.put_back(item)
     assert leftovers.set_aside() == []
     assert {path.name: path.read_text() for path in workspace.iterdir()} == {

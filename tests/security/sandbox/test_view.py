@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from src.security.sandbox.running_files import list_git_folders
-from src.security.sandbox.view import SandboxView, build_view, list_protected, select_environment
+from src.security.sandbox.view import SandboxView, complete_view, list_protected, select_environment
 
 
 def make_folders(home: Path, *names: str) -> None:
@@ -18,7 +18,7 @@ def make_folders(home: Path, *names: str) -> None:
 
 def list_readable(workspace: Path, home: Path, path: str, **given) -> list[str]:
     """What may be read below the home, relative to it."""
-    seen = build_view(workspace, {"HOME": str(home), "PATH": path}, **given)
+    seen = complete_view(SandboxView(workspace, **given), {"HOME": str(home), "PATH": path})
     return [str(each.relative_to(home)) for each in seen.readable if each.is_relative_to(home)]
 
 
@@ -40,7 +40,8 @@ def test_a_folder_of_path_is_shown_with_its_installation(there, path, expected, 
 
 
 def test_what_holds_the_home_or_the_workspace_is_never_shown(workspace, home):
-    assert build_view(workspace, {"HOME": str(home), "PATH": f"{home.parent}:{workspace.parent}:/:.:"}).readable == ()
+    environment = {"HOME": str(home), "PATH": f"{home.parent}:{workspace.parent}:/:.:"}
+    assert complete_view(SandboxView(workspace), environment).readable == ()
 
 
 def test_a_virtual_environment_of_the_workspace_shows_its_python_and_nothing_else_does(workspace, home):
@@ -61,7 +62,7 @@ def test_a_git_file_that_leads_to_no_repository_shows_nothing(workspace, home):
 
 def test_what_the_user_names_is_shown(workspace, home):
     make_folders(home, "data")
-    assert list_readable(workspace, home, "/usr/bin", readable=[str(home / "data"), str(home / "missing")]) == ["data"]
+    assert list_readable(workspace, home, "/usr/bin", readable=(home / "data", home / "missing")) == ["data"]
 
 
 UNREADABLE = ["/" + "x" * 300, "/a\0b", "~nobody-has-this-name/x"]
@@ -71,7 +72,7 @@ UNREADABLE = ["/" + "x" * 300, "/a\0b", "~nobody-has-this-name/x"]
 def test_what_cannot_even_be_looked_at_is_not_there(name, workspace, home):
     environment = {"HOME": name, "PATH": f"{home}/bin:{name}", "VIRTUAL_ENV": name}
     make_folders(home, "bin")
-    assert build_view(workspace, environment, readable=[name]).readable == (home / "bin",)
+    assert complete_view(SandboxView(workspace, readable=(Path(name),)), environment).readable == (home / "bin",)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may enter every folder")
@@ -86,9 +87,8 @@ def test_a_folder_of_path_that_may_not_be_entered_is_left_out(workspace, home):
 
 def test_where_the_home_is_the_workspace_what_a_login_runs_is_guarded(home):
     make_folders(home, ".git")
-    seen = build_view(
-        home, {"HOME": str(home), "PATH": "/usr/bin"}, protected=[home / "bot.json", Path("/etc/bot.json")]
-    )
+    own = SandboxView(home, protected=(home / "bot.json", Path("/etc/bot.json")))
+    seen = complete_view(own, {"HOME": str(home), "PATH": "/usr/bin"})
     names = {str(each.relative_to(home)) for each in list_protected(seen)}
     assert {".bashrc", ".ssh", ".config/systemd", ".git", ".git/hooks", ".git/config", "bot.json"} <= names
 
@@ -96,9 +96,7 @@ def test_where_the_home_is_the_workspace_what_a_login_runs_is_guarded(home):
 def test_submodules_inside_a_repository_are_guarded(workspace, home):
     make_folders(workspace, ".git/modules/sub/hooks")
     (workspace / ".git" / "modules" / "sub" / "HEAD").touch()
-    assert workspace / ".git" / "modules" / "sub" / "hooks" in list_protected(
-        build_view(workspace, {"HOME": str(home)})
-    )
+    assert workspace / ".git" / "modules" / "sub" / "hooks" in list_protected(SandboxView(workspace))
 
 
 def test_start_files_of_a_home_below_the_workspace_are_protected(tmp_path):
