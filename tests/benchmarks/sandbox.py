@@ -22,7 +22,7 @@ from typing import cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from src.security.sandbox.bubblewrap import BubblewrapSandbox, build_arguments
+from src.security.sandbox.bubblewrap import BubblewrapSandbox
 from src.security.sandbox.choose import choose
 from src.security.sandbox.limits import ResourceLimits
 from src.security.sandbox.view import SandboxView, complete_view
@@ -53,9 +53,7 @@ def prepare(kind: str, workspace: Path) -> dict[str, Run]:
     if kind != "bubblewrap":
         return {kind: run}
     sandbox = cast(BubblewrapSandbox, chosen.sandbox)
-    words = build_arguments("bwrap", sandbox.view, sandbox.scratch, [], 0, ACCESS)
-    at = words.index("--seccomp")
-    alone = [*words[:at], *words[at + 2 :], "--chdir", str(workspace), "--", "true"]
+    alone = [*sandbox.build_words(ACCESS), "--chdir", str(workspace), "--", "true"]
     return {kind: run, "bwrap true": lambda: subprocess.run(alone, check=True)}
 
 

@@ -62,13 +62,8 @@ class BubblewrapSandbox(SandboxBase):
         namespace = Namespace()
         left_read_fd, left_fd = os.pipe()
         loopback = self._loopbacks.get(access)
-        words = build_arguments(
-            self._program, self.view, self.scratch, protected, filter_fd, access, joins=bool(loopback)
-        )
-        if access == "read":
-            words += _bind("--bind", self.cache)
-        for path in list_unreadable(self.view):
-            words += ["--ro-bind", str(self.scratch / f"unreadable-{'folder' if path.is_dir() else 'file'}"), str(path)]
+        words = self.build_words(access, protected)
+        words += ["--seccomp", str(filter_fd), "--info-fd", str(namespace.info_fd)]
 
         def settle() -> None:
             os.close(filter_fd)
@@ -86,7 +81,7 @@ class BubblewrapSandbox(SandboxBase):
 
         limits = self.limits.build_prefix(left_fd)
         return Launch(
-            [*words, "--info-fd", str(namespace.info_fd), "--chdir", str(cwd), "--", *limits, *argv],
+            [*words, "--chdir", str(cwd), "--", *limits, *argv],
             self.complete_environment(environment, self._home, "/tmp", access),  # noqa: S108 - its own
             loopback.enter if loopback else None,
             (filter_fd, namespace.info_fd, left_fd),
@@ -96,6 +91,36 @@ class BubblewrapSandbox(SandboxBase):
             ends_with_parent=True,
             max_tasks=self.limits.max_tasks,
         )
+
+    def build_words(self, access: Access, protected: Iterable[Path] = ()) -> list[str]:
+        """bwrap's command line up to the command, but for its descriptors."""
+        view, has_network = self.view, self.has_network(access)
+        words = [self._program, *NAMESPACES, "--die-with-parent", "--cap-drop", "ALL"]
+        if not has_network and access not in self._loopbacks:
+            words.append("--unshare-net")
+        for name in SYSTEM:
+            words += _mirror(Path(name))
+        words += ["--ro-bind", str(self.scratch / "etc"), "/etc"]
+        for path in (*list_etc(), *map(Path, (*KERNEL, *(RESOLVER if has_network else ())))):
+            words += _bind("--ro-bind", path) if path.is_dir() else ()
+        words += ["--proc", "/proc", "--remount-ro", "/proc"]  # else root writes /proc/sys, core_pattern among it
+        words += ["--dev", "/dev", "--bind", str(self.scratch / "tmp"), "/tmp"]  # noqa: S108 - as above
+        words += ["--dir", "/var", "--symlink", "../tmp", "/var/tmp"]  # noqa: S108 - as above
+        if not view.home or not view.home.is_relative_to(view.workspace):
+            words += ["--bind", str(find_home(self.scratch, access)), self._home]
+        for path in view.readable:
+            words += _bind("--ro-bind", path)
+        words += _bind("--ro-bind" if access == "read" else "--bind", view.workspace)
+        hidden = [each for each in view.hidden if each.is_dir() and each.is_relative_to(view.workspace)]
+        for mount in () if access == "read" else _list_mounts(view.workspace, [*protected, *hidden]):
+            words += _bind(*mount)
+        for path in hidden:
+            words += ["--tmpfs", str(path)]
+        if access == "read":
+            words += _bind("--bind", self.cache)
+        for path in list_unreadable(view):
+            words += ["--ro-bind", str(self.scratch / f"unreadable-{'folder' if path.is_dir() else 'file'}"), str(path)]
+        return words
 
     def _share(self, access: Access, pid: int) -> None:
         """Have later commands with this access use the network of the process, if a trial shows that they can."""
@@ -161,46 +186,6 @@ def end_process(process_fd: int) -> None:
             select.select([process_fd], [], [], END_TIMEOUT_S)
     finally:
         os.close(process_fd)
-
-
-def build_arguments(
-    program: str,
-    view: SandboxView,
-    scratch: Path,
-    protected: Iterable[Path],
-    filter_fd: int,
-    access: Access,
-    *,
-    joins: bool = False,
-) -> list[str]:
-    """bwrap's command line up to the command. `scratch` holds tmp, home and etc.
-
-    `joins`: it enters a network that was made before.
-    """
-    network = () if joins or view.has_network(access) else ("--unshare-net",)
-    words = [program, *NAMESPACES, *network, "--die-with-parent"]
-    words += ["--cap-drop", "ALL", "--seccomp", str(filter_fd)]
-    for name in SYSTEM:
-        words += _mirror(Path(name))
-    words += ["--ro-bind", str(scratch / "etc"), "/etc"]
-    folders = [
-        path
-        for path in (*list_etc(), *map(Path, (*KERNEL, *(RESOLVER if view.has_network(access) else ()))))
-        if path.is_dir()
-    ]
-    words += [word for path in folders for word in _bind("--ro-bind", path)]
-    words += ["--proc", "/proc", "--remount-ro", "/proc"]  # else root writes /proc/sys, core_pattern among it
-    words += ["--dev", "/dev", "--bind", str(scratch / "tmp"), "/tmp"]  # noqa: S108 - as above
-    words += ["--dir", "/var", "--symlink", "../tmp", "/var/tmp"]  # noqa: S108 - as above
-    if not view.home or not view.home.is_relative_to(view.workspace):
-        words += ["--bind", str(find_home(scratch, access)), str(view.home or HIDDEN_HOME)]
-    for path in view.readable:
-        words += _bind("--ro-bind", path)
-    words += _bind("--ro-bind" if access == "read" else "--bind", view.workspace)
-    hidden = [each for each in view.hidden if each.is_dir() and each.is_relative_to(view.workspace)]
-    if access != "read":
-        words += [word for mount in _list_mounts(view.workspace, [*protected, *hidden]) for word in _bind(*mount)]
-    return words + [word for each in hidden for word in ("--tmpfs", str(each))]
 
 
 def _mirror(path: Path) -> Sequence[str]:

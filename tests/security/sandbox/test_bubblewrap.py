@@ -12,15 +12,20 @@ from pathlib import Path
 import pytest
 
 from src.errors import ToolError
-from src.security.sandbox.bubblewrap import KERNEL_GRACE_S, Namespace, build_arguments
+from src.security.sandbox.bubblewrap import KERNEL_GRACE_S, BubblewrapSandbox, Namespace
+from src.security.sandbox.limits import ResourceLimits
 from src.security.sandbox.view import MAX_UNREADABLE, SandboxView
 
 from .conftest import PATH, make_runner
 
 
+def make_sandbox(view: SandboxView) -> BubblewrapSandbox:
+    return BubblewrapSandbox("bwrap", "user", view, ResourceLimits(), {})
+
+
 def list_mounts(workspace: Path, protected: list[Path], **view) -> list[tuple[str, str]]:
     """The mounts at and below the workspace, by their option, in order."""
-    words = build_arguments("bwrap", SandboxView(workspace, **view), Path("/scratch"), protected, 9, "write")
+    words = make_sandbox(SandboxView(workspace, **view)).build_words("write", protected)
     pairs = [(option, path) for option, path in pairwise(words) if option in ("--bind", "--ro-bind", "--tmpfs")]
     return [
         (option, str(Path(path).relative_to(workspace)))
@@ -59,12 +64,11 @@ def test_a_folder_of_the_bots_own_is_covered_by_an_empty_one(tmp_path):
 
 def test_the_network_and_the_home_are_the_sandboxs_own(tmp_path):
     view = SandboxView(tmp_path, home=Path("/home/user"))
-    words = build_arguments("bwrap", view, Path("/scratch"), [], 9, "write")
+    sandbox = make_sandbox(view)
+    words = sandbox.build_words("write")
     assert "--unshare-net" in words
-    assert words[words.index("/scratch/home") + 1] == "/home/user"
-    assert "--unshare-net" not in build_arguments(
-        "bwrap", view._replace(network=True), Path("/scratch"), [], 9, "write"
-    )
+    assert words[words.index(str(sandbox.scratch / "home")) + 1] == "/home/user"
+    assert "--unshare-net" not in make_sandbox(view._replace(network=True)).build_words("write")
 
 
 @pytest.mark.parametrize("info", ["", "{}", "[]", '{"child-pid": "x"}', '{"child-pid": 999999999}'])
