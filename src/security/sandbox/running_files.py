@@ -11,7 +11,6 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,7 +71,6 @@ CONFIGS = ("config", "config.worktree")
 GIT_SETTINGS = ("hooks", *CONFIGS, "commondir")  # they make git run programs, or look elsewhere
 MARKS = ("HEAD", "objects", "refs")
 REBASE_TODO = "rebase-merge/git-rebase-todo"
-MAX_REPOSITORIES = 100  # submodules and worktrees of one repository that are looked at
 MAX_FILE_BYTES = 10_000_000  # of a file that is recorded, and restored
 RACY_NS = 50_000_000  # a folder that changed so shortly before it was read is read again
 
@@ -139,8 +137,8 @@ class RunningFiles:
             yield from _list_files(path) if rule.endswith("/") else filter(os.path.lexists, (path,))
 
     def _list_settings_folders(self, git: Path) -> Iterator[Path]:
-        """Those of a repository, and those that they share settings with."""
-        for folder in list_git_folders(git):
+        """Those of a repository, its submodules and its worktrees, and those that they share settings with."""
+        for folder in (git, *(() if git.is_symlink() else _list_nested(git))):
             yield folder
             if os.path.lexists(folder / "commondir"):
                 common = Path(os.path.realpath(folder / read_text(folder / "commondir").strip()))
@@ -162,12 +160,6 @@ class RunningFiles:
                 self._folders[folder] = entry
                 stack += [f"{folder}/{name}" for name in entry.folders]
                 yield from ((folder, name) for name in entry.hits)
-
-
-def list_git_folders(git: Path) -> Iterator[Path]:
-    """The folders that git takes its configuration from: the repository's own, its submodules', its worktrees'."""
-    yield git
-    yield from islice(_list_nested(git), 0 if git.is_symlink() else MAX_REPOSITORIES)
 
 
 def _list_nested(git: Path) -> Iterator[Path]:

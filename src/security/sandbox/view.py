@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...types.sandbox import Access
-from .running_files import GIT_SETTINGS, START_FILES, list_git_folders
+from .running_files import GIT_SETTINGS, START_FILES
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 KERNEL = ("/sys/devices/system/cpu",)  # the number of processors
@@ -105,7 +105,7 @@ def list_protected(view: SandboxView) -> list[Path]:
     folders = (top, view.home) if view.home and view.home.is_relative_to(top) else (top,)
     paths += [folder / name for folder in folders for name in START_FILES]
     if os.path.lexists(git := top / ".git"):
-        paths += [git, *(folder / name for folder in list_git_folders(git) for name in GIT_SETTINGS)]
+        paths += [git, *(git / name for name in GIT_SETTINGS)]
     return list(dict.fromkeys(paths))
 
 

@@ -65,6 +65,23 @@ def test_a_gitlink_in_the_index_leads_to_nothing_that_runs(run, top):
     assert not (top / "pwned").exists()
 
 
+def test_what_a_command_leaves_among_many_submodules_does_not_run(run, top):
+    modules = top / ".git" / "modules"
+    shown = run(
+        "mkdir -p .git/modules; cd .git/modules; for i in $(seq 150); do mkdir m$i; cp ../HEAD m$i; done;"
+        " for i in $(seq 150); do mkdir m$i/hooks; echo evil >m$i/hooks/post-checkout; done"
+    )
+    assert ".git/modules/m150/hooks/post-checkout (a hook)" in shown
+    assert not [*modules.rglob("post-checkout")]
+
+
+def test_a_worktree_of_the_workspace_is_changed_and_removed_by_commands(run, top):
+    run("git -c user.name=a -c user.email=b commit -q --allow-empty -m one; git worktree add -q wt")
+    assert run("git -C wt checkout -q -b other && git worktree remove wt") == "[exit code 0]"
+    assert not (top / "wt").exists()
+    assert not (top / ".git" / "worktrees").exists()
+
+
 def test_a_plain_repository_stays_as_it_is(run, workspace):
     commit = "-c user.name=a -c user.email=b commit -q --allow-empty -m one"
     shown = run(

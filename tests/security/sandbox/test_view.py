@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.running_files import list_git_folders
 from src.security.sandbox.view import SandboxView, complete_view, list_protected, select_environment
 
 
@@ -93,23 +92,10 @@ def test_where_the_home_is_the_workspace_what_a_login_runs_is_guarded(home):
     assert {".bashrc", ".ssh", ".config/systemd", ".git", ".git/hooks", ".git/config", "bot.json"} <= names
 
 
-def test_submodules_inside_a_repository_are_guarded(workspace, home):
-    make_folders(workspace, ".git/modules/sub/hooks")
-    (workspace / ".git" / "modules" / "sub" / "HEAD").touch()
-    assert workspace / ".git" / "modules" / "sub" / "hooks" in list_protected(SandboxView(workspace))
-
-
 def test_start_files_of_a_home_below_the_workspace_are_protected(tmp_path):
     (tmp_path / "home").mkdir()
     names = {str(each) for each in list_protected(SandboxView(tmp_path, home=tmp_path / "home"))}
     assert {f"{tmp_path}/.bashrc", f"{tmp_path}/home/.bashrc"} <= names
-
-
-def test_the_settings_behind_a_git_link_are_not_looked_for(workspace):
-    (workspace / "elsewhere" / "modules" / "sub").mkdir(parents=True)
-    (workspace / "elsewhere" / "modules" / "sub" / "HEAD").touch()
-    (workspace / ".git").symlink_to("elsewhere")
-    assert list(list_git_folders(workspace / ".git")) == [workspace / ".git"]
 
 
 def test_a_linked_worktree_shows_the_repository_it_belongs_to(workspace, home):
