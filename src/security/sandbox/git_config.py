@@ -8,39 +8,22 @@ of git 2.47.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import NamedTuple
 
 SECTION = re.compile(r'\s*\[\s*([\w.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]\s*')
 ENTRY = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:=\s*(.*?))?\s*")
-_HARMLESS = {  # section -> its keys; a dot after the section: in its sub-sections
-    "advice": "*",
-    "branch.": "remote merge rebase description pushremote",
-    "color": "*",
-    "color.": "*",
-    "column": "*",
-    "core": "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol"
-    " safecrlf compression quotepath abbrev bigfilethreshold sharedrepository worktree whitespace untrackedcache",
-    "diff": "noprefix mnemonicprefix renames algorithm colormoved context",
-    "extensions": "worktreeconfig objectformat partialclone refstorage compatobjectformat",
-    "fetch": "prune prunetags parallel",
-    "gc": "auto autodetach",
-    "init": "defaultbranch",
-    "log": "date decorate follow",
-    "merge": "ff conflictstyle",
-    "pull": "rebase ff",
-    "push": "default autosetupremote followtags",
-    "rebase": "autostash autosquash",
-    "remote": "pushdefault",
-    "remote.": "url pushurl fetch push prune tagopt mirror promisor partialclonefilter skipdefaultupdate",
-    "status": "short branch showuntrackedfiles",
-    "submodule": "recurse active",
-    "submodule.": "url active branch ignore fetchrecursesubmodules",
-    "tag": "sort",
-    "user": "name email signingkey useconfigonly",
-}
-HARMLESS: Mapping[str, frozenset[str]] = {section: frozenset(keys.split()) for section, keys in _HARMLESS.items()}
-ADDRESSES = ("url", "pushurl")
+HARMLESS = re.compile(  # names of settings
+    r"advice\..+|branch\..+\.(?:remote|merge|rebase|description|pushremote)"
+    r"|core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
+    r"|safecrlf|compression|quotepath|abbrev|bigfilethreshold|sharedrepository|worktree|whitespace|untrackedcache)"
+    r"|extensions\.(?:worktreeconfig|objectformat|partialclone|refstorage|compatobjectformat)"
+    r"|init\.defaultbranch|merge\.(?:ff|conflictstyle)|pull\.(?:rebase|ff)"
+    r"|push\.(?:default|autosetupremote|followtags)|remote\.pushdefault"
+    r"|remote\..+\.(?:url|pushurl|fetch|push|prune|tagopt|mirror|promisor|partialclonefilter|skipdefaultupdate)"
+    r"|submodule\.(?:recurse|active)|submodule\..+\.(?:url|active|branch|ignore|fetchrecursesubmodules)"
+    r"|user\.(?:name|email|signingkey|useconfigonly)"
+)
+ADDRESSES = (".url", ".pushurl")
 REMOTE_HELPER = "::"  # git runs a program to reach such an address
 
 
@@ -100,7 +83,5 @@ def _read_entries(text: str) -> list[tuple[str, GitEntry | None]]:
 
 
 def _is_harmless(entry: GitEntry) -> bool:
-    section, _, key = entry.name.rpartition(".")
-    top, dot, _ = section.partition(".")
-    keys = HARMLESS.get(top + dot, frozenset())
-    return ("*" in keys or key in keys) and not (key in ADDRESSES and REMOTE_HELPER in entry.value)
+    runs_helper = entry.name.endswith(ADDRESSES) and REMOTE_HELPER in entry.value
+    return HARMLESS.fullmatch(entry.name) is not None and not runs_helper

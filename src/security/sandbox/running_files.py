@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -25,50 +25,28 @@ START_FILES = (  # at the top of a home, or of the workspace: a shell, git, ssh 
     ".procmailrc", ".profile", ".rhosts", ".screenrc", ".shosts", ".ssh", ".tcshrc", ".tmux.conf", ".xinitrc",
     ".xprofile", ".xserverrc", ".xsession", ".xsessionrc", ".zlogin", ".zlogout", ".zprofile", ".zshenv", ".zshrc",
 )  # fmt: skip
-RUNNING_FILES = LazyPattern(  # at any depth: a shell, an editor, a debugger or git's hooks run them, or what they name
+RUNNING_FILES = LazyPattern(  # in lower case, at any depth: a shell, an editor, a debugger or git's hooks run them
+    r"(?s)(?:.*/)?(?:"
     r"\.envrc|\.autoenv(?:_leave)?(?:\.zsh)?|\.?(?:mise|rtx)(?:\.[\w-]+)*\.toml"
     r"|\.exrc|[._][gnl]?vimrc|\.nvim\.lua|\.lazy\.lua|\.dir-locals(?:-2)?\.el|\.ycm_extra_conf\.py"
     r"|\.(?:gdb|lldb|ocaml)init|\.(?:pdb|irb|pry)rc|\.rprofile|\.ghci|\.iex\.exs"
     r"|\.?lefthook(?:-local)?\.(?:ya?ml|toml|jsonc?)|\.(?:pre-commit-config|overcommit)\.ya?ml|captainhook\.json"
-    r"|\.?devcontainer\.json|\.mcp\.json|\.?(?:opencode|crush)\.jsonc?|\.aider\.conf\.ya?ml|\.continuerc\.json|\.factorypath|jupyter_\w+_config\.(?:json|py)"
-    r"|.*\.(?:code-workspace|sublime-project)"
+    r"|\.?devcontainer\.json|\.mcp\.json|\.?(?:opencode|crush)\.jsonc?|\.aider\.conf\.ya?ml|\.continuerc\.json"
+    r"|\.factorypath|jupyter_\w+_config\.(?:json|py)|[^/]*\.(?:code-workspace|sublime-project)"
+    # what editors and assistants keep in folders of their own: in any folder whose name begins with a dot, and in these
+    r"|\.[^/]+/(?:(?:hooks|launch|mcp|mcp_config|settings|settings\.local|tasks)\.json"
+    r"|(?:agents|cli-agents|hooks|mcp|mcpservers|runconfigurations)/.+)"
+    r"|\.(?:bsp|externaltoolbuilders|husky|run|vs)/.+|\.(?:config/mise|github/copilot|kiro/settings|mise/tasks)/.+"
+    r"|\.(?:codex|helix|jj/repo|mise)/config\.toml|\.helix/languages\.toml|\.(?:pijul|sl)/config|\.hg/hgrc"
+    r"|\.bzr/branch/branch\.conf|\.continue/config\.(?:json|ts|yaml)|\.cursor/environment\.json|\.fleet/run\.json"
+    r"|\.idea/(?:workspace|startup|watchertasks)\.xml|\.idea/tools/.+|\.opencode/(?:plugins?|tools?)/.+"
+    r")"
 )
-# Of editors and assistants: folder -> the files in it, or with a slash at the end the folders; "/" is all of it.
-IN_ANY_DOT_FOLDER = (
-    "hooks.json", "hooks/", "launch.json", "mcp.json", "mcp_config.json", "settings.json", "settings.local.json",
-    "tasks.json",
-)  # fmt: skip
-RUNNING_FOLDERS: Mapping[str, tuple[str, ...]] = {
-    ".amazonq": ("agents/", "cli-agents/"),
-    ".bsp": ("/",),
-    ".bzr": ("branch/branch.conf",),
-    ".claude": (),
-    ".codex": ("config.toml",),
-    ".config": ("mise/",),
-    ".continue": ("config.json", "config.ts", "config.yaml", "mcpservers/"),
-    ".cursor": ("environment.json",),
-    ".externaltoolbuilders": ("/",),
-    ".fleet": ("run.json",),
-    ".github": ("copilot/",),
-    ".helix": ("config.toml", "languages.toml"),
-    ".hg": ("hgrc",),
-    ".husky": ("/",),
-    ".idea": ("workspace.xml", "startup.xml", "watchertasks.xml", "runconfigurations/", "tools/"),
-    ".jj": ("repo/config.toml",),
-    ".junie": ("mcp/",),
-    ".kiro": ("agents/", "settings/"),
-    ".mise": ("config.toml", "tasks/"),
-    ".opencode": ("opencode.json", "opencode.jsonc", "plugin/", "plugins/", "tool/", "tools/"),
-    ".pijul": ("config",),
-    ".run": ("/",),
-    ".sl": ("config",),
-    ".vs": ("/",),
-    ".vscode": (),
-    ".zed": (),
-}
 HOOKS_PATH = "core.hookspath"
 CONFIGS = ("config", "config.worktree")
-GIT_SETTINGS = ("hooks", *CONFIGS, "commondir")  # they make git run programs, or look elsewhere
+COMMON_DIR = "commondir"
+GIT_LINKS = (GIT, COMMON_DIR)  # files that name a folder with settings of git
+GIT_SETTINGS = ("hooks", *CONFIGS, COMMON_DIR)  # they make git run programs, or look elsewhere
 MARKS = ("HEAD", "objects", "refs")
 REBASE_TODO = "rebase-merge/git-rebase-todo"
 MAX_FILE_BYTES = 10_000_000  # of a file that is recorded, and restored
@@ -76,7 +54,7 @@ RACY_NS = 50_000_000  # a folder that changed so shortly before it was read is r
 
 
 class KnownFolder(NamedTuple):
-    """`hits`: names in it that may run by themselves."""
+    """`hits`: names in it that may run by themselves, links to such files included."""
 
     stamp: tuple[int, ...]
     read_ns: int
@@ -97,56 +75,49 @@ class RunningFiles:
         for folder, hit in self._list_hits():
             path = Path(folder, hit)
             if hit in (GIT, "HEAD"):
-                git = path if hit == GIT else path.parent
-                if path.is_symlink() or not path.is_dir():
-                    yield from [path] if hit == GIT else []
-                    git = (self.find_git_folder(path) if hit == GIT else git) or git
-                folders = [*self._list_settings_folders(git)]
-                for each in folders:
-                    yield from _list_git_files(each)
-                named = {self._hooks_path, *(find_value(read_config(each / "config"), HOOKS_PATH) for each in folders)}
-                for name in filter(None, named):
-                    if self.is_inside(path.parent / name):
-                        yield from _list_files(path.parent / name)
+                yield from self._list_repository(path, read_config)
             else:
                 yield path
-                yield from self._list_behind_link(path) if path.is_symlink() else ()
+
+    def _list_repository(self, mark: Path, read_config: Callable[[Path], str]) -> Iterator[Path]:
+        """Those of the repository of a `.git`, which may be a file or a link, or of the HEAD of a bare one."""
+        git = mark if mark.name == GIT else mark.parent
+        if git.is_symlink() or not git.is_dir():
+            yield git
+            git = self.find_git_folder(git) or git
+        folders = [*self._list_settings_folders(git)]
+        for each in folders:
+            yield from _list_git_files(each)
+        named = {self._hooks_path, *(find_value(read_config(each / "config"), HOOKS_PATH) for each in folders)}
+        for name in filter(None, named):
+            if self.is_inside(mark.parent / name):
+                yield from _list_files(mark.parent / name)
 
     def is_inside(self, path: Path) -> bool:
         return Path(os.path.realpath(path)).is_relative_to(self._top)
 
     def find_git_folder(self, link: Path) -> Path | None:
-        """The folder in the workspace that a `.git` file names, or None."""
+        """The folder in the workspace that a file of GIT_LINKS names, or None."""
         text = read_text(link)
-        target = Path(os.path.realpath(link.parent / text.removeprefix("gitdir:").strip()))
-        return target if text.startswith("gitdir:") and target.is_relative_to(self._top) else None
+        prefix = "gitdir:" if link.name == GIT else ""
+        target = Path(os.path.realpath(link.parent / text.removeprefix(prefix).strip()))
+        return target if text and text.startswith(prefix) and target.is_relative_to(self._top) else None
 
     def is_harmless_link(self, link: Path) -> bool:
-        """Whether it is a link that neither runs by itself nor stands for a folder in which something does."""
-        *folders, name = self._get_parts(link)
-        is_known = name in RUNNING_FOLDERS or _is_running(name, _list_rules(folders))
-        return name[0] == "." and link.is_symlink() and not is_known and not any(self._list_behind_link(link))
-
-    def _get_parts(self, path: Path) -> Sequence[str]:
-        return path.relative_to(self._top).as_posix().casefold().split("/")
-
-    def _list_behind_link(self, link: Path) -> Iterator[Path]:
-        """What runs by itself in the folder that a link stands for."""
-        for rule in _list_rules(self._get_parts(link)):
-            path = link / rule.rstrip("/")
-            yield from _list_files(path) if rule.endswith("/") else filter(os.path.lexists, (path,))
+        """Whether it is a link to a file of the workspace, and does not run by itself."""
+        if not link.is_symlink() or not link.name.startswith(".") or link.name == GIT:
+            return False
+        return link.is_file() and self.is_inside(link) and not _is_running(str(link.relative_to(self._top)))
 
     def _list_settings_folders(self, git: Path) -> Iterator[Path]:
         """Those of a repository, its submodules and its worktrees, and those that they share settings with."""
         for folder in (git, *(() if git.is_symlink() else _list_nested(git))):
             yield folder
-            if os.path.lexists(folder / "commondir"):
-                common = Path(os.path.realpath(folder / read_text(folder / "commondir").strip()))
-                if common.is_relative_to(self._top):
-                    yield common
+            if common := self.find_git_folder(folder / COMMON_DIR):
+                yield common
 
     def _list_hits(self) -> Iterator[tuple[str, str]]:
-        """Each folder with a name in it that may run by itself. No link is followed."""
+        """Each folder with a name in it that may run by itself. Such a link is followed, but none behind it."""
         stack, known = [str(self._top)], self._folders
         self._folders = {}
         while stack:
@@ -159,7 +130,11 @@ class RunningFiles:
                     entry = _read_folder(str(self._top), folder, stamp, stat.S_IMODE(found.st_mode))
                 self._folders[folder] = entry
                 stack += [f"{folder}/{name}" for name in entry.folders]
-                yield from ((folder, name) for name in entry.hits)
+                for name in entry.hits:
+                    yield folder, name
+                    path = Path(folder, name)
+                    if path.is_symlink() and name != GIT and path.is_dir() and os.path.realpath(folder) == folder:
+                        stack += [str(path)] if self.is_inside(path) else []
 
 
 def _list_nested(git: Path) -> Iterator[Path]:
@@ -196,44 +171,34 @@ def _read_folder(top: str, folder: str, stamp: tuple[int, ...], mode: int) -> Kn
     read_ns = time.time_ns()
     folders: list[str] = []
     hits: list[str] = []
-    rules = _list_rules(folder[len(top) + 1 :].casefold().split("/"))
+    inner = f"{folder}/"[len(top) + 1 :]
     with os.scandir(folder) as entries:
         for entry in entries:
-            name = entry.name.casefold()
-            if name == GIT:
-                hits.append(entry.name)
+            name = entry.name
+            if name.casefold() == GIT:
+                hits.append(name)
             elif entry.is_dir(follow_symlinks=False):
-                folders.append(entry.name)
-            elif entry.name == "HEAD" or _is_running(name, rules) or (name[0] == "." and entry.is_symlink()):
-                hits.append(entry.name)
+                folders.append(name)
+            elif name == "HEAD" or _is_running(inner + name) or (entry.is_symlink() and _is_risky_link(inner + name)):
+                hits.append(name)
     if "HEAD" in hits and not any(os.path.lexists(f"{folder}/{name}") for name in ("objects", "commondir")):
         hits.remove("HEAD")  # it is no bare repository
     return KnownFolder(stamp, read_ns, tuple(folders), tuple(hits))
 
 
-def _list_rules(parts: Sequence[str]) -> list[str]:
-    """What runs by itself in the folder of this path, as in RUNNING_FOLDERS."""
-    found: list[str] = []
-    for at, part in enumerate(parts):
-        inner = "".join(f"{each}/" for each in parts[at + 1 :])
-        for rule in (*RUNNING_FOLDERS.get(part, ()), *(IN_ANY_DOT_FOLDER if part.startswith(".") else ())):
-            if rule == "/" or (rule.endswith("/") and inner.startswith(rule)):
-                found.append("/")
-            elif rule.startswith(inner):
-                found.append(rule[len(inner) :])
-    return found
+def _is_running(path: str) -> bool:
+    return RUNNING_FILES.fullmatch(path.casefold()) is not None
 
 
-def _is_running(name: str, rules: Sequence[str]) -> bool:
-    return name in rules or "/" in rules or RUNNING_FILES.fullmatch(name) is not None
+def _is_risky_link(path: str) -> bool:
+    """Whether a folder of this path may contain files that run by themselves."""
+    return path.rpartition("/")[2].startswith(".") or _is_running(f"{path}/any")
 
 
 def is_running_by_itself(path: str) -> bool:
     """Whether a file of this relative path would run by itself in a workspace; repositories aside."""
-    *folders, name = Path(path.casefold()).parts or ("",)
-    return any(f"{'/'.join((*folders, name))}/".startswith(f"{each}/") for each in START_FILES) or _is_running(
-        name, _list_rules(folders)
-    )
+    is_started = any(f"{path.casefold()}/".startswith(f"{each}/") for each in START_FILES)
+    return is_started or _is_running(path)
 
 
 def is_hook(top: Path, path: str) -> bool:

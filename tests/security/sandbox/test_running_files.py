@@ -146,12 +146,25 @@ def test_what_was_in_it_before_comes_back(run, workspace):
     assert (workspace / ".vscode" / "tasks.json").read_text() == "mine\n"
 
 
-def test_a_link_to_a_folder_is_set_aside_once_something_in_it_runs_by_itself(run, workspace):
-    assert run("mkdir x; touch x/README; ln -s x .some") == "[exit code 0]"
+def test_a_link_with_a_dot_name_stays_if_it_leads_to_a_file_of_the_workspace(run, workspace):
+    assert run("mkdir x; touch README; ln -s README .about") == "[exit code 0]"
+    shown = run("ln -s x .some; ln -s none .none; ln -s /etc/hosts .hosts")
+    for name in (".some", ".none", ".hosts"):
+        assert f"{name} (a link)" in shown
+        assert not (workspace / name).is_symlink()
+
+
+def test_what_runs_behind_a_link_of_the_users_own_is_set_aside(run, workspace):
+    (workspace / "x").mkdir()
+    (workspace / ".some").symlink_to("x")
+    (workspace / "x" / ".loop").symlink_to(".")
     run("echo evil >x/mcp.json")
-    assert [each.name for each in (workspace / ".some").iterdir()] == ["README"]
-    run("mkdir y; echo evil >y/mcp.json; ln -s y .other")
-    assert not (workspace / ".other").is_symlink()
+    assert [each.name for each in (workspace / ".some").iterdir()] == [".loop"]
+
+
+def test_a_folder_in_the_settings_of_an_editor_that_becomes_a_link_is_set_aside(run, workspace):
+    run("mkdir -p .idea x; echo evil >x/a.xml; ln -s ../x .idea/runConfigurations")
+    assert list((workspace / ".idea").iterdir()) == []
 
 
 def test_the_scripts_of_a_hooks_path_of_the_user_stay_as_they_are(run, top):
