@@ -17,9 +17,9 @@ from ..types.lazy_pattern import LazyPattern
 from ..types.messages import MalformedCall, ToolCall
 from .arguments.fit import NULL_OR_TEXT, POSITIONAL, ArgumentMismatch, Fitter, match_parameter
 from .arguments.tool_index import ToolIndex
-from .decode.call_shapes import DecodedBlock, RawCall
+from .decode.call_shapes import TWO_ARGUMENTS, DecodedBlock, RawCall
 from .decode.json_repair import LOSSY
-from .decode.nodes import Node
+from .decode.nodes import STANDS_TWICE, Node
 from .echo import GivenText, Parser, SoughtCall
 
 _PLACEHOLDER_NAMES = frozenset(
@@ -37,6 +37,7 @@ _SIGNATURE = LazyPattern(  # `read(path: string, lines?: integer)`, as prompts d
 )
 _SCHEMA_KEYS = frozenset(("type", "description", "title", "enum", "default", "items", "format", "minimum", "maximum"))
 
+_HEAD_CHARS = 160  # of a block, in which its name stands
 _NAME_WORD = re.compile(r"[^\W\d][\w.:/-]*")
 _QUOTES = frozenset("\"'`“‘")
 _TEMPLATE = LazyPattern(r"\{[{%][ -]|\{[A-Za-z_.-]+\}")  # of Jinja, or of Python
@@ -47,7 +48,7 @@ _CUT_OBJECT = LazyPattern(  # up to the arguments of a call that is cut off
 )
 _LINE_START = LazyPattern(r"(?:\A|\n)[ \t]*(?:\*\*)?\Z")
 # Repairs that may lose a part of an argument, or give it to another parameter.
-GUESSES = LOSSY | {POSITIONAL, NULL_OR_TEXT}
+GUESSES = LOSSY | {POSITIONAL, NULL_OR_TEXT, TWO_ARGUMENTS}
 _SENTENCE_END = LazyPattern(r"[.!?](?=\s)|\n\s*\n")
 # Of a sentence in lower case, which is searched faster.
 _EXAMPLE = LazyPattern(
@@ -140,15 +141,15 @@ class CallClassifier:
         `after_text`: text followed the last call; what then merely looks like one of the calls before is text.
         `lead`: the text before the block; after nothing but blanks that of the block before it counts.
         """
-        if self._is_explanation(decoded.calls, raw):
+        if self._is_explanation(decoded.calls, raw, explicit=explicit):
             return []
         self._is_presented = self.presents_call(lead)
         if decoded.problem:
             self._is_broken = self._is_broken or is_bare
             name = decoded.calls[0].name if decoded.calls else ""
             is_meant = explicit and self._is_meant(name, raw, lead)
-            if decoded.cut and not explicit and (begun := _CUT_OBJECT.match(raw)) and not self._is_presented:
-                name = self.resolve_name(begun["name"])
+            if not explicit and not self._is_presented:
+                name = self._find_begun(decoded, raw)
                 is_meant = bool(name)
             return [self._count_call(self._reject(name, raw, decoded.problem, origin), raw)] if is_meant else []
         classified = [self._classify_call(call, raw, origin, decoded, explicit) for call in decoded.calls]
@@ -159,11 +160,23 @@ class CallClassifier:
             self._is_broken = True
             classified = [replace(each, guessed=True) if isinstance(each, ToolCall) else each for each in classified]
         is_text = not calls and not (explicit and self._is_meant(decoded.calls[0].name, raw, lead))
+        is_text = is_text and (self._is_presented or not self._find_begun(decoded, raw))
         if is_text or (not explicit and after_text and self._are_repeats(calls)):
             self._ids = [each.id for each in classified] + self._ids
             return []
         self._made += calls
         return [self._count_call(call, raw) for call in classified]
+
+    def _find_begun(self, decoded: DecodedBlock, raw: str) -> str:
+        """The tool of a block that only looks like a call, if it is one but for its end or a key that stands twice."""
+        if decoded.cut:
+            begun = _CUT_OBJECT.match(raw)
+            return self.resolve_name(begun["name"]) if begun else ""
+        problems = (decoded.problem, *(call.problem for call in decoded.calls))
+        if not any(problem.endswith(STANDS_TWICE) for problem in problems):
+            return ""
+        words = _NAME_WORD.findall(raw[:_HEAD_CHARS])
+        return next((name for word in words if (name := self.resolve_name(word))), "")
 
     def presents_call(self, lead: str) -> bool:
         """Whether the text before a block presents it as an example or a quotation.
@@ -223,6 +236,7 @@ class CallClassifier:
         repaired = (*decoded.repairs, *call.repairs, *renamed, *fitter.changes)
         guessed = decoded.guessed or self._is_presented or self._is_broken or not GUESSES.isdisjoint(repaired)
         guessed = guessed or bool(renamed and not self._tools.names.is_exact(call.name))
+        guessed = guessed or any(_find_placeholders(call))
         made = ToolCall(self._take_id(), tool.name, arguments, origin, repaired, guessed=guessed)
         return replace(made, echo=True) if self._given and self._is_echo(made, raw) else made
 
@@ -246,19 +260,18 @@ class CallClassifier:
         offered = ", ".join(near) or "none"
         return f"There is no tool named '{name[:80]}'; on offer: {offered}."
 
-    def _is_explanation(self, calls: list[RawCall], raw: str) -> bool:
+    def _is_explanation(self, calls: list[RawCall], raw: str, *, explicit: bool) -> bool:
         """Whether a call is a pattern to fill in: with placeholders for its name or arguments, or with their types."""
-        return _SIGNATURE.fullmatch(raw) is not None or any(map(self._is_pattern, calls))
+        return _SIGNATURE.fullmatch(raw) is not None or any(self._is_pattern(call, explicit) for call in calls)
 
-    def _is_pattern(self, call: RawCall) -> bool:
+    def _is_pattern(self, call: RawCall, explicit: bool) -> bool:
         tool, arguments = self._tools.find(call.name), call.arguments or {}
         if tool is None and _is_placeholder_name(call.name):
             return True
-        for name, value in arguments.items():
-            if is_placeholder(value, name):
-                return True
+        if any(to_fill_in := _find_placeholders(call)):
+            return all(to_fill_in) or not explicit
         if call.positional:
-            return any(is_placeholder(value, "") for value in call.positional)
+            return False
         if not tool or not all(map(_is_schema, arguments.values())):
             return False
         return not tool.scalar_types.keys().isdisjoint(arguments)  # schemas of its parameters in place of values
@@ -293,6 +306,12 @@ def make_id_source() -> Callable[[], str]:
     """
     counter = itertools.count(1)
     return lambda: f"{next(counter):09d}"
+
+
+def _find_placeholders(call: RawCall) -> list[bool]:
+    """Whether each argument is a placeholder."""
+    values = [*(call.arguments or {}).items(), *(("", value) for value in call.positional)]
+    return [is_placeholder(value, name) for name, value in values]
 
 
 def _is_placeholder_name(name: str) -> bool:

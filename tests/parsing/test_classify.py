@@ -2,7 +2,7 @@
 
 import pytest
 
-from src.parsing import StreamParser, gathered
+from src.parsing import StreamParser, extract_tool_calls, gathered
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.classify import CallClassifier, make_id_source
 from src.parsing.decode.call_shapes import DecodedBlock, RawCall
@@ -48,6 +48,12 @@ def test_placeholders_are_text_even_where_a_call_is_asked_for():
     assert classify(RawCall("get_weather", {"city": "<your city>"}, [])) is None
     assert classify(RawCall("<function-name>", {}, [])) is None
     assert classify(RawCall("None", {}, [])) is None
+
+
+def test_a_placeholder_among_other_arguments_makes_a_call_that_is_asked_for_a_guess():
+    text = 'TOOL_CALL: {"name": "get_weather", "args": {"city": "...", "days": 2}}'
+    assert [call.guessed for call in extract_tool_calls(text, TOOLS).calls] == [True]
+    assert classify(RawCall("get_weather", {"city": "...", "days": 2}, []), explicit=False) is None
 
 
 def test_so_is_what_says_of_a_tools_arguments_what_they_are():

@@ -206,6 +206,56 @@ def test_a_value_that_closes_its_call_long_before_its_end_is_guessed(name):
     assert judge(extract_tool_calls(text, [WRITE]), arguments) == "guessed"
 
 
+def repeat_path(row):
+    """A call of the row in which the path stands twice."""
+    text, _ = write_call(row, "x")
+    written = "a.py".join(row.syntax.frame_value("path")) if row.syntax else "\0"
+    pairs = [(written, f"{written}{written}")]
+    pairs += [
+        (f"{each}, ", f"{each}, {each}, ") for each in ('"path": "a.py"', 'path="a.py"', '\\"path\\": \\"a.py\\"')
+    ]
+    pairs += [('path="a.py" ', 'path="a.py" path="b.py" ')]
+    pairs += [
+        (f"path:{each}a.py{each},", f"path:{each}a.py{each},path:{each}b.py{each},") for each in ('<|"|>', "<escape>")
+    ]
+    return next(text.replace(one, two) for one, two in pairs if one in text)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.name not in ("fenced", "openai_legacy")], ids=lambda row: row.name
+)
+def test_a_key_that_stands_twice_is_malformed_in_every_format(row):
+    text = repeat_path(row)
+    whole = extract_tool_calls(text, [WRITE])
+    assert not whole.calls
+    assert "stands twice" in whole.malformed[0].reason
+    assert parse_in_pieces(text, 3) == whole
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name": "write", "arguments": {"path": "a", "content": "x"}, "parameters": {"path": "b"}}</tool_call>',
+        "<tool>write</tool><tool_input><path>a</path><content>x</content><path>b</path></tool_input>",
+        'Action: write\nAction Input: path="a", path="b", content="x"\n',
+        'TOOL_CALL: [\'write\', path="a", path="b", content="x"]',
+    ],
+)
+def test_of_arguments_that_stand_in_two_places_none_is_chosen_in_silence(text):
+    found = extract_tool_calls(text, [WRITE])
+    assert found.malformed or [call.guessed for call in found.calls] == [True]
+
+
+def test_attributes_hold_brackets_and_the_call_ends_at_its_marker():
+    tool = ToolDefinition(
+        "run", "Run.", {"type": "object", "properties": {"a": STRING, "b": {"type": "array"}, "c": STRING}}
+    )
+    for text in ('<tool_call>run a="x" b=[] c="]}"</tool_call>', '[Calling tool="run" a="x" b=[] c="]}"]'):
+        found = extract_tool_calls(text, [tool])
+        assert [(call.arguments, call.guessed) for call in found.calls] == [({"a": "x", "b": [], "c": "]}"}, False)]
+        assert found.content == ""
+
+
 if __name__ == "__main__":
     totals = collections.Counter()
     for each in ROWS:

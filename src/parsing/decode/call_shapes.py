@@ -7,12 +7,12 @@ arguments fit. `decode_value` parses a block's text first: strictly, then with r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
 from .json_repair import LOSSY, RepairReader, read_whole
-from .nodes import CallNode, Node, Pair, Source, UnreadableValue, parse_lenient, parse_strict, put
+from .nodes import STANDS_TWICE, CallNode, Node, Pair, Source, UnreadableValue, parse_lenient, parse_strict, put
 
 NAME_KEYS = (
     "name", "function", "function_name", "tool", "tool_name", "toolName", "functionName", "action", "func",
@@ -34,6 +34,7 @@ ENVELOPE_KEYS = frozenset(
 CALL_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPER_KEYS, *ENVELOPE_KEYS))
 NO_END = "The block was cut off before its end."
 NO_NAME = "No tool's name could be read in it."
+TWO_ARGUMENTS = "arguments under two keys"
 _MAX_NESTING = 6
 _MAX_IN_STRING = 64
 _PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
@@ -106,10 +107,21 @@ def _find_in_list(node: list[Node], is_tool: IsTool, depth: int) -> list[RawCall
 def _read_list_call(name: str, rest: list[Node], container: object) -> RawCall:
     """A name and its arguments in one list: an object, pairs, or values by position."""
     if all(isinstance(item, Pair) for item in rest):
-        return RawCall(name, {key: value for item in rest for key, value in item.items()}, [], container=container)  # type: ignore[union-attr]  # all are pairs
+        return join_members(name, [pair for item in rest for pair in item.items()], container)  # type: ignore[union-attr]  # all are pairs
     if len(rest) == 1 and isinstance(rest[0], dict):
         return RawCall(name, rest[0], [], container=rest[0])
     return RawCall(name, {}, rest, container=container)
+
+
+def join_members(name: str, members: Iterable[tuple[str, Node]], container: object = None) -> RawCall:
+    """A call with these arguments; none of them may stand twice."""
+    arguments: dict[str, Node] = {}
+    try:
+        for key, value in members:
+            put(arguments, key, value)
+    except UnreadableValue as error:
+        return RawCall(name, None, [], str(error))
+    return RawCall(name, arguments, [], container=container)
 
 
 def _find_in_string(node: str, is_tool: IsTool, depth: int) -> list[RawCall]:
@@ -147,9 +159,10 @@ def _find_in_object(node: dict[str, Node], is_tool: IsTool, depth: int) -> list[
 
 def _read_named(node: dict[str, Node], name_key: str) -> list[RawCall]:
     name = str(node[name_key])
-    for key in ARGUMENT_KEYS:
-        if key in node and key != name_key:
-            return [_make_call(name, value) for value in _split_arguments(node[key])]
+    given = [node[key] for key in ARGUMENT_KEYS if key in node and key != name_key]
+    if given:
+        doubt = (TWO_ARGUMENTS,) if any(each and each != given[0] for each in given[1:]) else ()
+        return [_make_call(name, value)._replace(repairs=doubt) for value in _split_arguments(given[0])]
     siblings = {key: value for key, value in node.items() if key != name_key and key not in ENVELOPE_KEYS}
     return [RawCall(name, siblings, [], container=node)]
 
@@ -262,7 +275,9 @@ def decode_label_line(name: str, line: str) -> RawCall:
     if _KEYWORD.match(line):
         try:
             node = read_whole(f"{name}({line})")
-        except UnreadableValue:
+        except UnreadableValue as error:
+            if str(error).endswith(STANDS_TWICE):
+                return RawCall(name, None, [], str(error))
             node = None
         if isinstance(node, CallNode) and not node.positional:
             return RawCall(name, node.keywords, [])
@@ -273,10 +288,10 @@ def decode_label_line(name: str, line: str) -> RawCall:
 
 def decode_attributes(name: str, body: str) -> list[RawCall]:
     """The call of a name and `key="value"` pairs, divided by blanks; none if anything else stands there."""
-    arguments: dict[str, Node] = {}
+    members: list[tuple[str, Node]] = []
     _, written, text = body.partition(name)
-    text, at = text.removesuffix("]").lstrip("\"'").strip(), 0
+    text, at = text.removesuffix("]" if body[0] == "[" else "").lstrip("\"'").strip(), 0
     while found := _WRITTEN_ATTRIBUTE.match(text + " ", at):
         at = found.end()
-        put(arguments, found[1], json.loads(found[2]) if found[2] else found[3])
-    return [RawCall(name, arguments, [])] if written and at >= len(text) else []
+        members.append((found[1], json.loads(found[2]) if found[2] else found[3]))
+    return [join_members(name, members)] if written and at >= len(text) else []

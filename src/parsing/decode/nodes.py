@@ -39,6 +39,9 @@ class CallNode(NamedTuple):
 Node = Union[None, bool, int, float, str, list["Node"], dict[str, "Node"], CallNode]
 
 
+STANDS_TWICE = " stands twice."  # ends what the model is told about a key
+
+
 def _refuse(constant: str) -> NoReturn:
     raise UnreadableValue(f"{constant} is not a JSON value.")
 
@@ -51,7 +54,7 @@ def put(members: dict[str, Node], key: str, value: Node) -> None:
 
 
 def _make_repeat_error(key: str) -> UnreadableValue:
-    return UnreadableValue(f"The key {key[:64]!r} stands twice.")
+    return UnreadableValue(f"The key {key[:64]!r}{STANDS_TWICE}")
 
 
 _build_object = build_unique(_make_repeat_error)

@@ -17,7 +17,7 @@ from ..formats.tag_syntax import ELEMENT, MAX_TAG_CHARS, PREFIX, TagSyntax, comp
 from ..stream.brackets import BracketMatcher
 from .call_shapes import NO_END, NO_NAME, DecodedBlock, RawCall
 from .json_repair import MISSING_CLOSERS, read_whole
-from .nodes import Node, UnreadableValue
+from .nodes import Node, UnreadableValue, put
 from .tag_readings import Rank, Readings, ReadingStep, find_name
 from .tag_style import NO_MARKERS, Markers, Opening, TagStyle, make_style, read_opening
 from .xml import NULLS, Markup
@@ -278,9 +278,8 @@ class _TagCallBuilder:
                 value = self._unquote(self._cut_newlines(value))
             self.guessed |= bool(self._style.boundary and self._style.boundary.search(value))
             key = self._key.text.strip()
-            if key in self._arguments:  # with the same value, too: one of the two may be a part of another value
-                raise UnreadableValue(f"The key {key[:64]!r} stands twice.")
-            self._arguments[key] = _read_value(value, self._key.attributes, self._style)
+            # A key stands twice with the same value, too: one of the two may be a part of another value.
+            put(self._arguments, key, _read_value(value, self._key.attributes, self._style))
 
     def _cut_newlines(self, value: str) -> str:
         """The value without the newlines that the format writes around it, or that many models write there."""

@@ -20,7 +20,8 @@ class Markup(str):
     __slots__ = ()
 
 
-def _find_children(text: str) -> list[tuple[str, Node]]:
+def find_children(text: str) -> list[tuple[str, Node]]:
+    """The elements in `text`: their names and contents."""
     children: list[tuple[str, Node]] = []
     position, text = 0, text.replace(_NOISE, "")
     if text.lstrip()[:1] != "<" or _CDATA.fullmatch(text):
@@ -43,7 +44,7 @@ def _group(children: list[tuple[str, Node]]) -> dict[str, Node]:
 
 def group_children(text: str) -> dict[str, Node]:
     """The elements in `text` by name; those of one name are a list."""
-    return _group(_find_children(text))
+    return _group(find_children(text))
 
 
 def parse_structure(text: str, kind: str = "", depth: int = 0) -> Node:
@@ -51,7 +52,7 @@ def parse_structure(text: str, kind: str = "", depth: int = 0) -> Node:
 
     With a `kind`, "object" or "array", only the outermost elements are taken apart.
     """
-    children = _find_children(text) if depth < _MAX_DEPTH else []
+    children = find_children(text) if depth < _MAX_DEPTH else []
     names = {name for name, _ in children}
     if not children or (kind == "array" and len(names) > 1):
         return str(text)

@@ -18,9 +18,10 @@ from ..decode.call_shapes import (
     decode_attributes,
     decode_label_line,
     decode_value,
+    join_members,
 )
 from ..decode.nodes import Node
-from ..decode.xml import group_children
+from ..decode.xml import find_children
 from ..stream.openers import BlockStart
 from ..stream.prefix_regex import PrefixMatcher, PrefixPattern, any_of, maybe, sequence, some
 
@@ -80,8 +81,9 @@ def decode(start: BlockStart, body: BlockBody, is_tool: IsTool) -> DecodedBlock:
 def _decode_text(name: str, body: BlockBody) -> RawCall:
     """The call of a name and its input: elements that hold the arguments, or the text of the only one."""
     text = re.sub(r"(?:</\w+>|```)\Z", "", body.text).strip()
-    members = group_children(text)
-    return RawCall(name, members, [] if members or not text else [text])
+    if members := find_children(text):
+        return join_members(name, members)
+    return RawCall(name, {}, [text] if text else [])
 
 
 def _check_names(calls: list[RawCall], *, cut: bool = False) -> DecodedBlock:

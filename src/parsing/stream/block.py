@@ -118,7 +118,8 @@ class BlockReader:
         else:
             end = self._formats.find_text_end(block.opener) if block.kind == "text" else LINE
             is_marked = block.kind in ("labels", "text")
-            self.follower = UntilMarker(end, MAX_MARKER_CHARS) if is_marked else BracketMatcher()
+            is_open = block.kind == "attributes" and buffer.text[body] != "["  # only a marker ends it
+            self.follower = UntilMarker(end, MAX_MARKER_CHARS) if is_marked else BracketMatcher(int(is_open))
         if self.is_undecided:  # only its beginning is followed, until that shows that it may be a call
             size, ended = self.follower.feed(buffer.text[body : body + MAX_DATA_CHARS + 1], 0)
             if self.follow(body + size, ended):

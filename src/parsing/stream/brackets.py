@@ -42,15 +42,15 @@ _MARK = PrefixMatcher(
 
 
 class BracketMatcher:
-    """Follows brackets from the one that opens the block to the one that closes it."""
+    """Follows brackets from the one that opens the block to the one that closes it; `depth` are open already."""
 
     may_end = re.compile(r"[}\])<`]").search
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = 0) -> None:
         self.parts: list[str] = []
         self.size = 0
         self._quote = ""
-        self._depth = 0
+        self._depth = depth
         self._tail = ""  # the end of what was passed, _LOOK_BACK_CHARS at most
 
     @property
