@@ -81,13 +81,11 @@ def find_calls(node: Node, is_tool: IsTool, depth: int = 0) -> list[RawCall]:
         return []
     if isinstance(node, dict):
         return _find_in_object(node, is_tool, depth)
-    if isinstance(node, CallNode):
-        return _find_in_call(node, is_tool, depth)
     if isinstance(node, list):
         return _find_in_list(node, is_tool, depth)
-    if isinstance(node, str) and not isinstance(node, Source):
-        return _find_in_string(node, is_tool, depth)
-    return []
+    if isinstance(node, CallNode):
+        return _find_in_call(node, is_tool, depth)
+    return _find_in_string(node, is_tool, depth) if isinstance(node, str) and not isinstance(node, Source) else []
 
 
 def _find_in_call(node: CallNode, is_tool: IsTool, depth: int) -> list[RawCall]:
@@ -219,7 +217,7 @@ def decode_value(
     if (not body.isascii() or "\\u" in body) and (problem := _check_surrogates(body, node)):
         return DecodedBlock([], problem=problem)
     calls = _find_block_calls(kind, name, node, is_tool)
-    if not ended and any(_is_open(call, unclosed) for call in calls):
+    if not ended and any(call.container is container for call in calls for container in unclosed):
         return DecodedBlock(calls, problem=NO_END, cut=True)
     if not calls:
         return DecodedBlock([], problem='It names no tool: "name" and "args" are expected.', cut=not ended)
@@ -263,11 +261,6 @@ def _find_block_calls(kind: str, name: str, node: Node, is_tool: IsTool) -> list
     if isinstance(node, dict):
         return [RawCall(name, node, [], container=node)]
     return [RawCall(name, None, [], "The arguments must be one object.")]
-
-
-def _is_open(call: RawCall, unclosed: list[object]) -> bool:
-    """Whether the text ended inside the call's arguments."""
-    return any(call.container is container for container in unclosed)
 
 
 def decode_label_line(name: str, line: str) -> RawCall:

@@ -82,7 +82,7 @@ class RepairReader:
         self._depth = 0
 
     def read_value(self, place: str = "top") -> Node:
-        """The value at the position. Raises UnreadableValue.
+        """The value at the position, which has at least one character. Raises UnreadableValue.
 
         `place`, a key of _AFTER, is where the value stands.
         """
@@ -143,7 +143,6 @@ class RepairReader:
         self._enter(result)
         self._read_simple_members(result)
         while self._has_more("}"):
-            start = self.position
             key = self._read_key()
             if key is None:
                 members.append(self.read_value("item"))  # a Python set
@@ -151,8 +150,6 @@ class RepairReader:
             else:
                 put(result, key, self.read_value("pair"))
                 self._read_simple_members(result)
-            if self.position == start:
-                raise self._make_error()
         if members and result:
             raise UnreadableValue("Some of it is neither a key nor its value: are the quotes inside a string escaped?")
         return members or result
@@ -205,15 +202,12 @@ class RepairReader:
         if closer == ")":
             self.repairs["tuple"] = None
         while self._has_more(closer):
-            start = self.position
-            keyword = _KEYWORD.match(self.text, start)
+            keyword = _KEYWORD.match(self.text, self.position)
             if keyword and result:  # `["read", path="a"]`
                 self.position = keyword.end()
                 result.append(Pair({_get_keyword(keyword): self.read_value("item")}))
             else:
                 result.append(self.read_value("item"))
-            if self.position == start:
-                raise self._make_error()
         return result
 
     def _read_string(self, start: re.Match[str], place: str) -> str:
@@ -276,15 +270,11 @@ class RepairReader:
         start, self.position = word.start(), word.end()
         self._enter(keywords)
         while self._has_more(")"):
-            begin = self.position
-            keyword = _KEYWORD.match(self.text, begin)
-            if keyword:
+            if keyword := _KEYWORD.match(self.text, self.position):
                 self.position = keyword.end()
                 put(keywords, _get_keyword(keyword), self.read_value("keyword"))
             else:
                 positional.append(self.read_value("argument"))
-            if self.position == begin:
-                raise self._make_error()
         return CallNode(word["name"].replace("\\_", "_"), keywords, positional, self.text[start : self.position])
 
     def _read_source(self, place: str) -> Node:

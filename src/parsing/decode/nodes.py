@@ -58,15 +58,8 @@ def _make_repeat_error(key: str) -> UnreadableValue:
 
 
 _build_object = build_unique(_make_repeat_error)
-_STRICT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_object)
-_LENIENT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_object, strict=False)
-
-
-def parse_strict(text: str, position: int = 0) -> tuple[Node, int]:
-    """The JSON value at `position` and where it ends. Raises ValueError and RecursionError as `json` does."""
-    return _STRICT.raw_decode(text, position)
-
-
-def parse_lenient(text: str, position: int = 0) -> tuple[Node, int]:
-    """The same, but strings may hold control characters."""
-    return _LENIENT.raw_decode(text, position)
+# The JSON value at a position, and where it ends. They raise ValueError and RecursionError as `json` does.
+parse_strict = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_object).raw_decode
+parse_lenient = json.JSONDecoder(  # strings may hold control characters
+    parse_constant=_refuse, object_pairs_hook=_build_object, strict=False
+).raw_decode
