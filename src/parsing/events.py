@@ -135,10 +135,12 @@ def gathered(events: Iterable[ParserEvent]) -> Extraction:
     fold = EventFold()
     for event in events:
         fold.add(event)
-    blocks = fold.blocks
-    return Extraction(
-        "".join([block.text for block in blocks if isinstance(block, Text)]),
-        tuple([block for block in blocks if isinstance(block, ToolCall)]),
-        tuple([block for block in blocks if isinstance(block, MalformedCall)]),
-        fold.reasoning,
-    )
+    texts, calls, malformed = list[str](), list[ToolCall](), list[MalformedCall]()
+    for block in fold.blocks:
+        if isinstance(block, Text):
+            texts.append(block.text)
+        elif isinstance(block, ToolCall):
+            calls.append(block)
+        else:
+            malformed.append(block)
+    return Extraction("".join(texts), tuple(calls), tuple(malformed), fold.reasoning)

@@ -21,6 +21,7 @@ from .tool_index import IndexedTool, normalize
 MAX_DEPTH = 100
 _PLAIN_KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}  # and no subclass
 _REFERENCES = frozenset(("anyOf", "oneOf", "$ref"))
+_CONSTRAINTS = _REFERENCES | {"enum"}
 _SYNONYMS = (
     ("path", "file_path", "file", "filename", "absolute_path", "target_file", "relative_path"),
     ("path", "dir", "directory", "folder", "directory_path", "dir_path"),
@@ -283,9 +284,9 @@ class Fitter:
         return fitted
 
     def _match_choice(self, value: JSON, schema: Mapping[str, Any], path: str) -> JSON:
-        choices = schema.get("enum")
-        if not isinstance(choices, list) or value in choices:
+        if _is_choice(value, schema):
             return value
+        choices = schema["enum"]
         if isinstance(value, str):
             same = [choice for choice in choices if isinstance(choice, str) and normalize(choice) == normalize(value)]
             if len(same) == 1:
@@ -302,8 +303,12 @@ def _fits_plainly(value: Node, schema: object) -> bool:
     kind = _PLAIN_KINDS.get(type(value))
     if kind is None or not isinstance(schema, dict) or schema.get("type", kind) != kind:
         return False
+    return _CONSTRAINTS.isdisjoint(schema) or (_is_choice(value, schema) and _REFERENCES.isdisjoint(schema))
+
+
+def _is_choice(value: Node, schema: Mapping[str, Any]) -> bool:
     choices = schema.get("enum")
-    return _REFERENCES.isdisjoint(schema) and (not isinstance(choices, list) or value in choices)
+    return not isinstance(choices, list) or value in choices
 
 
 def match_parameter(tool: IndexedTool, name: str, given: Container[str] = ()) -> str | None:

@@ -133,18 +133,14 @@ class ToolIndex:
     """Finds tools by name. `offered` are ToolDefinitions or OpenAI tool objects; anything else is left out."""
 
     def __init__(self, offered: Iterable[ToolDefinition | Mapping[str, Any]]) -> None:
-        self.tools: dict[str, ToolDefinition | Mapping[str, Any]] = {}
-        aliases: list[tuple[str, str]] = []
-        for tool in offered:
-            if isinstance(tool, ToolDefinition):
-                name = tool.name
-                aliases += [(alias, name) for alias in tool.aliases]
-            else:
-                function = tool.get("function", tool)  # nearly always a dict, which takes a tenth of the other check
-                is_tool = type(function) is dict or isinstance(function, Mapping)
-                name = str(function.get("name", "")) if is_tool else ""
-            if name:
-                self.tools[name] = tool
+        tools, aliases = list(offered), list[tuple[str, str]]()
+        try:  # raw tools, which are read for each answer
+            names = [str(tool["function"]["name"]) for tool in tools]  # type: ignore[index]  # TypeError tells
+        except (KeyError, TypeError):
+            names = [_get_name(tool) for tool in tools]
+            aliases = [(each, tool.name) for tool in tools if isinstance(tool, ToolDefinition) for each in tool.aliases]
+        self.tools = dict(zip(names, tools, strict=True))
+        self.tools.pop("", None)
         self.names = _index_names(tuple(self.tools), tuple(aliases))
         self._indexed: dict[str, IndexedTool] = {}  # the tools that were found
 
@@ -170,6 +166,13 @@ def normalize(name: str) -> str:
 def _add_unique(table: dict[str, str], key: str, name: str) -> None:
     """Adds an entry; a key that two names share finds neither."""
     table[key] = "" if table.get(key, name) != name else name
+
+
+def _get_name(offered: ToolDefinition | Mapping[str, Any]) -> str:
+    if isinstance(offered, ToolDefinition):
+        return offered.name
+    function = offered.get("function", offered)
+    return str(function.get("name", "")) if isinstance(function, Mapping) else ""
 
 
 def _get_schema(offered: ToolDefinition | Mapping[str, Any]) -> Mapping[str, Any]:
