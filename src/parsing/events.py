@@ -135,7 +135,9 @@ def gathered(events: Iterable[ParserEvent]) -> Extraction:
     fold = EventFold()
     for event in events:
         fold.add(event)
-    texts, calls, malformed = list[str](), list[ToolCall](), list[MalformedCall]()
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    malformed: list[MalformedCall] = []
     for block in fold.blocks:
         if isinstance(block, Text):
             texts.append(block.text)

@@ -133,7 +133,8 @@ class ToolIndex:
     """Finds tools by name. `offered` are ToolDefinitions or OpenAI tool objects; anything else is left out."""
 
     def __init__(self, offered: Iterable[ToolDefinition | Mapping[str, Any]]) -> None:
-        tools, aliases = list(offered), list[tuple[str, str]]()
+        tools = list(offered)
+        aliases: list[tuple[str, str]] = []
         try:  # raw tools, which are read for each answer
             names = [str(tool["function"]["name"]) for tool in tools]  # type: ignore[index]  # TypeError tells
         except (KeyError, TypeError):
