@@ -22,7 +22,7 @@ from ...types.messages import ToolCall
 from ...types.sandbox import ACCESSES, Access, Sandbox
 from ..sandbox.running_files import is_hook, is_part_of_repository, is_running_by_itself
 from ..shell import deny
-from ..shell.readable import PROJECT, require_readable
+from ..shell.readable import PROJECT, list_programs
 from ..shell.reader import ReadCommand, UnsafeToParse, parse_line, split_words
 from ..shell.workspace import explain_protection, find_relative
 from .modes import MODES, includes
@@ -363,10 +363,11 @@ def _find_first_words(line: str) -> str:
     if len(commands) != 1 or commands[0].writes or not (commands[0].name == "git" or commands[0].name in PROJECT):
         return ""
     try:
-        name, second, *_ = require_readable(commands[0])
+        list_programs(commands[0])
+        name, second = commands[0].texts[:2]
     except (UnsafeToParse, ValueError):  # ValueError: it has only one word
         return ""
-    return f"{name} {second}" if (name, second) == commands[0].texts[:2] and SUBCOMMAND.fullmatch(second) else ""
+    return f"{name} {second}" if SUBCOMMAND.fullmatch(second) else ""
 
 
 def _escape_pattern(path: str) -> str:

@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from .readable import PROJECT, require_readable
+from .readable import PROJECT, list_programs
 from .reader import MAX_LINE_CHARS, UnsafeToParse, parse_line, read_word_at
 
 MAX_DEPTH = 5  # command lines inside command lines
+MAX_CLUSTER_CHARS = 4  # of short options in one word: -rf
 MAX_FOLDERS = 32  # from which a redirection is resolved
 QUOTING = re.compile(r"\\\n|[\\'\"]")
 NO_NAME = re.compile(r"[^\w.+-]+")  # separates the names in a line
@@ -49,42 +50,65 @@ class DenyVerdict(NamedTuple):
     reason: str = ""
 
 
+CLEAR, DENIED = DenyVerdict("clear"), DenyVerdict("denied")
+VERDICTS = ("clear", "unreadable", "denied")
+
+
 def judge_line(line: str, denied: Sequence[str]) -> DenyVerdict:
     """Whether a command of the line begins with the denied words. Options before and between them do not count.
 
     A line that cannot be read whole is denied if it mentions all the words in their order, else unreadable.
     """
     try:
-        commands = [require_readable(command) for command in parse_line(line)]
+        programs = [words for command in parse_line(line) for words in list_programs(command)]
     except UnsafeToParse as why:
         return DenyVerdict("denied" if _mentions(line, denied) else "unreadable", str(why))
-    for words in commands:
-        if _matches(words, denied) or (words[0] in PROJECT and _mentions("\n".join(words), denied)):
-            return DenyVerdict("denied")
-    return DenyVerdict("clear")
+    verdicts = [_judge_words(words, denied) for words in programs]
+    return max(verdicts, key=lambda each: VERDICTS.index(each.verdict), default=CLEAR)
+
+
+def _judge_words(words: Sequence[str], denied: Sequence[str]) -> DenyVerdict:
+    is_project = words[0] in PROJECT
+    if is_project and _mentions("\n".join(words), denied):
+        return DENIED
+    if _get_name(words[0]) != _get_name(denied[0]):
+        return CLEAR
+    at = 1
+    for wanted in denied[1:]:
+        if wanted.startswith("-"):
+            continue
+        while at < len(words) and words[at] != wanted and "-" in (words[at][:1], words[at - 1][:1]):
+            at += 1  # an option, or its value
+        is_meant = at < len(words) and (words[at] == wanted or (is_project and wanted.startswith(words[at])))  # npm i
+        if not is_meant:
+            return CLEAR
+        at += 1
+    verdicts = [_judge_option(words[1:], each) for each in denied[1:] if each.startswith("-")]
+    return min(verdicts, key=lambda each: VERDICTS.index(each.verdict), default=DENIED)
+
+
+def _judge_option(words: Sequence[str], denied: str) -> DenyVerdict:
+    """Whether the words have the denied option, wherever it stands. It may have another name, short or long."""
+    options = [word for word in words if word.startswith("-")]
+    long, short = [each for each in options if each[:2] == "--"], [each for each in options if each[:2] != "--"]
+    if denied in options or any(len(each) > 2 and denied.startswith(each.partition("=")[0]) for each in long):
+        return DENIED
+    if denied[:2] != "--" and len(denied) <= MAX_CLUSTER_CHARS and {*denied} <= {*"".join(short)}:
+        return DENIED
+    if short if denied[:2] == "--" else long:
+        return DenyVerdict("unreadable", f"one of its options may mean {denied}")
+    return CLEAR
+
+
+def _get_name(program: str) -> str:
+    """Without its folder and version: python for /usr/bin/python3.12."""
+    name = program.rpartition("/")[2].casefold()
+    return name.rstrip("0123456789.-") or name
 
 
 def _mentions(line: str, denied: Sequence[str]) -> bool:
     names = iter(NO_NAME.split(QUOTING.sub("", line).casefold()))
     return all(word.rpartition("/")[2].casefold() in names for word in denied)
-
-
-def _matches(words: Sequence[str], denied: Sequence[str]) -> bool:
-    """Whether the words begin with the denied ones; options and their values are skipped."""
-    if words[0].rpartition("/")[2].casefold() != denied[0].rpartition("/")[2].casefold():
-        return False
-    at = 1
-    for wanted in denied[1:]:
-        after_option = False
-        while at < len(words) and words[at] != wanted:
-            if not (words[at].startswith("-") or after_option):
-                return False
-            after_option = words[at].startswith("-")
-            at += 1
-        if at == len(words):
-            return False
-        at += 1
-    return True
 
 
 def list_written_files(line: str, depth: int = 0) -> Iterator[str | None]:

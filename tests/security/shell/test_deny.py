@@ -63,10 +63,25 @@ cat a.txt | xargs -n1 wc -l > out
 (cd src && make -j4) 2>&1 | tail
 LC_ALL=C sort a.txt | uniq -c
 find . -name '*.py' -type f
+find . -type f -exec ls -l {} +
+find . -name a -exec grep -l 'git push' {} \\; -print
+python3 --version
+npx tsc --noEmit
+sort -u --reverse a.txt
+sed -i 's/a/b/' a.txt
+awk 'NR > 5 { print $1 }' a.txt
+git config user.name
 """.splitlines()
 UNREADABLE = """\
 git commit -am "$message"
-find . -name x -exec rm {} \\;
+find . -name x -exec sh {} \\;
+find . -exec {} x \\;
+printf -v PATH .
+test -v 'GROUPS[PATH=1]'
+/usr/bin/../../ws/ls
+tox exec -- sh x
+ctest --test-command sh
+pytest --trace
 bash build.sh
 ./build.sh
 env git pull
@@ -216,6 +231,35 @@ def test_a_redirection_is_found_wherever_it_is(line, files):
 )
 def test_a_rule_of_two_words_skips_options_between_them_alone(line, rule, verdict):
     assert judge_line(line, rule.split()).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("line", "rule", "verdict"),
+    [
+        ("git push origin --force", "git push --force", "denied"),
+        ("git push --forc", "git push --force", "unreadable"),
+        ("git push -f", "git push --force", "unreadable"),
+        ("git push origin main", "git push --force", "clear"),
+        ("git add --force x", "git push --force", "clear"),
+        ("rm -v -fr x", "rm -rf", "denied"),
+        ("rm --recursive -f x", "rm -rf", "unreadable"),
+        ("rm -r x", "rm -rf", "clear"),
+    ],
+)
+def test_an_option_of_a_rule_counts_wherever_it_stands_and_by_other_names(line, rule, verdict):
+    assert judge_line(line, rule.split()).verdict == verdict
+
+
+@pytest.mark.parametrize("line", ["timeout 5 ls", "find . -exec timeout 5 ls {} +", "xargs timeout 5 ls < a"])
+def test_a_program_before_another_is_denied_as_well(line):
+    assert judge_line(line, ["timeout"]).verdict == "denied"
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"), [("pip3 install x", "pip install"), ("npm i x", "npm install"), ("python a.py", "python3")]
+)
+def test_other_versions_and_short_names_count_as_well(line, rule):
+    assert judge_line(line, rule.split()).verdict == "denied"
 
 
 @pytest.mark.parametrize("line", ["cat << E\nx", "ls \u200b", "xargs", "timeout 5"])
