@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from .readable import PROJECT, list_programs
-from .reader import MAX_LINE_CHARS, UnsafeToParse, parse_line, read_word_at
+from .reader import MAX_LINE_CHARS, UnsafeToParse, list_tokens, parse_line
 
 MAX_DEPTH = 5  # command lines inside command lines
 MAX_CLUSTER_CHARS = 4  # of short options in one word: -rf
@@ -21,21 +21,6 @@ MAX_FOLDERS = 32  # from which a redirection is resolved
 QUOTING = re.compile(r"\\\n|[\\'\"]")
 NO_NAME = re.compile(r"[^\w.+-]+")  # separates the names in a line
 UNPASSABLE = re.compile("[\0\ud800-\udfff]")
-DOCUMENT = re.compile(  # a here-document in which nothing is replaced by what a command prints
-    r"<<-?[ \t]*\\?(?P<mark>['\"])?(?P<end>\w[\w.-]*)(?(mark)(?P=mark))(?P<rest>[^\n]*)"
-    r"(?:\n(?!\t*(?P=end)(?:\n|$))(?:(?(mark)|(?!\$\(|`))[^\n])*)*\n\t*(?P=end)(?=\n|$)"
-)
-_OPERAND = r"(?:\$?\w+|\"\$?\w+\")"
-TEST = (  # a command [[ ]] that compares two words
-    r"(?:\A|&&|\|\||[;\n])[ \t]*(?:(?:if|while|until|elif|then|do|else|!)[ \t]+)*"
-    rf"\[\[[ \t]+{_OPERAND}[ \t]+[<>][ \t]+{_OPERAND}[ \t]+\]\]"
-)
-SCANNED = re.compile(
-    r"\\[\s\S]|(?P<quoted>\$'(?:[^'\\]|\\[\s\S])*'|'[^']*'|\"(?:[^\"\\`$]|\\[\s\S]|\$(?!\())*\")|<<<?"
-    r"|\(\([^()]*\)\)|(?<![^\s;|&()])#[^\n]*"
-    rf"|(?P<test>{TEST})"
-    r"|(?P<writes>&>>|&>|<>|>>|>&|>\||>(?!\())|(?<![^\s;|&({])(?P<enters>cd|pushd|popd)(?![^\s;|&)}])"
-)
 _RUNNING = (
     "eval source . trap alias exec command builtin coproc sh bash dash zsh ksh mksh fish rbash busybox env xargs nice"
     " nohup timeout time sudo doas su setsid stdbuf watch parallel flock script chroot unshare nsenter"
@@ -121,28 +106,24 @@ def list_written_files(line: str, depth: int = 0) -> Iterator[str | None]:
     if depth > MAX_DEPTH or len(line) > MAX_LINE_CHARS or UNPASSABLE.search(line):
         yield None
         return
-    line = DOCUMENT.sub(r"\g<rest>", line)
-    is_for_shell = not RUNNING.isdisjoint(NO_NAME.split(line))
+    is_for_shell = not RUNNING.isdisjoint(NO_NAME.split(QUOTING.sub("", line)))
     folders: list[str | None] = [""]
-    at = 0
-    while found := SCANNED.search(line, at):
-        at = found.end()
-        if found["test"] and depth:  # a shell other than bash may not know it
-            at = line.index("[[", found.start()) + 2
-        if found["quoted"] and is_for_shell:
-            yield from list_written_files(found["quoted"].lstrip("$")[1:-1], depth + 1)
-        if not line[at:].strip():
-            return  # a redirection to nothing is an error of the shell
-        word = read_word_at(line, at) if found["writes"] or found["enters"] else ""
-        if found["enters"]:
-            folders = _enter(folders, word)
-        elif found["writes"] and not (found["writes"].endswith("&") and re.fullmatch("[0-9]|-", word or "")):
-            yield from [word] if word is None or word.startswith("/") else _join_all(folders, word)
+    enters = False  # whether the next word is the folder of a `cd`
+    for operator, word in list_tokens(line, is_bash=not depth):
+        name = None if word is None or word.unknown or word.is_glob else word.text
+        if word and not operator and is_for_shell:
+            yield from list_written_files(word.text, depth + 1)
+        if word and ">" in operator:
+            yield from [name] if name is None or name.startswith("/") else _join_all(folders, name)
+        elif enters and not (name and re.fullmatch("-.+", name)):
+            folders, enters = _enter(folders, name), False
+        elif not operator:
+            enters = enters or name in ("cd", "pushd", "popd")
 
 
 def _enter(folders: Sequence[str | None], word: str | None) -> list[str | None]:
     """The folders that a later command may run in, if a command may enter another one."""
-    entered = _join_all(folders, None if word in ("", "-") else word)
+    entered = _join_all(folders, None if word == "-" else word)
     return list(dict.fromkeys([*folders, *entered]))[:MAX_FOLDERS]
 
 

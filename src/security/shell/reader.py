@@ -1,12 +1,11 @@
-"""The strict reader: a command line as simple commands of literal words. Pure, linear.
+r"""The one reader of a command line: its words, redirections and separators. Pure, linear.
 
     parse_line("cat a.txt | grep -c 'x y'") -> (ReadCommand(cat a.txt), ReadCommand(grep -c 'x y'))
 
-It accepts a closed list of what a shell knows, and refuses everything else with `UnsafeToParse`: words, quotes, globs,
-comments, continued lines, `|`, `|&`, `&&`, `||`, `;`, `&`, line ends, `!`, `( )`, redirections, here-documents whose
-end is quoted, and variables before a command that only change how something looks. What the shell would replace (`$x`,
-`$( )`, `{a,b}`, `~`), loops and functions are refused. Sources: POSIX XCU chapter 2 and bash(1) 5.2, for a shell that
-runs `-c` and is not interactive.
+`list_tokens` reads any line. A word that the shell would replace (`$x`, `{a,b}`, `~`), and what it cannot follow, is
+marked as unknown; what runs inside a word (`$( )`) follows it as tokens of its own. `parse_line` is strict: it refuses
+each unknown word, loops, functions and variables that may change what runs, with `UnsafeToParse`. Sources: POSIX XCU
+chapter 2 and bash(1) 5.2, for a shell that runs `-c` and is not interactive.
 """
 
 from __future__ import annotations
@@ -20,14 +19,21 @@ from ...types.lazy_pattern import LazyPattern
 MAX_LINE_CHARS = 10_000
 GLOB = LazyPattern(r"[*?]|\[.")
 SKIPPED = LazyPattern(r"(?:[ \t]|\\\n)+(?:#[^\n]*)?|#[^\n]*")
-REDIRECTION = LazyPattern(r"([0-9]?)(&>>|&>|<<<|<<-|<<|<&|<>|<|>>|>&|>\||>)")
-SEPARATOR = LazyPattern(r"&&|\|\||\|&|[|;&()\n]")
-PIECE = LazyPattern(  # of a word: plain, quoted in one of three ways, or a continued line
+REDIRECTION = LazyPattern(r"([0-9]?)(&>>|&>|<<<|<<-|<<|<&|<>|<(?!\()|>>|>&|>\||>(?!\())")
+SEPARATOR = LazyPattern(r"&&|\|\||\|&|[<>]\(|[|;&()\n`\"]")
+PIECE = LazyPattern(  # of a word: plain, quoted in one of four ways, a continued line, or what a shell replaces
     r"(?P<plain>[^\s\\'\"`$|&;<>(){}]+|\{\})|'(?P<single>[^']*)'"
-    r'|"(?P<double>(?:[^"\\`$]|\\[\s\S]|\$(?=["\s]))*)"|\\(?P<escaped>[^\n])|(?P<continued>\\\n)'
+    r'|"(?P<double>(?:[^"\\`$]|\\[\s\S]|\$(?!\())*)"|\\(?P<escaped>[^\n])|(?P<continued>\\\n)'
+    r"|\$'(?P<ansi>(?:[^'\\]|\\[\s\S])*)'|(?P<unknown>[^ \t\n|&;<>()\"`])"
 )
 IN_DOUBLE = LazyPattern(r'\\([$`"\\\n])')
-NUMBERS = LazyPattern(r"[0-9]{2,}[<>]")
+REPLACED = LazyPattern(r"(?:\A|[^\\])(?:\\\\)*\$(?![\s]|\Z)")  # a variable in a string
+IN_STRING = LazyPattern(r'(?:[^"\\`$]|\\[\s\S]|\$\(\([^()]*\)\)|\$(?!\())*')  # up to a command in it
+STRING_END = LazyPattern(r"\$\(|[\s\S]")
+ARITHMETIC = LazyPattern(r"\(\([^()]*\)\)")
+NUMBERS = LazyPattern(r"[0-9]{2,}(?=[<>])")
+_OPERAND = r"(?:\$?\w+|\"\$?\w+\")"
+COMPARISON = LazyPattern(rf"\[\[[ \t]+{_OPERAND}[ \t]+[<>][ \t]+{_OPERAND}[ \t]+\]\]")
 _RESERVED = "{ } [[ ]] if then else elif fi case esac for select while until do done in function coproc"
 RESERVED = frozenset(_RESERVED.split())
 VARIABLE = LazyPattern(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
@@ -38,7 +44,8 @@ ASSIGNMENT = LazyPattern(
     "|(?:TZ|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CI|NODE_ENV|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
     "|PYTHONHASHSEED|RUST_BACKTRACE)=[A-Za-z0-9_.@+-]*|(?:GIT_)?PAGER=(?:cat)?"
 )
-WHY_REFUSED = {
+NO_DOCUMENT_END = "a here-document does not end"
+WHY_UNKNOWN = {
     "$": "$ is replaced by something unknown",
     "`": "backquotes run a command",
     "{": "braces may turn one word into several",
@@ -46,7 +53,11 @@ WHY_REFUSED = {
     "'": "a ' is not closed",
     '"': 'a " is not closed, or something in it is replaced',
     "\\": "it ends in a backslash",
+    "(": "( follows a word",
+    "<(": "what a command prints stands for a file",
+    ">(": "what a command reads stands for a file",
 }
+ENDS = {"(": ")", "<(": ")", ">(": ")", "`": "`", '"': '"', "case": "esac"}
 
 
 class UnsafeToParse(Exception):
@@ -54,10 +65,21 @@ class UnsafeToParse(Exception):
 
 
 class ReadWord(NamedTuple):
-    """A word as the program gets it, without its quotes. `is_glob`: files that match it may stand in its place."""
+    """A word as the program gets it, without its quotes. `is_glob`: files that match it may stand in its place.
+
+    `unknown`: why it is not known what the program gets; "": it is.
+    """
 
     text: str
     is_glob: bool = False
+    unknown: str = ""
+
+
+class Token(NamedTuple):
+    """A word, with `operator` "", or the target of a redirection; a separator has no word."""
+
+    operator: str
+    word: ReadWord | None = None
 
 
 class ReadCommand(NamedTuple):
@@ -89,7 +111,7 @@ def parse_line(source: str) -> tuple[ReadCommand, ...]:
     _refuse_invisible(source)
     commands: list[ReadCommand] = []
     command, before = EMPTY, ""
-    for operator, word in _list_tokens(source):
+    for operator, word in list_tokens(source):
         if word:
             command = _add_word(command, operator, word)
             continue
@@ -106,8 +128,12 @@ def parse_line(source: str) -> tuple[ReadCommand, ...]:
 
 
 def _add_word(command: ReadCommand, operator: str, word: ReadWord) -> ReadCommand:
+    if word.unknown:
+        raise UnsafeToParse(word.unknown)
     if not operator:
         return command._replace(words=(*command.words, word))
+    if word.is_glob or not word.text:
+        raise UnsafeToParse(f"it is not known which file {operator} means")
     if operator[0] == "<":
         return command._replace(reads=(*command.reads, word))
     return command._replace(writes=(*command.writes, word))
@@ -120,15 +146,6 @@ def split_words(text: str) -> tuple[str, ...]:
     except UnsafeToParse:
         return tuple(text.split())
     return commands[0].texts if len(commands) == 1 else tuple(text.split())
-
-
-def read_word_at(source: str, at: int) -> str | None:
-    """The word behind a place and blanks, as a program gets it; None if a shell would replace something in it."""
-    try:
-        word, _ = _read_word(source, found.end() if (found := SKIPPED.match(source, at)) else at)
-    except UnsafeToParse:
-        return None
-    return None if word.is_glob else word.text
 
 
 def _check_command(command: ReadCommand) -> ReadCommand:
@@ -148,75 +165,125 @@ def _check_command(command: ReadCommand) -> ReadCommand:
     return command._replace(words=tuple(words))
 
 
-def _list_tokens(source: str) -> Iterator[tuple[str, ReadWord | None]]:
-    """The tokens in order: a word ("", word), a redirection (operator, target), a separator (text, None).
+def list_tokens(source: str, *, is_bash: bool = True) -> Iterator[Token]:
+    """The tokens of any line in order. The last one is a separator "".
 
-    The last one is a separator "".
+    `is_bash`: whether bash reads it, to which [[ a > b ]] and (( a > b )) are comparisons; other shells redirect.
     """
-    at, documents = 0, list[tuple[str, bool]]()
-    while at < len(source):
-        if skipped := SKIPPED.match(source, at):
-            at = skipped.end()
-        elif redirection := REDIRECTION.match(source, at):
-            blank = SKIPPED.match(source, redirection.end())
-            operator, start = redirection[2], blank.end() if blank else redirection.end()
-            target, at = _read_word(source, start)
-            if operator in ("<<", "<<-"):
-                if not re.search(r"['\"\\]", source[start:at].replace("\\\n", "")):
-                    raise UnsafeToParse("the shell may replace something in a here-document")
-                documents.append((target.text, operator == "<<-"))
-            elif target.is_glob or not target.text:
-                raise UnsafeToParse(f"it is not known which file {operator} means")
-            elif operator != "<<<" and not (operator[1:] == "&" and re.fullmatch("[0-9]|-", target.text)):
-                yield operator, target
-        elif separator := SEPARATOR.match(source, at):
-            at = separator.end()
-            yield separator[0], None
-            if separator[0] == "\n":
-                at = _skip_documents(source, at, documents)
-                documents = []
-        elif NUMBERS.match(source, at):
-            raise UnsafeToParse("it redirects an unusual file descriptor")
+    return _Tokenizer(source, is_bash).list_tokens()
+
+
+class _Tokenizer:
+    def __init__(self, source: str, is_bash: bool) -> None:
+        self._source = source
+        self._is_bash = is_bash
+        self._at = 0
+        self._begins = True  # whether a command may begin here
+        self._ends = [""]  # of each part that is open: ), `, " or esac
+        self._documents: list[tuple[str, bool, bool]] = []  # end, whether tabs may stand before it, whether literal
+
+    def list_tokens(self) -> Iterator[Token]:
+        while self._at < len(self._source):
+            if self._ends[-1] == '"':
+                self._skip(IN_STRING)
+                yield self._read_separator(self._skip(STRING_END).strip("$"))
+            elif not self._skip(SKIPPED):
+                yield from self._read_code()
+        if self._documents:
+            yield _make_unknown(NO_DOCUMENT_END)
+        yield Token("")
+
+    def _read_code(self) -> Iterator[Token]:
+        if self._is_bash and (self._skip(ARITHMETIC) or (self._begins and self._skip(COMPARISON))):
+            self._begins = False
+            yield _make_unknown("a comparison makes it more than simple commands")
+        elif redirection := REDIRECTION.match(self._source, self._at):
+            self._at, self._begins = redirection.end(), False
+            yield from self._read_redirection(redirection[2])
+        elif number := self._skip(NUMBERS):
+            yield _make_unknown(f"it redirects the unusual file descriptor {number[:20]}")
+        elif PIECE.match(self._source, self._at):
+            start = self._at
+            word = self._read_word()
+            written = self._source[start : self._at]
+            if self._begins and written in ("case", "esac"):
+                self._open_or_close(written)
+            self._begins = self._begins and written in (*RESERVED, "!")
+            yield Token("", word)
         else:
-            word, at = _read_word(source, at)
-            yield "", word
-    if documents:
-        raise UnsafeToParse("a here-document does not end")
-    yield "", None
+            separator = self._skip(SEPARATOR)
+            if separator in WHY_UNKNOWN and separator != "(":
+                yield _make_unknown(WHY_UNKNOWN[separator])
+            yield self._read_separator(separator)
+            if separator == "\n":
+                yield from self._skip_documents()
+
+    def _read_separator(self, separator: str) -> Token:
+        self._begins = True
+        self._open_or_close(separator)
+        return Token(separator)
+
+    def _open_or_close(self, sign: str) -> None:
+        if sign == self._ends[-1]:
+            self._ends.pop()
+        elif sign in ENDS:
+            self._ends.append(ENDS[sign])
+
+    def _read_redirection(self, operator: str) -> Iterator[Token]:
+        self._skip(SKIPPED)
+        start = self._at
+        target = self._read_word()
+        if operator in ("<<", "<<-"):
+            is_literal = re.search(r"['\"\\]", self._source[start : self._at].replace("\\\n", "")) is not None
+            self._documents.append((target.text, operator == "<<-", is_literal))
+            if not is_literal:
+                yield _make_unknown("the shell may replace something in a here-document")
+        elif start == len(self._source):
+            yield _make_unknown(f"a file is missing after {operator}")  # an error of the shell
+        elif not (operator[1:] == "&" and re.fullmatch("[0-9]|-", target.text)):
+            yield Token(operator, target)
+
+    def _skip_documents(self) -> Iterator[Token]:
+        """Skip the here-documents that begin here, but for one in which commands may run."""
+        for end, is_stripped, is_literal in self._documents:
+            tabs = r"\t*" if is_stripped else ""
+            found = re.compile(rf"((?:[^\n]*\n)*?){tabs}{re.escape(end)}(?:\n|\Z)").match(self._source, self._at)
+            if not found:
+                yield _make_unknown(NO_DOCUMENT_END)
+            elif is_literal or not re.search(r"\$\(|`", found[1]):
+                self._at = found.end()
+        self._documents = []
+
+    def _read_word(self) -> ReadWord:
+        start, text, is_glob, unknown = self._at, "", False, ""
+        while piece := PIECE.match(self._source, self._at):
+            self._at = piece.end()
+            plain, double = piece["plain"] or "", piece["double"] or ""
+            following = self._source[self._at : self._at + 1]
+            if ("~" in (plain[:1] if not text else "")) or "=~" in plain or ":~" in plain:
+                unknown = "~ stands for a home folder"
+            elif piece["unknown"] or (plain == "{}" and (text or following.strip(" \t\n;|&)"))):
+                unknown = WHY_UNKNOWN.get(piece[0][0], "it contains an unusual blank")
+            elif piece["ansi"] is not None or REPLACED.search(double):
+                unknown = WHY_UNKNOWN["$"]
+            is_glob = is_glob or GLOB.search(plain) is not None
+            text += plain + (piece["single"] or piece["escaped"] or piece["ansi"] or "")
+            text += IN_DOUBLE.sub(lambda found: found[1].strip("\n"), double)
+        following = self._source[self._at : self._at + 1]
+        if self._at == start:
+            unknown = f"a word is missing before {following!a}"
+        elif following != self._ends[-1]:
+            unknown = unknown or WHY_UNKNOWN.get(following, "")
+        return ReadWord(text, is_glob, unknown)
+
+    def _skip(self, pattern: LazyPattern) -> str:
+        found = pattern.match(self._source, self._at)
+        self._at = found.end() if found else self._at
+        return found[0] if found else ""
 
 
-def _skip_documents(source: str, at: int, documents: list[tuple[str, bool]]) -> int:
-    for end, is_stripped in documents:
-        while True:
-            if at >= len(source):
-                raise UnsafeToParse("a here-document does not end")
-            line, _, _ = source[at:].partition("\n")
-            at += len(line) + 1
-            if (line.lstrip("\t") if is_stripped else line) == end:
-                break
-    return at
-
-
-def _read_word(source: str, at: int) -> tuple[ReadWord, int]:
-    start, text, is_glob = at, "", False
-    while piece := PIECE.match(source, at):
-        at = piece.end()
-        plain = piece["plain"] or ""
-        if plain and ("~" in (plain[0] if not text else "") or "=~" in plain or ":~" in plain):
-            raise UnsafeToParse("~ stands for a home folder")
-        if plain == "{}" and (text or source[at : at + 1].strip(" \t\n;|&)")):
-            raise UnsafeToParse(WHY_REFUSED["{"])
-        is_glob = is_glob or GLOB.search(plain) is not None
-        text += plain + (piece["single"] or "") + (piece["escaped"] or "")
-        text += IN_DOUBLE.sub(lambda found: found[1].strip("\n"), piece["double"] or "")
-    following = source[at : at + 1]
-    if following in WHY_REFUSED and following:
-        raise UnsafeToParse(WHY_REFUSED[following])
-    if at == start or following in ("\r", "\v", "\f"):
-        raise UnsafeToParse(f"a word is missing before {following!a}")
-    if following == "(":
-        raise UnsafeToParse("( follows a word")
-    return ReadWord(text, is_glob), at
+def _make_unknown(why: str) -> Token:
+    return Token("", ReadWord("", unknown=why))
 
 
 def _refuse_invisible(source: str) -> None:

@@ -206,6 +206,15 @@ REDIRECTED = [
     ("[[ a > b ]] > c", {"c"}),
     ("[[ $(echo x > a) > b ]]", {"a", "b"}),
     ("sh -c '[[ a > b ]]'", {"b"}),
+    ("sh -c '((ls > b))'", {"b"}),
+    ('echo "$(x)" > a "y"', {"a"}),
+    ('x="$(date)"; echo "$x" > "a"', {"a"}),
+    ('echo "$(cat <<E\na "b\nE\n)" > $x "c"', {None}),
+    ('"$(case x in a) echo > a;; esac)" "> $x"', {"a"}),
+    ("echo `ls > a` > b", {"a", "b"}),
+    ("cd -P b; ls > a", {"a", "b/a"}),
+    ("s'h' -c 'ls > a'", {"a"}),
+    ("diff <(ls > a) b", {"a"}),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from src.security.shell.reader import UnsafeToParse, parse_line, read_word_at, split_words
+from src.security.shell.reader import UnsafeToParse, parse_line, split_words
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,6 @@ def test_everything_else_is_refused(line):
 @pytest.mark.parametrize("line", ["a;;b", "| a; b", "a && b &&", "(a; b", "a; b)", "(a) b"])
 def test_of_a_line_that_a_shell_refuses_the_commands_are_read(line):
     assert [each.texts for each in parse_line(line)] == [("a",), ("b",)]
-
-
-def test_a_literal_word_is_what_a_program_gets():
-    assert read_word_at("> a'b'\"c\"\\d; e", 1) == "abcd"
-    assert [read_word_at(each, 0) for each in ("$a", "*", "a$b", "~", "")] == [None] * 5
 
 
 def test_the_words_of_a_rule_are_split_as_a_shell_does_it():
