@@ -2,8 +2,8 @@
 
     python -m tests.fuzz.deny [how many] [seed]
 
-They run under bash behind bubblewrap, where the denied program is a script that leaves a mark. It ends with exit
-code 1 at the first line that is judged clear and leaves the mark.
+They run under bash behind bubblewrap, where the denied program is a script that leaves a mark. Lines with a redirection
+are run as well, and must make no file that is not listed. It ends with exit code 1 at the first line that does.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
-from src.security.shell.deny import judge_line
+from src.security.shell.deny import judge_line, list_written_files
 
 DENIED = "xdeny"
 _PIECES = (
@@ -39,6 +40,10 @@ LINES = (
     "echo a.txt | xargs -n1 echo xdeny",
     "test -f xdeny || [ -f xdeny ] ; echo",
     "git log --grep xdeny",
+    'echo "$(cat a.txt) > 1" > out "x"',
+    "x=`cat a.txt`; echo $x > \"out\" 'b > c'",
+    "cat <<E > out\n$(cat a.txt) > 1\nE\nls 2>&1 > b",
+    'if [[ a > b ]]; then (( 1 > 2 )); fi; sh -c "ls > out"',
 )
 
 
@@ -52,7 +57,12 @@ def make_line(random_source: random.Random) -> str:
     return line
 
 
-def leaves_mark(line: str) -> bool:
+class Outcome(NamedTuple):
+    has_run: bool  # whether the denied program ran
+    files: frozenset[str]  # names of those that were made
+
+
+def run_line(line: str) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         bin_folder, here = Path(folder, "bin"), Path(folder, "ws")
         bin_folder.mkdir()
@@ -69,22 +79,30 @@ def leaves_mark(line: str) -> bool:
             capture_output=True,
             check=False,
         )
-        return Path(folder, "mark").exists()
+        made = {path.name for path in here.iterdir()} - {"a.txt"}
+        return Outcome(Path(folder, "mark").exists(), frozenset(made))
 
 
 def main(arguments: list[str]) -> int:
     many, seed = (int(arguments[0]) if arguments else MANY), (int(arguments[1]) if len(arguments) > 1 else 1)
     random_source = random.Random(seed)
-    clear = 0
+    clear = writing = 0
     for _ in range(many):
         line = make_line(random_source)
-        if "\0" in line or judge_line(line, (DENIED,)).verdict != "clear":
+        is_clear = judge_line(line, (DENIED,)).verdict == "clear"
+        listed = set(list_written_files(line))
+        is_writing = ">" in line and None not in listed
+        if "\0" in line or not (is_clear or is_writing):
             continue
-        clear += 1
-        if leaves_mark(line):
+        outcome = run_line(line)
+        clear, writing = clear + is_clear, writing + is_writing
+        if is_clear and outcome.has_run:
             print(f"{line!r} is judged clear and runs {DENIED}")
             return 1
-    print(f"{many} lines, {clear} of them clear and run: none ran {DENIED}")
+        if is_writing and outcome.files - {name.rpartition("/")[2] for name in listed if name}:
+            print(f"{line!r} makes {sorted(outcome.files)}, and {listed} are listed")
+            return 1
+    print(f"{many} lines: none of {clear} clear ones ran {DENIED}, {writing} made only the files that are listed")
     return 0
 
 

@@ -57,7 +57,7 @@ WHY_UNKNOWN = {
     "<(": "what a command prints stands for a file",
     ">(": "what a command reads stands for a file",
 }
-ENDS = {"(": ")", "<(": ")", ">(": ")", "`": "`", '"': '"', "case": "esac"}
+ENDS = {"<<": "<<", "(": ")", "<(": ")", ">(": ")", "`": "`", '"': '"', "case": "esac"}
 
 
 class UnsafeToParse(Exception):
@@ -179,19 +179,25 @@ class _Tokenizer:
         self._is_bash = is_bash
         self._at = 0
         self._begins = True  # whether a command may begin here
-        self._ends = [""]  # of each part that is open: ), `, " or esac
+        self._ends = [""]  # of each part that is open: ), `, ", esac, or << in a here-document
         self._documents: list[tuple[str, bool, bool]] = []  # end, whether tabs may stand before it, whether literal
 
     def list_tokens(self) -> Iterator[Token]:
         while self._at < len(self._source):
-            if self._ends[-1] == '"':
-                self._skip(IN_STRING)
-                yield self._read_separator(self._skip(STRING_END).strip("$"))
+            if self._ends[-1] in ('"', "<<"):
+                yield from self._read_string()
             elif not self._skip(SKIPPED):
                 yield from self._read_code()
         if self._documents:
             yield _make_unknown(NO_DOCUMENT_END)
         yield Token("")
+
+    def _read_string(self) -> Iterator[Token]:
+        """The text of a string or here-document, up to its end or to a command in it."""
+        text, sign = self._skip(IN_STRING), self._skip(STRING_END)
+        yield Token("", ReadWord(text + sign.strip('"'), unknown=WHY_UNKNOWN['"']))
+        if sign != '"' or self._ends[-1] == sign:
+            yield self._read_separator(sign.strip("$"))
 
     def _read_code(self) -> Iterator[Token]:
         if self._is_bash and (self._skip(ARITHMETIC) or (self._begins and self._skip(COMPARISON))):
@@ -244,14 +250,19 @@ class _Tokenizer:
             yield Token(operator, target)
 
     def _skip_documents(self) -> Iterator[Token]:
-        """Skip the here-documents that begin here, but for one in which commands may run."""
+        """Skip the here-documents that begin here, but for the commands in them."""
         for end, is_stripped, is_literal in self._documents:
             tabs = r"\t*" if is_stripped else ""
             found = re.compile(rf"((?:[^\n]*\n)*?){tabs}{re.escape(end)}(?:\n|\Z)").match(self._source, self._at)
             if not found:
                 yield _make_unknown(NO_DOCUMENT_END)
-            elif is_literal or not re.search(r"\$\(|`", found[1]):
+                continue
+            if is_literal or "<<" not in self._ends:  # in another document it is read as code
                 self._at = found.end()
+            if not is_literal and "<<" not in self._ends:
+                document = _Tokenizer(found[1], self._is_bash)
+                document._open_or_close("<<")
+                yield from document.list_tokens()
         self._documents = []
 
     def _read_word(self) -> ReadWord:
@@ -267,7 +278,7 @@ class _Tokenizer:
             elif piece["ansi"] is not None or REPLACED.search(double):
                 unknown = WHY_UNKNOWN["$"]
             is_glob = is_glob or GLOB.search(plain) is not None
-            text += plain + (piece["single"] or piece["escaped"] or piece["ansi"] or "")
+            text += plain + (piece["single"] or piece["escaped"] or piece["ansi"] or piece["unknown"] or "")
             text += IN_DOUBLE.sub(lambda found: found[1].strip("\n"), double)
         following = self._source[self._at : self._at + 1]
         if self._at == start:

@@ -215,6 +215,10 @@ REDIRECTED = [
     ("cd -P b; ls > a", {"a", "b/a"}),
     ("s'h' -c 'ls > a'", {"a"}),
     ("diff <(ls > a) b", {"a"}),
+    ('cat <<E\n$(\n"x > c)\nE\nls > b', {"b"}),
+    ("cat <<E\n'$(ls > a) $x > c\nE\nls > b", {"a", "b"}),
+    ('sh -c "ls $(x) > a; ls > $(y)"', {"a", None}),
+    ("bash <<E\nls > a\nE", {"a"}),
 ]
 
 
