@@ -110,7 +110,8 @@ def list_written_files(line: str, depth: int = 0) -> Iterator[str | None]:
     folders: list[str | None] = [""]
     enters = False  # whether the next word is the folder of a `cd`
     for operator, word in list_tokens(line, is_bash=not depth):
-        name = None if word is None or word.unknown or word.is_glob else word.text
+        # bash takes \\ and a line end out of the target of >&, also in quotes
+        name = None if word is None or word.unknown or word.is_glob or "\n" in word.text else word.text
         if word and not operator and is_for_shell:
             yield from list_written_files(word.text, depth + 1)
         if word and ">" in operator:

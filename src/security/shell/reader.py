@@ -30,6 +30,8 @@ IN_DOUBLE = LazyPattern(r'\\([$`"\\\n])')
 REPLACED = LazyPattern(r"(?:\A|[^\\])(?:\\\\)*\$(?![\s]|\Z)")  # a variable in a string
 IN_STRING = LazyPattern(r'(?:[^"\\`$]|\\[\s\S]|\$\(\([^()]*\)\)|\$(?!\())*')  # up to a command in it
 STRING_END = LazyPattern(r"\$\(|[\s\S]")
+IN_BACKQUOTES = LazyPattern(r"(?:[^`\\]|\\[\s\S])*`")
+ESCAPED = LazyPattern(r"\\([`\\$\"])")
 ARITHMETIC = LazyPattern(r"\(\([^()]*\)\)")
 NUMBERS = LazyPattern(r"[0-9]{2,}(?=[<>])")
 _OPERAND = r"(?:\$?\w+|\"\$?\w+\")"
@@ -57,7 +59,7 @@ WHY_UNKNOWN = {
     "<(": "what a command prints stands for a file",
     ">(": "what a command reads stands for a file",
 }
-ENDS = {"<<": "<<", "(": ")", "<(": ")", ">(": ")", "`": "`", '"': '"', "case": "esac"}
+ENDS = {"<<": "<<", "(": ")", "<(": ")", ">(": ")", '"': '"', "case": "esac"}
 
 
 class UnsafeToParse(Exception):
@@ -179,7 +181,7 @@ class _Tokenizer:
         self._is_bash = is_bash
         self._at = 0
         self._begins = True  # whether a command may begin here
-        self._ends = [""]  # of each part that is open: ), `, ", esac, or << in a here-document
+        self._ends = [""]  # of each part that is open: ), ", esac, or << in a here-document
         self._documents: list[tuple[str, bool, bool]] = []  # end, whether tabs may stand before it, whether literal
 
     def list_tokens(self) -> Iterator[Token]:
@@ -196,8 +198,16 @@ class _Tokenizer:
         """The text of a string or here-document, up to its end or to a command in it."""
         text, sign = self._skip(IN_STRING), self._skip(STRING_END)
         yield Token("", ReadWord(text + sign.strip('"'), unknown=WHY_UNKNOWN['"']))
-        if sign != '"' or self._ends[-1] == sign:
+        if sign == "`":
+            yield from self._read_backquotes()
+        elif sign != '"' or self._ends[-1] == sign:
             yield self._read_separator(sign.strip("$"))
+
+    def _read_backquotes(self) -> Iterator[Token]:
+        """A command in backquotes, behind the first of them. It ends at the next one, whatever quotes there are."""
+        yield _make_unknown(WHY_UNKNOWN["`"])
+        command = self._skip(IN_BACKQUOTES)
+        yield from _Tokenizer(ESCAPED.sub(r"\1", command[:-1]), self._is_bash).list_tokens()
 
     def _read_code(self) -> Iterator[Token]:
         if self._is_bash and (self._skip(ARITHMETIC) or (self._begins and self._skip(COMPARISON))):
@@ -218,6 +228,9 @@ class _Tokenizer:
             yield Token("", word)
         else:
             separator = self._skip(SEPARATOR)
+            if separator == "`":
+                yield from self._read_backquotes()
+                return
             if separator in WHY_UNKNOWN and separator != "(":
                 yield _make_unknown(WHY_UNKNOWN[separator])
             yield self._read_separator(separator)
@@ -283,9 +296,7 @@ class _Tokenizer:
         following = self._source[self._at : self._at + 1]
         if self._at == start:
             unknown = f"a word is missing before {following!a}"
-        elif following != self._ends[-1]:
-            unknown = unknown or WHY_UNKNOWN.get(following, "")
-        return ReadWord(text, is_glob, unknown)
+        return ReadWord(text, is_glob, unknown or WHY_UNKNOWN.get(following, ""))
 
     def _skip(self, pattern: LazyPattern) -> str:
         found = pattern.match(self._source, self._at)
