@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -245,27 +246,15 @@ class Policy:
         """
         rules = [(rule, str(rule)) for rule in self.rules if rule.action == "allow" and rule.matches_tool("exec")]
         rules += [(Rule("exec", "allow", each), f"security.allowed_commands: {each}") for each in self.allowed_commands]
-        whole = [
-            (rule.access or "write", label)
-            for rule, label in rules
-            if not rule.path and rule.command.strip() in ("", line.strip(" \t\n"))
-        ]
-        if whole:
-            return max(whole, key=lambda found: ACCESSES.index(found[0]))
-        if not self.is_enforced or not commands:
+        whole = _find_widest(each for each in rules if each[0].is_whole(line))
+        if whole or not self.is_enforced:
+            return whole
+        grants = [_find_widest(each for each in rules if _begins_with(command, each[0])) for command in commands]
+        found = [each for each in grants if each]
+        if not found or len(found) < len(commands):
             return None
-        grants: dict[str, Access] = {}
-        for command in commands:
-            matching = [
-                (rule.access or "write", label)
-                for rule, label in rules
-                if rule.command and not rule.exact and _begins_with(command, split_words(rule.command))
-            ]
-            if not matching:
-                return None
-            access, label = max(matching, key=lambda found: ACCESSES.index(found[0]))
-            grants[label] = access
-        return min(grants.values(), key=ACCESSES.index), ", ".join(grants)
+        access = min((access for access, _ in found), key=ACCESSES.index)
+        return access, ", ".join(dict.fromkeys(label for _, label in found))
 
     def _explain_hidden(self, commands: tuple[ReadCommand, ...]) -> str:
         """Why a command may show a file that a rule denies to `read`, or ""."""
@@ -350,8 +339,15 @@ def _only_reads(command: ReadCommand) -> bool:
     return is_reader and all(word.text == "/dev/null" for word in command.writes)
 
 
-def _begins_with(command: ReadCommand, words: tuple[str, ...]) -> bool:
+def _begins_with(command: ReadCommand, rule: Rule) -> bool:
+    words = () if rule.exact else split_words(rule.command)
     return bool(words) and command.texts[: len(words)] == words
+
+
+def _find_widest(rules: Iterable[tuple[Rule, str]]) -> tuple[Access, str] | None:
+    """The widest access that one of the rules, each with its label, grants."""
+    grants = [(rule.access or "write", label) for rule, label in rules]
+    return max(grants, key=lambda grant: ACCESSES.index(grant[0]), default=None)
 
 
 def _find_first_words(line: str) -> str:
@@ -360,14 +356,13 @@ def _find_first_words(line: str) -> str:
     The second word of `rm build` is no sub-command: a rule for it would allow `rm build src`, too.
     """
     commands, _ = _try_parse(line)
-    if len(commands) != 1 or commands[0].writes or not (commands[0].name == "git" or commands[0].name in PROJECT):
+    words = commands[0].texts[:2] if len(commands) == 1 and not commands[0].writes else ()
+    if len(words) < 2 or not (words[0] in ("git", *PROJECT) and SUBCOMMAND.fullmatch(words[1])):
         return ""
-    try:
+    with suppress(UnsafeToParse):
         list_programs(commands[0])
-        name, second = commands[0].texts[:2]
-    except (UnsafeToParse, ValueError):  # ValueError: it has only one word
-        return ""
-    return f"{name} {second}" if SUBCOMMAND.fullmatch(second) else ""
+        return " ".join(words)
+    return ""
 
 
 def _escape_pattern(path: str) -> str:

@@ -43,6 +43,10 @@ class Rule(NamedTuple):
     def matches_tool(self, tool: str) -> bool:
         return self.tool in (tool, "*")
 
+    def is_whole(self, line: str) -> bool:
+        """Whether a rule about commands allows the line as it stands, or every line."""
+        return not self.path and self.command.strip() in ("", line.strip(" \t\n"))
+
     def matches_path(self, path: str) -> bool:
         """Whether the rule applies to a path, given relative to the workspace with `/` between its parts."""
         return not self.path or _compile_pattern(self.path).match_file(path)

@@ -21,11 +21,8 @@ MAX_FOLDERS = 32  # from which a redirection is resolved
 QUOTING = re.compile(r"\\\n|[\\'\"]")
 NO_NAME = re.compile(r"[^\w.+-]+")  # separates the names in a line
 UNPASSABLE = re.compile("[\0\ud800-\udfff]")
-_RUNNING = (
-    "eval source . trap alias exec command builtin coproc sh bash dash zsh ksh mksh fish rbash busybox env xargs nice"
-    " nohup timeout time sudo doas su setsid stdbuf watch parallel flock script chroot unshare nsenter"
-)
-RUNNING = frozenset(_RUNNING.split())  # programs and builtins that run a command line
+_RUNNING = "eval trap alias sh ash bash dash zsh ksh mksh fish rbash busybox env su watch parallel flock script"
+RUNNING = frozenset(_RUNNING.split())  # programs and builtins that take a command line as a word
 
 
 class DenyVerdict(NamedTuple):
@@ -110,7 +107,7 @@ def list_written_files(line: str, depth: int = 0) -> Iterator[str | None]:
     folders: list[str | None] = [""]
     enters = False  # whether the next word is the folder of a `cd`
     for operator, word in list_tokens(line, is_bash=not depth):
-        # bash takes \\ and a line end out of the target of >&, also in quotes
+        # bash takes \ and a line end out of the target of >&, also in quotes
         name = None if word is None or word.unknown or word.is_glob or "\n" in word.text else word.text
         if word and not operator and is_for_shell:
             yield from list_written_files(word.text, depth + 1)
