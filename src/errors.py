@@ -54,7 +54,9 @@ class BotError(Exception):
 
 
 def describe_error(error: Exception) -> str:
-    """For the user: what is no BotError is a mistake of ours, and says so."""
+    """For the user: what is neither a BotError nor a refusal by the system is a mistake of ours, and says so."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
     return str(error) if isinstance(error, BotError) else f"Unexpected {type(error).__name__}: {error}"
 
 

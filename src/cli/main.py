@@ -112,10 +112,19 @@ def _load_module(command: str) -> ModuleType:
 def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
     """`sleep` waits between attempts to reach the server."""
     try:
-        return _run(arguments, sleep)
+        try:
+            return _run(arguments, sleep)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # else it fails while the interpreter ends
     except KeyboardInterrupt:  # also while modules load
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # whose reader is gone, as with `| head`
+            print(f"vllm-bot: standard output: {error.strerror}", file=sys.stderr)
+        return 1
 
 
 def _run(arguments: list[str] | None, sleep: Callable[[float], None]) -> int:
@@ -149,9 +158,8 @@ def _run(arguments: list[str] | None, sleep: Callable[[float], None]) -> int:
             if options.command:
                 return int(getattr(_load_module(options.command), f"run_{options.command}")(options))
             return run(options, debug, sleep)
-    except BrokenPipeError:  # the reader of our output is gone, as with `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except BrokenPipeError:
+        raise
     except Exception as error:  # noqa: BLE001 - the top of the terminal: one line, a traceback only under DEBUG
         if debug:
             import traceback

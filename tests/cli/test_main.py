@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 
 import pytest
 
@@ -52,3 +53,16 @@ def test_ctrl_c_while_the_program_starts_gives_no_traceback(monkeypatch, capsys)
     monkeypatch.setattr(main_module, "make_parser", interrupt)
     assert main(["serve"]) == 130
     assert capsys.readouterr().err == "\n"
+
+
+@pytest.mark.parametrize(
+    ("is_full", "says"), [(False, ""), (True, "vllm-bot: standard output: No space left on device\n")]
+)
+def test_output_that_cannot_be_written_ends_with_exit_code_1_and_no_python_message(is_full, says, monkeypatch, capsys):
+    reader, writer = os.pipe()
+    os.close(reader)
+    output = os.fdopen(os.open("/dev/full", os.O_WRONLY) if is_full else writer, "w")
+    monkeypatch.setattr(sys, "stdout", output)
+    assert main(["config"]) == 1
+    output.close()
+    assert capsys.readouterr().err == says
