@@ -55,8 +55,9 @@ class BotError(Exception):
 
 def describe_error(error: Exception) -> str:
     """For the user: what is neither a BotError nor a refusal by the system is a mistake of ours, and says so."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        return f"{error.filename}: {reason}." if error.filename else f"{reason}."
     return str(error) if isinstance(error, BotError) else f"Unexpected {type(error).__name__}: {error}"
 
 

@@ -22,7 +22,7 @@ from ..agent.permission import PermissionGate
 from ..agent.pruning import compute_output_budget
 from ..agent.subagents import SubagentModel
 from ..config import Settings
-from ..errors import BotError, ConfigError
+from ..errors import BotError, ConfigError, describe_error
 from ..security.permissions.approval import REFUSE_ALL, Answer, Approver, Request
 from ..security.permissions.policy import Policy
 from ..security.permissions.rules import parse_rules
@@ -139,7 +139,7 @@ class Runtime(NamedTuple):
                 memory = ServerMemory(self.settings.state)
                 memory.save(self.settings.vllm.base_url, model.name, model.server_version, model.path)
             except OSError as error:
-                return f"What was learned about the server could not be saved: {error}"
+                return f"What was learned about the server could not be saved: {describe_error(error)}"
         return ""
 
     def describe(self, session: Session) -> dict[str, str]:

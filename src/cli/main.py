@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):  # whose reader is gone, as with `| head`
-            print(f"vllm-bot: standard output: {error.strerror}", file=sys.stderr)
+            print(f"vllm-bot: standard output: {error.strerror}.", file=sys.stderr)
         return 1
 
 

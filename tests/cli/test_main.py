@@ -56,7 +56,7 @@ def test_ctrl_c_while_the_program_starts_gives_no_traceback(monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(
-    ("is_full", "says"), [(False, ""), (True, "vllm-bot: standard output: No space left on device\n")]
+    ("is_full", "says"), [(False, ""), (True, "vllm-bot: standard output: No space left on device.\n")]
 )
 def test_output_that_cannot_be_written_ends_with_exit_code_1_and_no_python_message(is_full, says, monkeypatch, capsys):
     reader, writer = os.pipe()
