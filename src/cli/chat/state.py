@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ...tools.sources.skills import SkillSet
 
 MIN_TIME_S = 0.01  # an answer that came whole tells no speed
+MIN_READ_TOKENS = 64  # the time for fewer is that of the request
 CHARACTERS_PER_TOKEN = 4  # an estimate, until the server has counted
 
 
@@ -95,7 +96,8 @@ class AnswerClock:
         elif isinstance(event, (TextDelta, ReasoningDelta, ToolCallDelta)):
             self._first = self._first or self._now()
         elif isinstance(event, Completed) and (usage := event.response.usage) and self._first:
-            self.prefill = _divide(usage.input_tokens - usage.cached_tokens, self._first - self._began)
+            read = usage.input_tokens - usage.cached_tokens
+            self.prefill = _divide(read, self._first - self._began) if read >= MIN_READ_TOKENS else 0.0
             self.decode = _divide(usage.output_tokens - 1, self._now() - self._first)
 
 

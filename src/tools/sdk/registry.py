@@ -162,14 +162,17 @@ class Registry:
 
 
 def registry_of(tools: Iterable[Callable[..., object]]) -> Registry:
-    """A registry of these tools only; functions become tools. Raises TypeError, or ValueError if two have one name."""
+    """A registry of these tools only; functions become tools. Raises TypeError, or ConfigError if two have one name."""
     if callable(tools):
         raise TypeError(f"tools is a list of functions: write tools=[{getattr(tools, '__name__', 'function')}]")
     if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
         raise TypeError(f"tools is a list of functions, and {tools!r:.80} is none")
     registry = Registry()
     for each in tools:
-        registry.add(each)
+        try:
+            registry.add(each)
+        except ValueError as error:
+            raise ConfigError(f"tools: {error}.", "Give one of the two another name.") from error
     return registry
 
 

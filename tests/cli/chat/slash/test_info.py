@@ -63,6 +63,14 @@ def test_the_speed_of_an_answer_is_that_of_its_tokens_and_of_the_time_between_it
     assert (clock.prefill, clock.decode) == (200.0, 20.0)
 
 
+def test_a_prompt_of_which_all_but_a_few_tokens_were_cached_tells_no_speed_of_reading():
+    times = iter([10.0, 10.5, 15.5])
+    clock = AnswerClock(lambda: next(times))
+    for event in (TurnStarted(1), TextDelta("a"), Completed(Response((), usage=Usage(991, 101, 990)))):
+        clock.take(event)
+    assert (clock.prefill, clock.decode) == (0.0, 20.0)
+
+
 def test_an_answer_that_came_whole_tells_no_speed():
     clock = AnswerClock(lambda: 1.0)
     for event in (TurnStarted(1), TextDelta("a"), Completed(Response((), usage=Usage(900, 101)))):
