@@ -17,8 +17,9 @@ from .prefix_regex import PrefixMatcher, any_of, either, sequence, some
 MAX_BLOCK_CHARS = 8_000_000  # a longer block is malformed
 
 _PLAIN = r"""[^"'`{}\[\]()<“]*"""
+_NO_MARK = "<(?=[^|/｜te]|tool_call[^|])"
 _OUTSIDE = LazyPattern(  # up to the next mark, over strings that begin where a value certainly may
-    rf"""(?:(?:(?<=[{{\[(])|{_PLAIN}[,:=]\s{{0,64}})"[^"\\]*"){{0,4096}}{_PLAIN}"""
+    rf"""(?:(?:(?<=[{{\[(])|{_PLAIN}[,:=]\s{{0,64}})"[^"\\]*"){{0,4096}}{_PLAIN}(?:{_NO_MARK}{_PLAIN}){{0,64}}"""
 )
 _MAX_ESCAPES = 4096  # passed in one match, which bounds the memory of the regular expression engine
 _TO_QUOTE = {

@@ -87,6 +87,11 @@ def is_word_char(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
+def joins_word(character: str) -> bool:
+    """Whether what follows the character is the end of another word."""
+    return is_word_char(character) or (character != "" and character in _GLUE)
+
+
 def find_hold(names: NameIndex, text: str, floor: int) -> int:
     """Where the end of `text` begins that may belong to a block still to come; its length if nothing may."""
     end = len(text)

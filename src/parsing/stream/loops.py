@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .block import MAX_STRICT_CHARS, BlockReader
+from .block import BlockReader
 from .buffer import CONTEXT_CHARS, MAX_SHOWN_CHARS, StreamBuffer
 from .prefix_regex import MAX_MATCH_CHARS
 
 _CHECK_EVERY = 64  # anchors
 _AHEAD_CHARS = 128  # after an anchor that have to come again
 _MAX_PERIOD_CHARS = 4096
-_COMPARE_CHARS = 4096  # at once
-_REACH_CHARS = MAX_MATCH_CHARS + MAX_STRICT_CHARS  # after an anchor, that decide on it
+_COMPARE_CHARS = (4096, 256, 16)  # at once
 
 
 class _Context(NamedTuple):
@@ -59,7 +58,8 @@ class LoopSkipper:
                 self._at, self._context, self._budget = at, context, block.rescan
             return False
         span, cost = at - self._at, self._budget - block.rescan
-        times = (self._end - _REACH_CHARS - at) // span
+        reach = MAX_MATCH_CHARS + block.max_returned_chars  # after an anchor, that decide on it
+        times = (self._end - reach - at) // span
         times = min(times, block.rescan // cost) if cost > 0 else times
         self._context = None
         if times <= 0:
@@ -86,9 +86,11 @@ class LoopSkipper:
         again = text.find(text[low : at + _AHEAD_CHARS], low + 1, at + _AHEAD_CHARS + _MAX_PERIOD_CHARS)
         if again < 0:
             return
-        period, end, step = again - low, at, _COMPARE_CHARS
-        while end + period + step <= len(text) and text.startswith(text[end : end + step], end + period):
-            end += step
+        period, end = again - low, at
+        for size in _COMPARE_CHARS:
+            while end + period + size <= len(text) and text.startswith(text[end : end + size], end + period):
+                end += size
         if end > at:
             self._text, self._at, self._period, self._end = text, at, period, end + period
             self._context, self._budget = context, self._block.rescan
+            self._block.max_returned_chars = 0

@@ -27,7 +27,7 @@ from .block import BlockReader, OpenBody
 from .brackets import MAX_BLOCK_CHARS
 from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer, count_backticks
 from .detector import BlockDetector, Detection, find_code, make_detector
-from .lookback import Position, find_hold
+from .lookback import Position, find_hold, joins_word
 from .loops import LoopSkipper
 from .openers import ANCHOR_LEAD_CHARS, BlockStart, NeedMore, Skip
 from .reasoning import Marker, ReasoningReader
@@ -310,7 +310,8 @@ class StreamParser:
         if text[at] == "`" and buffer.in_fence:
             return NeedMore(at) if not text[at : at + 5].strip("`") and len(text) < at + 5 else None
         start = at - 2 if text[at] == "=" else at  # of `to=`
-        reads_marker = self._reasoning and start >= buffer.start and text[at] in "<[>=" and not buffer.in_fence
+        is_word = start < at and joins_word(text[start - 1 : start])
+        reads_marker = text[at] in "<[>=" and not (start < buffer.start or is_word or buffer.in_fence)
         marker = self._reasoning.find_marker(start, final=final) if self._reasoning and reads_marker else None
         if isinstance(marker, Skip) or (isinstance(marker, Marker) and marker.role in ("opens", "closes")):
             return marker

@@ -33,7 +33,7 @@ AFTER = ["", f"\n{CALL}\n", "\nread(path='a')\n", "```\nread"]
 def test_a_loop_four_times_as_long_takes_hardly_more_calls(at):
     loop = list(LOOPS.values())[at]
     for before in sample(BEFORE[:2], 2, at):
-        short, long = (before + loop * (size // len(loop)) for size in (24_000, 96_000))
+        short, long = (before + loop * (size // len(loop)) for size in (96_000, 384_000))
         events_of(short)  # patterns are compiled once, and not counted
         assert count_calls(long, len(long)) <= 1.2 * count_calls(short, len(short))
 

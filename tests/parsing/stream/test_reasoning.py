@@ -132,6 +132,12 @@ class TestEnvelope:
             assert join_text(events_of(text, cuts)) == "Hello."
             assert join_all(events_of(text, cuts)) == text
 
+    @pytest.mark.parametrize("lead", ["t", "is-", "is$"])
+    def test_the_end_of_another_word_is_no_recipient(self, lead):
+        text = f"So {lead}to=user<|message|>Hello."
+        for cuts in ((), range(1, len(text))):
+            assert join_text(events_of(text, cuts)) == text
+
     @pytest.mark.parametrize(
         ("text", "content"),
         [
