@@ -19,8 +19,13 @@ NUMBERS = count()
 
 
 def pytest_configure() -> None:
-    """A job in the background of a shell ignores Ctrl-C, and so would each program that a test starts."""
+    """A job in the background of a shell ignores Ctrl-C, and so would each program that a test starts.
+
+    Bytecode is kept, whatever the environment says: each worker and each program would compile all modules again.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def pytest_collection_finish() -> None:

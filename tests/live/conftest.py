@@ -31,11 +31,13 @@ PATIENCE = 120  # seconds for one run, on a busy machine
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is here as live, and sort it by server, so that each server is started once."""
     kinds = list(KINDS)
-    here = [item for item in items if Path(__file__).parent in item.path.parents]
+    folder = Path(__file__).parent
+    files = {path for path in {item.path for item in items} if folder in path.parents}
+    here = [item for item in items if item.path in files]
     for item in here:
         item.add_marker(pytest.mark.live)
     here.sort(key=lambda item: kinds.index(kind_of(item)))
-    items[:] = [item for item in items if item not in here] + here
+    items[:] = [item for item in items if item.path not in files] + here
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

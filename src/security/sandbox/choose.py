@@ -48,8 +48,7 @@ def choose(
         kinds, tried = (), [f"no sandbox contains commands that may change all of {view.workspace}"]
     for kind in kinds:
         try:
-            is_bubblewrap = kind == "bubblewrap"
-            sandbox = _make_bubblewrap(view, limits, environment) if is_bubblewrap else _make_landlock(view, limits)
+            sandbox = make_sandbox(kind, view, limits, environment)
             _try(sandbox, environment)
         except SandboxUnusable as why:
             tried.append(f"{kind}: {why}")
@@ -58,6 +57,11 @@ def choose(
     is_required = mode == "required"
     meaning = "commands are not run" if is_required else "commands can do what you can do"
     return SandboxChoice(NoSandbox(limits, f"none works here: {meaning}", is_required=is_required), tuple(tried))
+
+
+def make_sandbox(kind: str, view: SandboxView, limits: ResourceLimits, environment: Mapping[str, str]) -> SandboxBase:
+    """One of that kind, not tried. Raises SandboxUnusable if it cannot be used here."""
+    return _make_bubblewrap(view, limits, environment) if kind == "bubblewrap" else _make_landlock(view, limits)
 
 
 def _make_bubblewrap(view: SandboxView, limits: ResourceLimits, environment: Mapping[str, str]) -> SandboxBase:

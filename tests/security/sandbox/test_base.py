@@ -35,9 +35,9 @@ WORKS = [
 ]
 
 
-@pytest.mark.parametrize("command", [row[1] for row in WORKS], ids=[row[0] for row in WORKS])
-def test_what_a_developer_needs_works(command, run):
-    assert run(command) == OK
+def test_what_a_developer_needs_works(run):
+    shown = {name: run(command) for name, command in WORKS}
+    assert {name: text for name, text in shown.items() if text != OK} == {}
 
 
 def test_what_one_command_leaves_for_the_next_is_there(run):
@@ -66,17 +66,11 @@ UNSEEN = [
 ]
 
 
-@pytest.mark.parametrize("command", UNSEEN)
-def test_what_lies_outside_is_not_read(command, make, workspace, home):
+def test_what_lies_outside_is_not_read(run, workspace, home, monkeypatch):
     (workspace / "link").symlink_to("../secret")
-    os.environ["CANARY_OF_THE_TEST"] = "CANARY"
-    try:
-        shown = make()(command.format(home=home, pid=os.getpid()))
-    finally:
-        del os.environ["CANARY_OF_THE_TEST"]
-    assert "CANARY" not in shown
-    assert "root:" not in shown
-    assert OK not in shown
+    monkeypatch.setenv("CANARY_OF_THE_TEST", "CANARY")
+    shown = {command: run(command.format(home=home, pid=os.getpid())) for command in UNSEEN}
+    assert {key: text for key, text in shown.items() if any(word in text for word in ("CANARY", "root:", OK))} == {}
 
 
 UNWRITTEN = [
@@ -98,13 +92,14 @@ UNWRITTEN = [
 ]
 
 
-@pytest.mark.parametrize("command", UNWRITTEN)
-def test_what_lies_outside_is_not_written(command, run, workspace):
-    (workspace / "link").symlink_to("../secret")
-    (workspace / "folder").symlink_to("..")
-    run(command)
-    assert (workspace.parent / "secret").read_text() == "CANARY\n"
-    assert sorted(each.name for each in workspace.parent.iterdir()) == ["secret", "workspace"]
+def test_what_lies_outside_is_not_written(run, workspace):
+    for command in UNWRITTEN:
+        for name, target in (("link", "../secret"), ("folder", "..")):
+            (workspace / name).unlink(missing_ok=True)
+            (workspace / name).symlink_to(target)
+        shown = run(command)
+        assert (workspace.parent / "secret").read_text() == "CANARY\n", (command, shown)
+        assert sorted(each.name for each in workspace.parent.iterdir()) == ["secret", "workspace"], (command, shown)
 
 
 def test_the_home_is_not_written(run, home):
@@ -126,16 +121,15 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", [row[1] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_what_leads_around_the_sandbox_is_refused(command, run):
-    assert OK not in run(command)
+def test_what_leads_around_the_sandbox_is_refused(run):
+    assert [name for name, command in REFUSED if OK in run(command)] == []
 
 
-@pytest.mark.parametrize("setting", ["vm/drop_caches", "kernel/core_pattern"])
-def test_the_kernels_settings_are_not_written_by_root_either(setting, run):
+def test_the_kernels_settings_are_not_written_by_root_either(run):
     """A program named by core_pattern would run as root outside of every sandbox."""
-    opened = run(f"exec 3>>/proc/sys/{setting}")  # opened and not written, so that a failing test does no harm
-    assert "Read-only file system" in opened or "Permission denied" in opened
+    for setting in ("vm/drop_caches", "kernel/core_pattern"):
+        opened = run(f"exec 3>>/proc/sys/{setting}")  # opened and not written, so that a failing test does no harm
+        assert "Read-only file system" in opened or "Permission denied" in opened
 
 
 CONNECT = "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 2)'"

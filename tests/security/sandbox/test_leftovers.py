@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -47,16 +48,18 @@ ATTACKS_ON_A_REPOSITORY = [
 ]
 
 
-@pytest.mark.parametrize("command", ATTACKS_ON_A_REPOSITORY)
-def test_what_git_runs_is_as_it_was(command, run, repository):
-    kept = [repository / ".git" / "hooks", repository / ".git" / "config"]
-    before = [state(kept[0]), kept[1].read_bytes(), kept[1].stat().st_mode]
-    run(command)
-    assert [state(kept[0]), kept[1].read_bytes(), kept[1].stat().st_mode] == before
-    assert not kept[0].is_symlink()
-    assert not (repository / ".git").is_symlink()
-    assert not (repository / ".git" / "commondir").exists()
-    assert not (repository / ".git" / "config.worktree").exists()
+def test_what_git_runs_is_as_it_was(run, repository):
+    folder = repository / ".git"
+    hooks, config = folder / "hooks", folder / "config"
+    before = state(hooks), config.read_bytes(), config.stat().st_mode
+    for command in ATTACKS_ON_A_REPOSITORY:
+        shown = run(command)
+        assert (state(hooks), config.read_bytes(), config.stat().st_mode) == before, (command, shown)
+        assert [path for path in (folder, hooks, config) if path.is_symlink()] == [], (command, shown)
+        assert [name for name in ("commondir", "config.worktree") if (folder / name).exists()] == [], (command, shown)
+        for each in repository.iterdir():  # what the next attack would find in its way
+            if each != folder:
+                shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
 
 
 ATTACKS_ON_NOTHING = [
@@ -68,12 +71,14 @@ ATTACKS_ON_NOTHING = [
 ]
 
 
-@pytest.mark.parametrize("command", ATTACKS_ON_NOTHING)
-def test_what_does_not_exist_yet_does_not_come_into_being(command, make, workspace):
-    make(protected=[workspace / "bot.json"])(command)
-    for name in (".bashrc", ".zshenv", ".ssh", ".config/vllm-bot", "bot.json"):
-        assert not (workspace / name).exists()
-        assert not (workspace / name).is_symlink()
+def test_what_does_not_exist_yet_does_not_come_into_being(make, workspace):
+    run = make(protected=[workspace / "bot.json"])
+    for command in ATTACKS_ON_NOTHING:
+        shown = run(command)
+        for name in (".bashrc", ".zshenv", ".ssh", ".config/vllm-bot", "bot.json"):
+            assert not os.path.lexists(workspace / name), (command, shown)
+        for each in workspace.iterdir():
+            shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
 
 
 def test_the_model_reads_which_files_were_restored(run):
