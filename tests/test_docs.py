@@ -15,6 +15,7 @@ import pytest
 from src.cli.chat.slash.table import COMMANDS as SLASH_COMMANDS
 from src.cli.main import COMMANDS, make_parser
 from src.config import ENVIRONMENT, OPTIONS, get_default
+from tests.each import check_each
 
 from .sources import ROOT, SOURCES, is_string, nodes
 from .test_layers import MAY_IMPORT
@@ -80,7 +81,7 @@ def layer_table() -> str:
     return "\n".join(rows)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+@check_each(page=PAGES)
 def test_every_relative_link_leads_somewhere(page):
     for target in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
         if re.match(r"[a-z]+:", target):
@@ -92,13 +93,13 @@ def test_every_relative_link_leads_somewhere(page):
             assert part in map(anchor, HEADING.findall(file.read_text(encoding="utf-8"))), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+@check_each(page=PAGES)
 def test_every_file_of_ours_that_is_named_is_there(page):
     named = re.findall(r"`((?:src|tests|docs)/[\w./]+)`", page.read_text(encoding="utf-8"))
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+@check_each(page=PAGES)
 def test_every_name_of_the_package_that_is_given_is_there(page):
     for name in re.findall(r"\bvllm_bot((?:\.[a-zA-Z]\w*)+)", page.read_text(encoding="utf-8")):
         resolve_name(f"src{name}")

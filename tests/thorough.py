@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 T = TypeVar("T")
 
-FEW_EXAMPLES, MANY_EXAMPLES = 20, 400
+FEW_EXAMPLES, MANY_EXAMPLES = 10, 400
 
 
 def register_profiles() -> None:

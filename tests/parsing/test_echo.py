@@ -9,6 +9,7 @@ from src.parsing import GivenText, StreamParser, extract_tool_calls
 from src.parsing.echo import SoughtCall, read_calls
 from src.parsing.formats.table import FORMATS
 from src.types.messages import ToolCall, ToolDefinition, ToolResult
+from tests.each import check_each
 from tests.parsing.laws import TOOLS
 
 LINE = "rm -rf \"my build\" && echo 'x'"
@@ -87,7 +88,7 @@ OTHER = {
 }
 
 
-@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+@check_each(given=GIVEN.values())
 def test_a_call_that_was_given_in_any_form_is_an_echo(given):
     (call,) = extract_tool_calls(SAID, [EXEC], given=[given]).calls
     assert call.echo
@@ -99,7 +100,7 @@ def test_what_is_not_the_same_call_is_none(given):
     assert not call.echo
 
 
-@pytest.mark.parametrize("row", FORMATS, ids=lambda row: f"{row.number} {row.name}")
+@check_each(row=FORMATS)
 def test_a_call_that_was_given_in_any_format_is_an_echo_in_another(row):
     said = 'TOOL_CALL: {"name": "get_weather", "args": {"city": "Oslo"}}'
     (call,) = extract_tool_calls(said, TOOLS, given=[f"The file says:\n{row.example}\nand so on."]).calls
@@ -165,7 +166,7 @@ def test_a_text_that_is_all_beginnings_costs_no_more_than_it_may():
     assert read_calls("<tool_call><function=exec><parameter=command>" * 2_000, lambda: StreamParser([EXEC])) is None
 
 
-@pytest.mark.parametrize("written", GIVEN.values(), ids=GIVEN)
+@check_each(written=GIVEN.values())
 def test_a_text_that_holds_a_call_may_hold_each_beginning_of_its_values(written):
     text = GivenText(written)
     for size in range(len(LINE) + 1):

@@ -13,6 +13,7 @@ from src.parsing import StreamParser, extract_tool_calls, gathered
 from src.parsing.formats.envelopes import REASONING
 from src.parsing.formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS
 from src.types.messages import ToolDefinition
+from tests.each import check_each
 from tests.thorough import sample
 
 STRING = {"type": "string"}
@@ -109,10 +110,10 @@ def parse_in_pieces(text, size):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+@check_each(row=ROWS)
 def test_no_value_is_changed_in_silence(row):
     counted = collections.Counter()
-    for value in sample(VALUES, 6, ROWS.index(row)):
+    for value in sample(VALUES, 12, ROWS.index(row)):
         for first in ("path", "content"):
             text, arguments = write_call(row, value, first)
             verdict = judge(extract_tool_calls(text, [WRITE]), arguments)
@@ -130,10 +131,10 @@ def test_no_value_of_markers_is_changed_in_silence(row, pieces, size):
     assert parse_in_pieces(text, size) == whole
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+@check_each(row=ROWS)
 def test_a_long_value_with_its_own_tags_is_not_changed_in_silence(row):
     tags = [row.opener, row.closer, *(row.syntax[:4] if row.syntax else ())]
-    text, arguments = write_call(row, "".join(f"line {n} {tags[n % len(tags)]}\n" for n in range(3_000)))
+    text, arguments = write_call(row, "".join(f"line {n} {tags[n % len(tags)]}\n" for n in range(1_000)))
     assert judge(extract_tool_calls(text, [WRITE]), arguments) != "changed"
 
 

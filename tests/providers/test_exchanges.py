@@ -14,6 +14,7 @@ from src.providers.base import ChatRequest
 from src.providers.server_errors import read_refusal
 from src.types.events import ReasoningDelta, TextDelta, ToolCallDelta
 from src.types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, Usage, UserMessage
+from tests.each import check_each
 
 from .doubles import codec, decoded
 
@@ -46,8 +47,7 @@ def chunked(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-@pytest.mark.parametrize("size", [1, 7, 64, 1 << 20])
-@pytest.mark.parametrize("name", WHOLE)
+@check_each(name=WHOLE, size=[1, 7, 64, 1 << 20])
 def test_an_answer_gives_its_events_and_its_response_however_it_is_cut_into_chunks(name, size):
     case = ANSWERS[name]
     events, got = decoded(codec(case["provider"]), chunked(answer(case), size), case["content_type"])
@@ -55,7 +55,7 @@ def test_an_answer_gives_its_events_and_its_response_however_it_is_cut_into_chun
     assert got == response(case)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@check_each(name=WHOLE)
 def test_an_answer_goes_back_as_the_provider_wants_it(name):
     case = ANSWERS[name]
     sent = codec(case["provider"]).encode(ChatRequest("any", [UserMessage("Go on."), response(case)]))

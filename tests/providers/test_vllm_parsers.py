@@ -3,6 +3,7 @@ import pytest
 from src.parsing import list_parsers
 from src.parsing.formats.table import FORMATS
 from src.providers.vllm_parsers import FAMILIES, find_family
+from tests.each import check_each
 
 # As vLLM's docs name them, features/tool_calling.md: model -> --tool-call-parser.
 DOCUMENTED = {
@@ -41,12 +42,12 @@ DOCUMENTED = {
 PARSERS = {parser for row in FORMATS for parser in list_parsers(row.call_origin)}
 
 
-@pytest.mark.parametrize("model", DOCUMENTED)
+@check_each(model=DOCUMENTED)
 def test_a_documented_model_has_the_parser_of_the_docs(model):
     assert find_family(model).tool_parser == DOCUMENTED[model]
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.pattern)
+@check_each(family=FAMILIES)
 def test_its_parser_is_one_that_the_table_of_formats_knows(family):
     assert family.tool_parser in PARSERS
 
@@ -76,6 +77,6 @@ def test_a_remark_beside_a_format_is_no_parser(origin, parsers):
     assert list_parsers(origin) == parsers
 
 
-@pytest.mark.parametrize("name", sorted(PARSERS))
+@check_each(name=sorted(PARSERS))
 def test_a_parser_is_named_as_vllm_names_it(name):
     assert name.replace("-", "_").isidentifier()

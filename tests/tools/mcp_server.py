@@ -1,10 +1,16 @@
-"""A small MCP server for the tests: `python mcp_server.py [stdio | http PORT | write | lie | hang | die]`."""
+"""A small MCP server for the tests: `python mcp_server.py [stdio | http PORT | write | plain | lie | hang | die]`.
+
+`plain`, `banner` and `lie` do without the SDK, which takes half a second to load.
+"""
 
 import json
 import os
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 
 def main(mode: str, port: int) -> None:
@@ -20,6 +26,9 @@ def main(mode: str, port: int) -> None:
         sys.exit(3)
     if mode == "lie":
         tell_lies()
+        return
+    if mode in ("plain", "banner"):
+        serve_plainly()
         return
     from mcp.server.mcpserver import Image, MCPServer
     from mcp_types import ToolAnnotations
@@ -53,12 +62,6 @@ def main(mode: str, port: int) -> None:
         return "done"
 
     @server.tool()
-    async def freeze() -> str:
-        """Block the event loop, so that no message is read."""
-        time.sleep(60)
-        return "never"
-
-    @server.tool()
     def leave() -> str:
         """End the server."""
         os._exit(1)
@@ -83,18 +86,57 @@ def main(mode: str, port: int) -> None:
 
 def tell_lies() -> None:
     """List the same tool on every page, and answer calls with what is no result."""
-    tool = {"name": "look", "inputSchema": {"type": "object"}}
-    for line in sys.stdin:
-        asked = json.loads(line)
-        version = asked.get("params", {}).get("protocolVersion")
-        info = {"name": "liar", "version": "1"}
+    for asked in read_requests():
         answers = {
-            "initialize": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info},
-            "tools/list": {"tools": [tool], "nextCursor": "again"},
+            "tools/list": {"tools": [describe_tool("look")], "nextCursor": "again"},
             "tools/call": {"content": [{"type": "text"}, {"type": "image"}]},
         }
-        if asked.get("method") in answers:
-            print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answers[asked["method"]]}), flush=True)
+        if asked["method"] in answers:
+            write_result(asked, answers[asked["method"]])
+
+
+def serve_plainly() -> None:
+    """Tools that add, take a while, and block the server so that it reads no message."""
+    for asked in read_requests():
+        if asked["method"] == "tools/list":
+            write_result(asked, {"tools": [describe_tool(name) for name in ("add", "slow", "freeze")]})
+        elif asked["method"] == "ping":
+            write_result(asked, {})
+        elif asked["method"] == "tools/call":
+            call, given = asked["params"]["name"], asked["params"].get("arguments", {})
+            if call == "freeze":
+                time.sleep(60)
+            text = str(given.get("a", 0) + given.get("b", 1)) if call == "add" else "done"
+            result = {"content": [{"type": "text", "text": text}]}
+            later = threading.Timer(given.get("seconds", 0.0), write_result, (asked, result))
+            later.daemon = True
+            later.start()
+
+
+def describe_tool(name: str) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object"}}
+
+
+def read_requests() -> Iterator[dict[str, Any]]:
+    """What a client asks for once it has been greeted."""
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "id" not in asked:  # it only tells something
+            continue
+        if asked["method"] == "initialize":
+            info, version = {"name": "plain", "version": "1"}, asked["params"]["protocolVersion"]
+            write_result(asked, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
+        elif asked["method"] in ("ping", "tools/list", "tools/call"):
+            yield asked
+        else:  # else the SDK waits for an answer
+            print(
+                json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "no"}}),
+                flush=True,
+            )
+
+
+def write_result(asked: dict[str, Any], result: dict[str, Any]) -> None:
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pytest
 from src.parsing.formats.table import FORMATS
 from src.types.events import TextDelta
 from src.vllm_plugin.call_stream import CallStream
+from tests.each import check_each
 
 STRING = {"type": "string"}
 
@@ -55,16 +56,14 @@ def load(text: str) -> Any:
         return text
 
 
-@pytest.mark.parametrize("size", [1, 3, 1_000_000])
-@pytest.mark.parametrize("row", FORMATS, ids=lambda row: row.name)
+@check_each(row=FORMATS, size=[1, 3, 1_000_000])
 def test_each_format_is_read_in_any_pieces(row, size):
     answer = read(row.example, size)
     assert answer.calls == [("get_weather", {"city": "Oslo"})]
     assert not answer.text.strip()
 
 
-@pytest.mark.parametrize("row", FORMATS, ids=lambda row: row.name)
-@pytest.mark.parametrize("size", [1, 9, 1_000_000])
+@check_each(row=FORMATS, size=[1, 9, 1_000_000])
 def test_a_long_argument_is_exact_in_any_pieces(row, size):
     written = row.write("write", {"path": "a.txt", "content": LONG})
     whole = read(written, 1_000_000, streams_arguments=False)

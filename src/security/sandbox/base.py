@@ -147,7 +147,9 @@ class SandboxBase(ABC):
 
 def remove_abandoned(temporary: Path) -> None:
     """Remove the folders of programs that were killed: those of this user that no program holds a lock on."""
-    for folder in temporary.glob(f"{SCRATCH_PREFIX}*"):
+    with os.scandir(temporary) as entries:  # there may be thousands
+        folders = [temporary / entry.name for entry in entries if entry.name.startswith(SCRATCH_PREFIX)]
+    for folder in folders:
         with suppress(OSError):  # it is locked, or just gone
             found = folder.lstat()
             if found.st_uid == os.geteuid() and found.st_mtime < time.time() - NEW_S:

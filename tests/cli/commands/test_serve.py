@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from src.cli.demo.loopback import LoopbackReply, serve
+from src.cli.main import main
 from src.serve.keys import read_keys
 from tests.live.rig import free_port
 from tests.waiting import wait_until
@@ -92,9 +93,9 @@ def does_answer(url: str, trusted: ssl.SSLContext | None = None) -> bool:
     return True
 
 
-def test_another_address_than_this_machine_s_needs_keys(tmp_path):
-    _, errors = start(tmp_path, "--listen", "0.0.0.0:8010").communicate(timeout=60)
-    assert "--new-key" in errors
+def test_another_address_than_this_machine_s_needs_keys(capsys):
+    assert main(["serve", "--upstream", "127.0.0.1:9", "--listen", "0.0.0.0:8010"]) == 2
+    assert "--new-key" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -164,21 +165,21 @@ def test_a_server_that_does_not_answer_yet_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("url", ["ftp://gpu", "http://", "gpu:99999"])
-def test_an_upstream_that_is_no_address_is_refused(tmp_path, url):
-    process = start(tmp_path, "--upstream", url)
-    _, errors = process.communicate(timeout=60)
-    assert (process.returncode, len(errors.splitlines())) == (2, 1)
-    assert repr(url) in errors
+def test_an_upstream_that_is_no_address_is_refused(url, capsys):
+    assert main(["serve", "--upstream", url]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert repr(url) in line
 
 
-def test_files_of_a_certificate_that_are_none_are_named(tmp_path):
-    _, errors = start(tmp_path, "--demo", "--tls", "a.pem", "b.pem").communicate(timeout=60)
-    assert "--tls: a.pem and b.pem" in errors
+def test_files_of_a_certificate_that_are_none_are_named(capsys):
+    assert main(["serve", "--demo", "--tls", "a.pem", "b.pem"]) == 2
+    assert "--tls: a.pem and b.pem" in capsys.readouterr().err
 
 
-def test_a_new_key_is_shown_once_and_kept_as_its_digest(tmp_path):
+def test_a_new_key_is_shown_once_and_kept_as_its_digest(tmp_path, capsys):
     file = tmp_path / "keys.txt"
-    key = start(tmp_path, "--new-key", str(file)).communicate(timeout=60)[0].strip()
+    assert main(["serve", "--new-key", str(file)]) == 0
+    key = capsys.readouterr().out.strip()
     assert key not in file.read_text()
     assert read_keys(file).has(key)
     assert not read_keys(file).has(f"{key}x")

@@ -14,6 +14,7 @@ from src.model.formats.structural_tags import find_format, make_structural_tag
 from src.parsing import extract_tool_calls, mentions_call
 from src.parsing.formats.table import FORMATS
 from src.types.messages import Named, ToolDefinition
+from tests.each import check_each
 
 MODE = ToolDefinition(
     "set_mode",
@@ -121,7 +122,7 @@ def test_most_formats_have_a_grammar():
     assert len(GRAMMARS) >= 60
 
 
-@pytest.mark.parametrize("row", GRAMMARS, ids=lambda row: row.name)
+@check_each(row=GRAMMARS)
 def test_what_the_grammar_allows_is_a_valid_call(row):
     form = load_form(row)
     for seed in range(20):
@@ -133,7 +134,7 @@ def test_what_the_grammar_allows_is_a_valid_call(row):
             CHECKS[call.name](dict(call.arguments))
 
 
-@pytest.mark.parametrize("row", GRAMMARS, ids=lambda row: row.name)
+@check_each(row=GRAMMARS)
 def test_a_grammar_allows_what_the_template_writes(row):
     form = load_form(row, tools=[ToolDefinition("get_weather", "", {"type": "object", "properties": {}})])
     written = Writer(0).write(form)
@@ -141,7 +142,7 @@ def test_a_grammar_allows_what_the_template_writes(row):
     assert example.startswith(written[:10])
 
 
-@pytest.mark.parametrize("row", GRAMMARS, ids=lambda row: row.name)
+@check_each(row=GRAMMARS)
 def test_in_free_text_only_what_is_no_text_begins_a_call(row):
     tag = make_structural_tag(row, TOOLS)
     assert bool(tag) == bool(row.marker)
@@ -155,7 +156,7 @@ def test_a_marker_that_plain_answers_have_begins_no_call(marker):
     assert all(row.marker != marker for row in FORMATS if row.opener == marker)
 
 
-@pytest.mark.parametrize("row", [row for row in GRAMMARS if row.marker], ids=lambda row: row.name)
+@check_each(row=[row for row in GRAMMARS if row.marker])
 def test_a_named_tool_is_the_only_one(row):
     form = load_form(row, Named("look_around"))
     assert form["stop_after_first"]
@@ -189,7 +190,7 @@ def test_a_listed_string_stands_in_its_tags_without_blanks():
     assert '"value": "very careful"' in text
 
 
-@pytest.mark.parametrize("row", [row for row in FORMATS if find_format(row.name)], ids=lambda row: row.name)
+@check_each(row=[row for row in FORMATS if find_format(row.name)])
 def test_a_grammar_has_no_empty_text_which_older_servers_refuse(row):
     """xgrammar 0.1.29 of vLLM 0.14 refuses it in const_string and as a separator."""
     tag = make_structural_tag(row, TOOLS, "required")

@@ -13,6 +13,7 @@ from src.model.formats.written_format import PROBE, choose_format, guess_format,
 from src.parsing.formats.table import FORMATS
 from src.providers.vllm import fits_xgrammar
 from src.types.messages import Named, ToolDefinition, UserMessage
+from tests.each import check_each
 
 from ..test_model import HELLO, READ, Served
 
@@ -36,7 +37,7 @@ def read_form(served: Served) -> dict:
     return json.loads(served.sent["structured_outputs"]["structural_tag"])["format"]
 
 
-@pytest.mark.parametrize("row", [row for row in FORMATS if find_format(row.name)], ids=lambda row: row.name)
+@check_each(row=[row for row in FORMATS if find_format(row.name)])
 def test_a_prompt_with_a_call_tells_a_format_that_writes_it_so(row):
     found = find_format(read_format(render(row.example)))
     assert found is None or found.example.split() == row.example.split() or found.call_origin == row.call_origin

@@ -6,19 +6,20 @@ from src.parsing import ParsedCall, StreamParser, gathered
 from src.parsing.formats.format_set import FORMAT_SET, FormatSet
 from src.parsing.formats.table import FORMATS, MORE_OPENERS, Format
 from src.parsing.formats.tag_syntax import TagSyntax
+from tests.each import check_each
 from tests.parsing.laws import TOOLS, events_of
 
 OPENERS = {row.opener for row in FORMATS if row.opener[:1] == "<" and row.opener[-1] in ">" and row.grammar != "text"}
 WRAPPERS = sorted(OPENERS | {*MORE_OPENERS})
 
 
-@pytest.mark.parametrize("opener", WRAPPERS)
+@check_each(opener=WRAPPERS)
 def test_a_wrapping_marker_is_known_in_any_case(opener):
     assert FORMAT_SET.opener_run.match(opener, 0)
     assert FORMAT_SET.opener_run.match(opener.upper(), 0)
 
 
-@pytest.mark.parametrize("opener", WRAPPERS)
+@check_each(opener=WRAPPERS)
 def test_a_call_behind_it_is_found_whole_and_piece_by_piece(opener):
     text = f'So: {opener} {{"name": "read", "arguments": {{"path": "a"}}}}'
     for cuts in ((), range(1, len(text))):
@@ -26,7 +27,7 @@ def test_a_call_behind_it_is_found_whole_and_piece_by_piece(opener):
         assert [event.call.name for event in found] == ["read"]
 
 
-@pytest.mark.parametrize("opener", WRAPPERS)
+@check_each(opener=WRAPPERS)
 def test_its_beginnings_are_known_as_such(opener):
     assert all(FORMAT_SET.opener.is_prefix(opener[:end], 0) for end in range(1, len(opener)))
 

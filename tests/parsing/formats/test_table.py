@@ -5,14 +5,14 @@ import pytest
 from src.parsing import Malformed, ParsedCall, StreamParser, extract_tool_calls, gathered
 from src.parsing.formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS, list_parsers, mentions_call
 from src.types.messages import ToolDefinition
+from tests.each import check_each
 from tests.parsing import format_table
 from tests.parsing.laws import events_of, join_all, join_text, summarize
 
-ROWS = pytest.mark.parametrize("row", FORMATS, ids=[row.name for row in FORMATS])
 LEAD = "Let me look.\n"
 
 
-@ROWS
+@check_each(row=FORMATS)
 def test_the_example_is_one_call_of_its_format(row):
     events = events_of(LEAD + row.example)
     assert [(event.call.name, event.call.arguments) for event in events if isinstance(event, ParsedCall)] == [
@@ -22,12 +22,12 @@ def test_the_example_is_one_call_of_its_format(row):
     assert not [event for event in events if isinstance(event, Malformed)]
 
 
-@ROWS
+@check_each(row=FORMATS)
 def test_nothing_of_the_example_is_shown(row):
     assert join_text(events_of(LEAD + row.example)).rstrip("\n") == LEAD.rstrip("\n")
 
 
-@ROWS
+@check_each(row=FORMATS)
 def test_the_example_split_at_any_character_is_the_same_call(row):
     text = LEAD + row.example
     whole = summarize(events_of(text))
@@ -35,7 +35,7 @@ def test_the_example_split_at_any_character_is_the_same_call(row):
         assert summarize(events_of(text, [cut])) == whole, text[:cut]
 
 
-@ROWS
+@check_each(row=FORMATS)
 def test_the_example_one_character_at_a_time_is_the_same_call(row):
     text = LEAD + row.example
     events = events_of(text, range(1, len(text)))
@@ -43,7 +43,7 @@ def test_the_example_one_character_at_a_time_is_the_same_call(row):
     assert join_all(events) == text
 
 
-@ROWS
+@check_each(row=FORMATS)
 def test_the_example_cut_off_anywhere_by_max_tokens_runs_nothing_half(row):
     for cut in range(1, len(row.example)):
         for event in events_of(row.example[:cut], truncated=True):

@@ -9,6 +9,7 @@ from src.parsing.formats.table import FORMATS
 from src.parsing.stream.block import MAX_DATA_CHARS, MAX_STRICT_CHARS
 from src.parsing.stream.brackets import MAX_BLOCK_CHARS
 from src.types.events import ToolCallDelta
+from tests.each import check_each
 from tests.parsing.laws import TOOLS, events_of, join_all, join_text, summarize
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
@@ -86,7 +87,7 @@ class TestPreviews:
 class TestEager:
     """With `eager` a call does not wait for what may close its block."""
 
-    @pytest.mark.parametrize("row", [row for row in FORMATS if row.opener], ids=lambda row: row.name)
+    @check_each(row=[row for row in FORMATS if row.opener])
     def test_the_events_hold_all_of_the_text_and_the_same_call(self, row):
         text = f"First.\n{row.example}\nThen."
         parser = StreamParser(TOOLS, eager=True)

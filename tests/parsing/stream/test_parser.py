@@ -12,6 +12,7 @@ from src.parsing.classify import is_placeholder
 from src.parsing.formats.table import FORMATS, MORE_OPENERS
 from src.types.events import TextDelta
 from src.types.messages import ToolDefinition
+from tests.each import check_each
 from tests.parsing.laws import PIECES, READ, TOOLS, events_of, join_all, join_text, summarize
 
 CUT_CLOSER = (
@@ -42,8 +43,7 @@ def list_malformed(events):
 
 
 class TestBlocks:
-    @pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
-    @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+    @check_each(block=BLOCKS.values(), size=[1, 2, 3, 7, 10_000])
     def test_a_block_is_one_call_and_only_the_prose_around_it_is_shown(self, block, size):
         text = f"Let me look.\n{block}\nDone."
         events = events_of(text, range(size, len(text), size))
@@ -233,13 +233,15 @@ HOSTILE = {
 
 
 class TestLinear:
-    @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
+    @check_each(unit=HOSTILE.values())
     def test_twice_the_hostile_text_takes_at_most_twice_the_calls(self, unit):
         small, large = (count_calls(unit * (size // len(unit)), size) for size in (3_000, 6_000))
         assert large <= 2.2 * small + 2_000
 
-    @pytest.mark.parametrize("opening", ["[Calling tool: read", "<|python_tag|>read", "<tool_call>read\n", "read"])
-    @pytest.mark.parametrize("unit", [" ", "\n\n", "\t", ":", "BEGIN_ARG: a\n", "<arg_key>a</arg_key>", "<|open|>"])
+    @check_each(
+        opening=["[Calling tool: read", "<|python_tag|>read", "<tool_call>read\n", "read"],
+        unit=[" ", "\n\n", "\t", ":", "BEGIN_ARG: a\n", "<arg_key>a</arg_key>", "<|open|>"],
+    )
     def test_what_may_stand_after_a_name_is_read_in_one_way_only(self, opening, unit):
         """A pattern that could divide it in many would not come back."""
         assert join_all(events_of(opening + unit * 5_000)) == opening + unit * 5_000

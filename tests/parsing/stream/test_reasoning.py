@@ -5,6 +5,7 @@ import pytest
 from src.parsing import Answered, ParsedCall, Reasoned, extract_tool_calls, gathered
 from src.parsing.formats.envelopes import ENVELOPES, REASONING
 from src.types.events import ReasoningDelta, TextDelta
+from tests.each import check_each
 from tests.parsing.laws import TOOLS, events_of, join_all, join_text, summarize
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
@@ -20,7 +21,7 @@ def join_reasoning(events):
 
 
 class TestReasoning:
-    @pytest.mark.parametrize("pair", REASONING, ids=lambda pair: pair.opener)
+    @check_each(pair=REASONING)
     def test_reasoning_of_every_pair_is_neither_shown_nor_searched(self, pair):
         text = f"{pair.opener}I could {CALL}{pair.closer}Hello."
         for cuts in ((), range(1, len(text))):
@@ -28,7 +29,7 @@ class TestReasoning:
             assert (list_calls(events), join_text(events)) == ([], "Hello.")
             assert join_reasoning(events) == f"I could {CALL}"
 
-    @pytest.mark.parametrize("pair", REASONING, ids=lambda pair: pair.opener)
+    @check_each(pair=REASONING)
     def test_empty_reasoning_leaves_the_answer(self, pair):
         assert gathered(events_of(f"{pair.opener}\n{pair.closer}Hello", range(1, 10))).content == "Hello"
 
@@ -53,7 +54,7 @@ class TestReasoning:
 
 
 class TestUnopenedReasoning:
-    @pytest.mark.parametrize("closer", OWN_CLOSERS)
+    @check_each(closer=OWN_CLOSERS)
     def test_a_closing_marker_alone_makes_the_text_before_it_reasoning(self, closer):
         text = f"Let me see.{closer}Hello."
         for cuts in ((), range(1, len(text))):
@@ -123,9 +124,7 @@ class TestOpenedInThePrompt:
 
 
 class TestEnvelope:
-    @pytest.mark.parametrize(
-        "marker", [marker for row in ENVELOPES if row.place == "surrounds" for marker in row.markers]
-    )
+    @check_each(marker=[marker for row in ENVELOPES if row.place == "surrounds" for marker in row.markers])
     def test_every_marker_is_cut(self, marker):
         text = f"{marker}Hello.{marker}"
         for cuts in ((), range(1, len(text))):

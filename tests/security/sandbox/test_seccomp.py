@@ -8,6 +8,7 @@ import struct
 import pytest
 
 from src.security.sandbox.seccomp import ALLOW, FAIL, INET, MACHINES, REFUSED, SHARED, UNIX, build_filter
+from tests.each import check_each
 
 
 def verdict(code: bytes, machine: str, number: int, *arguments: int) -> int:
@@ -56,8 +57,7 @@ def test_a_call_is_let_through_or_not(call, expected):
     assert verdict(build_filter("x86_64", [UNIX]), "x86_64", *call) == expected
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("name", REFUSED)
+@check_each(name=REFUSED, machine=MACHINES)
 def test_what_is_refused_is_refused_on_every_machine(name, machine):
     number = REFUSED[name][MACHINES[machine].column]
     if number >= 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from src.security.shell.deny import judge_line, list_written_files
+from tests.each import check_each
 
 PUSHES = """\
 git push
@@ -108,9 +109,7 @@ find *
 """.splitlines()
 
 
-@pytest.mark.parametrize(
-    "line", [*PUSHES, "git \\\n push", "cat <<E\n$(git push)\nE", "bash <<E\ngit push\nE", "git push\n'"]
-)
+@check_each(line=[*PUSHES, "git \\\n push", "cat <<E\n$(git push)\nE", "bash <<E\ngit push\nE", "git push\n'"])
 def test_a_line_that_might_run_it_is_not_clear(line):
     assert judge_line(line, ("git", "push")).verdict != "clear"
 
@@ -122,12 +121,12 @@ def test_one_that_names_it_is_denied(line):
     assert judge_line(line, ("git", "push")).verdict == "denied"
 
 
-@pytest.mark.parametrize("line", UNREADABLE)
+@check_each(line=UNREADABLE)
 def test_what_is_not_in_the_closed_list_cannot_be_read(line):
     assert judge_line(line, ("git", "push")).verdict == "unreadable"
 
 
-@pytest.mark.parametrize("line", OTHERS)
+@check_each(line=OTHERS)
 def test_what_does_something_else_is_clear(line):
     assert judge_line(line, ("git", "push")).verdict == "clear"
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.security.text.redact import _KEYS, MARK, MIN_KEY_CHARS, redact
+from tests.each import check_each
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKCAQEA\n-----END RSA PRIVATE KEY-----"
@@ -121,8 +122,7 @@ NO_SECRETS = [
 ]
 
 
-@pytest.mark.parametrize("secret", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize("around", ["{}", "key is {}.", '"{}"', "A={}\n", "({})"])
+@check_each(secret=SHAPES.values(), around=["{}", "key is {}.", '"{}"', "A={}\n", "({})"])
 def test_a_key_is_known_by_its_shape(secret, around):
     assert secret not in redact(around.format(secret))
     assert MARK in redact(around.format(secret))
@@ -141,7 +141,7 @@ def test_a_private_key_that_was_cut_off_is_gone_too():
     assert "MIIEow" not in redact(PEM[:40])
 
 
-@pytest.mark.parametrize("text", NO_SECRETS)
+@check_each(text=NO_SECRETS)
 def test_ordinary_text_is_not_redacted(text):
     assert redact(text) == text
 

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from src.security.text.sanitize import MAX_STRING_CHARS, ControlRemover, Sanitizer, reveal, sanitize
+from tests.each import check_each
 
 FACTS = Path(__file__).resolve().parents[4] / "shared" / "facts" / "io_cases.json"
 FORBIDDEN = re.compile(
@@ -69,12 +70,12 @@ def test_what_steers_a_terminal_is_left_out_and_the_rest_stays(text, shown):
     assert sanitize(text) == shown
 
 
-@pytest.mark.parametrize("text", KEPT)
+@check_each(text=KEPT)
 def test_what_can_be_read_is_untouched(text):
     assert sanitize(text) == text
 
 
-@pytest.mark.parametrize("text", [*(text for text, _ in LEFT.values()), *KEPT])
+@check_each(text=[*(text for text, _ in LEFT.values()), *KEPT])
 def test_one_character_at_a_time_is_the_same(text):
     sanitizer = Sanitizer()
     assert "".join(map(sanitizer.feed, text)) == sanitize(text)

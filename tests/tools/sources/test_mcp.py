@@ -33,6 +33,8 @@ from tests.waiting import wait_until
 SERVER = str(Path(__file__).parents[1] / "mcp_server.py")
 SMALL = {"name": "small", "command": sys.executable, "args": [SERVER, "stdio"], "env": {"TOKEN": "${SECRET}"}}
 
+PLAIN = SMALL | {"args": [SERVER, "plain"]}
+
 
 def connected(*rows, workspace=Path("/")):
     return McpServers(parse_servers(rows, {"SECRET": "word"}, workspace))
@@ -112,7 +114,7 @@ class TestTrouble:
             {"name": "dead", "command": [sys.executable, SERVER, "die"]},
             {"name": "web", "url": "http://127.0.0.1:9/mcp"},
             {"name": "silent", "command": [sys.executable, SERVER, "hang"], "start_timeout": 0.5},
-            SMALL | {"timeout": 0.2},
+            PLAIN | {"timeout": 0.2},
         ]
         with closing(connected(*rows)) as servers:
             assert "small_add" in [tool.definition.name for tool in servers.tools]
@@ -149,7 +151,7 @@ class TestTrouble:
         assert capfd.readouterr() == ("", "")
 
     def test_a_server_that_hangs_is_started_again(self):
-        with closing(connected(SMALL | {"timeout": 0.3})) as servers:
+        with closing(connected(PLAIN | {"timeout": 0.3})) as servers:
             tools = {tool.definition.name: tool for tool in servers.tools}
             kind, said = run(tools["small_freeze"])
             assert (kind, said.splitlines()[0]) == (
@@ -160,7 +162,7 @@ class TestTrouble:
             assert run(tools["small_add"], a=1) == ("text", "2")
 
     def test_a_call_that_takes_too_long_on_a_server_that_answers_is_no_reason_to_start_it_again(self):
-        with closing(connected(SMALL | {"timeout": 0.3})) as servers:
+        with closing(connected(PLAIN | {"timeout": 0.3})) as servers:
             tools = {tool.definition.name: tool for tool in servers.tools}
             (task,) = [server.task for server in servers._servers]
             assert run(tools["small_slow"], seconds=2) == ("error", "Error executing tool: it took longer than 0.3 s")

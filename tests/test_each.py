@@ -1,0 +1,29 @@
+"""A test of many rows tells of each that fails."""
+
+import pytest
+
+from .each import check_each
+
+SEEN = []
+
+
+@check_each(number=[1, 2], letter="ab")
+def test_each_combination_is_tried_with_the_fixtures_of_the_test(number, letter, tmp_path):
+    assert tmp_path.is_dir()
+    SEEN.append((number, letter))
+    assert SEEN[-1] in [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
+    assert len(set(SEEN)) == len(SEEN)
+
+
+def test_every_row_that_fails_is_named():
+    @check_each(number=range(4))
+    def check(number):
+        assert number in (0, 2)
+
+    with pytest.raises(AssertionError, match=r"2 of 4 rows:\n  1: .*\n  3: "):
+        check()
+
+
+def test_a_table_without_rows_is_a_mistake():
+    with pytest.raises(AssertionError, match="nothing to check"):
+        check_each(number=[])
