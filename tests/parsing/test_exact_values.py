@@ -14,7 +14,7 @@ from src.parsing.formats.envelopes import REASONING
 from src.parsing.formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS
 from src.types.messages import ToolDefinition
 from tests.each import check_each
-from tests.thorough import sample
+from tests.thorough import is_thorough, sample
 
 STRING = {"type": "string"}
 WRITE = ToolDefinition(
@@ -119,7 +119,7 @@ def test_no_value_is_changed_in_silence(row):
             verdict = judge(extract_tool_calls(text, [WRITE]), arguments)
             assert verdict != "changed", text
             counted[verdict] += 1
-    assert counted["exact"] >= 0.95 * counted.total()
+    assert counted["exact"] >= (0.95 if is_thorough() else 0.9) * counted.total()  # a sample may hold most of the rest
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
