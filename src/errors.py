@@ -27,6 +27,7 @@ BotError                 message, hint, exit_code (1 unless stated), max_retries
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 # How the program ends, for scripts; docs/scripts.md and --help say the same.
@@ -184,3 +185,12 @@ class Cancelled(BotError):
 
 class ToolError(BotError):
     pass
+
+
+MAX_NAMES = 20  # of models in a message
+
+
+def join_names(names: Sequence[str]) -> str:
+    """The names of models, for a message; of many the first."""
+    more = f" and {len(names) - MAX_NAMES} more (vllm-bot models lists all)" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more

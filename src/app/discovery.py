@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from ..config import GivenValue, Settings, check_value
-from ..errors import BotError, ConfigError, NeverReached, ServerError
+from ..errors import BotError, ConfigError, NeverReached, ServerError, join_names
 from ..types.events import ModelEvent, Notice
 from ..types.messages import UserMessage
 from .address import USUAL_PORTS, complete_address
@@ -73,7 +73,9 @@ def discover(
         settings, models = _find_first(settings, ports, error)
         yield Notice(f"{error.message} Using the one at {settings.vllm.base_url}.")
     if not models:
-        raise ServerError(f"The server at {settings.vllm.base_url} serves no model.")
+        raise ServerError(
+            f"The server at {settings.vllm.base_url} lists no model.", "Choose one with --model or vllm.model."
+        )
     model = models[0] if len(models) == 1 else choose(models)
     settings = replace(settings, vllm=replace(settings.vllm, model=model))
     with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
@@ -138,10 +140,10 @@ def locate_model(settings: Settings, text: str) -> Settings:
     model, where = wanted.vllm.model, wanted.server if wanted.server != settings.server else "The server"
     if not model:
         if len(models) != 1:
-            raise ConfigError(f"{where} serves several models: {', '.join(models)}.", f"Name one: {where}:MODEL.")
+            raise ConfigError(f"{where} serves several models: {join_names(models)}.", f"Name one: {where}:MODEL.")
         return replace(wanted, vllm=replace(wanted.vllm, model=models[0]))
     if model not in models:
-        raise ConfigError(f"{where} does not serve {model}. It serves: {', '.join(models)}.")
+        raise ConfigError(f"{where} does not serve {model}. It serves: {join_names(models)}.")
     return wanted
 
 

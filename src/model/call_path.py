@@ -52,6 +52,8 @@ TOOLS_LEFT_OUT = (
     "if the answer needed one."
 )
 TEMPLATE_FAILED = "The model's chat template fails with tools; using calls in the text instead."
+IN_TEXT = "Using calls in the text instead."
+NO_STREAM = "The server does not stream this; its answers come whole."
 TOOLS_HIDDEN = "The model's chat template shows it no tools; using calls in the text instead."
 NO_TOKENS_NOTICE = "This server does not generate from tokens. For that, start it with --enable-scale-out."
 
@@ -78,6 +80,15 @@ _NAMELESS = LazyPattern(  # a refusal of a field that it does not name
     r"|unsupported)( request)? (arguments?|fields?|parameters?|keys?|propert(y|ies)))\W*\Z",
     re.IGNORECASE,
 )
+_NO_STREAM = LazyPattern(  # Bedrock behind proxies, and servers that stream no calls
+    r"\b(stream(ing)?)\b.{0,40}(not|n't) (be )?(support|allow|enabl|available)|(not|n't) support.{0,40}\bstream(ing)?\b"
+    r"|\bstreaming (is )?unsupported",
+    re.IGNORECASE,
+)
+# A refusal of what only a request with native tools has: a schema, too many tools, a message of a call or a result.
+_ABOUT_TOOLS = LazyPattern(
+    r"\b(tools?|functions?)\b|\btool_|content\b.{0,40}\b(non-?empty|not be empty|empty)\b", re.IGNORECASE
+)
 _STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
 
 
@@ -85,7 +96,8 @@ _STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
 class CallPath:
     """`reason`: how the mode came about, for the user; `order`: the modes to use, the first one first.
 
-    `disabled_fields`: of a request, refused by the server; "tokens" stands for the mode of that name.
+    `disabled_fields`: of a request, refused by the server; "tokens" stands for the mode of that name, and instead of
+    "max_tokens" the server wants max_completion_tokens.
     `text_only`: images and sound are left out, and so are those before the last `max_media`.
     `template_shows_tools`: whether the chat template shows the model the tools of a request; None: not known.
     `grammar`: the field by which a probe was held to its grammar, "none" if by no field; "" before that is known.
@@ -122,17 +134,30 @@ class CallPath:
         """
         if isinstance(refusal, ToolsDropped) and self.mode == "native":
             return Downgrade(replace(self, template_shows_tools=False), "")
+        if "stream" in sent and _NO_STREAM.search(refusal.body):
+            return Downgrade(self.disable_fields(["stream"]), NO_STREAM)
         if isinstance(refusal, (ToolsUnsupported, ToolsDropped, TemplateFailed)) and self.mode != "text":
             return self._step_down(refusal)
         if isinstance(refusal, TemplateRejected):
             return self._downgrade_roles(refusal)
         if isinstance(refusal, ContentRejected) and not self.text_only:
             return self._limit_media(refusal.max_media)
-        left = [name for name in OPTIONAL_FIELDS if name in sent and name not in self.disabled_fields]
-        if blamed := [name for name in left if _blames(refusal, name)][:1] or (left if _blames_some(refusal) else []):
+        return self._leave_out(refusal, sent - frozenset(self.disabled_fields))
+
+    def _leave_out(self, refusal: ServerError, sent: frozenset[str]) -> Downgrade:
+        """See downgrade: the path without one field of the request, or else without native calls."""
+        left = [name for name in OPTIONAL_FIELDS if name in sent]
+        blamed = [name for name in left if _blames(refusal, name)][:1] or (left if _blames_some(refusal) else [])
+        if "max_tokens" in sent and "max_completion_tokens" in refusal.body:
+            blamed = ["max_tokens"]
+        if blamed:
             return Downgrade(self.disable_fields(blamed), "")
         if isinstance(refusal, TokensUnsupported) and self.mode == "tokens":
             return self._step_down(refusal)
+        is_about_tools = refusal.status in (400, 422) and _ABOUT_TOOLS.search(refusal.body)
+        if type(refusal) is ServerError and is_about_tools and self.mode != "tokens" and "text" in self._list_lower():
+            path = self._change_mode("text", "the server refused a request with native calls")
+            return Downgrade(path, f"{refusal.message} {IN_TEXT}")
         raise refusal
 
     def _limit_media(self, limit: int) -> Downgrade:

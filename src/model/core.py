@@ -22,6 +22,7 @@ from ..errors import (
     TokensUnsupported,
     ToolsDropped,
     WireError,
+    join_names,
 )
 from ..parsing.arguments.tool_index import ToolIndex
 from ..providers.base import ChatRequest, Codec, Decoder, decode_piece, raise_broken
@@ -38,7 +39,7 @@ from .recovery import Recovery
 from .request_builder import ModelOptions, RequestBuilder, remove_fields
 from .response_assembler import ResponseAssembler
 from .retry import RetryPolicy, with_retries
-from .server import OK, ServerApi, as_tokens_refusal, read_body, read_piece, read_refusal
+from .server import ServerApi, as_tokens_refusal, read_body, read_piece, read_refusal
 from .token_budget import TokenBudget
 from .tool_choice import decide_call
 
@@ -231,7 +232,7 @@ class ModelCore:
         names = yield from self.server.try_list_models()
         if len(names) != 1 or names == [self.name] or self._is_name_fixed:
             if names:
-                refusal.hint = f"It serves {', '.join(names)}: choose one with --model or vllm.model."
+                refusal.hint = f"It serves {join_names(names)}: choose one with --model or vllm.model."
             raise refusal
         missing, self.name = self.name, names[0]
         return f"The server has no model {missing}; using {self.name}, the only one it serves."
@@ -248,10 +249,7 @@ class ModelCore:
     def _learn_template(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath
     ) -> Aside[CallPath]:
-        """The path with whether the chat template shows the tools.
-
-        The beginning of the conversation tells, and counting a long one costs the server time.
-        """
+        """The path with whether the template shows the tools. The conversation's beginning tells, in little time."""
         first = next((place for place, each in enumerate(messages) if isinstance(each, UserMessage)), len(messages))
         request = self._build_request(messages[: first + 1], tools, replace(path, mode="template"))
         sizes = yield from self._prompt_counter.count(request)
@@ -384,7 +382,7 @@ class ModelCore:
             wire, size = yield from self.server.render(wire)
             self._prompt_watch.compare(size)
         head: ReplyHead = yield Open("POST", wire.path, wire.body)
-        if head.status != OK:
+        if not head.is_ok:
             refusal = read_refusal(head, (yield from read_body()))
             raise as_tokens_refusal(refusal) if is_generated else refusal
         if is_generated:

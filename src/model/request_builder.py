@@ -130,8 +130,9 @@ class RequestBuilder:
             max_tokens,
             "none" if path.prompt_style == "template" else choice,
             options,
-            self._options.stream,
+            self._options.stream and "stream" not in path.disabled_fields,
             self._options.extra,
+            "max_completion_tokens" if "max_tokens" in path.disabled_fields else "",
         )
 
     def encode(self, request: ChatRequest) -> HttpRequest:
@@ -144,10 +145,14 @@ class RequestBuilder:
         return len(self.encode(request).body)
 
     def list_optional_fields(self, request: ChatRequest) -> frozenset[str]:
-        """The fields that may be left out of a request that was refused."""
-        strict = ["strict"] if any(tool.strict for tool in request.tools) else []
+        """The fields that may be left out of a request that was refused, or sent otherwise."""
+        sent = {
+            "strict": any(tool.strict for tool in request.tools),
+            "stream": request.stream,
+            "max_tokens": request.max_tokens,
+        }
         wanted = [GRAMMAR_FIELD] if self._options.constrained == "on" else []
-        return frozenset([*request.options, *strict]) - frozenset(wanted)
+        return frozenset([*request.options, *filter(sent.get, sent)]) - frozenset(wanted)
 
     def _offer_tools(
         self, tools: tuple[ToolDefinition, ...], path: CallPath, allow_grammar: bool

@@ -76,7 +76,7 @@ class ResponseAssembler:
             self._watch(event.text)
             return self.absorb(self._parser.feed(event.text))
         if isinstance(event, Completed):
-            self.completed = event.response
+            self.completed = self._name_tools(event.response)
             truncated = event.response.stop_reason == "max_tokens"
             # An answer that ended by itself is wanted, even if it repeats itself.
             self.repeats = truncated and self._degeneration.check_end()
@@ -91,6 +91,15 @@ class ResponseAssembler:
         elif isinstance(event, ToolCallDelta):
             self._watch(event.arguments_delta)
         return (event,)
+
+    def _name_tools(self, response: Response) -> Response:
+        """The response with its native calls under the names on offer: models write `functions.read` too."""
+        renamed = [self._name_tool(block) if isinstance(block, ToolCall) else block for block in response.content]
+        return replace(response, content=tuple(renamed))
+
+    def _name_tool(self, call: ToolCall) -> ToolCall:
+        found = self._index.find(call.name) if self._index.names.is_exact(call.name) else None
+        return replace(call, name=found.name) if found else call
 
     def _watch(self, piece: str) -> None:
         self.size += len(piece)

@@ -213,7 +213,7 @@ class ServerApi:
         try:
             reply = yield Fetch("POST", wire.path, wire.body)
             decoder = self._codec.make_decoder(reply.head.content_type)
-            events = [*decoder.feed(reply.body), *decoder.close()] if reply.head.status == OK else []
+            events = [*decoder.feed(reply.body), *decoder.close()] if reply.head.is_ok else []
         except RequestFailed:
             return None
         return next((event.response for event in events if isinstance(event, Completed)), None)
@@ -221,7 +221,7 @@ class ServerApi:
     def render(self, wire: HttpRequest) -> Aside[RenderedPrompt]:
         """The prompt of a chat request as tokens. Raises TokensUnsupported, and ServerError as for the request."""
         reply = yield Fetch("POST", RENDER_PATH, wire.body)
-        if reply.head.status != OK:
+        if not reply.head.is_ok:
             raise as_tokens_refusal(read_refusal(reply.head, reply.body))
         return read_rendered(reply.body)
 
@@ -256,7 +256,7 @@ class ServerApi:
         self, method: str, path: str, body: bytes | None, read: Callable[[bytes], T], within: float | None = None
     ) -> Aside[T]:
         reply = yield Fetch(method, path, body, within)
-        if reply.head.status != OK:
+        if not reply.head.is_ok:
             raise read_refusal(reply.head, reply.body)
         return read(reply.body)
 

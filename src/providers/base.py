@@ -17,7 +17,7 @@ class ChatRequest:
     """A request for one turn. `tools` are those offered natively.
 
     `options` are fields of the body that only some servers know and others may refuse; `extra` those that the user
-    named, which are sent as they are.
+    named, which are sent as they are. `max_tokens_name`: of that limit, where it is not the API's usual one.
     """
 
     model: str
@@ -29,6 +29,7 @@ class ChatRequest:
     options: Mapping[str, JSON] = field(default_factory=dict)
     stream: bool = True
     extra: Mapping[str, JSON] = field(default_factory=dict)
+    max_tokens_name: str = ""
 
 
 class RawTokens(NamedTuple):

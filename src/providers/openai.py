@@ -82,7 +82,7 @@ class OpenAICodec(Codec):
         if request.temperature is not None:
             fields["temperature"] = request.temperature
         if request.max_tokens is not None:
-            fields[self._max_tokens] = request.max_tokens
+            fields[request.max_tokens_name or self._max_tokens] = request.max_tokens
         fields |= request.extra
         return HttpRequest("chat/completions", self._encode_body(request, fields))
 
@@ -184,7 +184,10 @@ class CompletionCall(WireStruct):
 
 
 class CompletionDelta(WireStruct):
-    """A piece of an answer, or the whole message. `content` is text, or a list of parts (Mistral)."""
+    """A piece of an answer, or the whole message, which some proxies send as the only event.
+
+    `content` is text, or a list of parts (Mistral).
+    """
 
     content: Any = None
     refusal: str | None = None  # OpenAI's models explain a refusal here
@@ -202,6 +205,7 @@ class CompletionChoice(WireStruct):
     text: str | None = None  # of /v1/completions
     finish_reason: str | None = None
     token_ids: list[int] | None = None
+    error: Any = None  # OpenRouter
 
 
 class PromptTokensDetails(WireStruct):
@@ -226,6 +230,7 @@ class CompletionChunk(WireStruct):
     model: str | None = None
     choices: list[CompletionChoice] | None = None  # null in a chunk that has only usage, absent in an error
     usage: CompletionUsage | None = None
+    error: Any = None  # beside choices, where a provider fails behind a proxy
 
 
 COMPLETIONS = StructReader(CompletionChunk)
@@ -247,6 +252,9 @@ def read_usage(completion: CompletionChunk) -> Usage | None:
 class OpenAIStream(StreamDecoder):
     STOP_REASONS: ClassVar[Mapping[str, StopReason]] = {
         "stop": "end_turn",
+        "eos": "end_turn",  # Together's
+        "eos_token": "end_turn",  # this and the next: TGI's
+        "stop_sequence": "end_turn",
         "tool_calls": "tool_use",
         "function_call": "tool_use",
         "length": "max_tokens",
@@ -271,6 +279,10 @@ class OpenAIStream(StreamDecoder):
         chunk = COMPLETIONS.read(data)
         if chunk.choices is None and is_error(event := as_dict(load_json(data))):
             raise read_mid_stream_error(event)
+        for choice in chunk.choices or ():
+            if choice.delta is None and choice.message:
+                _index_calls(choice.message)
+                choice.delta = choice.message if self._builder.is_empty else None
         self._add(chunk, found)
 
     def _add(self, chunk: CompletionChunk, found: list[WireEvent]) -> None:
@@ -280,6 +292,8 @@ class OpenAIStream(StreamDecoder):
         for choice in chunk.choices or ():
             self._stop_reason = choice.finish_reason or self._stop_reason
             self._add_choice(choice, found)
+        if failures := [each.error for each in (chunk, *(chunk.choices or ())) if each.error]:
+            raise read_mid_stream_error({"error": failures[0]})
 
     def _add_choice(self, choice: CompletionChoice, found: list[WireEvent]) -> None:
         before = len(found)
@@ -320,8 +334,7 @@ class OpenAIStream(StreamDecoder):
             raise WireError("The server's answer is JSON, but not a chat completion.", "Check vllm.base_url.")
         for choice in completion.choices:
             choice.delta = choice.message
-            for index, call in enumerate((choice.message and choice.message.tool_calls) or ()):
-                call.index = index
+            _index_calls(choice.message)
         self._add(completion, found)
         self._unaccounted = len(self._token_ids)  # a whole answer does not tell which of them became nothing
         return found
@@ -329,6 +342,12 @@ class OpenAIStream(StreamDecoder):
     def close(self) -> list[WireEvent]:
         completed = super().close()
         return [RawTokens(self._token_ids, self._unaccounted), *completed] if self._token_ids else completed
+
+
+def _index_calls(message: CompletionDelta | None) -> None:
+    """Those of a whole message have no indexes."""
+    for index, call in enumerate((message and message.tool_calls) or ()):
+        call.index = index
 
 
 def _drop_end(ids: list[int], finish_reason: str | None) -> list[int]:

@@ -49,11 +49,18 @@ _TEMPLATE = (
     r"|has no (attribute|element) |' is undefined"
 )
 
+# Groq, Together, NVIDIA's NIM, Hugging Face and Bedrock; OpenRouter, whose status is 404.
+_TOOLS = r"`?\b(tools?|tool_choice|tool[ -](use|call\w*)|function[ -]call\w*)\b"
+_NO_TOOLS = (
+    rf"(not|n't|no endpoints found that) support (the provided )?\W?{_TOOLS}"
+    rf"|{_TOOLS}\W{{1,2}}((is|are|has|have)( not|n't)|unsupported).{{0,8}}\b(support|enabled|available|allowed|\Z)"
+)
+
 _BAD = (400, 422, 500)  # what is known by its words alone: proxies wrap the refusals of the server behind them
 
 # What a refusal means: its status, pattern in the message, error, hint. The first matching row counts.
 _REFUSALS: tuple[tuple[Container[int], str, type[ServerError], str], ...] = (
-    (_BAD, r"--enable-auto-tool-choice|--tool-call-parser|does not support tools", ToolsUnsupported, _PARSER_HINT),
+    (_BAD, r"--enable-auto-tool-choice|--tool-call-parser", ToolsUnsupported, _PARSER_HINT),
     (_BAD, r"function calling is not enabled", ToolsUnsupported, "Choose a model that supports function calling."),
     (
         _BAD,
@@ -62,6 +69,7 @@ _REFUSALS: tuple[tuple[Container[int], str, type[ServerError], str], ...] = (
         ToolsUnsupported,
         _PARSER_HINT,
     ),
+    ((*_BAD, 404), _NO_TOOLS, ToolsUnsupported, _PARSER_HINT),
     (_BAD, r"max_tokens\S* cannot be greater", ServerError, "Lower vllm.max_tokens."),
     ((500,), r"requires --jinja", ToolsUnsupported, "Start llama-server with --jinja."),
     (
@@ -74,7 +82,7 @@ _REFUSALS: tuple[tuple[Container[int], str, type[ServerError], str], ...] = (
     (_BAD, r"api key not valid", Unauthorized, _KEY_HINT),
     (
         _BAD,
-        r"roles? must alternate|roles? (is|are) (not )?supported|system (message|prompt|role)"
+        r"roles? must alternate|messages?\S{0,12}\brole\b|roles? (is|are) (not )?supported|system (message|prompt|role)"
         r"|(unexpected|unknown|invalid|unsupported) (message )?role|developer instruction is not enabled",
         TemplateRejected,
         "The model's chat template does not accept this conversation.",
@@ -212,4 +220,5 @@ def read_model_names(body: bytes, names: Callable[[Any], list[str]]) -> list[str
 
 def extract_openai_names(listed: Any) -> list[str]:
     """From OpenAI's list, which Anthropic, Ollama and llama.cpp's server share."""
-    return [str(model["id"]) for model in listed["data"]]
+    models = listed if listed and isinstance(listed, list) else listed["data"] or []  # Together's is a bare list
+    return [str(model["id"]) for model in models]

@@ -155,7 +155,7 @@ def read_context_lengths(body: bytes) -> dict[str, int]:
 
     vLLM and SGLang call it `max_model_len`, llama.cpp `meta.n_ctx`.
     """
-    models = as_dicts(_load_object(body).get("data"))
+    models = _load_models(body)
     lengths = {
         as_str(model.get("id")): model.get("max_model_len", as_dict(model.get("meta")).get("n_ctx")) for model in models
     }
@@ -164,9 +164,14 @@ def read_context_lengths(body: bytes) -> dict[str, int]:
 
 def read_parameter_counts(body: bytes) -> dict[str, int]:
     """The models in llama.cpp's list whose number of parameters is told. Raises WireError."""
-    models = as_dicts(_load_object(body).get("data"))
+    models = _load_models(body)
     counts = {as_str(model.get("id")): as_dict(model.get("meta")).get("n_params") for model in models}
     return {name: count for name, count in counts.items() if isinstance(count, int)}
+
+
+def _load_models(body: bytes) -> list[dict[str, Any]]:
+    listed = load_json(body)  # a bare list where a proxy has no other
+    return as_dicts(listed if isinstance(listed, list) else as_dict(listed).get("data"))
 
 
 def read_rendered_text(body: bytes) -> str:

@@ -61,7 +61,8 @@ def _fit(value: object, kind: Any) -> Any:
         return value
     if get_origin(wanted) is list:
         each = get_args(wanted)[0]
-        fitting = [_fit(item, each) for item in value] if isinstance(value, list) else None
+        items = [value] if isinstance(value, dict) else value  # some servers send one object in place of a list
+        fitting = [_fit(item, each) for item in items] if isinstance(items, list) else None
         return None if fitting is None else [item for item in fitting if item is not None]
     if issubclass(wanted, WireStruct):
         return to_struct(value, wanted) if isinstance(value, dict) else None

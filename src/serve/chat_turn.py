@@ -143,7 +143,7 @@ class ChatTurn:
             path = yield from self._learn_format(path)
             self._body = self._codec.body = self._request.edit(path, without)
             head: ReplyHead = yield Open("POST", CHAT_PATH, encode_json(self._body))
-            if head.status == OK:
+            if head.is_ok:
                 break
             refused = yield from read_body()
             optional = self._request.list_optional_fields(self._body)
@@ -173,7 +173,7 @@ class ChatTurn:
         while True:
             self._codec.body = self._request.edit(path)
             reply = yield Fetch("POST", "/tokenize", self._codec.encode_prompt())
-            if reply.head.status == OK:
+            if reply.head.is_ok:
                 break
             try:
                 path = yield from self._downgrade(path, read_refusal(reply.head, reply.body), frozenset())
@@ -335,7 +335,7 @@ class ChatTurn:
         try:
             reply = yield Fetch("POST", CHAT_PATH, encode_json(body))
             answer = as_dict(load_json(reply.body))
-            if reply.head.status != OK or len(as_dicts(answer.get("choices"))) != 1:
+            if not reply.head.is_ok or len(as_dicts(answer.get("choices"))) != 1:
                 return []
             guard = WholeGuard(self._request, self._new_id, answer)
             whole, _ = yield from self._recover(guard.assembler)

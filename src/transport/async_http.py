@@ -37,6 +37,7 @@ from .http import (
     build_url,
     check_key,
     find_redirect,
+    hide_key,
     parse_retry_after,
 )
 from .pool import MAX_KEPT_CONNECTIONS
@@ -193,7 +194,7 @@ class AsyncClient:
         self._headers["Accept-Encoding"] = "identity"
 
     def redact_key(self, body: bytes) -> bytes:
-        return body.replace(self._api_key.encode(), b"[API key]") if self._api_key else body
+        return hide_key(body, self._api_key)
 
     async def open(
         self, method: str, path: str, body: bytes | None = None, *, within: float | None = None

@@ -30,6 +30,7 @@ from .pool import MAX_KEPT_CONNECTIONS, SharedPool
 
 READ_BYTES = 65536
 MAX_BODY_BYTES = 16 * 1024 * 1024
+MIN_KEY_CHARS = 8  # of an API key that is a secret
 MAX_REDIRECTS = 3
 SAME_METHOD = (307, 308)  # redirects that keep method and body
 LOOPBACK = "127.0.0.1"
@@ -208,8 +209,7 @@ class Client:
 
     def _redact_key(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """The body without the API key, which a refusal may quote."""
-        body = _read_all(chunks)
-        yield body.replace(self._api_key.encode(), b"[API key]") if self._api_key else body
+        yield hide_key(_read_all(chunks), self._api_key)
 
 
 def _read_all(chunks: Iterator[bytes]) -> bytes:
@@ -219,6 +219,11 @@ def _read_all(chunks: Iterator[bytes]) -> bytes:
         if len(body) >= MAX_BODY_BYTES:
             break
     return bytes(body)
+
+
+def hide_key(body: bytes, api_key: str) -> bytes:
+    """The body without the key. A shorter one is a placeholder such as `token`, which may be part of other words."""
+    return body.replace(api_key.encode(), b"[API key]") if len(api_key) >= MIN_KEY_CHARS else body
 
 
 def check_key(api_key: str) -> None:

@@ -66,6 +66,11 @@ class ReplyHead(NamedTuple):
     location: str = ""
     retry_after: float | None = None
 
+    @property
+    def is_ok(self) -> bool:
+        """Some gateways answer a POST with 201."""
+        return 200 <= self.status < 300
+
 
 class Reply(NamedTuple):
     head: ReplyHead

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from src.errors import StreamCut, WireError
-from src.model.call_path import LOST_CALLS, TEMPLATE_FAILED, TOOLS_DROPPED, TOOLS_LEFT_OUT, CallPath
+from src.errors import ServerError, StreamCut, WireError
+from src.model.call_path import LOST_CALLS, NO_STREAM, TEMPLATE_FAILED, TOOLS_DROPPED, TOOLS_LEFT_OUT, CallPath
 from src.model.recovery import ASKING_AGAIN_NOTICE, ASKING_WHOLE_NOTICE, PART_LOST_NOTICE
 from src.types.messages import UserMessage
 from tests.doubles import stream_event
@@ -173,6 +173,55 @@ def test_one_that_refuses_fields_and_does_not_say_which():
     assert names(served.ask()) == READ_A
     assert "return_token_ids" not in served.sent
     assert served.notices == []
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "Failed to call a function. See 'failed_generation'.",  # Groq's own parser
+        "Invalid 'tools': array too long.",
+        "Invalid schema for function 'read': 'default' is not permitted.",
+        "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.",
+        "messages: text content blocks must be non-empty",
+    ],
+)
+def test_one_that_refuses_what_only_native_calls_have(reason):
+    served = Served((400, {"error": {"message": reason}}), IN_TEXT)
+    assert names(served.ask()) == READ_A
+    assert "tools" not in served.sent
+
+
+def test_one_whose_other_refusal_speaks_of_tools_is_asked_once_more_and_nothing_is_learned():
+    refused = (400, {"error": {"message": "The organization may not use this tool."}})
+    served = Served(refused, refused)
+    with pytest.raises(ServerError, match="may not use"):
+        served.ask()
+    assert served.model.path.mode == "native"
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["Streaming is not supported when tools are used.", "This model doesn't support tool use in streaming mode."],
+)
+def test_one_that_does_not_stream_calls(reason):
+    whole = {"choices": [{"message": {"content": HERMES}, "finish_reason": "stop"}]}
+    served = Served((400, {"error": {"message": reason}}), (200, whole))
+    assert names(served.ask()) == READ_A
+    assert (served.sent["stream"], len(served.sent["tools"]), served.notices[0]) == (False, 1, NO_STREAM)
+
+
+def test_one_that_refuses_max_tokens_for_its_other_name():
+    refusal = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+    served = Served((400, {"error": {"message": refusal}}), NATIVE_CALL, max_tokens=500)
+    assert names(served.ask()) == READ_A
+    assert (served.sent.get("max_tokens"), served.sent["max_completion_tokens"]) == (None, 500)
+
+
+def test_one_that_has_the_tools_under_a_namespace():
+    call = {"index": 0, "id": "n1", "function": {"name": "functions.read", "arguments": '{"path": "a.txt"}'}}
+    served = Served([{"tool_calls": [call]}, {"finish": "tool_calls"}])
+    assert names(served.ask()) == READ_A
+    assert len(served.client.requests) == 1
 
 
 def test_one_that_answers_with_a_page():

@@ -225,6 +225,55 @@ class TestWhole:
         assert events[0] == TextDelta("Hi")
         assert [dict(call.arguments) for call in response.calls] == [{"path": "a"}, {"path": "b"}]
 
+    @pytest.mark.parametrize("end", [b"", b"\n", b"\ndata: [DONE]", b"\ndata: [DONE]\n"])
+    def test_the_last_event_needs_no_blank_line(self, codec, end):
+        last = event({"content": "b"}, "stop").rstrip() + end
+        assert decoded(codec, event({"content": "a"}), last)[1].text == "ab"
+
+    def test_events_without_blank_lines_are_read(self, codec):
+        lines = [event({"content": "a"}), event({"content": "b"}), event(finish="stop")]
+        assert decoded(codec, *(line.replace(b"\n\n", b"\n") for line in lines))[1].text == "ab"
+
+    def test_a_last_event_that_is_cut_is_no_end(self, codec):
+        with pytest.raises(StreamCut):
+            decoded(codec, event({"content": "a"}), event(finish="stop")[:-9])
+
+    def test_a_whole_answer_as_the_only_event_is_read(self, codec):
+        call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}
+        choice = {"index": 0, "message": {"content": "Hi", "tool_calls": [call]}, "finish_reason": "tool_calls"}
+        whole = b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+        events, response = decoded(codec, whole, b"data: [DONE]\n\n")
+        assert (events[0], response.text) == (TextDelta("Hi"), "Hi")
+        assert [call.name for call in response.calls] == ["read"]
+
+    def test_a_message_that_repeats_what_came_in_pieces_adds_nothing(self, codec):
+        last = {"choices": [{"index": 0, "message": {"content": "ab"}, "finish_reason": "stop"}]}
+        pieces = [event({"content": "a"}), event({"content": "b"}), b"data: " + json.dumps(last).encode() + b"\n\n"]
+        assert decoded(codec, *pieces)[1].text == "ab"
+
+    def test_one_call_in_place_of_a_list_of_calls_is_read(self, codec):
+        call = {"index": 0, "id": "c1", "function": {"name": "read", "arguments": '{"path": "a"}'}}
+        _, response = decoded(codec, event({"tool_calls": call}), event(finish="tool_calls"))
+        assert [call.name for call in response.calls] == ["read"]
+
+    @pytest.mark.parametrize("reason", ["eos", "eos_token", "stop_sequence"])
+    def test_other_words_for_the_end_are_known(self, codec, reason):
+        assert decoded(codec, event({"content": "a"}, reason))[1].stop_reason == "end_turn"
+
+    def test_an_error_beside_the_choices_is_an_error(self, codec):
+        failed = event({"content": ""}, "error", error={"code": 502, "message": "Provider disconnected"})
+        with pytest.raises(ServerError, match="Provider disconnected"):
+            decoded(codec, event({"content": "a"}), failed)
+
+    def test_an_error_of_a_choice_is_an_error(self, codec):
+        choice = {
+            "message": {"content": None},
+            "finish_reason": "error",
+            "error": {"code": 502, "message": "Overloaded"},
+        }
+        with pytest.raises(ServerError, match="Overloaded"):
+            decoded(codec, json.dumps({"choices": [choice]}).encode(), content_type="application/json")
+
     def test_an_error_with_status_200_is_an_error(self, codec):
         with pytest.raises(ServerError, match="no luck"):
             decoded(codec, b'{"error": {"message": "no luck"}}', content_type="application/json")
@@ -237,6 +286,10 @@ class TestWhole:
 class TestModels:
     def test_names(self, codec):
         assert codec.read_models(b'{"data": [{"id": "a"}, {"id": "b"}]}') == ["a", "b"]
+
+    @pytest.mark.parametrize(("text", "names"), [(b'[{"id": "a"}]', ["a"]), (b'{"data": null}', [])])
+    def test_a_bare_list_and_no_list_are_read(self, codec, text, names):
+        assert codec.read_models(text) == names
 
     @pytest.mark.parametrize("text", [b"", b"[]", b"null", b'{"data": [1]}', b"<html>"])
     def test_another_shape_is_an_error(self, codec, text):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...config.checks import resolve_path
 from ...config.settings import WEEK_S
-from ...errors import BotError, ConfigError, ServerError
+from ...errors import BotError, ConfigError, ServerError, join_names
 from ...model import ModelCore
 from ...transport import Client, Timeouts
 from ...types.effects import Aside
@@ -111,9 +111,8 @@ class BaseServer:
         if core.name not in names:
             names = yield from core.server.list_models()  # one that was loaded meanwhile
         if core.name not in names:
-            raise ConfigError(
-                f"The server at {self.base_url} has no model {core.name!r}.", f"It serves {', '.join(names) or 'none'}."
-            )
+            served = join_names(names) or "none"
+            raise ConfigError(f"The server at {self.base_url} has no model {core.name!r}.", f"It serves {served}.")
         return core.name
 
 

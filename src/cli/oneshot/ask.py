@@ -21,7 +21,7 @@ from ... import __version__
 from ...app.discovery import discover
 from ...app.factory import Factory
 from ...app.runtime import Runtime
-from ...errors import Cancelled, ConfigError, LimitReached
+from ...errors import Cancelled, ConfigError, LimitReached, join_names
 from ...security.permissions.approval import NO_APPROVER_MESSAGE
 from ...security.text.sanitize import ControlRemover, sanitize
 from ...session.session import Session
@@ -317,4 +317,4 @@ OUTLETS: dict[str, Callable[[RunReport, TextIO], Outlet]] = {
 
 
 def refuse_to_choose(names: list[str]) -> str:
-    raise ConfigError(f"The server serves several models: {', '.join(names)}.", "Name one with --model.")
+    raise ConfigError(f"The server serves several models: {join_names(names)}.", "Name one with --model.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from ...errors import ServerError, StreamCut, WireError
@@ -68,9 +69,13 @@ class StreamDecoder(ABC):
 
     def close(self) -> list[WireEvent]:
         """Raises StreamCut if the stream ended too early."""
+        found: list[WireEvent] = []
+        with suppress(WireError):  # the last event may be cut
+            for data in () if self._is_done else self._events.close():
+                self.read_event(data, found)
         if not (self._stop_reason or self._is_done):
             raise StreamCut("The server's answer ended in the middle.", "None of it was run.")
-        return [Completed(self._build())]
+        return [*found, Completed(self._build())]
 
     def cut(self) -> list[WireEvent]:
         """See Decoder."""

@@ -73,6 +73,11 @@ class ResponseBuilder:
         self._by_index: dict[object, int] = {}
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing came yet."""
+        return not any(isinstance(block, _CallBuilder) or block.build() for block in self._blocks)
+
+    @property
     def last_text(self) -> TextBlockBuilder | None:
         """The last block, if text can be added to it; None if it is a call or there is none."""
         block = self._blocks[-1] if self._blocks else None
@@ -100,7 +105,9 @@ class ResponseBuilder:
         call.id = call.id or id
         if name != call.name:  # some servers repeat the name in every chunk
             call.name += name
-        if piece:
+        if piece and _repeats(call, name, piece):
+            call.arguments = [piece]
+        elif piece:
             call.arguments.append(piece)
         return ToolCallDelta(position, id or None, name or None, piece)
 
@@ -132,10 +139,22 @@ class ResponseBuilder:
 
 
 def _is_another(call: _CallBuilder, id: str, name: str, piece: str) -> bool:
-    """A new id on a used index begins a new call; so do a new name after arguments, and a second object of them."""
-    if (id and call.id and id != call.id) or (name and name != call.name and call.arguments and not id):
-        return True
-    return bool(name and call.arguments) and piece.startswith("{") and _is_object("".join(call.arguments))
+    """A name begins a new call on a used index with a new id, or behind arguments, if it is new or they are whole.
+
+    Some servers give each piece of one call a new id.
+    """
+    if not name or not call.name:
+        return False
+    if id and call.id and id != call.id:
+        return not call.arguments or _is_object("".join(call.arguments))
+    if not call.arguments:
+        return False
+    return (name != call.name and not id) or (piece.startswith("{") and _is_object("".join(call.arguments)))
+
+
+def _repeats(call: _CallBuilder, name: str, piece: str) -> bool:
+    """Whether a piece holds the arguments from their beginning: some servers send all that came before once more."""
+    return name == call.name and piece.startswith("{") and piece.startswith("".join(call.arguments))
 
 
 def _is_object(text: str) -> bool:

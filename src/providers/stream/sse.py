@@ -48,6 +48,10 @@ class EventDecoder:
         self._open = bool(self._buffer or self._data)
         return events
 
+    def close(self) -> list[bytes]:
+        """The data lines that no blank line has ended, each for itself: some servers write none."""
+        return [line for event in self.feed(b"\n\n") for line in event.split(b"\n")]
+
     def _with_plain_ends(self, chunk: bytes) -> bytes:
         """Every line end as LF. A CR at the end counts at once, so that an event need not wait for the next chunk."""
         if self._after_cr and chunk[:1] == b"\n":

@@ -146,7 +146,7 @@ def test_several_models_are_named_and_none_is_guessed(ask):
 
 def test_a_server_without_models_is_an_error(ask):
     code, _, err, _ = ask(models=())
-    assert (code, "serves no model" in err) == (1, True)
+    assert (code, "lists no model" in err) == (1, True)
 
 
 @pytest.mark.parametrize("prompt", ["", "  \n"])

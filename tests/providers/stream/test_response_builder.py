@@ -79,6 +79,19 @@ STREAMS = {
         [piece(0, "", "read", '{"path": "x"}'), piece(0, "", "read", '{"path": "y"}')],
         [ToolCall("made0", "read", {"path": "x"}), ToolCall("made1", "read", {"path": "y"})],
     ),
+    "a new id in each piece": (
+        [piece(0, "a", "read"), piece(0, "b", "", '{"path": '), piece(0, "c", "", '"x"}')],
+        [A],
+    ),
+    "a new id and the name in each piece": (
+        [piece(0, "a", "read", '{"path": '), piece(0, "b", "read", '"x"}')],
+        [A],
+    ),
+    "each piece repeats all before it": (
+        [piece(0, "a", "read", '{"path"'), piece(0, "a", "read", '{"path": "'), piece(0, "a", "read", '{"path": "x"}')],
+        [A],
+    ),
+    "the name comes last": ([piece(0, "a", "", '{"path": "x"}'), piece(0, "", "read")], [A]),
     "nothing but a place": ([piece(0, "a"), piece(1, "b", "read", '{"path": "y"}')], [B]),
     "no function": ([piece(0, "a"), piece(0, "", "read", '{"path": "x"}')], [A]),
 }
