@@ -189,7 +189,7 @@ ROWS = (
     failing(31, "404 page for the path", body("Cannot POST /models/chat", "text/plain", status="404 Not Found"), said=("ends in /v1",)),
     failing(32, "413", body(PAGE.format("413 Request Entity Too Large"), HTML, status="413 Too Large"), said=("413 Request", "/new")),
     failing(33, "422", body('{"detail": [{"loc": ["body", "tools", 0], "msg": "Field required"}]}', status="422 Unprocessable"),
-            said=("body.tools.0: Field required",)),
+            said=("body.tools.0: Field required",), requests=2),  # the second without native tools
     failing(34, "invalid JSON in one event", stream(*HALF_PARTS, b"data: {oops\n\n", *HELLO_PARTS), out=PARTIAL, said=("not JSON: {oops",)),
     fine(34, "a blank event", stream(HELLO_PARTS[0], b"data:  \n\n", *HELLO_PARTS[1:])),
     fine(35, "an array and a number", stream(data([1, 2]), *HELLO_PARTS[:2], data(7), data(None), data("x"), *HELLO_PARTS[2:]),
