@@ -52,7 +52,8 @@ SHAPES: Mapping[str, Sequence[str]] = {
         rf"(?!clone\n(?:[^\n]*\n)*-u\n)(?:push|fetch|pull|clone|merge|init|ls-remote|cherry-pick|rebase)\n(?:(?:{_GIT_SYNC}|(?!-|ext:)[^\n]*)\n)*",
         r"grep\n(?:(?:-(?:[ivwnlcEFPho]+|-name-only|-count|-cached|-untracked|-|e)|[^-\n][^\n]*)\n)*",
         r"(?:worktree|submodule)\n(?:list|status)\n(?:[^\n]*\n)*",
-        r"config\n(?:(?:--(?:get|list|get-all|get-regexp|global|local|show-origin)|-l)\n)*(?:[\w.-]+\n)?",
+        r"config\n(?:(?:--(?:get|list|get-all|get-regexp|global|local|show-origin)|-l)\n)+(?:[\w.-]+\n)?",
+        r"config\n[\w-]+\.[\w.-]+\n",
     ],
     "rg": [r"(?:(?!--(?:pre|hostname|search-zip)|-[^-\n]*z)[^\n]*\n)*"],
     "sed": [rf"(?:-[nErsi]+\n)*(?:{_SED}|(?:-e\n{_SED})+){_FILE}*"],
@@ -80,7 +81,7 @@ PROJECT: Mapping[str, str] = {
     **dict.fromkeys(
         ("python", "python3"),
         r"(?:(?!-)[\w./+:@-]+\.py|-m\n(?:mypy|ruff|unittest|venv|pip|build|compileall|json\.tool|black))\n"
-        rf"{_WORD}*|-m\npytest\n{_NO_DEBUGGER}",
+        rf"{_WORD}*|-m\npytest\n{_NO_DEBUGGER}|-V\n",
     ),
 }
 PREFIXES = LazyPattern(  # words before another command that runs with the rest
@@ -123,7 +124,7 @@ def _list_programs(words: Sequence[str], *, has_unknown_words: bool, has_pattern
     inner = FIND_EXEC.findall(text) if name == "find" else []
     arguments = (FIND_EXEC.sub("", text) if inner else text).removeprefix(f"{name}\n")
     shapes = [*SHAPES.get(name, ()), *((PROJECT[name],) if name in PROJECT else ())]
-    shapes += [] if "/" in name else [r"(?:--version|-V)\n"]
+    shapes += [r"--version\n"] if shapes else []
     if has_unknown_words or not any(re.fullmatch(shape, arguments) for shape in shapes):
         raise UnsafeToParse(f"it is not known what {name[:60]!a} may run with these words")
     programs: list[Sequence[str]] = [words]

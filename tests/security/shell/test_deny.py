@@ -105,6 +105,9 @@ hash -p /bin/x ls
 tar cf a.tar --to-command=x b
 echo x | xargs -I{} {} y
 ls | sh
+ls | dash -V
+ls | ed --version
+git config edit
 find *
 """.splitlines()
 
