@@ -24,7 +24,7 @@ from ...types.sandbox import Access, Launch
 from .git_config import find_value
 from .leftovers import Leftovers
 from .limits import ResourceLimits
-from .running_files import HOOKS_PATH, read_text
+from .running_files import find_hooks_path, read_git_config
 from .view import SandboxView, list_protected
 
 TRIAL_TIMEOUT_S = 10.0
@@ -78,14 +78,14 @@ class SandboxBase(ABC):
         weakref.finalize(self, os.close, _lock_folder(self.scratch))
         threading.Thread(target=remove_abandoned, args=(self.scratch.parent,), daemon=True).start()
         (self.scratch / "tmp").mkdir(mode=0o700)
-        git_config = _read_git_config(view.home)
+        git_config = read_git_config(view.home)
         for access in get_args(Access):
             if not (home := find_home(self.scratch, access)).exists():
                 home.mkdir(mode=0o700)
                 _write_git_identity(git_config, home)
         self.cache = _make_cache(view.cache, self.scratch / "cache")
-        hooks_path = (find_value(git_config, HOOKS_PATH) or "").replace("~/", f"{view.home}/", 1)
-        self.leftovers = Leftovers(view.workspace, view.aside or self.scratch / "aside", hooks_path)
+        aside = view.aside or self.scratch / "aside"
+        self.leftovers = Leftovers(view.workspace, aside, find_hooks_path(view.home))
 
     def has_network(self, access: Access) -> bool:
         return self.view.has_network(access)
@@ -175,12 +175,6 @@ def find_home(scratch: Path, access: Access) -> Path:
     So what a command with `read` wrote, which asks nobody, is not in the home of those that may change more.
     """
     return scratch / ("home-read" if access == "read" else "home")
-
-
-def _read_git_config(home: Path | None) -> str:
-    """The user's own configuration of git, and the system's before it."""
-    files = [Path("/etc/gitconfig"), *(home / name for name in (".config/git/config", ".gitconfig") if home)]
-    return "\n".join(map(read_text, files))
 
 
 def _write_git_identity(config: str, target: Path) -> None:

@@ -202,13 +202,28 @@ def is_running_by_itself(path: str) -> bool:
 
 
 def is_hook(top: Path, path: str) -> bool:
-    """Whether a file of this relative path is in the folder that core.hooksPath of a repository around it names."""
+    """Whether a file of this relative path is in the folder that core.hooksPath names.
+
+    That of a repository around it, or of the user's own configuration of git.
+    """
+    own = find_hooks_path(Path(os.environ.get("HOME", "/")))
     for folder in (top / path).parents:
-        if folder.is_relative_to(top) and (name := find_value(read_text(folder / GIT / CONFIGS[0]), HOOKS_PATH)):
-            hooks = Path(os.path.realpath(folder / name))
-            if (top / path).is_relative_to(hooks):
+        if folder.is_relative_to(top) and os.path.lexists(folder / GIT):
+            name = find_value(read_text(folder / GIT / CONFIGS[0]), HOOKS_PATH) or own
+            if name and (top / path).is_relative_to(os.path.realpath(folder / name)):
                 return True
     return False
+
+
+def find_hooks_path(home: Path | None) -> str:
+    """core.hooksPath of the user's own configuration of git; "" if there is none."""
+    return (find_value(read_git_config(home), HOOKS_PATH) or "").replace("~/", f"{home}/", 1)
+
+
+def read_git_config(home: Path | None) -> str:
+    """The user's own configuration of git, and the system's before it."""
+    files = [Path("/etc/gitconfig"), *(home / name for name in (".config/git/config", ".gitconfig") if home)]
+    return "\n".join(map(read_text, files))
 
 
 def is_part_of_repository(top: Path, path: str) -> bool:

@@ -420,6 +420,17 @@ def test_where_a_command_would_be_undone_a_file_tool_asks(path, workspace):
     assert policy.decide(write_call("other/.bashrc"), "high").action == "allow"
 
 
+def test_a_script_in_the_folder_of_hooks_of_the_users_own_git_settings_asks(workspace, tmp_path, monkeypatch):
+    home = tmp_path / "my home"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[core]\n\thooksPath = .githooks\n")
+    monkeypatch.setenv("HOME", str(home))
+    (workspace / "sub" / ".git").mkdir(parents=True)
+    policy = Policy(workspace, mode="auto")
+    assert policy.decide(write_call("sub/.githooks/pre-push"), "high").action == "ask"
+    assert policy.decide(write_call("other/.githooks/pre-push"), "high").action == "allow"
+
+
 @pytest.mark.parametrize("name", [".ssh/authorized_keys", ".config/git/config", ".profile"])
 def test_in_the_home_no_tool_writes_them(name, workspace):
     policy = Policy(workspace, mode="full", protected=list_start_files(str(workspace)))
