@@ -140,7 +140,8 @@ class RunningFiles:
 def _list_nested(git: Path) -> Iterator[Path]:
     for name in ("modules", "worktrees"):
         for folder, folders, files in os.walk(git / name):
-            folders[:] = [each for each in folders if each not in ("objects", "refs", "logs", "hooks")]
+            if {*MARKS}.issubset((*folders, *files)):  # else it may be a submodule that has such a name
+                folders[:] = [each for each in folders if each not in ("objects", "refs", "logs", "hooks")]
             if {"HEAD", "config", "commondir"}.intersection(files):
                 yield Path(folder)
 

@@ -79,6 +79,13 @@ def test_what_a_command_leaves_among_many_submodules_does_not_run(run, top):
     assert not [*modules.rglob("post-checkout")]
 
 
+@pytest.mark.parametrize("name", ["refs", "hooks", "a/logs"])
+def test_a_submodule_with_the_name_of_a_folder_of_git_runs_nothing(name, run, top):
+    run(f"git init -q m; printf 'touch pwned' >m/.git/hooks/post-checkout; mkdir -p .git/modules/{name};"
+        f" mv m/.git/* .git/modules/{name}")  # fmt: skip
+    assert not (top / ".git" / "modules" / name / "hooks" / "post-checkout").exists()
+
+
 def test_a_worktree_of_the_workspace_is_changed_and_removed_by_commands(run, top):
     run("git -c user.name=a -c user.email=b commit -q --allow-empty -m one; git worktree add -q wt")
     assert run("git -C wt checkout -q -b other && git worktree remove wt") == "[exit code 0]"
