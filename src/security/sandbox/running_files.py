@@ -207,7 +207,7 @@ def is_hook(top: Path, path: str) -> bool:
 
     That of a repository around it, or of the user's own configuration of git.
     """
-    own = find_hooks_path(Path(os.environ.get("HOME", "/")))
+    own = find_hooks_path(Path(os.path.expanduser("~")))  # noqa: PTH111 - raises nothing, as Path's does
     for folder in (top / path).parents:
         if folder.is_relative_to(top) and os.path.lexists(folder / GIT):
             name = find_value(read_text(folder / GIT / CONFIGS[0]), HOOKS_PATH) or own
