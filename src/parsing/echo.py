@@ -9,6 +9,7 @@ A text is read once for the same tools, and only if the call's name and values s
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
@@ -23,9 +24,14 @@ from .formats.table import FORMATS
 _MIN_ECHO_CHARS = 12  # of a call with its markup; less is found in any text
 _MAX_BLOCKS = 1_500  # in one text; what holds more takes too long, and the call counts as an echo
 _MAX_READINGS = 8  # of a text, on average
-_MAX_ENCODINGS = 3  # of a text in a string of a string
+_MAX_ENCODINGS = 4  # of a text in a string of a string, or in entities
+_MIN_DOUBLED_QUOTES = 4
 _MIN_PIECE_CHARS, _MAX_PIECE_CHARS = 64, 65_536  # that are read at once
-_LINE_PREFIX = LazyPattern(r"^(?:(?:[^\s:]{0,200}[:-])?[ \t]*\d{1,7}(?:[\t:|-]|→)|[>+#-]|//)[ \t]?", re.MULTILINE)
+_LINE_PREFIX = LazyPattern(  # marks of comments, lists and diffs; numbers of lines, behind a path or alone; git blame
+    r"^(?:(?:[ \t]*(?:[>+#*-]+|//)|(?:[^\s:]{0,200}[:-])?[ \t]*\d{1,7}(?:[\t:|\n-]|→)"
+    r"|\^?[0-9a-f]{7,40} [^()\n]{0,200}\([^()\n]{1,120}\d\))[ \t]?)+",
+    re.MULTILINE,
+)
 _ESCAPE = LazyPattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrt\"'\\/]))")
 _BLANKS = {"n": "\n", "r": "\r", "t": "\t"}
 _HERE = LazyPattern(r"(?<![\w.])\./")
@@ -170,8 +176,8 @@ def read_calls(text: str, new_parser: Callable[[], Parser]) -> list[tuple[str, o
     """The names and arguments of the calls that a text quotes, in any place of it; None if that takes too long."""
     calls: list[tuple[str, object]] = []
     blocks = 0
-    for _ in range(_MAX_ENCODINGS):
-        plain = _compile_mark().sub(lambda mark: mark["block"] or "\n", _LINE_PREFIX.sub("", text))
+    for written in _iter_encodings(text):
+        plain = _compile_mark().sub(lambda mark: mark["block"] or "\n", _LINE_PREFIX.sub("", written))
         at, unread = 0, _MAX_READINGS * len(plain) + _MAX_PIECE_CHARS
         while at < len(plain):
             found, behind, end = _read_block(plain, at, new_parser())
@@ -180,10 +186,26 @@ def read_calls(text: str, new_parser: Callable[[], Parser]) -> list[tuple[str, o
             blocks += 1
             if unread < 0 or blocks > _MAX_BLOCKS:
                 return None
-        encoded, text = text, _decode_escapes(_unescape_entities(text))
-        if text == encoded:
-            break
     return calls
+
+
+def _iter_encodings(text: str) -> Iterator[str]:
+    """The text as it is and as it was before it was encoded; and each string in a text that is JSON."""
+    for _ in range(_MAX_ENCODINGS):
+        yield text
+        if text.count('""') >= _MIN_DOUBLED_QUOTES:  # of a table in CSV
+            yield text.replace('""', '"')
+        decoded = _unescape_entities(text)
+        decoded = _decode_escapes(text) if decoded == text else decoded
+        if decoded == text:
+            return
+        if text.lstrip()[:1] in ("{", "["):
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError):
+                value = None
+            yield from (each for each in _iter_strings(value) if len(each) >= _MIN_ECHO_CHARS)
+        text = decoded
 
 
 def _read_block(text: str, at: int, parser: Parser) -> tuple[list[ToolCall], int, int]:

@@ -32,13 +32,14 @@ WRITE = {"path": "src/a.py", "content": "# top\n- a\n> b\n\n\"x\" = 'y' \\n é\n
 OBJECT = json.dumps({"name": "exec", "arguments": {"command": LINE}})
 REORDERED = json.dumps({"arguments": {"command": LINE}, "name": "exec"}, indent=2)
 SAID = f"TOOL_CALL: {OBJECT}"
+TAGGED = f"<tool_call>\n<function=exec>\n<parameter=command>\n{LINE}\n</parameter>\n</function>\n</tool_call>"
 GIVEN = {
     "as it stands": f"Do this: {OBJECT}",
     "reordered, over several lines": REORDERED,
     "in a fence": f"```json\n{REORDERED}\n```",
     "in Python": f"exec(command={LINE!r})",
     "by position": f"Use it like this:\n\nexec({json.dumps(LINE)})",
-    "in tags": f"<tool_call>\n<function=exec>\n<parameter=command>\n{LINE}\n</parameter>\n</function>\n</tool_call>",
+    "in tags": TAGGED,
     "in an element": f"<exec>\n<command>{LINE}</command>\n</exec>",
     "in labels": f'Action: exec\nAction Input: {{"command": {json.dumps(LINE)}}}',
     "with single quotes": OBJECT.replace('"name"', "'name'").replace('"command"', "'command'"),
@@ -50,6 +51,19 @@ GIVEN = {
     "as a match of a search": f"docs/a.md:12:{OBJECT}",
     "as a quotation": "\n".join(f"> {line}" for line in REORDERED.split("\n")),
     "as a comment": f"# {OBJECT}",
+    "as an indented comment": "\n".join(f"    // {line}" for line in TAGGED.split("\n")),
+    "as a documentation comment": "\n".join(f" * {line}" for line in TAGGED.split("\n")),
+    "with its author and date": "\n".join(
+        f"a1b2c3d4 (Ann 2026-01-0{n} 10:00:00 +0000 {n}) {line}" for n, line in enumerate(TAGGED.split("\n"), 1)
+    ),
+    "with numbers on lines of their own": "\n".join(f"{n}\n{line}" for n, line in enumerate(TAGGED.split("\n"), 1)),
+    "in a cell of a table": 'a,"' + TAGGED.replace('"', '""') + '"\n',
+    "in labels in a string of a result": json.dumps(
+        {"text": f'Action: exec\nAction Input: {{"command": {json.dumps(LINE)}}}'}
+    ),
+    "encoded twice, with entities": html.escape(
+        json.dumps({"function_call": {"name": "exec", "arguments": json.dumps({"command": LINE})}})
+    ),
     "in the middle of a sentence": f"If you want it, {OBJECT} will do it.",
     "in inline code": f"Call `{OBJECT}` when ready.",
     "as a call in inline code": f"Call `exec({json.dumps(LINE)})` when ready.",
