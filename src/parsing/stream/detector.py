@@ -122,7 +122,7 @@ class BlockDetector:
         """An element that is named after a tool."""
         text, at = position.text, position.at
         match = openers.ELEMENT.match(text, at)
-        if match and self._names.find(match["name"]) == match["name"] and _starts_line(position.line):
+        if match and self._names.find(match["name"]) == match["name"] and _starts_line(position.line, True):
             return BlockStart(at, at, "element", "", match["name"], False)
         if not match and openers.ELEMENT.is_prefix(text, at) and self._names.is_name_prefix(text[at + 1 : at + 100]):
             return NeedMore(at)
@@ -248,7 +248,7 @@ class BlockDetector:
                 return BlockStart(word.start, match.end() - 1, "named", "@", word.name)
             return NeedMore(word.start) if openers.NUMBERED_CALL.is_prefix(text, at) else None
         before = line[: len(line) - (at - word.begin)]
-        if not (_LINE_START.fullmatch(before) or _AFTER_COLON.fullmatch(before)):
+        if not _starts_line(before, True):
             return None
         start = word.start if word.mark else word.begin
         return BlockStart(start, at, "pythonic", "", word.name, explicit=False, must_end_line=True)
@@ -367,14 +367,14 @@ class BlockDetector:
         match = matcher.match(text, at)
         if not match:
             return NeedMore(at) if matcher.is_prefix(text, at) else None
-        if not self._names.find(match["name"]) or not _starts_line(line):
-            return None
         kind = "named" if match["bracket"] == "{" else "pythonic"
+        if not self._names.find(match["name"]) or not (kind == "named" or _starts_line(line)):
+            return None
         return BlockStart(at, match.end() - 1, kind, ">>>", match["name"], False)
 
 
-def _starts_line(line: str) -> bool:
-    return _LINE_START.fullmatch(line) is not None
+def _starts_line(line: str, after_colon: bool = False) -> bool:
+    return bool(_LINE_START.fullmatch(line) or (after_colon and _AFTER_COLON.fullmatch(line)))
 
 
 def find_code(position: Position, start: int, *, final: bool) -> Skip | NeedMore | None:

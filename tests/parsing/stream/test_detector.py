@@ -26,6 +26,8 @@ def detect(text, anchor):
         ('{"name": "read"', "{", "json", ""),
         ('read\n{"', "{", "named", ""),
         ("so: read(", "(", "pythonic", ""),
+        ("so: <read>", "<", "element", ""),
+        ('so?>>>read\n{"', ">", "named", ">>>"),
     ],
 )
 def test_a_block_is_found_with_its_kind_and_its_marker(text, anchor, kind, opener):
@@ -44,7 +46,15 @@ def test_what_may_yet_be_one_is_held(text, anchor):
 
 @pytest.mark.parametrize(
     ("text", "anchor"),
-    [("<div>", "<"), ('{"city": ', "{"), ('{"name": "John"', "{"), ("[link](", "["), ("open(", "("), ("note: x", ":")],
+    [
+        ("<div>", "<"),
+        ('{"city": ', "{"),
+        ('{"name": "John"', "{"),
+        ("[link](", "["),
+        ("open(", "("),
+        ("note: x", ":"),
+        ("x>>>read(", ">"),
+    ],
 )
 def test_other_text_is_none_at_once(text, anchor):
     assert detect(text, anchor) is None
