@@ -7,7 +7,6 @@ the tool is offered and the arguments fit. A block with placeholders explains ho
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -141,7 +140,8 @@ class CallClassifier:
         `after_text`: text followed the last call; what then merely looks like one of the calls before is text.
         `lead`: the text before the block; after nothing but blanks that of the block before it counts.
         """
-        if self._is_explanation(decoded.calls, raw, explicit=explicit):
+        blanks = [_find_placeholders(call) for call in decoded.calls]
+        if _SIGNATURE.fullmatch(raw) or any(map(self._is_pattern, decoded.calls, blanks, itertools.repeat(explicit))):
             return []
         self._is_presented = self.presents_call(lead)
         if decoded.problem:
@@ -152,7 +152,10 @@ class CallClassifier:
                 name = self._find_begun(decoded, raw)
                 is_meant = bool(name)
             return [self._count_call(self._reject(name, raw, decoded.problem, origin), raw)] if is_meant else []
-        classified = [self._classify_call(call, raw, origin, decoded, explicit) for call in decoded.calls]
+        classified = [
+            self._classify_call(call, raw, origin, decoded, explicit, is_doubtful=any(to_fill_in))
+            for call, to_fill_in in zip(decoded.calls, blanks, strict=True)
+        ]
         calls = [call for call in classified if isinstance(call, ToolCall)]
         if is_bare and decoded.guessed and decoded.repairs:  # what is missing may stand behind what is read next
             self._is_broken = True
@@ -215,11 +218,11 @@ class CallClassifier:
         return not self._is_presented
 
     def _are_repeats(self, calls: list[ToolCall]) -> bool:
-        made = {_make_key(call) for call in self._made}
-        return all(_make_key(call) in made for call in calls)
+        made = [(call.name, call.arguments) for call in self._made]
+        return all((call.name, call.arguments) in made for call in calls)
 
     def _classify_call(
-        self, call: RawCall, raw: str, origin: str, decoded: DecodedBlock, explicit: bool
+        self, call: RawCall, raw: str, origin: str, decoded: DecodedBlock, explicit: bool, *, is_doubtful: bool
     ) -> Classification:
         tool = self._tools.find(call.name)
         if tool is None:
@@ -234,11 +237,15 @@ class CallClassifier:
             return self._reject(tool.name, raw, reason, origin)
         renamed = () if call.name == tool.name else ("name",)
         repaired = (*decoded.repairs, *call.repairs, *renamed, *fitter.changes)
-        guessed = decoded.guessed or self._is_presented or self._is_broken or not GUESSES.isdisjoint(repaired)
+        guessed = is_doubtful or decoded.guessed or self._is_presented or self._is_broken
+        guessed = guessed or not GUESSES.isdisjoint(repaired)
         guessed = guessed or bool(renamed and not self._tools.names.is_exact(call.name))
-        guessed = guessed or any(_find_placeholders(call))
         made = ToolCall(self._take_id(), tool.name, arguments, origin, repaired, guessed=guessed)
-        return replace(made, echo=True) if self._given and self._is_echo(made, raw) else made
+        if self._given:
+            sought, names = SoughtCall(made, raw), self._tools.names
+            if any(text.holds_call(sought, names, self._new_parser) for text in self._given):
+                return replace(made, echo=True)
+        return made
 
     def _count_call(self, classification: Classification, raw: str) -> Classification:
         self._count += 1
@@ -260,26 +267,16 @@ class CallClassifier:
         offered = ", ".join(near) or "none"
         return f"There is no tool named '{name[:80]}'; on offer: {offered}."
 
-    def _is_explanation(self, calls: list[RawCall], raw: str, *, explicit: bool) -> bool:
+    def _is_pattern(self, call: RawCall, to_fill_in: list[bool], explicit: bool) -> bool:
         """Whether a call is a pattern to fill in: with placeholders for its name or arguments, or with their types."""
-        return _SIGNATURE.fullmatch(raw) is not None or any(self._is_pattern(call, explicit) for call in calls)
-
-    def _is_pattern(self, call: RawCall, explicit: bool) -> bool:
         tool, arguments = self._tools.find(call.name), call.arguments or {}
         if tool is None and _is_placeholder_name(call.name):
             return True
-        if any(to_fill_in := _find_placeholders(call)):
+        if any(to_fill_in):
             return all(to_fill_in) or not explicit
-        if call.positional:
-            return False
-        if not tool or not all(map(_is_schema, arguments.values())):
+        if call.positional or not tool or not all(map(_is_schema, arguments.values())):
             return False
         return not tool.scalar_types.keys().isdisjoint(arguments)  # schemas of its parameters in place of values
-
-    def _is_echo(self, call: ToolCall, raw: str) -> bool:
-        """Whether the call stands in a given text."""
-        sought = SoughtCall(call, raw)
-        return any(text.holds_call(sought, self._tools.names, self._new_parser) for text in self._given)
 
 
 def is_presentation(lead: str) -> bool:
@@ -328,7 +325,3 @@ def is_placeholder(value: Node, name: str) -> bool:
 
 def _is_schema(value: Node) -> bool:
     return isinstance(value, dict) and value.get("type") in _TYPE_NAMES.split("|") and value.keys() <= _SCHEMA_KEYS
-
-
-def _make_key(call: ToolCall) -> str:
-    return json.dumps([call.name, call.arguments], sort_keys=True, default=str)

@@ -204,9 +204,8 @@ class Fitter:
 
     def _fit_any(self, value: Node, options: list[Any], path: str, depth: int) -> JSON:
         kind = get_kind(value)
-        exact = [option for option in options if kind in _list_types(self._resolve(option))]
         mismatch = ArgumentMismatch(f"Parameter '{path}' fits none of its alternatives.")
-        for option in [*exact, *(option for option in options if option not in exact)]:
+        for option in sorted(options, key=lambda option: kind not in _list_types(self._resolve(option))):
             try:
                 return self.fit_value(value, option, path, depth + 1)
             except ArgumentMismatch as error:

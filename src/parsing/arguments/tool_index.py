@@ -42,7 +42,7 @@ class IndexedTool:
         return {
             key: _SCALARS[each["type"]]
             for key, each in self.properties.items()
-            if isinstance(each, Mapping) and _is_scalar(each.get("type")) and _CONSTRAINTS.isdisjoint(each)
+            if isinstance(each, Mapping) and str(each.get("type")) in _SCALARS and _CONSTRAINTS.isdisjoint(each)
         }
 
 
@@ -181,7 +181,3 @@ def _get_schema(offered: ToolDefinition | Mapping[str, Any]) -> Mapping[str, Any
         return offered.parameters
     function = offered.get("function", offered)
     return function.get("parameters") or function.get("input_schema") or {}
-
-
-def _is_scalar(kind: object) -> bool:
-    return isinstance(kind, str) and kind in _SCALARS

@@ -7,8 +7,8 @@ Arithmetic is on numbers only, and bounded in length and magnitude.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...types.lazy_pattern import LazyPattern
@@ -46,21 +46,13 @@ def unescape(raw: str, repairs: dict[str, None]) -> str:
         if escape in _PLAIN:
             return _PLAIN[escape]
         if len(escape) > 1:
-            return _decode_character(escape)
+            code = int(escape[1:], 16)
+            return chr(code) if code <= 0x10FFFF else "\\" + escape
         repairs["backslashes"] = None
         return escape if escape in markdown else "\\" + escape
 
-    return _SURROGATES.sub(_join_surrogates, _ESCAPE.sub(replace_escape, raw))
-
-
-def _decode_character(escape: str) -> str:
-    code = int(escape[1:], 16)
-    return chr(code) if code <= 0x10FFFF else "\\" + escape
-
-
-def _join_surrogates(pair: re.Match[str]) -> str:
-    high, low = ord(pair.group()[0]), ord(pair.group()[1])
-    return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+    unescaped = _ESCAPE.sub(replace_escape, raw)
+    return _SURROGATES.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), unescaped)
 
 
 MAX_EXPRESSION_CHARS = 80
@@ -98,12 +90,7 @@ def _eval(node: ast.expr) -> int | float:
     raise ValueError
 
 
-_OPERATORS: dict[str, Callable[[float, float], float]] = {
-    "Add": lambda a, b: a + b,
-    "Sub": lambda a, b: a - b,
-    "Mult": lambda a, b: a * b,
-    "Div": lambda a, b: a / b,
-    "FloorDiv": lambda a, b: a // b,
-    "Mod": lambda a, b: a % b,
-    "Pow": lambda a, b: a**b,
-}
+_OPERATORS = {
+    "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "Div": operator.truediv,
+    "FloorDiv": operator.floordiv, "Mod": operator.mod, "Pow": operator.pow,
+}  # fmt: skip

@@ -219,7 +219,7 @@ class TagReader:
         builder = _TagCallBuilder(text, self._style)
         for step in best.list_steps():
             builder.add(step)
-        calls = builder.finish()[:_MAX_CALLS]
+        calls = builder.calls[:_MAX_CALLS]
         repairs = () if best.is_clean else (MISSING_CLOSERS,)
         guessed = builder.guessed or best.is_doubtful
         return DecodedBlock(calls, repairs, guessed=guessed, closers=self._style.list_closers(calls)), best.step.end
@@ -237,39 +237,32 @@ class _TagCallBuilder:
         self._text = text
         self._style = style
         self.guessed = False
-        self._calls: list[RawCall] = []
-        self._name = self._problem = ""
-        self._arguments: dict[str, Node] = {}
+        self.calls: list[RawCall] = []
+        self._arguments: dict[str, Node] = {}  # of the last call
         self._key: ReadingStep | None = None
         self._begin = 0  # of the value
         self._in_section = False
 
     def add(self, step: ReadingStep) -> None:
         if step.kind == "call":
-            self._end_call()
-            self._name = step.text
+            self._arguments = {}
+            self.calls.append(RawCall(step.text, self._arguments, []))
         elif step.kind in ("key", "section"):
             self._begin, self._in_section = step.end, step.kind == "section"
             self._key = step if step.kind == "key" else self._key
-        elif step.kind in ("end", "json") and not self._problem:
+        elif step.kind in ("end", "json") and not self.calls[-1].problem:
             try:
                 self._add_value(step)
             except UnreadableValue as error:
-                self._problem = str(error)
-
-    def finish(self) -> list[RawCall]:
-        self._end_call()
-        return self._calls
-
-    def _end_call(self) -> None:
-        if self._name:
-            arguments = None if self._problem else self._arguments
-            self._calls.append(RawCall(self._name, arguments, [], self._problem))
-        self._name, self._problem, self._arguments = "", "", {}
+                self.calls[-1] = self.calls[-1]._replace(arguments=None, problem=str(error))
 
     def _add_value(self, step: ReadingStep) -> None:
         if step.kind == "json":
-            self._arguments = _read_object(self._text[step.start : step.end])
+            members = read_whole(self._text[step.start : step.end])
+            if not isinstance(members, dict):
+                raise UnreadableValue("The arguments are no object.")
+            self._arguments.clear()
+            self._arguments.update(members)
         elif self._key:
             value = self._text[self._begin : step.start]
             if self._in_section:
@@ -277,9 +270,8 @@ class _TagCallBuilder:
             else:
                 value = self._unquote(self._cut_newlines(value))
             self.guessed |= bool(self._style.boundary and self._style.boundary.search(value))
-            key = self._key.text.strip()
-            # A key stands twice with the same value, too: one of the two may be a part of another value.
-            put(self._arguments, key, _read_value(value, self._key.attributes, self._style))
+            # A key that stands twice is refused with the same value, too: one may be a part of another value.
+            put(self._arguments, self._key.text.strip(), _read_value(value, self._key.attributes, self._style))
 
     def _cut_newlines(self, value: str) -> str:
         """The value without the newlines that the format writes around it, or that many models write there."""
@@ -314,10 +306,3 @@ def _read_value(value: str, attributes: str, style: TagStyle) -> Node:
         return read_whole(value)
     except UnreadableValue:
         return value
-
-
-def _read_object(text: str) -> dict[str, Node]:
-    value = read_whole(text)
-    if not isinstance(value, dict):
-        raise UnreadableValue("The arguments are no object.")
-    return value

@@ -157,15 +157,13 @@ class Readings:
         left_over, step = 0 if tag.is_next else _LEFT_OVER, reading.step
         if tag.kind == "P":
             unlikely = 0 if self._is_likely(step, tag.word) else _UNLIKELY
-            key = ReadingStep(step, "key", tag.word, tag.start, tag.end, tag.attributes)
+            key = _take(step, "key", tag, tag.word)
             yield _Move(ReadingState("value", tag.word), reading, left_over + unlikely, key, tag.is_next)
         elif tag.kind == "C":
-            yield _Move(ARGUMENTS, reading, left_over + _MISSING, _begin_call(tag, step), is_clean=False)
+            yield _Move(ARGUMENTS, reading, left_over + _MISSING, _take(step, "call", tag, tag.word), is_clean=False)
         elif tag.kind in "cb":
             place, cost = (AFTER, _OTHER_NAME * tag.is_loose) if tag.kind == "c" else (DONE, self._call_end)
-            yield _Move(
-                place, reading, left_over + cost, ReadingStep(step, "done", "", tag.start, tag.end), tag.is_next
-            )
+            yield _Move(place, reading, left_over + cost, _take(step, "done", tag), tag.is_next)
         elif tag.kind in "pB":
             yield _Move(ARGUMENTS, reading, left_over + _STRAY, step, is_clean=False)
         else:
@@ -200,25 +198,25 @@ class Readings:
             if tag.kind == "P" and not depth and not style.is_element:
                 unlikely = 0 if self._is_likely(step, tag.word) else _UNLIKELY
                 closes = ReadingStep(step, "end", "", tag.start, tag.start)
-                key = ReadingStep(closes, "key", tag.word, tag.start, tag.end, tag.attributes)
+                key = _take(closes, "key", tag, tag.word)
                 yield _Move(ReadingState("value", tag.word), reading, _MISSING + unlikely, key, is_clean=False)
             return
         quoted = 0 if depth or tag.is_loose else _QUOTED
         yield _Move(state._replace(depth=max(0, depth - 1)), reading, quoted, step)
         cost = _OPEN * depth + _OTHER_NAME * tag.is_loose
-        closes = ReadingStep(step, "end", "", tag.start, tag.end)
+        closes = _take(step, "end", tag)
         if tag.kind == "p":
             yield _Move(ARGUMENTS, reading, cost, closes)
         else:
             place, missing = (AFTER, _MISSING + 1) if tag.kind == "c" else (DONE, _MISSING + 2)
-            done = ReadingStep(closes, "done", "", tag.start, tag.end)
+            done = _take(closes, "done", tag)
             yield _Move(place, reading, cost + missing, done, is_clean=False)
 
     def _iter_after(self, tag: Tag, reading: Reading) -> Iterator[_Move]:
         if tag.is_next and tag.kind == "C":
-            yield _Move(ARGUMENTS, reading, 0, _begin_call(tag, reading.step))
+            yield _Move(ARGUMENTS, reading, 0, _take(reading.step, "call", tag, tag.word))
         if tag.is_next and tag.kind == "b":
-            yield _Move(DONE, reading, 0, ReadingStep(reading.step, "done", "", tag.start, tag.end))
+            yield _Move(DONE, reading, 0, _take(reading.step, "done", tag))
         passed = _pass_behind(tag, DONE, reading)
         yield passed._replace(cost=passed.cost + self._unwrapped)
 
@@ -230,9 +228,7 @@ def _iter_at_section(
     plain = 0 if not begins else _MARGIN if style.has_sections else 1
     yield _Move(state, reading, plain, reading.step)
     if begins:
-        yield _Move(
-            ReadingState("section", state.key), reading, 0, ReadingStep(reading.step, "section", "", tag.start, tag.end)
-        )
+        yield _Move(ReadingState("section", state.key), reading, 0, _take(reading.step, "section", tag))
 
 
 def _iter_in_section(tag: Tag, state: ReadingState, reading: Reading) -> Iterator[_Move]:
@@ -240,7 +236,7 @@ def _iter_in_section(tag: Tag, state: ReadingState, reading: Reading) -> Iterato
     inside, step = ReadingState("section", state.key), reading.step
     begun = step.before or step if state.place == "section end" else step
     if tag.kind == "e":
-        closes = ReadingStep(begun, "end", "", tag.start, tag.end)
+        closes = _take(begun, "end", tag)
         yield _Move(ReadingState("section end", state.key), reading, 0, closes)
         return
     if state.place == "section end" and tag.kind == "p" and tag.is_next and tag.word in ("", state.key):
@@ -259,8 +255,9 @@ def _pass_behind(tag: Tag, state: ReadingState, reading: Reading) -> _Move:
     return _Move(ReadingState("done", "", depth), reading, cost, reading.step, is_tied=closes)
 
 
-def _begin_call(tag: Tag, step: ReadingStep) -> ReadingStep:
-    return ReadingStep(step, "call", tag.word, tag.start, tag.end)
+def _take(before: ReadingStep, kind: str, tag: Tag, text: str = "") -> ReadingStep:
+    """The step that a tag is."""
+    return ReadingStep(before, kind, text, tag.start, tag.end, tag.attributes if kind == "key" else "")
 
 
 def find_name(step: ReadingStep | None) -> str:

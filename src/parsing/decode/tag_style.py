@@ -85,8 +85,9 @@ class TagStyle:
         self.cuts_first, self.cuts_last = argument.key.endswith("\n"), argument.value_end.startswith("\n")
         self.wraps_loosely = not self.cuts_first and (argument == ELEMENT or call.call.startswith("<function="))
         call = call._replace(call_end=call.call_end.replace("{name}", opening.word))
-        tags = _compile_argument(argument, key, call, opening) | _compile_call(call, opening)
-        tags |= {"b": _join_markers(markers.closers), "B": _join_markers(markers.openers)} | _SECTION
+        tags = _compile_argument(argument, key, call, opening) | _compile_call(call, opening) | _SECTION
+        for kind, wrapping in zip("Bb", markers, strict=True):
+            tags[kind] = "|".join(map(re.escape, sorted(wrapping, key=len, reverse=True)))
         self.first_of_call = _compile_first_tag(call.call) if "C" in tags else None
         self.first_of_key = _compile_first_tag(argument.key)
         self.boundary = re.compile(tags["p"] + r"\s*" + self.first_of_key.pattern) if self.first_of_key else None
@@ -167,7 +168,3 @@ def _compile_closing(template: str, opening: Opening) -> str:
 
 def _compile_any(characters: Iterable[str]) -> re.Pattern[str]:
     return re.compile("[" + re.escape("".join(sorted(set(characters)))) + "]", re.IGNORECASE)
-
-
-def _join_markers(markers: tuple[str, ...]) -> str:
-    return "|".join(re.escape(marker) for marker in sorted(markers, key=len, reverse=True))

@@ -84,9 +84,14 @@ class FormatSet:
 
     def __init__(self, rows: Iterable[Format] = FORMATS) -> None:
         self.rows = tuple(rows)
-        self._lone = tuple(row for row in self.rows if row.syntax and row.opener and _is_lone(row))
-        lone = {row.opener for row in self._lone}
-        found = lone | _FOUND_OTHERWISE | {""} | {row.opener for row in self.rows if row.grammar == "text"}
+        lone = (row for row in self.rows if row.syntax and row.opener and row.syntax.call.startswith(row.opener))
+        self._lone = tuple(lone)  # whose marker is the beginning of their calls
+        found = (
+            {row.opener for row in self._lone}
+            | _FOUND_OTHERWISE
+            | {""}
+            | {row.opener for row in self.rows if row.grammar == "text"}
+        )
         self._wrappers = tuple(row for row in self.rows if row.opener not in found)
         self._leads = tuple({lead: None for row in self.rows if row.syntax and (lead := _cut_lead(row.syntax))})
         self._pair_leads = {_cut_pair_lead(row.syntax) for row in self.rows if row.grammar == "pairs" and row.syntax}
@@ -281,11 +286,6 @@ def _number_opener(row: Format) -> PrefixPattern | None:
     """A marker and the id of a call, if they stand before the row's marker."""
     found = _NUMBERED.search(row.template.partition(row.opener)[0])
     return sequence(found[1], some(r"\w", 1, 40), row.opener) if found else None
-
-
-def _is_lone(row: Format) -> bool:
-    """Whether the row's marker is the beginning of its calls."""
-    return row.syntax is not None and row.syntax.call.startswith(row.opener)
 
 
 def _cut_lead(syntax: TagSyntax) -> str:
