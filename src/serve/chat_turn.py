@@ -6,7 +6,7 @@ answer is recovered from its tokens. A call that cannot be read is asked for aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
@@ -25,13 +25,14 @@ from ..model.call_path import GRAMMAR_FIELD, GRAMMAR_FIELDS, CallPath
 from ..model.core import INTERNAL_ERROR
 from ..model.facts import FactStore, ServedModel
 from ..model.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
-from ..model.recovery import Recovery
+from ..model.recovery import Recovery, Replay
 from ..model.response_assembler import ResponseAssembler
 from ..model.server import MAX_BODY_BYTES, OK, ServerApi, read_body, read_refusal
 from ..model.token_budget import TokenBudget
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
 from ..providers.server_errors import is_error, read_mid_stream_error
+from ..providers.stream.decoder import BLANK, Form, build_page_error, detect_form, read_kind
 from ..providers.stream.sse import EventDecoder
 from ..providers.wire_json import as_dict, as_dicts, encode_json, load_json
 from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Open, Release, ReplyHead
@@ -40,12 +41,10 @@ from ..types.messages import NATIVE, Reasoning, Response, ToolCall, Usage, UserM
 from .chat_request import ChatBody
 from .chunks.call_writer import is_safe
 from .chunks.guard import StreamGuard, WholeGuard
+from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_rest
 from .chunks.text_run import clear_token_ids
 
 CHAT_PATH = "chat/completions"
-DONE = b"[DONE]"
-_NO_CHOICE = b'"choices":[]'
-_BLANKS = b'"choices": '  # vLLM writes JSON without them; a proxy between may not
 MIN_ERROR_STATUS = 400
 GUESSED = "It is not certain that a call was meant, or what it was."
 REPAIR = "{reasons} Nothing was run. Write the call again, correctly, and nothing else."
@@ -161,10 +160,8 @@ class ChatTurn:
             self.report.extra_requests += 1
         self._learn(path)
         self.report.path = path.mode
-        if head.content_type.startswith("text/event-stream"):
-            yield from self._stream()
-        else:
-            yield from self._answer_whole(head)
+        form, start = yield from _detect_form(head)
+        yield from self._stream(start) if form == "stream" else self._answer_whole(start)
 
     def count_tokens(self) -> GatewayTurn:
         """Answer with the number of tokens that the prompt would have, in the shape of Messages."""
@@ -230,15 +227,18 @@ class ChatTurn:
         shown = None if hidden is None else (yield from server.tokenize_prompt(probe))
         return None if hidden is None or shown is None else len(shown.tokens) > len(hidden.tokens)
 
-    def _stream(self) -> GatewayTurn:
-        """Raises ServerError for an error of the server inside the stream."""
+    def _stream(self, start: bytes) -> GatewayTurn:
+        """Raises ServerError for an error of the server inside the stream. `start`: what was read of it."""
         events, guards, is_over = EventDecoder(), dict[int, StreamGuard](), False
         last: list[bytes] = []  # after the finish reasons: the usage
         thinks = self._facts.thinks_in_text.get(self.fact_key)  # and drafts calls in its thoughts
         has_choices = self._request.body.get("n") not in (None, 1)
-        while not is_over and (piece := (yield READ)) is not None:
-            chunks, is_over = _sort(events.feed(piece), last)
-            for index, part in _split(chunks) if has_choices else ((0, chunks),) if chunks else ():
+        is_done = False  # as the server says
+        while not (is_done or is_over):
+            piece, start = start or (yield READ), b""
+            is_over = piece is None
+            chunks, is_done = sort_events(take_rest(events) if piece is None else events.feed(piece), last)
+            for index, part in split_choices(chunks) if has_choices else ((0, chunks),) if chunks else ():
                 if (guard := guards.get(index)) is None:
                     guard = guards[index] = StreamGuard(self._request, self._new_id, previews=not thinks)
                 if sent := guard.feed(part):
@@ -249,15 +249,16 @@ class ChatTurn:
         if not guards:
             raise StreamCut("The server's answer was empty.")
         for guard in guards.values():
-            guard.close()
+            guard.close(last if len(guards) == 1 else (), is_done=is_done)
             if guard.ends_thought:
                 self._facts.thinks_in_text.update(self.fact_key, lambda _: True)
             calls, text, is_replaced = yield from self._finish(guard.assembler)
             yield Payload(guard.settle(calls, text, is_replaced=is_replaced))
         yield Payload([*last, DONE])
 
-    def _answer_whole(self, head: ReplyHead) -> GatewayTurn:
-        body = yield from read_body(MAX_BODY_BYTES)
+    def _answer_whole(self, start: bytes) -> GatewayTurn:
+        """`start`: what was read of the answer. A client that wants a stream gets one."""
+        body = start + (yield from read_body(MAX_BODY_BYTES))
         yield Release()
         answer = as_dict(load_json(body))
         choices = as_dicts(answer.get("choices"))
@@ -273,17 +274,23 @@ class ChatTurn:
         answer["choices"] = settled
         if not self._request.wants_token_ids:
             clear_token_ids(answer)
-        yield WholeAnswer(head.status, encode_json(answer), head.content_type)
+        if not self._request.stream:
+            yield WholeAnswer(OK, encode_json(answer))
+            return
+        has_usage = bool(as_dict(self._request.body.get("stream_options")).get("include_usage"))
+        yield Payload([*make_chunks(answer, has_usage=has_usage), DONE])
 
     def _finish(self, assembler: ResponseAssembler) -> Aside[tuple[list[ToolCall], str, bool]]:
         """The calls to send besides native ones, text that was lost, and whether they replace what was held."""
         own = assembler.response()
-        whole, text = yield from self._recover(assembler)
-        if all(isinstance(block, Reasoning) for block in own.content):
+        # Of an answer in which nothing came, the client can get another one.
+        whole, text = yield from self._recover(assembler, None if own.content else self._ask_again)
+        if own.content and all(isinstance(block, Reasoning) for block in own.content):
             text = ""  # a thought without an answer is what the server says it is
         if self.report.path == "template" and (origin := assembler.find_origin()):
             self._facts.paths.update(self.fact_key, partial(_learn_origin, origin))
-        native = [call for call in whole.calls if call.origin == NATIVE and not call.repaired]
+        own_ids = {call.id for call in own.calls}
+        native = [call for call in whole.calls if call.origin == NATIVE and not call.repaired and call.id in own_ids]
         calls = [call for call in whole.calls if call not in native and is_safe(call)]
         is_replaced = len(calls) > len([call for call in own.calls if call.origin != NATIVE])
         how = "recovered" if is_replaced else "text"
@@ -302,10 +309,12 @@ class ChatTurn:
         report.calls += [LandedCall(call.name, how, call.origin) for call in calls]
         report.repairs += [repair for call in calls for repair in call.repaired]
 
-    def _recover(self, assembler: ResponseAssembler) -> Aside[tuple[Response, str]]:
-        """The whole answer, and the text in it that the server's parser lost."""
+    def _recover(self, assembler: ResponseAssembler, replay: Replay | None = None) -> Aside[tuple[Response, str]]:
+        """The whole answer, and the text in it that the server's parser lost. `replay`: see Recovery."""
         request = self._request
-        neutral = ChatRequest(request.model, (), request.tools, max_tokens=request.max_tokens, stream=False)
+        neutral = ChatRequest(
+            request.model, (), request.tools, max_tokens=request.max_tokens, stream=replay is not None
+        )
         recovery = Recovery(
             assembler,
             neutral,
@@ -314,7 +323,7 @@ class ChatTurn:
             is_native=self.report.path == "native",
             server=self._server,
             budget=TokenBudget(self._server, lambda _: 0),
-            replay=None,  # the client might get another answer than it has seen
+            replay=replay,
             disable_native=lambda: "",
             sent_notices=set(),
         )
@@ -323,22 +332,30 @@ class ChatTurn:
         completed = next(event for event in events if isinstance(event, Completed))
         return completed.response, text
 
+    def _ask_again(self, _: ChatRequest) -> Aside[ResponseAssembler]:
+        return (yield from self._fetch_whole(()))
+
+    def _fetch_whole(self, added: Sequence[Mapping[str, Any]]) -> Aside[ResponseAssembler]:
+        """A whole answer to the client's request, with these messages at its end. Raises RequestFailed."""
+        body = {**self._body, "messages": [*self._body["messages"], *added], "stream": False}
+        for name in ("stream_options", "n"):
+            body.pop(name, None)
+        self.report.extra_requests += 1
+        reply = yield Fetch("POST", CHAT_PATH, encode_json(body))
+        if not reply.head.is_ok:
+            raise read_refusal(reply.head, reply.body)
+        answer = as_dict(load_json(reply.body))
+        if len(as_dicts(answer.get("choices"))) != 1:
+            raise WireError("The server's answer is JSON, but not a chat completion.")
+        return WholeGuard(self._request, self._new_id, answer).assembler
+
     def _repair(self, raw: str, response: Response) -> Aside[list[ToolCall]]:
         """The calls of an answer in which the model was told what was wrong; none if they are not right either."""
         reasons = " ".join(call.reason for call in response.malformed) or GUESSED
         added = [{"role": "assistant", "content": raw}, {"role": "user", "content": REPAIR.format(reasons=reasons)}]
-        body = {**self._body, "messages": [*self._body["messages"], *added], "stream": False}
-        for name in ("stream_options", "n"):
-            body.pop(name, None)
         self._repair_turns -= 1
-        self.report.extra_requests += 1
         try:
-            reply = yield Fetch("POST", CHAT_PATH, encode_json(body))
-            answer = as_dict(load_json(reply.body))
-            if not reply.head.is_ok or len(as_dicts(answer.get("choices"))) != 1:
-                return []
-            guard = WholeGuard(self._request, self._new_id, answer)
-            whole, _ = yield from self._recover(guard.assembler)
+            whole, _ = yield from self._recover((yield from self._fetch_whole(added)))
         except RequestFailed:
             return []
         return [] if whole.malformed else [call for call in whole.calls if is_safe(call)]
@@ -369,26 +386,13 @@ def gather_events(turn: Generator[Union[Effect, ModelEvent], Any, object]) -> As
         return events
 
 
-def _sort(found: Sequence[bytes], last: list[bytes]) -> tuple[list[bytes], bool]:
-    """The chunks with choices, and whether they are the last; those without are added to `last`."""
-    chunks: list[bytes] = []
-    for data in found:
-        if data == DONE:  # a server may keep the connection open
-            return chunks, True
-        chunk = encode_json(load_json(data)) if _BLANKS in data else data
-        if _NO_CHOICE in chunk:
-            last.append(chunk)
-        elif chunk.strip():
-            chunks.append(chunk)
-    return chunks, False
-
-
-def _split(chunks: Sequence[bytes]) -> Iterable[tuple[int, list[bytes]]]:
-    """The chunks of each choice."""
-    parts: dict[int, list[bytes]] = {}
-    for data in chunks:
-        chunk = as_dict(load_json(data))
-        for choice in as_dicts(chunk.get("choices")):
-            part = encode_json({**chunk, "choices": [choice]})
-            parts.setdefault(int(choice.get("index") or 0), []).append(part)
-    return parts.items()
+def _detect_form(head: ReplyHead) -> Aside[tuple[Form, bytes]]:
+    """What the open answer is, and what was read of it. Raises WireError where it is a page."""
+    kind, start = read_kind(head.content_type), b""
+    form: Form | None = None
+    while form is None and (piece := (yield READ)) is not None:
+        start = (start + piece).lstrip(BLANK)
+        form = detect_form(kind, start) if start else None
+    if form == "page":
+        raise build_page_error(kind, start + (yield from read_body()))
+    return form or "stream", start

@@ -729,3 +729,77 @@ def test_a_model_that_ends_a_thought_in_its_text_sends_no_call_before_its_answer
         assert "tool_calls" not in await read(client)
 
     drive(tmp_path, lambda _: stream(f"{draft}\n</think>\n\nIt is done."), use)
+
+
+def encode_events(*choices: dict[str, Any], done: bool = True, end: str = "\n\n") -> list[bytes]:
+    """The events of a stream, with a choice in each."""
+    chunks = [json.dumps({"id": "1", "model": "m", "choices": [{"index": 0, **choice}]}) for choice in choices]
+    return [f"data: {chunk}{end}".encode() for chunk in [*chunks, *(["[DONE]"] if done else [])]]
+
+
+async def collect_calls(client: TestClient[Any, Any]) -> tuple[list[str], list[str], bool]:
+    """Of a streamed answer: the arguments of its calls, its finish reasons, and whether it ends as it should."""
+    calls: dict[int, str] = {}
+    async with client.post("/v1/chat/completions", json={**BODY, "stream": True}) as reply:
+        events = [line[6:] for line in (await reply.text()).splitlines() if line.startswith("data: ")]
+    choices = [choice for event in events[:-1] for choice in json.loads(event)["choices"]]
+    for call in (call for choice in choices for call in choice["delta"].get("tool_calls") or ()):
+        calls[call["index"]] = calls.get(call["index"], "") + call["function"]["arguments"]
+    reasons = [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
+    return list(calls.values()), reasons, events[-1] == "[DONE]"
+
+
+NATIVE = {"index": 0, "id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path":"a.txt"}'}}
+SAID = {"delta": {"content": CALL}, "finish_reason": None}
+ENDED = {"delta": {}, "finish_reason": "stop"}
+ODD_STREAMS: dict[str, Any] = {
+    "a whole answer": say(CALL),
+    "a whole answer as the only event": encode_events(say(CALL)["choices"][0]),
+    "an empty finish reason in each chunk": encode_events(
+        {**SAID, "finish_reason": ""}, {"delta": {}, "finish_reason": ""}, ENDED
+    ),
+    "two finish reasons": encode_events(SAID, ENDED, {"delta": {"content": ""}, "finish_reason": "stop"}),
+    "no finish reason": encode_events(SAID),
+    "no blank lines": encode_events(SAID, ENDED, end="\n"),
+    "no end of the last event": [*encode_events(SAID, done=False), encode_events(ENDED, done=False)[0].rstrip()],
+    "one call in place of a list": [
+        event.replace(b'"tool_calls": ', b'"tool_calls":')
+        for event in encode_events({"delta": {"tool_calls": NATIVE}}, {"delta": {}, "finish_reason": "tool_calls"})
+    ],
+}
+
+
+@pytest.mark.parametrize("answer", ODD_STREAMS.values(), ids=ODD_STREAMS)
+def test_a_stream_of_another_form_reaches_the_client_in_the_usual_one(tmp_path, answer):
+    async def use(client, _):
+        calls, reasons, is_ended = await collect_calls(client)
+        assert ([json.loads(call) for call in calls], reasons, is_ended) == ([{"path": "a.txt"}], ["tool_calls"], True)
+
+    drive(tmp_path, lambda _: answer, use)
+
+
+@pytest.mark.parametrize("again", [say(CALL), {**say(""), "choices": [{"message": {"tool_calls": [NATIVE]}}]}])
+def test_an_answer_in_which_nothing_came_is_asked_for_once_more(tmp_path, again):
+    usage = {"prompt_tokens": 9, "completion_tokens": 30}
+    answers = [encode_events(ENDED)[:1], again]
+    answers[0].append(b"data: " + json.dumps({"choices": [], "usage": usage}).encode() + b"\n\ndata: [DONE]\n\n")
+    again["choices"][0]["finish_reason"] = "stop"
+
+    async def use(client, fake):
+        calls, _, is_ended = await collect_calls(client)
+        assert ([json.loads(call) for call in calls], is_ended) == ([{"path": "a.txt"}], True)
+        assert [body["stream"] for body in fake.bodies] == [True, False]
+
+    drive(tmp_path, lambda _: answers.pop(0), use)
+
+
+def test_an_answer_in_which_nothing_comes_again_leaves_as_it_came(tmp_path):
+    def answer(body):
+        empty = {**say(""), "usage": {"prompt_tokens": 9, "completion_tokens": 30}}
+        return empty if not body["stream"] else encode_events({"delta": {}, "finish_reason": "tool_calls"})
+
+    async def use(client, fake):
+        assert await collect_calls(client) == ([], ["tool_calls"], True)
+        assert len(fake.bodies) == 2
+
+    drive(tmp_path, answer, use)

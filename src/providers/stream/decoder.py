@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ...errors import ServerError, StreamCut, WireError
 from ...types.events import Completed, ModelEvent
@@ -22,9 +22,16 @@ from .sse import MAX_EVENT_BYTES, EventDecoder, build_size_error
 
 MAX_TITLE_BYTES = 65536  # of a page that are searched for its title
 MAX_STOP_REASON_CHARS = 100
-_BLANK = b"\xef\xbb\xbf \t\r\n"
+BLANK = b"\xef\xbb\xbf \t\r\n"
 _FIELDS = frozenset({b"data", b"event", b"id", b"retry", b"error", b""})  # of server-sent events; b"" is a comment
 _MAX_FIELD_BYTES = max(map(len, _FIELDS))
+
+
+Form = Literal["stream", "whole", "page"]
+
+
+def read_kind(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
 class StreamDecoder(ABC):
@@ -116,7 +123,7 @@ class BodySniffer:
     """Passes an answer on to `stream`, as events or whole, if it is one."""
 
     def __init__(self, content_type: str, stream: StreamDecoder) -> None:
-        self._kind = content_type.partition(";")[0].strip().lower()
+        self._kind = read_kind(content_type)
         self._stream = stream
         self._start = b""
         self._decoder: BodyDecoder | None = None
@@ -124,7 +131,7 @@ class BodySniffer:
     def feed(self, chunk: bytes) -> Sequence[WireEvent]:
         if self._decoder:
             return self._decoder.feed(chunk)
-        self._start = (self._start + chunk).lstrip(_BLANK)  # some proxies send blanks while waiting
+        self._start = (self._start + chunk).lstrip(BLANK)  # some proxies send blanks while waiting
         self._decoder = self._choose(self._start)
         return self._decoder.feed(self._start) if self._decoder else []
 
@@ -134,7 +141,7 @@ class BodySniffer:
             return self._decoder.close()
         if not self._start:
             raise StreamCut("The server's answer was empty.", "Its log may say why.", max_retries=1)
-        raise _build_page_error(self._kind, self._start)
+        raise build_page_error(self._kind, self._start)
 
     def cut(self) -> Sequence[WireEvent]:
         """See Decoder."""
@@ -142,14 +149,22 @@ class BodySniffer:
 
     def _choose(self, start: bytes) -> BodyDecoder | None:
         """None while there are too few bytes to tell."""
-        if start[:1] in (b"{", b"["):
-            return WholeDecoder(self._stream)
-        field, colon, _ = start.partition(b":")
-        if start and not start.startswith(b"<") and self._kind in ("text/event-stream", ""):
+        form = detect_form(self._kind, start)
+        if form == "stream":
             return self._stream
-        if not colon and len(start) <= _MAX_FIELD_BYTES and not start.startswith(b"<"):
-            return None
-        return self._stream if colon and field.rstrip() in _FIELDS else PageDecoder(self._kind)
+        return WholeDecoder(self._stream) if form == "whole" else PageDecoder(self._kind) if form else None
+
+
+def detect_form(kind: str, start: bytes) -> Form | None:
+    """What an answer is by its first bytes that are not blank; None while they are too few to tell."""
+    if start[:1] in (b"{", b"["):
+        return "whole"
+    field, colon, _ = start.partition(b":")
+    if start and not start.startswith(b"<") and kind in ("text/event-stream", ""):
+        return "stream"
+    if not colon and len(start) <= _MAX_FIELD_BYTES and not start.startswith(b"<"):
+        return None
+    return "stream" if colon and field.rstrip() in _FIELDS else "page"
 
 
 class PageDecoder:
@@ -165,9 +180,9 @@ class PageDecoder:
 
     def close(self) -> Sequence[WireEvent]:
         """Raises WireError, always."""
-        raise _build_page_error(self._kind, self._start)
+        raise build_page_error(self._kind, self._start)
 
 
-def _build_page_error(kind: str, body: bytes) -> WireError:
+def build_page_error(kind: str, body: bytes) -> WireError:
     answer = f"The server answered with {kind or 'something'} ({summarize_page(body)}), not with a completion."
     return WireError(answer, "There may be a login page or a proxy in front of it: check vllm.base_url.")

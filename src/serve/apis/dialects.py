@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from ...providers.wire_json import as_dict, dump_json, load_json
-from ..chat_turn import DONE
+from ..chunks.intake import DONE
 from . import messages
 from .responses_answer import ResponseMaker, ResponsesStream
 from .responses_request import ToolNames, Unconvertible

@@ -23,13 +23,14 @@ from ...types.events import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ...types.messages import ToolCall, ToolDefinition
 from ..chat_request import ChatBody
 from .call_writer import CallWriter, encode_call, is_safe
-from .held_chunk import HeldChunk, build_chunks, render, render_last, shift_calls
+from .held_chunk import HeldChunk, build_chunks, build_end, clear_finish, render, render_last, shift_calls
 from .native_call import NativeCall
 from .text_call import TextCall
 from .text_run import TextRun, hide_token_ids
 
 # In a JSON string a quote is escaped, so that these match fields alone.
 _FINISHED = b'"finish_reason":"'
+_UNFINISHED = b'"finish_reason":""'  # in each chunk of some servers
 _NO_CALLS: frozenset[int] = frozenset()
 _EMPTY = b'"delta":{}'  # vLLM sends such chunks only because token ids are asked for
 
@@ -199,8 +200,16 @@ class StreamGuard(_Guard):
             sent += run.add(chunk, held)
         return held >= 0
 
-    def close(self) -> None:
+    def close(self, last: Sequence[bytes] = (), *, is_done: bool = False) -> None:
+        """`last`: the chunks without choices. `is_done`: the server said that nothing follows.
+
+        Some servers say that in place of a finish reason.
+        """
+        for data in last:
+            self._decoder.read_event(data, [])
         self._take_in(())
+        if is_done and self._last and not any(chunk.is_last for chunk in self._chunks):
+            self._take_in([build_end(json.loads(self._last), "tool_calls" if self._native else "stop")])
         super().close()
 
     def _take_in(self, chunks: Sequence[bytes]) -> list[bytes]:
@@ -215,7 +224,7 @@ class StreamGuard(_Guard):
             self._decoder.read_event(data, found)
             events = found[start:]
             size, calls = _measure(events)
-            is_last = _FINISHED in data
+            is_last = _FINISHED in data and _UNFINISHED not in data
             is_plain = is_plain and not calls and not is_last
             if len(events) == 1 and not calls and not is_last:
                 text = data
@@ -308,10 +317,13 @@ class StreamGuard(_Guard):
         added: list[dict[str, Any]] = [{"tool_calls": [delta]} for delta in deltas]
         if text:
             added.insert(0, {"content": text})
+        end = next((chunk for chunk in reversed(self._chunks) if chunk.is_last), None)
         for chunk in self._chunks:
             self._cover(chunk)
             is_dropped = bool(chunk.calls & dropped)
-            if chunk.is_last:
+            if chunk.is_last and chunk is not end and (added or has_calls is not None):  # some servers end twice
+                chunk.data = clear_finish(chunk.data)
+            if chunk is end:
                 sent += render_last(chunk, added, has_calls, is_dropped=is_dropped)
             elif not is_dropped:
                 sent += render(chunk)

@@ -68,6 +68,21 @@ def build_chunks(like: dict[str, Any], deltas: Sequence[dict[str, Any]]) -> list
     return [dump_json({**shell, "choices": [{**before, "delta": delta}]}).encode() for delta in deltas]
 
 
+def build_end(like: dict[str, Any], reason: str) -> bytes:
+    """A last chunk, for an answer that has none."""
+    value = json.loads(build_chunks(like, [{}])[0])
+    value["choices"][0]["finish_reason"] = reason
+    return dump_json(value).encode()
+
+
+def clear_finish(data: bytes) -> bytes:
+    """The chunk without its finish reason."""
+    value = json.loads(data)
+    for choice in value["choices"]:
+        choice["finish_reason"] = None
+    return dump_json(value).encode()
+
+
 def shift_calls(data: bytes, count: int) -> bytes:
     """The chunk with its calls behind those that were written before them."""
     value = json.loads(data)
