@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
+
+from src.cli.chat.input import application
+from src.cli.render.live import LiveScreen
 
 PLAN = ["--mode", "plan"]
 
@@ -35,6 +39,31 @@ def test_a_plan_is_shown_sent_back_with_words_edited_in_the_editor_and_accepted(
     chat.prompts()
     chat.shows("^mode edits")
     assert results(chat)[1].endswith("1. read")
+
+
+def test_what_is_printed_when_the_editor_ends_stands_above_the_prompt(open_chat, monkeypatch):
+    """The threads are slowed where one takes lines to print, and the other takes the terminal back."""
+    take_above, take_typed_ahead = LiveScreen.take_above, application.take_typed_ahead
+
+    def take_slowly(live):
+        lines = take_above(live)
+        if threading.current_thread() is threading.main_thread():
+            threading.Event().wait(0.3)
+        return lines
+
+    def return_slowly(choose):
+        threading.Event().wait(0.1)
+        return take_typed_ahead(choose)
+
+    monkeypatch.setattr(LiveScreen, "take_above", take_slowly)
+    monkeypatch.setattr(application, "take_typed_ahead", return_slowly)
+    chat = open_chat(submit("1. think"), ["Done."], options=PLAN, EDITOR="sed -i s/think/read/")
+    chat.line("plan it")
+    chat.shows(r"Accept the plan\? \[y/N\]")
+    chat.line("e")
+    chat.shows("The plan as you changed it:")
+    chat.shows(r"^  1. read[\s\S]*Accept the plan\?")
+    assert "\n  The plan as you changed it:\n" in chat.everything
 
 
 def test_an_answer_in_words_is_accepted_as_the_plan_by_a_command(open_chat):

@@ -95,6 +95,7 @@ class ChatApplication:
         self._drawn: tuple[int, list[int]] = (0, [])  # the columns and the width of each line of the last frame
         self._frame_began = self._frame_s = 0.0  # processor time when the last frame began, and that it took
         self._suspended = False
+        self._suspension = threading.Lock()  # held where `_suspended` changes, and while other threads write
         self._input = create_input()
         if isinstance(self._input, Vt100Input):
             self._input.stdin_reader = TerminalReader(sys.stdin.fileno(), live.choose_colours)
@@ -185,12 +186,14 @@ class ChatApplication:
 
         async def hold() -> None:
             async with in_terminal():
-                self._suspended = True
-                self._write_above()
+                with self._suspension:
+                    self._suspended = True
+                    self._write_above()
                 entered.set()
                 await leave.wait()
                 keys = take_typed_ahead(self._live.choose_colours)
-                self._suspended = False
+                with self._suspension:
+                    self._suspended = False
             self._application.key_processor.feed_multiple(keys)
             self._application.key_processor.process_keys()
 
@@ -326,10 +329,11 @@ class ChatApplication:
         sys.stdout.flush()
 
     def _refresh(self) -> None:
-        if self._suspended:
-            self._write_above()
-        else:
-            self._application.invalidate()
+        with self._suspension:  # else the prompt could be drawn before what this thread has taken
+            if self._suspended:
+                self._write_above()
+                return
+        self._application.invalidate()
 
     def _start_ticking(self) -> None:
         async def tick() -> None:
