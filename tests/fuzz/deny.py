@@ -79,7 +79,7 @@ def run_line(line: str) -> Outcome:
             capture_output=True,
             check=False,
         )
-        made = {path.name for path in here.iterdir()} - {"a.txt"}
+        made = {path.name for path in here.iterdir() if path.is_file()} - {"a.txt"}
         return Outcome(Path(folder, "mark").exists(), frozenset(made))
 
 
