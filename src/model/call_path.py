@@ -160,6 +160,17 @@ class CallPath:
             return Downgrade(path, f"{refusal.message} {IN_TEXT}")
         raise refusal
 
+    def drop_tools(self) -> CallPath:
+        """The path after the server left the tools out of a prompt: the system prompt lists them."""
+        if self.mode != "native" and "text" in self._list_lower():
+            return self._change_mode("text", "the server leaves tools out of the prompt")
+        return replace(self, template_shows_tools=False)
+
+    def forget_proof(self) -> CallPath:
+        """The path after a doubt of what was proven: the server may have been started anew with other flags."""
+        shows_tools = self.template_shows_tools if self.mode == "template" else None  # else it is looked for again
+        return replace(self, proven=False, template_shows_tools=shows_tools)
+
     def _limit_media(self, limit: int) -> Downgrade:
         if 0 < limit < self.max_media:
             return Downgrade(replace(self, max_media=limit), FEWER_MEDIA.format(limit=limit))

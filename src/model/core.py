@@ -45,19 +45,17 @@ from .tool_choice import decide_call
 
 INTERNAL_ERROR = 500
 MAX_CHARS_PER_TOKEN = 16  # of an answer on average: twice what the tokens of source code have
-DEFAULT_CONTEXT_TOKENS = 262_144  # where the server does not tell the context's length
+DEFAULT_CONTEXT_TOKENS = 262_144  # where the server tells no length
 TOO_LONG = "The answer was ended after {size:,} characters: no answer that fits into the model's context is so long."
-# After these, another server may answer at the address.
-_SIGNS_OF_RESTART = (ConnectFailed, ModelNotFound, ServerLoading)
+_SIGNS_OF_RESTART = (ConnectFailed, ModelNotFound, ServerLoading)  # another server may answer after these
 
 
 class ModelCore:
     """A model that answers a conversation, at `address`.
 
-    `path`: the call path to begin with; what is learned of the server in `facts` is joined with it. `max_tokens`: of
-    one answer; None leaves it to the server. `new_id` names calls that came without a name; `jitter` gives a number
-    from 0 to 1. `is_name_fixed`: another model does not take the place of one that the server has not. One turn runs
-    at a time.
+    `path`: the call path to begin with; what is learned in `facts` is joined with it. `max_tokens`: of one answer; None
+    leaves it to the server. `new_id` names calls without a name; `jitter` gives a number from 0 to 1. `is_name_fixed`:
+    no other model takes the place of one that the server has not. One turn runs at a time.
     """
 
     def __init__(
@@ -93,7 +91,7 @@ class ModelCore:
         self._thought_closer = ""  # what ends the thought that the chat template opens, once an answer showed it
         self._grammar_tried = False
         self._grammar_failures = 0  # turns in a row in which a request failed with a grammar only
-        self._prompt_counter = PromptCounter(self._budget)
+        self._prompt_counter = PromptCounter(self._budget, codec.encode_prompt)
         self._prompt_watch = PromptWatch()
         self._can_tell_prompts = True  # the server: what the template makes of a conversation
         self._beginning: dict[str, object] = {}  # of the last prompt
@@ -132,7 +130,7 @@ class ModelCore:
         Below `exact_from` an upper bound is enough; the server counts tokens above it.
         """
         path = self.path
-        if path.mode == "tokens" and path.template_shows_tools is None:
+        if path.template_shows_tools is None:
             path = path.skip_tokens()  # whose prompt is the longest that it may become
         return self._budget.measure_fill(self._build_request(messages, tools, path), exact_from)
 
@@ -142,10 +140,9 @@ class ModelCore:
         """The model's next turn; the last event is Completed.
 
         With `tool_choice` none the prompt still describes the tools, so that it stays the same; the answer may hold
-        calls, which must not run. A Notice tells where a call was required and none came.
-        Raises BotError if the chosen tool is not offered.
-        Raises ClientError, ServerError, WireError. No call of a turn that raises may be run. What a turn learns of
-        the server is kept once the server accepts a request: a turn that fails changes nothing for others.
+        calls, which must not run. A Notice tells where a call was required and none came. Raises ClientError,
+        ServerError, WireError, and BotError if the chosen tool is not offered. No call of a turn that raises may be
+        run. What it learns is kept once the server accepts a request: a turn that fails changes nothing for others.
         """
         if isinstance(tool_choice, Named) and tool_choice.name not in (tool.name for tool in tools):
             raise BotError(f"There is no tool {tool_choice.name}, so the model cannot be made to call it.")
@@ -166,9 +163,9 @@ class ModelCore:
         return self.server.is_vllm and not is_known
 
     def _wait_for_first_turn(self) -> Aside[None]:
-        """Of the first conversations with a server, one finds out how it takes tools, and the others wait for that.
+        """One of the first conversations finds out how the server takes tools; the others wait for that.
 
-        The one gives no events meanwhile, since who gets them might ask another model in the same thread.
+        It gives no events meanwhile: their receiver might ask another model in the same thread.
         """
         if running := self._facts.claim(self._fact_key):
             yield Await(running)
@@ -189,7 +186,7 @@ class ModelCore:
     def _find_way(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], tool_choice: ToolChoice
     ) -> Turn[None]:
-        """See respond. Where the server refuses, the request is changed and sent again."""
+        """See respond. What the server refuses is changed, and sent again."""
         path = self.path
         is_open = path.mode in ("tokens", "native") and path.template_shows_tools is None
         if tools and is_open and self._can_tell_prompts:
@@ -218,6 +215,9 @@ class ModelCore:
             except ModelNotFound as refusal:
                 self._held.append(Notice((yield from self._take_the_only_model(refusal))))
             except ServerError as refusal:
+                if isinstance(refusal, ToolsDropped) and path.proven:
+                    self._forget_proof(path)
+                    return (yield from self._find_way(messages, tools, tool_choice))
                 if not isinstance(refusal, TokensUnsupported):
                     yield from self.server.hint_base_url(refusal)
                 path, notice = path.downgrade(refusal, self._builder.list_optional_fields(request))
@@ -226,6 +226,11 @@ class ModelCore:
                     path = self.path
                 if notice:
                     self._held.append(Notice(notice))
+
+    def _forget_proof(self, path: CallPath) -> None:
+        self._prompt_counter.may_doubt = False
+        self._path = path.forget_proof()
+        self._facts.paths.update(self._fact_key, lambda _: self._path)
 
     def _take_the_only_model(self, refusal: ModelNotFound) -> Aside[str]:
         """Returns the notice. Raises the refusal if the server has several models, or none."""
@@ -359,8 +364,8 @@ class ModelCore:
             error.was_shown = has_shown
             raise
         self._thought_closer = turn.thought_closer
-        if self._prompt_watch.is_dropped and not turn.completed.calls:
-            self.path = path = replace(path, template_shows_tools=False)
+        if (yield from self._prompt_counter.find_drop(self._prompt_watch, request)) and not turn.completed.calls:
+            self.path = path = path.drop_tools()
             yield Notice(TOOLS_LEFT_OUT)
         self._learn_from(turn, path)
         self._budget.record_usage(request, self._builder.measure_bytes(request), turn.completed.usage)
@@ -372,10 +377,7 @@ class ModelCore:
         self.path = replace(path, proven=path.proven or is_proven, written_format=written)
 
     def _open(self, request: ChatRequest, is_generated: bool) -> Aside[Decoder]:
-        """Send a request and return the decoder of its answer. Raises ServerError for a refusal, and ToolsDropped.
-
-        `is_generated`: from tokens, after the server has rendered the request to them.
-        """
+        """The decoder of a request's answer. Raises ServerError and ToolsDropped. `is_generated`: from tokens."""
         wire = self._builder.encode(request)
         self._prompt_watch.begin()
         if is_generated:

@@ -3,12 +3,13 @@
 A probe that only one text satisfies shows whether the server holds answers to a grammar.
 
 The size of the first prompt shows whether the server has put the tools into it: it counts the same prompt with and
-without them. Until that is known, the answer is held back: without its tools the model answers something else.
+without them. Until that is known, the answer is held back: without its tools the model answers something else. Later
+prompts are compared with the size of the request alone, since the server may have been started anew with other flags.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
@@ -17,13 +18,15 @@ from ..providers import vllm
 from ..providers.base import ChatRequest, PromptSize, WireEvent
 from ..types.effects import Aside
 from ..types.events import Completed, ModelEvent
-from ..types.messages import Message, ToolChoice, ToolDefinition, UserMessage
+from ..types.messages import Message, ToolChoice, ToolDefinition, UserMessage, count_media
 from .call_path import GRAMMAR_FIELD, CallPath
 from .server import ServerApi
 from .token_budget import TokenBudget
 
 CLOSED_THOUGHT = "<think>\n</think>\n"  # with a reasoning parser a grammar holds only after a thought
+DROPPED = "The server leaves tools out of the prompt, and there is no other way to offer them."
 PROBE_TOKENS = 32
+MAX_BYTES_PER_TOKEN = 8  # of a request, on average: no prompt that holds all of it has more
 MAX_PROMPT_DIFFERENCE = 16  # in tokens, of one prompt as counted and as sent
 
 
@@ -38,10 +41,15 @@ _Prompt: TypeAlias = "tuple[str, tuple[Message, ...], tuple[ToolDefinition, ...]
 
 
 class PromptCounter:
-    """Has the server count prompts. The last one is not counted twice."""
+    """Has the server count prompts. The last one is not counted twice. `encode`: see Codec.encode_prompt.
 
-    def __init__(self, budget: TokenBudget) -> None:
+    `may_doubt`: whether what was proven may be doubted; once is enough.
+    """
+
+    def __init__(self, budget: TokenBudget, encode: Callable[[ChatRequest], bytes | None]) -> None:
+        self.may_doubt = True
         self._budget = budget
+        self._encode = encode
         self._last: tuple[_Prompt, PromptSizes] | None = None
 
     def count(self, request: ChatRequest) -> Aside[PromptSizes | None]:
@@ -61,6 +69,9 @@ class PromptCounter:
 
         On the native path nothing is counted anew: the server parses its own prompt's calls, and tells at once.
         """
+        if request.tools and path.proven and path.template_shows_tools and self._is_measurable(request):
+            size = len(self._encode(request) or b"")
+            return PromptWatch(is_held=False, min_tokens=size // MAX_BYTES_PER_TOKEN)
         if not request.tools or path.proven:
             return PromptWatch()
         if path.mode == "native" and path.template_shows_tools:
@@ -68,15 +79,29 @@ class PromptCounter:
             return PromptWatch(self._last[1] if self._last and self._last[0][1] == messages else None, is_held=False)
         return PromptWatch((yield from self.count(request)) if path.prompt_style == "template" else None)
 
+    def find_drop(self, watch: PromptWatch, request: ChatRequest) -> Aside[bool]:
+        """Whether the answer that was shown had a prompt without its tools."""
+        if watch.doubted_size:
+            self.may_doubt = False
+            watch.verify((yield from self.count(request)))
+        return watch.is_dropped
+
+    def _is_measurable(self, request: ChatRequest) -> bool:
+        """Images have more bytes than tokens."""
+        return self.may_doubt and not any(map(count_media, request.messages))
+
 
 class PromptWatch:
     """Compares the prompt of a request with what the server counted before; None: there is nothing to prove.
 
     `is_held`: nothing of the answer is shown before that, and the size may come last. If it comes last and the answer
-    is shown, `is_dropped` tells for the next request.
+    is shown, `is_dropped` tells for the next request. A prompt of fewer than `min_tokens` cannot hold the tools; where
+    that shows too late to raise, `doubted_size` is its size.
     """
 
-    def __init__(self, sizes: PromptSizes | None = None, *, is_held: bool = True) -> None:
+    def __init__(self, sizes: PromptSizes | None = None, *, is_held: bool = True, min_tokens: int = 0) -> None:
+        self.doubted_size = 0
+        self._min_tokens = min_tokens
         self._sizes = sizes
         self._is_held = is_held
         self._held: list[ModelEvent] = []
@@ -92,11 +117,13 @@ class PromptWatch:
 
         Some other size proves nothing: not all servers count alike.
         """
+        if tokens < self._min_tokens:
+            raise ToolsDropped(DROPPED)
         if self._sizes is None:
             return
         (shown, hidden), self._sizes = self._sizes, None
-        if hidden - MAX_PROMPT_DIFFERENCE <= tokens < (shown + hidden) // 2:
-            raise ToolsDropped("The server leaves tools out of the prompt, and there is no other way to offer them.")
+        if shown <= hidden or hidden - MAX_PROMPT_DIFFERENCE <= tokens < (shown + hidden) // 2:
+            raise ToolsDropped(DROPPED)
         self.is_proven = tokens >= shown - MAX_PROMPT_DIFFERENCE
 
     def take(self, event: WireEvent, shown: Sequence[ModelEvent]) -> Sequence[ModelEvent]:
@@ -117,12 +144,20 @@ class PromptWatch:
 
     def _compare_late(self, tokens: int) -> None:
         """As compare; only an answer that is not shown yet can be asked for again."""
+        if tokens < self._min_tokens:
+            self.doubted_size = tokens
+            return
         try:
             self.compare(tokens)
         except ToolsDropped:
             if self._is_held:
                 raise
             self.is_dropped = True
+
+    def verify(self, sizes: PromptSizes | None) -> None:
+        """Compare the size that was doubted with those that the server counts for the request."""
+        self._sizes, self._min_tokens = sizes, 0
+        self._compare_late(self.doubted_size)
 
 
 def look_at_template(server: ServerApi, request: ChatRequest) -> Aside[bool | None]:

@@ -1,6 +1,7 @@
 """Servers that leave a user without tools, calls or the truth, unless what they do counts and not what they say."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -240,3 +241,55 @@ def test_what_they_have_in_common_costs_an_ordinary_server_nothing():
     served.ask()
     assert len(served.client.requests) == 2
     assert json.dumps(served.notices) == "[]"
+
+
+class Restarted:
+    """A server whose prompts have these numbers of tokens; what was learned before it was started anew is known."""
+
+    def __init__(self, path, *answers, shown=2000, hidden=100, **options):
+        count = lambda asked: {"tokens": [1] * (shown if asked.get("tools") else hidden), "max_model_len": 9000}  # noqa: E731
+        path = replace(path, template_shows_tools=True, proven=True)
+        self.served = Served(*answers, tokenize=count, path=path, **options)
+
+    def ask(self):
+        return self.served.ask(tools=[replace(READ, description="Read a file. " * 300)])
+
+
+def send_prompt(tokens):
+    return b'data: {"choices": [], "prompt_token_ids":[%s]}\n\n' % b",".join([b"1"] * tokens)
+
+
+def test_one_that_was_restarted_and_drops_tools_on_none():
+    restarted = Restarted(CallPath("template"), send_prompt(60), send_prompt(100), IN_TEXT)
+    assert names(restarted.ask()) == READ_A
+    assert restarted.served.notices == [TOOLS_DROPPED]
+    assert "## Available Tools" in restarted.served.sent["messages"][0]["content"]
+
+
+@pytest.mark.parametrize("mode", ["native", "template"])
+def test_one_that_was_restarted_with_a_template_that_shows_no_tools(mode):
+    prompts = [send_prompt(60), *([send_prompt(100)] if mode == "template" else [])]
+    restarted = Restarted(CallPath(mode), *prompts, IN_TEXT, shown=100)
+    assert names(restarted.ask()) == READ_A
+    assert "## Available Tools" in restarted.served.sent["messages"][0]["content"]
+
+
+def test_one_that_was_restarted_and_shows_the_size_of_its_prompt_last():
+    toolless = [{"content": "I have no tools."}, {"finish": "stop", "usage": {"prompt_tokens": 60}}]
+    restarted = Restarted(CallPath("template"), toolless, IN_TEXT, hidden=60)
+    assert restarted.ask().text == "I have no tools."
+    assert restarted.served.notices == [TOOLS_LEFT_OUT]
+    assert names(restarted.ask()) == READ_A
+
+
+def test_what_was_proven_is_doubted_once():
+    """A tokenizer with longer tokens than others: the same prompt as before."""
+    answers = [[{"content": "Hi"}, {"finish": "stop", "usage": {"prompt_tokens": 40}}] for _ in range(3)]
+    restarted = Restarted(CallPath("template"), *answers, shown=40, hidden=10)
+    restarted.ask()
+    counted = restarted.served.client.asked_aside.count("tokenize")
+    restarted.ask()
+    restarted.ask()
+    assert len(restarted.served.client.requests) == 3
+    assert restarted.served.client.asked_aside.count("tokenize") == counted
+    assert restarted.served.model.path.mode == "template"
