@@ -283,8 +283,8 @@ def decode_attributes(name: str, body: str) -> list[RawCall]:
     """The call of a name and `key="value"` pairs, divided by blanks; none if anything else stands there."""
     members: list[tuple[str, Node]] = []
     _, written, text = body.partition(name)
-    text, at = text.removesuffix("]" if body[0] == "[" else "").lstrip("\"'").strip(), 0
-    while found := _WRITTEN_ATTRIBUTE.match(text + " ", at):
+    text, at = text.removesuffix("]" if body[0] == "[" else "").lstrip("\"'").strip() + " ", 0
+    while found := _WRITTEN_ATTRIBUTE.match(text, at):
         at = found.end()
         members.append((found[1], json.loads(found[2]) if found[2] else found[3]))
     return [join_members(name, members)] if written and at >= len(text) else []

@@ -313,8 +313,11 @@ class StreamParser:
         is_word = start < at and joins_word(text[start - 1 : start])
         reads_marker = text[at] in "<[>=" and not (start < buffer.start or is_word or buffer.in_fence)
         marker = self._reasoning.find_marker(start, final=final) if self._reasoning and reads_marker else None
-        if isinstance(marker, Skip) or (isinstance(marker, Marker) and marker.role in ("opens", "closes")):
-            return marker
+        if isinstance(marker, Skip) or (
+            isinstance(marker, Marker)
+            and (marker.role in ("opens", "closes") or not self._formats.opener.match(text, start))
+        ):
+            return marker  # no call begins with it
         position = Position(text, at, buffer.start, buffer.find_line(at))
         detection = self._detector.detect(position)
         if isinstance(marker, Marker) and not isinstance(detection, BlockStart if final else (BlockStart, NeedMore)):

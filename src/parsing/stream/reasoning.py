@@ -92,8 +92,7 @@ class ReasoningReader:
             is_text = not (buffer.starts_line(at) or text[at - 1] in _SENTENCE_ENDS)
             self._shown |= {closer} if is_text else set()
         elif role == "wraps":
-            is_text = not self._is_behind(at)
-            self._wrapper = self._wrapper if is_text else closer
+            is_text = bool(self._wrapper) or not self._is_behind(at)
         elif role == "ends":
             is_text = closer != self._wrapper if closer else self._is_element(at, marker)
             is_text = is_text or _skip_blanks(text, end) < len(text)
@@ -130,6 +129,7 @@ class ReasoningReader:
         text = buffer.text[marker.at : marker.end]
         buffer.skip(marker.end)
         self._passed = self._passed or marker.role in ("opens", "closes")
+        self._wrapper = marker.closer if marker.role == "wraps" else self._wrapper
         if marker.role == "closes" and not buffer.called:
             buffer.emit(Reasoned(text, marker.closer))
             buffer.reset()
