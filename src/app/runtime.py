@@ -25,7 +25,7 @@ from ..config import Settings
 from ..errors import BotError, ConfigError, describe_error
 from ..security.permissions.approval import REFUSE_ALL, Answer, Approver, Request
 from ..security.permissions.policy import Policy
-from ..security.permissions.rules import parse_rules
+from ..security.permissions.rules import find_idle_rules, parse_rules
 from ..security.sandbox.deferred import DeferredSandbox, SandboxChoice
 from ..security.sandbox.limits import ResourceLimits
 from ..security.sandbox.view import SandboxView, complete_view, select_environment
@@ -320,6 +320,7 @@ def _load_tools(settings: Settings, get_context: Callable[[], int | None]) -> Re
         from ..tools.sources.skills import make_skill_tool
 
         more.append(make_skill_tool(skills, get_context()))
+    notices += find_idle_rules(settings.security.rules, [each.definition.name for each in (*whole, *more)])
     if not more and not notices:
         return registry
     registry = registry.plus(_name_workspace(tool, settings.root) for tool in more)

@@ -147,6 +147,12 @@ def test_a_file_that_a_rule_denies_to_read_is_kept_from_grep_and_from_commands(t
     assert [result.text for result in shown if "KEY=1" in result.text] == []
 
 
+def test_a_rule_for_a_tool_that_there_is_not_is_told(tmp_path):
+    rules = tuple({"tool": tool, "action": "deny"} for tool in ("exce", "exec", "*", "task"))
+    (told,) = make_tools(Settings(root=tmp_path, security=SecuritySettings(rules=rules, exec_enabled=False))).notices
+    assert told == 'There is no tool exce, so this rule changes nothing: {"tool": "exce", "action": "deny"}'
+
+
 def test_what_a_tool_of_yours_says_may_name_the_workspace(tmp_path):
     (tmp_path / "tools.yaml").write_text(
         "{name: list, description: 'List {workspace_dir}.', command: 'ls {where}', "

@@ -59,6 +59,12 @@ def _compile_pattern(pattern: str) -> GitIgnoreSpec:
     return GitIgnoreSpec.from_lines([pattern])
 
 
+def find_idle_rules(entries: Sequence[Mapping[str, Any]], tools: Sequence[str]) -> list[str]:
+    """A sentence on each rule for a tool that there is not. Raises ConfigError."""
+    idle = (rule for rule in parse_rules(entries) if rule.tool not in (*tools, "*"))
+    return [f"There is no tool {rule.tool}, so this rule changes nothing: {rule}" for rule in idle]
+
+
 def parse_allow_option(text: str) -> Rule:
     """The rule that `--allow` gives: TOOL, exec:COMMAND, TOOL:PATH, or a rule as in the settings.
 

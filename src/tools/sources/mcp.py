@@ -24,7 +24,7 @@ from functools import partial
 from threading import Event
 from typing import Any
 
-from ...errors import ToolError
+from ...errors import ToolError, describe_error
 from ...types.messages import JSON, ToolDefinition
 from ...types.special_tokens import neutralize
 from ..process.async_loop import AsyncLoop
@@ -355,6 +355,8 @@ def _describe_error(error: BaseException | None) -> str:
     """In one line: of an answer that is not valid, the first of pydantic's errors."""
     if hasattr(error, "errors"):
         return f"its answer is not valid: {describe_model_error(error)}"
+    if isinstance(error, OSError):
+        return describe_error(error).rstrip(".")
     return f"{type(error).__name__}: {error}"
 
 

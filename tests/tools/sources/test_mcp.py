@@ -121,7 +121,7 @@ class TestTrouble:
             (slow,) = [tool for tool in servers.tools if tool.definition.name == "small_slow"]
             assert run(slow, seconds=2)[0] == "error"  # for it takes too long
             none, dead, web, silent = servers.notices
-        assert none.startswith("MCP server none is left out: FileNotFoundError")
+        assert none == "MCP server none is left out: /there/is/no/such/program: No such file or directory"
         assert dead.startswith("MCP server dead is left out: ")
         assert dead.endswith("It said: cannot find my database")
         assert web.startswith("MCP server web is left out: ")
