@@ -111,6 +111,8 @@ def _load_module(command: str) -> ModuleType:
 
 def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = time.sleep) -> int:
     """`sleep` waits between attempts to reach the server."""
+    if sys.stderr is None:  # closed; print would write to standard output instead
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
         try:
             return _run(arguments, sleep)

@@ -66,3 +66,10 @@ def test_output_that_cannot_be_written_ends_with_exit_code_1_and_no_python_messa
     assert main(["config"]) == 1
     output.close()
     assert capsys.readouterr().err == says
+
+
+def test_with_standard_error_closed_a_message_does_not_go_to_standard_output(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["config", "set"]) == 2
+    sys.stderr.close()
+    assert capsys.readouterr().out == ""
