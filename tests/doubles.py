@@ -221,6 +221,7 @@ class ScriptedServer:
         self.answers = list(answers)
         self.models = models
         self.card = card or {}
+        self.lists: list[str] = []  # the paths at which lists of models were asked for
         self.requests: list[dict] = []
         self.url = ""
 
@@ -234,6 +235,7 @@ class ScriptedServer:
 
     def _answer(self, asked: LoopbackRequest) -> LoopbackReply:
         if asked.method == "GET":
+            self.lists += [asked.path] if asked.path.endswith("/models") else []
             return _json(200, {"data": [{"id": name, **self.card} for name in self.models]})
         if not is_chat(asked.path):
             return _json(404, {"detail": "Not Found"})

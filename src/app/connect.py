@@ -150,9 +150,9 @@ class Connections:
         return ""
 
     def wait_for_models(self) -> Generator[ModelEvent, None, list[str]]:
-        """The names of the models, asked for again as often as the settings allow. Raises BotError."""
+        """The names of the models, asked for where they are not known, several times if need be. Raises BotError."""
         with self.open_server() as (client, server):
-            attempts = drive(with_retries(server.list_models, self._retry_policy, random.random), client)
+            attempts = drive(with_retries(server.find_models, self._retry_policy, random.random), client)
             names: list[str] = yield from attempts
             return names
 

@@ -71,6 +71,12 @@ class TestTheModel:
             target = Run(settings(base_url=server.url), never_choose).target
         assert target.model == "tiny"
 
+    def test_an_address_that_was_completed_is_asked_once_for_its_models(self):
+        with ScriptedServer() as server:
+            given = server.url.removeprefix("http://").removesuffix("/v1")
+            assert Run(settings(base_url=given), never_choose).target.model == "tiny"
+        assert sorted(server.lists) == ["/models", "/v1/models"]
+
     def test_of_several_one_is_chosen(self):
         with ScriptedServer(models=("big", "small")) as server:
             target = Run(settings(base_url=server.url), lambda names: names[1]).target
