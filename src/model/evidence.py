@@ -167,6 +167,22 @@ def look_at_template(server: ServerApi, request: ChatRequest) -> Aside[bool | No
     return None if hidden is None else shown != hidden
 
 
+def probe_template(server: ServerApi, model: str, tools: Sequence[ToolDefinition]) -> Aside[bool | None]:
+    """Whether the server shows the model tools that it is not to parse calls of; None if it does not count prompts.
+
+    A chat of one token tells whether it puts into the prompt what its /tokenize does.
+    """
+    probe = ChatRequest(model, [UserMessage("Hello.")], tools, max_tokens=1, tool_choice="none", stream=False)
+    hidden = yield from server.tokenize_prompt(replace(probe, tools=()))
+    shown = None if hidden is None else (yield from server.tokenize_prompt(probe))
+    if hidden is None or shown is None:
+        return None
+    answer = yield from server.ask(probe)
+    used = answer.usage.input_tokens if answer and answer.usage else 0
+    is_dropped = 0 < 2 * used < len(shown.tokens) + len(hidden.tokens)
+    return len(shown.tokens) > len(hidden.tokens) and not is_dropped
+
+
 def try_grammar(server: ServerApi, request: ChatRequest, path: CallPath, choice: ToolChoice) -> Aside[CallPath]:
     """The path with what a probe showed, where an answer relies on a grammar: no words ask for the call.
 

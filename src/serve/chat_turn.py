@@ -23,6 +23,7 @@ from ..errors import (
 )
 from ..model.call_path import GRAMMAR_FIELD, GRAMMAR_FIELDS, CallPath
 from ..model.core import INTERNAL_ERROR
+from ..model.evidence import probe_template
 from ..model.facts import FactStore, ServedModel
 from ..model.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 from ..model.recovery import Recovery, Replay
@@ -37,7 +38,7 @@ from ..providers.stream.sse import EventDecoder
 from ..providers.wire_json import as_dict, as_dicts, encode_json, load_json
 from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Open, Release, ReplyHead
 from ..types.events import Completed, ModelEvent, TextDelta
-from ..types.messages import NATIVE, Reasoning, Response, ToolCall, Usage, UserMessage
+from ..types.messages import NATIVE, Reasoning, Response, ToolCall, Usage
 from .chat_request import ChatBody
 from .chunks.call_writer import is_safe
 from .chunks.guard import StreamGuard, WholeGuard
@@ -205,7 +206,8 @@ class ChatTurn:
             and path.template_shows_tools is None
             and self._request.choice == "auto"
         ):
-            path = replace(path, template_shows_tools=(yield from self._look_at_template()))
+            shows_tools = yield from probe_template(self._make_server(), self._request.model, self._request.tools)
+            path = replace(path, template_shows_tools=shows_tools)
         return path.downgrade(refusal, optional).path
 
     def _learn_format(self, path: CallPath) -> Aside[CallPath]:
@@ -218,14 +220,6 @@ class ChatTurn:
     def _make_server(self) -> ServerApi:
         """The server, to be asked about prompts other than the client's."""
         return ServerApi(OpenAICodec(self._new_id), self._address, self._facts, is_vllm=True)
-
-    def _look_at_template(self) -> Aside[bool | None]:
-        """Whether the chat template shows the tools: the prompt is then longer with them than without."""
-        server = self._make_server()
-        probe = ChatRequest(self._request.model, [UserMessage("Hello.")], self._request.tools)
-        hidden = yield from server.tokenize_prompt(replace(probe, tools=()))
-        shown = None if hidden is None else (yield from server.tokenize_prompt(probe))
-        return None if hidden is None or shown is None else len(shown.tokens) > len(hidden.tokens)
 
     def _stream(self, start: bytes) -> GatewayTurn:
         """Raises ServerError for an error of the server inside the stream. `start`: what was read of it."""

@@ -604,7 +604,7 @@ def test_without_a_parser_the_grammar_of_the_model_s_format_is_sent_and_asked_fo
             _, answered = await ask(client, BODY)
             assert len(answered["choices"][0]["message"]["tool_calls"]) == 1
             assert "<tool_call>" in fake.bodies[-1]["structured_outputs"]["structural_tag"]
-        assert (len(fake.bodies), fake.rendered) == (3, 1)
+        assert (len(fake.bodies), fake.rendered) == (4, 1)  # the second asks what the prompt holds
 
     drive(tmp_path, answer, use)
 
@@ -619,7 +619,23 @@ def test_a_grammar_that_the_server_refuses_is_left_out_for_good(tmp_path):
         fake.tells_tokens = True
         for _ in range(2):
             assert (await ask(client, BODY))[0] == 200
-        assert ["structured_outputs" in body for body in fake.bodies] == [False, True, False, False]
+        assert ["structured_outputs" in body for body in fake.bodies] == [False, False, True, False, False]
+
+    drive(tmp_path, answer, use)
+
+
+def test_a_server_that_drops_the_tools_it_is_not_to_parse_is_told_of_them_in_the_text(tmp_path):
+    def answer(body):
+        if body.get("tool_choice") == "auto" or ("tools" in body and "tool_choice" not in body):
+            return 400, NO_PARSER
+        is_told = "## Available Tools" in str(body["messages"])
+        return {**say(CALL if is_told else "I have no tools."), "usage": {"prompt_tokens": 1, "completion_tokens": 9}}
+
+    async def use(client, fake):
+        fake.tells_tokens = True
+        for _ in range(2):
+            assert (await ask(client, BODY))[1]["choices"][0]["message"]["tool_calls"]
+        assert ["tools" in body for body in fake.bodies] == [True, True, False, False]  # refused, probed, answered
 
     drive(tmp_path, answer, use)
 
