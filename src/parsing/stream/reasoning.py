@@ -45,6 +45,7 @@ MARKER = PrefixMatcher(lambda: any_of_caseless(_ROLES), re.IGNORECASE)
 _OPENERS = {pair.closer: pair.opener for pair in reversed(REASONING)}
 _REST_OF_SENTENCE = LazyPattern(r"[,.;:!?)]|[ \t]{1,2}[a-z(]")
 _RECIPIENT = LazyPattern(TO + r"[\w.:-]{1,80}\s{0,4}\Z")
+MAX_CUT_CHARS = 8192  # of markers in one answer; those behind them are text
 _SENTENCE_CHARS = 3  # after a marker that decide
 _BEFORE_MENTION = frozenset(" \t(")
 _OPENING_QUOTES = frozenset("'“‘«")
@@ -71,6 +72,7 @@ class ReasoningReader:
         self._shown: set[str] = set()  # closers of opening markers that were text
         self._passed = bool(closer)  # a marker of reasoning
         self._wrapper = ""  # what closes the answer
+        self._cut_chars = MAX_CUT_CHARS  # that are left
 
     @property
     def text(self) -> str:
@@ -109,9 +111,9 @@ class ReasoningReader:
             is_text = _is_mentioned(buffer.find_line(at), text[end : end + _SENTENCE_CHARS], final=final)
             if is_text is None:
                 return NeedMore(at)
-        if is_text:
+        if is_text or self._cut_chars <= 0:
             return Skip(end)
-        return Marker(at, _find_last(text, at, end) if role == "surrounds" else end, role, closer)
+        return Marker(at, _find_last(text, at, end, self._cut_chars) if role == "surrounds" else end, role, closer)
 
     def _is_behind(self, at: int) -> bool:
         """Whether the text at `at` is the first behind reasoning."""
@@ -127,6 +129,7 @@ class ReasoningReader:
         buffer = self._buffer
         buffer.show(marker.at)
         text = buffer.text[marker.at : marker.end]
+        self._cut_chars -= len(text)
         buffer.skip(marker.end)
         self._passed = self._passed or marker.role in ("opens", "closes")
         self._wrapper = marker.closer if marker.role == "wraps" else self._wrapper
@@ -156,6 +159,7 @@ class ReasoningReader:
         if end < 0:
             return False
         buffer.emit(Cut(closer))
+        self._cut_chars -= len(closer)
         buffer.skip(end + len(closer))
         self.is_assumed = False
         return True
@@ -197,13 +201,16 @@ def _is_mentioned(line: str, following: str, *, final: bool) -> bool | None:
     return None if not final and len(following) < _SENTENCE_CHARS and not following.strip(" \t") else False
 
 
-def _find_last(text: str, at: int, end: int) -> int:
-    """Where the last of the same markers in a row begins, whose surroundings decide on it; `end` if there is one."""
+def _find_last(text: str, at: int, end: int, most: int) -> int:
+    """Where the last of the same markers in a row begins, whose surroundings decide on it; `end` if there is one.
+
+    No further than behind the marker in which the first `most` characters end.
+    """
     marker = text[at:end]
     if not text.startswith(marker, end):
         return end
     run = re.compile(f"(?:{re.escape(marker)})+").match(text, at)
-    return run.end() - len(marker) if run else end
+    return min(run.end() - len(marker), at - -most // len(marker) * len(marker)) if run else end
 
 
 def count_overlap(text: str, marker: str, start: int) -> int:

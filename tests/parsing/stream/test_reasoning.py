@@ -4,6 +4,7 @@ import pytest
 
 from src.parsing import Answered, ParsedCall, Reasoned, extract_tool_calls, gathered
 from src.parsing.formats.envelopes import ENVELOPES, REASONING
+from src.parsing.stream.reasoning import MAX_CUT_CHARS
 from src.types.events import ReasoningDelta, TextDelta
 from tests.each import check_each
 from tests.parsing.laws import TOOLS, events_of, join_all, join_text, summarize
@@ -130,6 +131,14 @@ class TestEnvelope:
         for cuts in ((), range(1, len(text))):
             assert join_text(events_of(text, cuts)) == "Hello."
             assert join_all(events_of(text, cuts)) == text
+
+    @pytest.mark.parametrize("unit", ["<|eot_id|>", "<|end|>[", "<think></think>"])
+    def test_markers_beyond_a_limit_are_text(self, unit):
+        text = unit * (2 * MAX_CUT_CHARS // len(unit))
+        whole = events_of(text)
+        assert MAX_CUT_CHARS / 2 < len(join_text(whole)) < len(text) - MAX_CUT_CHARS / 2
+        assert summarize(whole) == summarize(events_of(text, range(7, len(text), 7)))
+        assert join_all(whole) == text
 
     @pytest.mark.parametrize("lead", ["t", "is-", "is$"])
     def test_the_end_of_another_word_is_no_recipient(self, lead):
