@@ -23,6 +23,7 @@ ARGUMENT_KEYS = (
     "kwargs", "argument", "parameter", "param", "function_args", "function_arguments", "tool_args",
     "tool_arguments", "tool_parameters", "toolArgs", "actionInput", "action_args", "keyword_arguments",
 )  # fmt: skip
+_ARGUMENT_RANKS = {key: rank for rank, key in enumerate(ARGUMENT_KEYS)}  # of several keys the first counts
 WRAPPER_KEYS = (
     "tool_calls", "function_calls", "toolCalls", "functionCalls", "tool_call", "function_call", "toolCall",
     "functionCall", "calls", "tools", "functions", "actions", "tool_uses", "tool_use", "function", "TOOL_CALL", "call",
@@ -157,10 +158,13 @@ def _find_in_object(node: dict[str, Node], is_tool: IsTool, depth: int) -> list[
 
 def _read_named(node: dict[str, Node], name_key: str) -> list[RawCall]:
     name = str(node[name_key])
-    given = [node[key] for key in ARGUMENT_KEYS if key in node and key != name_key]
-    if given:
-        doubt = (TWO_ARGUMENTS,) if any(each and each != given[0] for each in given[1:]) else ()
-        return [_make_call(name, value)._replace(repairs=doubt) for value in _split_arguments(given[0])]
+    keys = [key for key in node if key in _ARGUMENT_RANKS and key != name_key]
+    if keys:
+        first = node[min(keys, key=_ARGUMENT_RANKS.__getitem__)]
+        calls = [_make_call(name, value) for value in _split_arguments(first)]
+        if len(keys) > 1 and any(node[key] and node[key] != first for key in keys):
+            return [call._replace(repairs=(TWO_ARGUMENTS,)) for call in calls]
+        return calls
     siblings = {key: value for key, value in node.items() if key != name_key and key not in ENVELOPE_KEYS}
     return [RawCall(name, siblings, [], container=node)]
 
