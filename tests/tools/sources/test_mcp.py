@@ -31,7 +31,13 @@ from src.types.messages import ToolDefinition
 from tests.waiting import wait_until
 
 SERVER = str(Path(__file__).parents[1] / "mcp_server.py")
-SMALL = {"name": "small", "command": sys.executable, "args": [SERVER, "stdio"], "env": {"TOKEN": "${SECRET}"}}
+SMALL = {
+    "name": "small",
+    "command": sys.executable,
+    "args": [SERVER, "stdio"],
+    "env": {"TOKEN": "${SECRET}"},
+    "start_timeout": 100,  # on a busy machine, too
+}
 
 PLAIN = SMALL | {"args": [SERVER, "plain"]}
 
