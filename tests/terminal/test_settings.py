@@ -41,7 +41,7 @@ def test_a_fresh_install_asks_for_the_address_completes_it_and_saves_it(start, m
     monkeypatch.setitem(BASE_URLS, "vllm", NOWHERE)  # whatever runs on this machine
     for port in [*USUAL_PORTS]:
         monkeypatch.delitem(USUAL_PORTS, port)
-    with Server(["Hello."], models=("tiny",)) as server:
+    with Server(["H"], ["Hello."], models=("tiny",)) as server:  # the first finds out how tools are called
         chat = start({"vllm": {"base_url": NOWHERE}})
         chat.shows(r"Where is your server\?")
         chat.line("127.0.0.1:9")
