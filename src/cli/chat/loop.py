@@ -129,7 +129,7 @@ class Chat:
             state.screen.say(f"  {note}")
         if mentions.images and state.ensure_runtime().model.path.text_only:
             state.screen.say("  (the model accepts only text, so it gets a note in place of each image)")
-        message = mentions.make_message("\n\n".join([*state.notes, mentions.text]))
+        message = mentions.make_message("".join(f"{note}\n\n" for note in state.notes))
         state.conversation.append(message)
         try:
             self._run_turn()

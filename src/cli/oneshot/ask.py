@@ -133,8 +133,13 @@ def ask(
     report = outlet.report
     report.model = factory.settings.vllm.model
     session, notices = factory.open_session(resume)
-    text = "\n\n".join([*session.notes, question, *([form.instructions] if form else [])])
-    asked = mentions.make_message(text) if mentions else UserMessage(text)
+    notes = "".join(f"{note}\n\n" for note in session.notes)
+    order = f"\n\n{form.instructions}" if form else ""
+    if mentions:
+        before, _, after = question.partition(mentions.text)
+        asked = mentions.make_message(notes + before, after + order)
+    else:
+        asked = UserMessage(notes + question + order)
     session.messages.append(asked)
     notices += mentions.notes if mentions else ()
 

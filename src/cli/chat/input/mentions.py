@@ -47,10 +47,10 @@ class Mentions(NamedTuple):
     images: tuple[tuple[str, ContentBlock], ...] = ()
     notes: tuple[str, ...] = ()
 
-    def make_message(self, text: str = "") -> UserMessage:
-        """The message for the model. `text`: the own text, with notes before it or material after it."""
-        text = text or self.text
-        typed = self.typed + text.partition(self.text)[2]  # what /retry sends again
+    def make_message(self, before: str = "", after: str = "") -> UserMessage:
+        """The message for the model, with notes before the own text and material after it."""
+        text = f"{before}{self.text}{after}"
+        typed = self.typed + after  # what /retry sends again
         blocks: list[ContentBlock] = []
         for name, image in self.images:
             blocks += {"type": "text", "text": f"Image {name}:"}, image

@@ -111,12 +111,17 @@ def test_a_cut_file_is_told_with_both_sizes(root):
 
 
 def test_what_was_typed_is_kept_without_the_files_for_another_try(root):
-    message = read_mentions("see @notes.txt", root).make_message("$ ls\n\nsee @notes.txt")
-    assert (message.text, message.typed) == ("$ ls\n\nsee @notes.txt", "see @notes.txt")
+    message = read_mentions("see @notes.txt", root).make_message("$ ls\n\n")
+    assert message.text.startswith("$ ls\n\nsee @notes.txt")
+    assert message.typed == "see @notes.txt"
     mentions = read_mentions("see @notes.txt", root)
-    message = mentions.make_message(f"$ ls\n\n{mentions.text}\n\nfrom a pipe")
+    message = mentions.make_message("$ ls\n\n", "\n\nfrom a pipe")
     assert message.typed == "see @notes.txt\n\nfrom a pipe"
     assert "The heron." in message.text
+
+
+def test_what_was_typed_is_not_looked_for_in_the_notes_before_it(root):
+    assert read_mentions("e", root).make_message("I ran: $ sleep 30\n\n").title == "e"
 
 
 class TestAnImage:
