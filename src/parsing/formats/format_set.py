@@ -86,13 +86,8 @@ class FormatSet:
         self.rows = tuple(rows)
         lone = (row for row in self.rows if row.syntax and row.opener and row.syntax.call.startswith(row.opener))
         self._lone = tuple(lone)  # whose marker is the beginning of their calls
-        found = (
-            {row.opener for row in self._lone}
-            | _FOUND_OTHERWISE
-            | {""}
-            | {row.opener for row in self.rows if row.grammar == "text"}
-        )
-        self._wrappers = tuple(row for row in self.rows if row.opener not in found)
+        found = {row.opener for row in self.rows if row.grammar == "text" or row in self._lone}
+        self._wrappers = tuple(row for row in self.rows if row.opener not in {"", *found, *_FOUND_OTHERWISE})
         self._leads = tuple({lead: None for row in self.rows if row.syntax and (lead := _cut_lead(row.syntax))})
         self._pair_leads = {_cut_pair_lead(row.syntax) for row in self.rows if row.grammar == "pairs" and row.syntax}
         self.find_origin = functools.lru_cache(maxsize=512)(self._find_origin)
