@@ -22,7 +22,7 @@ from ...app.runtime import defer_sandbox, make_policy, make_tools
 from ...config import Settings
 from ...errors import BotError, ConfigError, NeverReached, TokensUnsupported
 from ...model import ServerApi
-from ...model.call_path import NO_PARSER
+from ...model.call_path import NO_PARSER, NO_STREAM
 from ...model.evidence import probe_grammar
 from ...model.recovery import RECOVERED_NOTICE
 from ...parsing import list_parsers
@@ -297,6 +297,8 @@ def _judge_grammar(connections: Connections, model: str) -> Finding:
 def _check_streaming(diagnosis: Diagnosis) -> Finding | None:
     if diagnosis.response is None:
         return None
+    if NO_STREAM in diagnosis.notices:
+        return Finding("warn", "the server does not stream the probe: answers come whole", "Nothing is lost by it.")
     if diagnosis.pieces > 1:
         times = f"{diagnosis.pieces} pieces, the first after {diagnosis.first:.2f} s, all after {diagnosis.took:.2f} s"
         return Finding("pass", times)

@@ -89,6 +89,16 @@ def test_a_server_without_a_tool_parser_gets_the_flags_as_advice(doctor):
     assert "--enable-auto-tool-choice --tool-call-parser" in checks["native calls"]["advice"]
 
 
+def test_a_server_that_does_not_stream_calls_is_named(doctor):
+    def is_streamed(body):
+        return bool(body.get("stream")) and "tools" in body
+
+    no_stream = refusal("Streaming is not supported when tools are used.")
+    checks, _, code = doctor(Server(answers=[("/v1/chat/completions", is_streamed, no_stream)]))
+    assert (checks["streaming"]["status"], code) == ("warn", 0)
+    assert "does not stream" in checks["streaming"]["said"]
+
+
 def test_a_call_that_the_servers_parser_missed_names_the_one_that_reads_it(doctor):
     leaked = DemoTurn('<tool_call>\n{"name": "read", "arguments": {"path": "notes.txt"}}\n</tool_call>')
     checks, command, _ = doctor(Server(leaked, model="who/knows"))
