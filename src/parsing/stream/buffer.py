@@ -8,6 +8,8 @@ with its event as `raw`: both joined in order are the input.
 
 from __future__ import annotations
 
+import re
+
 from ...types.events import TextDelta
 from ...types.messages import ToolCall
 from ..classify import Classification
@@ -19,6 +21,7 @@ LEAD_CHARS = 240  # of the text before a block
 LOOK_BACK_CHARS = 160  # of a line that is read backwards
 CONTEXT_CHARS = 256  # that are kept of what was shown: more than are read backwards
 _MAX_KEPT_CHARS = 768  # text that was shown is dropped beyond these
+_BLANKS = re.compile(r"[ \t]{0,64}")
 
 
 class StreamBuffer:
@@ -149,6 +152,11 @@ class StreamBuffer:
 
     def starts_line(self, at: int) -> bool:
         return not self.find_line(at).strip()
+
+
+def skip_blanks(text: str, start: int) -> int:
+    """Where the blanks at `start` end."""
+    return _BLANKS.match(text, start).end()  # type: ignore[union-attr]  # it matches the empty string, too
 
 
 def count_backticks(text: str) -> int:

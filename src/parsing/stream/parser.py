@@ -11,7 +11,6 @@ divided. Never raises on a text.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -25,7 +24,7 @@ from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import FABRICATED
 from .block import BlockReader, OpenBody
 from .brackets import MAX_BLOCK_CHARS
-from .buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer, count_backticks
+from .buffer import CONTEXT_CHARS, LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer, count_backticks, skip_blanks
 from .detector import BlockDetector, Detection, find_code, make_detector
 from .lookback import Position, find_hold, joins_word
 from .loops import LoopSkipper
@@ -35,7 +34,6 @@ from .reasoning import Marker, ReasoningReader
 REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
 MAX_PLAIN_CHARS = 80  # of a piece of plain text and what is held back before it
 MAX_UNREAD_PIECES = 4096  # kept before they are read
-_BLANKS = re.compile(r"[ \t]{0,64}")
 _State = Literal["prose", "in block", "after block", "in reasoning", "discard"]
 
 
@@ -244,13 +242,17 @@ class StreamParser:
         return True
 
     def _find_next(self) -> int:
-        """Where a block may begin next; -1 if nowhere in the text."""
-        buffer = self._buffer
-        if buffer.position == buffer.floor:  # a line begins behind a block
-            first = _skip_blanks(buffer.text, buffer.floor)
-            if first < len(buffer.text) and (buffer.text[first] == "`" or self._detect_result(first)):
-                return first
-        anchor = self._find_anchor(buffer.text, buffer.position)
+        """Where a block may begin next; -1 if nowhere in the text. Nothing before the last block decides on it."""
+        buffer, text = self._buffer, self._buffer.text
+        floor, position = buffer.floor, buffer.position
+        if position == floor and (first := skip_blanks(text, floor)) < len(text) and self._detect_result(first):
+            return first
+        if floor and position < floor + ANCHOR_LEAD_CHARS:
+            anchor = self._find_anchor(text[floor : floor + CONTEXT_CHARS], position - floor)
+            if anchor and anchor.start() < ANCHOR_LEAD_CHARS:
+                return floor + anchor.start()
+            position = floor + ANCHOR_LEAD_CHARS
+        anchor = self._find_anchor(text, position)
         return anchor.start() if anchor else -1
 
     def _show_plain(self, final: bool) -> None:
@@ -259,7 +261,7 @@ class StreamParser:
         end = len(buffer.text)
         if final:
             self._hold(end, end)
-        elif buffer.called and buffer.position == buffer.floor and _skip_blanks(buffer.text, buffer.floor) == end:
+        elif buffer.called and buffer.position == buffer.floor and skip_blanks(buffer.text, buffer.floor) == end:
             return  # a result may follow the blanks
         else:
             self._hold(find_hold(self._names, buffer.text, buffer.start), end - count_backticks(buffer.text))
@@ -331,7 +333,7 @@ class StreamParser:
     def _detect_result(self, at: int) -> Marker | NeedMore | None:
         """After a call: whether a line begins at `at`, or behind the line end there, with a result that was made up."""
         buffer, text = self._buffer, self._buffer.text
-        line = _skip_blanks(text, at + 1) if text[at] == "\n" else at
+        line = skip_blanks(text, at + 1) if text[at] == "\n" else at
         if not buffer.called or (line == at and not buffer.starts_line(at)):
             return None
         if FABRICATED.match(text, line):
@@ -379,11 +381,6 @@ class StreamParser:
         """The events of an answer that is all there: no decision waits for more text."""
         self._buffer.text = text
         return self.close(truncated=truncated)
-
-
-def _skip_blanks(text: str, start: int) -> int:
-    """Where the blanks at `start` end."""
-    return _BLANKS.match(text, start).end()  # type: ignore[union-attr]  # it matches the empty string, too
 
 
 def extract_tool_calls(

@@ -342,3 +342,9 @@ def test_a_fence_that_follows_a_backtick_and_an_opener_is_one_in_any_pieces():
     text = "u`functools[```<|END_OF_TURN_TOKEN|>"
     assert join_text(events_of(text)) == text
     assert summarize(events_of(text)) == summarize(events_of(text, range(1, len(text))))
+
+
+def test_a_backtick_near_the_end_of_a_block_begins_one_in_any_pieces():
+    text = '[TOOL_CALL]{][`<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>`'
+    assert summarize(events_of(text)) == summarize(events_of(text, range(1, len(text))))
+    assert [call.name for call in gathered(events_of(text)).calls] == ["read"]
