@@ -31,6 +31,7 @@ class StreamBuffer:
         self.text = ""
         self.start = 0
         self.position = 0
+        self.passed = 0  # the end of what is not searched again, as markers without a body and a fence of code
         self.floor = 0  # a line begins here, too
         self.called = False  # a call or a malformed one was emitted
         self.shown_chars = 0  # since then, whitespace aside; counted up to a bit more than MAX_SHOWN_CHARS
@@ -59,6 +60,7 @@ class StreamBuffer:
         if self.floor or self.start > _MAX_KEPT_CHARS:
             self.text = self.text[cut:]
             self.start -= cut
+            self.passed -= cut
             self.position = max(self.start, self.position - cut)
             self.floor = self._counted = 0
             return cut
@@ -135,11 +137,15 @@ class StreamBuffer:
         self.start = self.position = self.floor = end
         self._counted = 0
 
+    def pass_over(self, end: int) -> None:
+        """No text up to `end` is searched again."""
+        self.position = self.passed = end
+
     def replace(self, text: str, shown: str = "") -> None:
         """`text` is read next, after the text `shown`."""
         self.text = shown + text
         self.start = self.position = len(shown)
-        self.floor = self._counted = 0
+        self.floor = self.passed = self._counted = 0
 
     def find_line(self, at: int) -> str:
         """The line up to `at`, its last LOOK_BACK_CHARS at most."""

@@ -204,7 +204,7 @@ class StreamParser:
         buffer, follower = self._buffer, self._block.follower
         if dropped := buffer.drop_shown():
             self._block.drop(dropped)
-        self._is_plain = self._state == "prose" and buffer.position > buffer.floor
+        self._is_plain = self._state == "prose" and buffer.position > buffer.floor and buffer.passed <= buffer.start
         self._held = buffer.text[buffer.start :] if self._is_plain else ""
         is_read = bool(follower) and buffer.start == len(buffer.text)
         self._is_inside = is_read and not (self._previews or self._block.is_undecided)
@@ -236,7 +236,7 @@ class StreamParser:
         elif isinstance(detection, Marker) and self._reasoning:
             self._state = "in reasoning" if self._reasoning.pass_marker(detection) else "prose"
         elif isinstance(detection, Skip):
-            buffer.position = detection.end
+            buffer.pass_over(detection.end)
         else:
             self._pass_anchor(at)
         return True
@@ -350,10 +350,11 @@ class StreamParser:
     def _pass_anchor(self, at: int) -> None:
         """Moves behind an anchor that opened no block, and notes a fence of code."""
         buffer = self._buffer
-        fence = buffer.text.startswith("```", at)
-        if fence:
+        if buffer.text.startswith("```", at):
             buffer.in_fence = not buffer.in_fence
-        buffer.position = at + 3 if fence else at + 1
+            buffer.pass_over(at + 3)
+        else:
+            buffer.position = at + 1
 
     def _hold(self, start: int, position: int) -> None:
         """Shows the text before `start` and holds back the rest, of which all before `position` has been searched."""

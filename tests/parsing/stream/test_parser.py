@@ -348,3 +348,9 @@ def test_a_backtick_near_the_end_of_a_block_begins_one_in_any_pieces():
     text = '[TOOL_CALL]{][`<tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>`'
     assert summarize(events_of(text)) == summarize(events_of(text, range(1, len(text))))
     assert [call.name for call in gathered(events_of(text)).calls] == ["read"]
+
+
+def test_what_follows_a_marker_without_a_body_is_decided_alike_in_any_pieces():
+    text = '[tool_call:```tool_code\nread(path="a")\n```'
+    assert summarize(events_of(text)) == summarize(events_of(text, range(1, len(text))))
+    assert summarize(events_of("[tool_call:``read(```")) == summarize(events_of("[tool_call:``read(```", (16, 17)))
