@@ -208,7 +208,10 @@ class ChatTurn:
         ):
             shows_tools = yield from probe_template(self._make_server(), self._request.model, self._request.tools)
             path = replace(path, template_shows_tools=shows_tools)
-        return path.downgrade(refusal, optional).path
+        changed = path.downgrade(refusal, optional).path
+        if type(refusal) is ServerError and changed.mode != path.mode:  # the client's own tools or choice may be wrong
+            raise refusal
+        return changed
 
     def _learn_format(self, path: CallPath) -> Aside[CallPath]:
         """The path with the format in which the model writes calls, which is asked once."""

@@ -250,6 +250,16 @@ def test_a_refusal_that_nothing_helps_against_reaches_the_client(tmp_path):
     drive(tmp_path, lambda _: (400, refusal), use)
 
 
+def test_a_refusal_of_the_client_s_own_tools_reaches_the_client(tmp_path):
+    refusal = {"error": {"message": "The tool specified in `tool_choice` matches none of the `tools`", "code": 400}}
+
+    async def use(client, fake):
+        assert await ask(client, BODY) == (400, refusal)
+        assert len(fake.bodies) == 1
+
+    drive(tmp_path, lambda _: (400, refusal), use)
+
+
 def test_no_image_of_a_client_is_left_out(tmp_path):
     refusal = {"error": {"message": "tiny is not a multimodal model", "code": 400}}
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
