@@ -26,6 +26,7 @@ from .lookback import (
     find_own_marker,
     find_preceding_name,
     is_word_char,
+    search_back,
 )
 from .openers import BlockStart, NeedMore, Skip
 from .reasoning import MARKER
@@ -106,7 +107,7 @@ class BlockDetector:
         return NeedMore(at) if detection is None and lone.is_prefix(text, at) else detection
 
     def _detect_angle(self, position: Position) -> Detection:
-        text, at, floor, _ = position
+        text, at, floor, *_ = position
         start = at - 1 if at > floor and text[at - 1] == "]" and text[at + 1 : at + 2] in "]" else at
         if text_call := self._formats.find_text_call(text, start, self._names):
             return text_call if isinstance(text_call, BlockStart) else NeedMore(start)
@@ -178,9 +179,9 @@ class BlockDetector:
         return BlockStart(start, bracket if is_open else begin, "attributes", opener, name)
 
     def _detect_brace(self, position: Position) -> Detection:
-        text, at, _, _ = position
-        if own := find_own_marker(position):
-            return BlockStart(own.start(), at, "json", OWN)
+        text, at, *_ = position
+        if (own := find_own_marker(position)) >= 0:
+            return BlockStart(own, at, "json", OWN)
         word = find_preceding_name(self._names, position)
         if word and (found := self._detect_named_object(position, word)):
             return found
@@ -188,7 +189,7 @@ class BlockDetector:
 
     def _detect_named_object(self, position: Position, word: PrecedingWord) -> Detection:
         """A name, then its arguments as an object."""
-        text, at, _, line = position
+        text, at, _, line, _ = position
         if text[word.start] == "@":
             return None
         before = line[: len(line) - (at - word.start)] if "\n" not in text[word.start : at] else ""
@@ -213,17 +214,16 @@ class BlockDetector:
         return BlockStart(start, body if start == at else start, "json", "", explicit=False)
 
     def _detect_bracket(self, position: Position) -> Detection:
-        text, at, floor, _ = position
+        text, at, floor, *_ = position
         own = find_own_marker(position)
-        lead = own.start() if own else at - len(_FUNCTOOLS)
-        if own or (
-            text.startswith(_FUNCTOOLS, max(lead, floor)) and lead >= floor and not is_word_char(text[lead - 1 : lead])
-        ):
+        lead = own if own >= 0 else at - len(_FUNCTOOLS)
+        before = text[max(position.edge, lead - 1) : lead]
+        if own >= 0 or (text.startswith(_FUNCTOOLS, max(lead, floor)) and lead >= floor and not is_word_char(before)):
             inside = text[at + 1 : at + 66].lstrip()
             if not inside:
                 return NeedMore(lead)
             if inside[0] not in "/!":
-                return BlockStart(lead, at, "json", OWN if own else _FUNCTOOLS)
+                return BlockStart(lead, at, "json", OWN if own >= 0 else _FUNCTOOLS)
         return self._detect_markers(text, at, at) or self._detect_list(text, at)
 
     def _detect_list(self, text: str, at: int) -> Detection:
@@ -237,7 +237,7 @@ class BlockDetector:
         return BlockStart(at, at, "pythonic", "", explicit=False) if self._names.find(name) else None
 
     def _detect_parenthesis(self, position: Position) -> Detection:
-        text, at, _, line = position
+        text, at, _, line, _ = position
         word = find_preceding_name(self._names, position)
         if not word or word.gap or word.previous in _METHOD:
             return None
@@ -255,7 +255,7 @@ class BlockDetector:
 
     def _detect_backtick(self, position: Position) -> Detection:
         """A fence or a quoting backtick belongs to the block that it begins with."""
-        text, at, _, line = position
+        text, at, _, line, _ = position
         is_fence = "```".startswith(text[at : at + 3])  # or may become one at the end of the text
         if not text.startswith("``", at) and not _starts_line(line):
             return NeedMore(at) if at + 1 == len(text) else None
@@ -309,19 +309,19 @@ class BlockDetector:
         return None
 
     def _detect_colon(self, position: Position) -> Detection:
-        text, at, floor, _ = position
+        text, at, floor, *_ = position
         window = max(floor, at - LOOK_BACK_CHARS)
-        if own := find_own_marker(position):
-            return self._detect_after_own(text, at, own.start())
-        label = _LABEL.search(text, max(window, at - 32), at)
+        if (own := find_own_marker(position)) >= 0:
+            return self._detect_after_own(text, at, own)
+        label, base = search_back(_LABEL, text, max(window, at - 32), at, position.edge)
         if not label:
             return None
-        start = label.start()
+        start = base + label.start()
         if not _LINE_START.fullmatch(position.line[: len(position.line) - (at - start)]):
             return None
         if label[1] == "TOOL_NAME" or (label[1].casefold() == "tool_name" and openers.ARGUMENT_BLOCK.match(text, at)):
             return BlockStart(start, start, "tags", "TOOL_NAME:")
-        detection = self._detect_labelled(text, label.start(1), start)
+        detection = self._detect_labelled(text, base + label.start(1), start)
         may_be_block = label[1].casefold() == "tool_name" and openers.ARGUMENT_BLOCK.is_prefix(text, at)
         return NeedMore(start) if detection is None and may_be_block else detection
 
@@ -350,19 +350,20 @@ class BlockDetector:
 
     def _detect_recipient(self, position: Position) -> Detection:
         """A recipient of Harmony, a name behind `to=`."""
-        text, at, floor, _ = position
-        lead = _RECIPIENT.search(text, max(floor, at - LOOK_BACK_CHARS), at + 1)
-        if not lead:
+        text, at, floor, *_ = position
+        found, base = search_back(_RECIPIENT, text, max(floor, at - LOOK_BACK_CHARS), at + 1, position.edge)
+        if not found:
             return None
+        lead = base + found.start()
         match = openers.RECIPIENT_CALL.match(text, at + 1)
         if not match:
-            return NeedMore(lead.start()) if openers.RECIPIENT_CALL.is_prefix(text, at + 1) else None
+            return NeedMore(lead) if openers.RECIPIENT_CALL.is_prefix(text, at + 1) else None
         body = match.end() - 1
         is_object = openers.OBJECT_START.match(text, body)
-        return BlockStart(lead.start(), body, "named", "<|channel|>", match["name"]) if is_object else None
+        return BlockStart(lead, body, "named", "<|channel|>", match["name"]) if is_object else None
 
     def _detect_chevron(self, position: Position) -> Detection:
-        text, at, _, line = position
+        text, at, _, line, _ = position
         matcher = openers.CHEVRON_CALL
         match = matcher.match(text, at)
         if not match:

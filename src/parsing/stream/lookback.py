@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from ...types.lazy_pattern import LazyPattern
 from ..arguments.tool_index import NameIndex, normalize
 from .buffer import LOOK_BACK_CHARS
 
@@ -43,13 +44,15 @@ _GLUE = frozenset("\\$-")  # before a name, they make it the end of another
 class Position(NamedTuple):
     """An anchor at `at` in `text`.
 
-    Nothing before `floor` can be part of a block. `line` is the anchor's line up to it.
+    Nothing before `floor` can be part of a block. `line` is the anchor's line up to it. Nothing before `edge`, where
+    the last block ended, is looked at.
     """
 
     text: str
     at: int
     floor: int
     line: str
+    edge: int = 0
 
 
 class PrecedingWord(NamedTuple):
@@ -63,24 +66,28 @@ class PrecedingWord(NamedTuple):
     previous: str
 
 
-def iter_words(text: str, end: int, floor: int) -> Iterator[PrecedingWord]:
-    """The word that ends at `end`, whole and then without its first parts."""
-    match = _find_word(text, end, floor)
-    if not match:
-        return
-    _, name, mark, gap = match.groups()
-    start = match.start()
-    yield PrecedingWord(start, match.start(2), name, mark, gap, text[start - 1 : start])
-    for joint in _JOINT.finditer(name):
-        at = match.start(2) + joint.end()
-        yield PrecedingWord(at, at, name[joint.end() :], mark, gap, text[at - 1])
-
-
-def _find_word(text: str, end: int, floor: int) -> re.Match[str] | None:
+def iter_words(text: str, end: int, floor: int, edge: int = 0) -> Iterator[PrecedingWord]:
+    """The word that ends at `end`, whole and then without its first parts. Nothing before `edge` is looked at."""
     gap_start = max(floor, end - _MAX_GAP_CHARS - 1)
     solid = gap_start + len(text[gap_start:end].rstrip())
     parts = text[max(floor, solid - _MAX_WORD_CHARS) : solid].rsplit(None, 1)
-    return _WORD.search(text, solid - len(parts[-1]), end) if parts else None
+    match, base = search_back(_WORD, text, solid - len(parts[-1]), end, edge) if parts else (None, 0)
+    if not match:
+        return
+    _, name, mark, gap = match.groups()
+    start, begin = base + match.start(), base + match.start(2)
+    yield PrecedingWord(start, begin, name, mark, gap, text[max(edge, start - 1) : start])
+    for joint in _JOINT.finditer(name):
+        at = begin + joint.end()
+        yield PrecedingWord(at, at, name[joint.end() :], mark, gap, text[at - 1])
+
+
+def search_back(
+    pattern: re.Pattern[str] | LazyPattern, text: str, low: int, end: int, edge: int
+) -> tuple[re.Match[str] | None, int]:
+    """The match between `low` and `end`, and what its positions count from. The character before `low` decides, too."""
+    base = max(edge, low - 1)
+    return pattern.search(text[base:end], low - base), base
 
 
 def is_word_char(character: str) -> bool:
@@ -138,15 +145,18 @@ def _may_begin(names: NameIndex, word: str, *, is_whole: bool) -> bool:
 
 def find_preceding_name(names: NameIndex, position: Position) -> PrecedingWord | None:
     """The name of an offered tool before the anchor."""
-    words = iter_words(position.text, position.at, max(position.floor, position.at - LOOK_BACK_CHARS))
+    floor = max(position.floor, position.at - LOOK_BACK_CHARS)
+    words = iter_words(position.text, position.at, floor, position.edge)
     whole = (word for word in words if word.start < word.begin or not is_word_char(word.previous))
     word = next((word for word in whole if names.names_tool(word.name.rstrip(":"))), None)
     return None if word and word.start == word.begin and word.previous in _GLUE else word
 
 
-def find_own_marker(position: Position) -> re.Match[str] | None:
-    """`TOOL_CALL` before the anchor."""
+def find_own_marker(position: Position) -> int:
+    """Where `TOOL_CALL` before the anchor begins; -1 if it does not stand there."""
     text, at = position.text, position.at
     low = max(position.floor, at - _OWN_CHARS)
-    ends_so = text[low:at].rstrip("*` \t\r\n")[-1:] in _OWN_LAST_CHARS
-    return _OWN_MARKER.search(text, low, at) if ends_so else None
+    if text[low:at].rstrip("*` \t\r\n")[-1:] not in _OWN_LAST_CHARS:
+        return -1
+    match, base = search_back(_OWN_MARKER, text, low, at, position.edge)
+    return base + match.start() if match else -1

@@ -204,7 +204,8 @@ class StreamParser:
         buffer, follower = self._buffer, self._block.follower
         if dropped := buffer.drop_shown():
             self._block.drop(dropped)
-        self._is_plain = self._state == "prose" and buffer.position > buffer.floor and buffer.passed <= buffer.start
+        begun = skip_blanks(buffer.text, buffer.floor) if buffer.called else buffer.floor
+        self._is_plain = self._state == "prose" and buffer.position > begun and buffer.passed <= buffer.start
         self._held = buffer.text[buffer.start :] if self._is_plain else ""
         is_read = bool(follower) and buffer.start == len(buffer.text)
         self._is_inside = is_read and not (self._previews or self._block.is_undecided)
@@ -245,7 +246,8 @@ class StreamParser:
         """Where a block may begin next; -1 if nowhere in the text. Nothing before the last block decides on it."""
         buffer, text = self._buffer, self._buffer.text
         floor, position = buffer.floor, buffer.position
-        if position == floor and (first := skip_blanks(text, floor)) < len(text) and self._detect_result(first):
+        first = skip_blanks(text, floor) if buffer.called else -1
+        if position <= first < len(text) and self._detect_result(first):  # a line begins behind a block
             return first
         if floor and position < floor + ANCHOR_LEAD_CHARS:
             anchor = self._find_anchor(text[floor : floor + CONTEXT_CHARS], position - floor)
@@ -312,7 +314,7 @@ class StreamParser:
         if text[at] == "`" and buffer.in_fence:
             return NeedMore(at) if not text[at : at + 5].strip("`") and len(text) < at + 5 else None
         start = at - 2 if text[at] == "=" else at  # of `to=`
-        is_word = start < at and joins_word(text[start - 1 : start])
+        is_word = start < at and joins_word(text[max(buffer.floor, start - 1) : start])
         reads_marker = text[at] in "<[>=" and not (start < buffer.start or is_word or buffer.in_fence)
         marker = self._reasoning.find_marker(start, final=final) if self._reasoning and reads_marker else None
         if isinstance(marker, Skip) or (
@@ -320,7 +322,7 @@ class StreamParser:
             and (marker.role in ("opens", "closes") or not self._formats.opener.match(text, start))
         ):
             return marker  # no call begins with it
-        position = Position(text, at, buffer.start, buffer.find_line(at))
+        position = Position(text, at, buffer.start, buffer.find_line(at), buffer.floor)
         detection = self._detector.detect(position)
         if isinstance(marker, Marker) and not isinstance(detection, BlockStart if final else (BlockStart, NeedMore)):
             return marker

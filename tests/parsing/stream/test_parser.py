@@ -354,3 +354,15 @@ def test_what_follows_a_marker_without_a_body_is_decided_alike_in_any_pieces():
     text = '[tool_call:```tool_code\nread(path="a")\n```'
     assert summarize(events_of(text)) == summarize(events_of(text, range(1, len(text))))
     assert summarize(events_of("[tool_call:``read(```")) == summarize(events_of("[tool_call:``read(```", (16, 17)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[TOOL_CALL]{"name": "read"}[/TOOL_CALL] Observation\n',  # a result behind a blank
+        '<|begin|>assistantread{"path": "a"}',  # a name directly behind a marker
+    ],
+)
+def test_the_end_of_a_block_begins_a_line_in_any_pieces(text):
+    for cut in range(len(text)):
+        assert summarize(events_of(text)) == summarize(events_of(text, (cut,)))
