@@ -18,6 +18,7 @@ from .. import __version__
 from .arguments import ArgumentParser, add_common, is_near, make_formatter, parse_number
 
 EXIT_INTERRUPTED = 130
+RESEND_S = 0.01  # until a signal whose exit was dropped is sent again
 EXIT_SIGNAL = 128  # and the signal's number, as a shell counts: SIGHUP 129, SIGTERM 143
 MAX_ERROR_CHARS = 2000  # a server may send a whole page
 # Objects made between two garbage collections. Python's 700 make start-up a fifth longer: imports leave no garbage.
@@ -194,20 +195,44 @@ def _split_message(parser: ArgumentParser, words: list[str]) -> tuple[list[str],
     return own, " ".join(said)
 
 
+class _SignalExit(SystemExit):
+    """The exit that a signal asks for. `on_drop` is called if it is dropped before it has arrived at the top.
+
+    A handler runs wherever the main thread is. What it raises inside a finalizer, Python drops: see
+    https://docs.python.org/3/reference/datamodel.html#object.__del__.
+    """
+
+    def __init__(self, number: int, on_drop: Callable[[int], None]) -> None:
+        super().__init__(EXIT_SIGNAL + number)
+        self._number, self._on_drop = number, on_drop
+
+    def __del__(self) -> None:
+        self._on_drop(self._number)
+
+
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
     """SIGTERM and SIGHUP raise SystemExit, so that started processes are ended and the session is saved."""
     signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    has_left = False
 
     def leave(number: int, _: object) -> None:
         for each in signals:
             signal.signal(each, signal.SIG_IGN)  # ignore repeats while cleaning up
-        raise SystemExit(EXIT_SIGNAL + number)
+        raise _SignalExit(number, send_again)
+
+    def send_again(number: int) -> None:
+        if not has_left:
+            from threading import Timer
+
+            signal.signal(number, leave)
+            Timer(RESEND_S, os.kill, (os.getpid(), number)).start()  # at once it would be inside the finalizer again
 
     signals = [each for each in signals if signal.getsignal(each) != signal.SIG_IGN]  # leave nohup alone
     before = {each: signal.signal(each, leave) for each in signals}
     try:
         yield
     finally:
+        has_left = True
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -1,13 +1,16 @@
 """What all commands share: signals and the exit codes that they lead to."""
 
+import io
 import os
 import signal
 import sys
+import threading
 
 import pytest
 
 from src.cli import main as main_module
 from src.cli.main import _split_message, exit_on_signals, main, make_parser
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -23,6 +26,20 @@ def test_a_hangup_is_an_exit_that_tidies_up(hangup):
         os.kill(os.getpid(), signal.SIGHUP)
     assert left.value.code == 129
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+
+
+def test_a_hangup_inside_a_finalizer_which_drops_exceptions_is_an_exit_too(hangup):
+    class Answer(io.IOBase):  # of urllib3, whose finalizer asks whether it is closed
+        @property
+        def closed(self):
+            os.kill(os.getpid(), signal.SIGHUP)
+            return True
+
+    hangup(signal.SIG_DFL)
+    with pytest.raises(SystemExit) as left, exit_on_signals():
+        Answer()
+        threading.Event().wait(PATIENCE_S)
+    assert left.value.code == 129
 
 
 def test_what_was_started_with_nohup_outlives_its_terminal(hangup):

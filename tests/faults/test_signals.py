@@ -74,6 +74,7 @@ class TestSignals:
         with FaultServer([b"HTTP/1.1 429 No\r\nRetry-After: 50\r\nContent-Length: 0\r\n\r\n"]) as server:
             program = started(server, tmp_path)
             assert "trying again in 50.0 s" in program.stderr.readline()
+            wait_until(lambda: waits(program), "Python drops a Ctrl-C inside a finalizer, as of the refused answer")
             assert ended(program, number)[0] == CODES[number]
 
     def test_in_a_command_the_command_ends_too(self, number, tmp_path):

@@ -116,8 +116,9 @@ def run(argv: Sequence[str], ctx: ToolContext, access: Grant = "write") -> Finis
 
     Raises ToolError if it cannot be started, or is cancelled; SentToBackground if the user sends it there.
     """
-    with ExitStack() as stack, HeldInterrupts() as interrupts:
-        output, jobs = stack.enter_context(open_output(ctx)), ctx.chat_jobs
+    jobs = ctx.chat_jobs
+    with ExitStack() as stack, HeldInterrupts() as interrupts, jobs.in_foreground() if jobs else nullcontext():
+        output = stack.enter_context(open_output(ctx))
         command, is_left = RunningCommand(argv, ctx, access), False
 
         def check() -> None:
@@ -127,7 +128,7 @@ def run(argv: Sequence[str], ctx: ToolContext, access: Grant = "write") -> Finis
 
         try:
             ctx.on_start(command.started)
-            with interrupts.allowed(), jobs.in_foreground() if jobs else nullcontext():
+            with interrupts.allowed():
                 command.read(output.feed, ctx.exec_timeout, check)
         except SentToBackground:
             is_left = True

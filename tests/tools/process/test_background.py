@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -120,9 +121,9 @@ def test_the_user_sends_a_command_to_the_background(tmp_path):
     jobs, requested = Jobs(), []
     base = ToolContext(tmp_path, environment={"PATH": os.environ["PATH"]}, chat_jobs=jobs)
     with base.for_run() as ctx:
-        thread = threading.Thread(target=wait_and_request, args=(jobs, requested))
+        thread = threading.Thread(target=wait_and_request, args=(jobs, tmp_path / "up", requested))
         thread.start()
-        shown = run(ctx, f"echo up; {WAITS}; exit 4", timeout=PATIENCE_S).value
+        shown = run(ctx, f"touch up; {WAITS}; exit 4", access="write", timeout=PATIENCE_S).value
         thread.join()
     assert "[the user sent it to the background: it runs in the background as job 1;" in shown
     (job,) = jobs
@@ -154,10 +155,20 @@ def test_the_user_is_told_of_an_end_once_and_not_of_one_that_a_result_tells(ctx,
     assert ctx.jobs.take_unshown() == []
 
 
-def wait_and_request(jobs, requested):
-    wait_until(lambda: jobs.can_send, "no command began")
+def wait_and_request(jobs, up, requested):
+    wait_until(lambda: jobs.can_send and up.exists(), "no command began")
     requested.append(Jobs().open("true", Output(100)).began_s)
     jobs.request()
+
+
+def test_a_request_that_comes_while_the_command_is_started_sends_it(tmp_path):
+    jobs = Jobs()
+    base = ToolContext(tmp_path, environment={"PATH": os.environ["PATH"]}, chat_jobs=jobs)
+    with base.for_run() as ctx:
+        shown = run(replace(ctx, on_start=lambda _: jobs.request()), WAITS, timeout=PATIENCE_S).value
+    assert "it runs in the background as job 1;" in shown
+    (tmp_path / "go").touch()
+    assert jobs.find(1).has_ended.wait(PATIENCE_S)
 
 
 def test_a_request_that_comes_where_no_command_runs_does_not_send_the_next_one(tmp_path):
