@@ -6,6 +6,7 @@ back the reasoning before it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple, Union
@@ -82,15 +83,18 @@ class EventFold:
     """The events of one answer, added as they come, as its blocks in order and its reasoning."""
 
     def __init__(self) -> None:
-        self._text: list[str] = []  # since the last block
-        self._blocks: list[Text | ToolCall | MalformedCall] = []
+        self.parts: list[str | ToolCall | MalformedCall] = []  # pieces of text, and calls
         self._reasoning: list[str] = []
-        self._doubtful = 0  # how many of the blocks hold calls that were guessed if anything follows them
+        self._doubtful = 0  # how many of the parts hold calls that were guessed if anything follows them
 
     @property
     def blocks(self) -> list[Text | ToolCall | MalformedCall]:
-        text = "".join(self._text)
-        return [*self._blocks, Text(text)] if text else self._blocks
+        blocks: list[Text | ToolCall | MalformedCall] = []
+        for _, group in itertools.groupby(self.parts, lambda part: isinstance(part, str)):
+            parts = list(group)
+            text = "".join(part for part in parts if isinstance(part, str))
+            blocks += [Text(text)] if text else [part for part in parts if not isinstance(part, str)]
+        return blocks
 
     @property
     def reasoning(self) -> str:
@@ -100,26 +104,27 @@ class EventFold:
         if self._doubtful and not _is_silent(event):
             self._mark_guessed()
         if isinstance(event, TextDelta):
-            self._text.append(event.text)
+            self.parts.append(event.text)
         elif isinstance(event, ReasoningDelta):
             self._reasoning.append(event.text)
-        elif isinstance(event, (ParsedCall, Malformed)):
-            call = event.call if isinstance(event, ParsedCall) else event.malformed
-            self._blocks, self._text = [*self.blocks, call], []
+        elif isinstance(event, ParsedCall):
+            self.parts.append(event.call)
+        elif isinstance(event, Malformed):
+            self.parts.append(event.malformed)
         elif isinstance(event, Reasoned):
-            self._reasoning += [block.text for block in self.blocks if isinstance(block, Text)]
-            self._blocks, self._text = [], []
+            self._reasoning += [part for part in self.parts if isinstance(part, str)]
+            self.parts = []
         elif isinstance(event, Doubted):
-            self._doubtful = len(self._blocks)
+            self._doubtful = len(self.parts)
             if event.is_certain:
                 self._mark_guessed()
         elif isinstance(event, Answered):
             self._reasoning, self._doubtful = [], _ALL_BLOCKS
 
     def _mark_guessed(self) -> None:
-        doubtful, self._blocks = self._blocks[: self._doubtful], self._blocks[self._doubtful :]
-        calls = [replace(block, guessed=True) if isinstance(block, ToolCall) else block for block in doubtful]
-        self._blocks = [*calls, *self._blocks]
+        for at, part in enumerate(self.parts[: self._doubtful]):
+            if isinstance(part, ToolCall):
+                self.parts[at] = replace(part, guessed=True)
         self._doubtful = self._doubtful if self._doubtful == _ALL_BLOCKS else 0
 
 
@@ -135,14 +140,7 @@ def gathered(events: Iterable[ParserEvent]) -> Extraction:
     fold = EventFold()
     for event in events:
         fold.add(event)
-    texts: list[str] = []
-    calls: list[ToolCall] = []
-    malformed: list[MalformedCall] = []
-    for block in fold.blocks:
-        if isinstance(block, Text):
-            texts.append(block.text)
-        elif isinstance(block, ToolCall):
-            calls.append(block)
-        else:
-            malformed.append(block)
-    return Extraction("".join(texts), tuple(calls), tuple(malformed), fold.reasoning)
+    text = "".join([part for part in fold.parts if isinstance(part, str)])
+    calls = [part for part in fold.parts if isinstance(part, ToolCall)]
+    malformed = [part for part in fold.parts if isinstance(part, MalformedCall)]
+    return Extraction(text, tuple(calls), tuple(malformed), fold.reasoning)
