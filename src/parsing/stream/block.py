@@ -111,7 +111,7 @@ class BlockReader:
                 pass
             else:
                 buffer.take(body + length)
-                if not self._give_back_data(text[:length]):
+                if not (self.is_undecided and self._give_back_data(text[:length])):
                     self._settle(BlockBody(text[:length], True, (node,)), body + length)
                 return True
         if block.kind in TAG_KINDS:
@@ -254,7 +254,7 @@ class BlockReader:
             if not may_end:
                 self._give_back(raw := self._join_raw(), len(raw))
                 return True
-        while True:
+        while not final or self._after < len(text):
             taken = self._take_closer(text, final)
             if taken is None:
                 if self._eager and self._block.explicit and self._body.ended and self._after == len(text):
@@ -330,8 +330,7 @@ class BlockReader:
     def doubt_closed_calls(self) -> None:
         """Marks the calls so far if what follows them holds an end of values: one of theirs may go on there."""
         buffer = self._buffer
-        text = buffer.take_following()
-        if buffer.has_bare_values and self._formats.holds_closer(text, buffer.bare_closers):
+        if buffer.has_bare_values and self._formats.holds_closer(buffer.take_following(), buffer.bare_closers):
             buffer.doubt()
 
     def _give_back_data(self, body: str) -> bool:

@@ -122,11 +122,13 @@ class StreamBuffer:
         """Marks the calls so far: a value seems to go on behind them."""
         self._events.append(Doubted("", is_certain=True))
         self.has_bare_values, self.bare_closers = False, ()
+        self._following.clear()
 
     def reset(self) -> None:
         """Forgets what was emitted: it was reasoning and no answer."""
         self.called = self.answered = self.in_fence = self.has_bare_values = False
         self.shown_chars, self.trailing_calls, self.bare_closers = 0, [], ()
+        self._following.clear()
 
     def take(self, end: int) -> None:
         """The text up to `end` is the caller's, who emits it in an event or rewinds."""

@@ -83,6 +83,10 @@ class BlockDetector:
             anchor = self._formats.anchor.search(text, at + 1)
         return len(text) - find_hold(self._names, text, 0)
 
+    def count_held_after_call(self, text: str) -> int:
+        """The same after a call."""
+        return -1 if self._formats.anchor_after_call.search(text) else len(text) - find_hold(self._names, text, 0)
+
     def detect(self, position: Position) -> Detection:
         """What begins at the anchor."""
         start, text = position.at, position.text
@@ -150,17 +154,16 @@ class BlockDetector:
 
     def _read_body(self, match: re.Match[str], start: int, opener: str) -> Detection:
         """The body behind wrapping markers; a bare name there has to be a tool's."""
-        groups = match.groupdict()
-        if groups["json"] or groups["tags"]:
-            kind = "json" if groups["json"] else "tags"
-            return BlockStart(start, match.end() - 1 if groups["json"] else match.start("tags"), kind, opener)
-        if groups["attributes"]:
+        kind = match.lastgroup or ""
+        if kind in ("json", "tags"):
+            return BlockStart(start, match.end() - 1 if kind == "json" else match.start("tags"), kind, opener)
+        if kind == "attributes":
             return self._read_attributes(match, start, opener)
-        for kind, group in (("pairs", "name"), ("empty", "empty_name")):
-            if groups[kind]:
-                if kind == "empty" and self._names.find(groups[group]) is None:
-                    return Skip(match.end())
-                return BlockStart(start, match.start(group), kind, opener, groups[group])
+        if kind in ("pairs", "empty"):
+            group = "name" if kind == "pairs" else "empty_name"
+            if kind == "empty" and self._names.find(match[group]) is None:
+                return Skip(match.end())
+            return BlockStart(start, match.start(group), kind, opener, match[group])
         name, bracket = match["called"], match["bracket"]
         explicit = bracket == "{" and "[TOOL_CALLS]" not in opener and opener != OWN
         if name in CHANNELS or (not explicit and self._names.find(name) is None):
@@ -172,9 +175,8 @@ class BlockDetector:
         if self._names.find(name) is None:
             return Skip(match.end())
         begin = match.start("attributed")
-        bracket = match.string.rfind(
-            "[", start, begin
-        )  # of `[Calling tool=`, which nothing but the end of the call closes
+        # Of `[Calling tool=`, which nothing but the end of the call closes.
+        bracket = match.string.rfind("[", start, begin)
         is_open = bracket > match.string.rfind("]", start, begin)
         return BlockStart(start, bracket if is_open else begin, "attributes", opener, name)
 

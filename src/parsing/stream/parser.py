@@ -126,7 +126,7 @@ class StreamParser:
         elif self._state == "discard" and not self._buffer.has_bare_values:
             return [Cut(text)] if text else []
         self._buffer.text += text
-        return self._follow() if self._block.follower else self._run(False)
+        return self._follow() if self._block.follower else self._run()
 
     def _count_held_in_context(self, held: str, text: str) -> int:
         """The same as `_count_held`, if what was shown before decides; `text` is the end of `held`."""
@@ -134,9 +134,6 @@ class StreamParser:
         tail = self._buffer.text + "".join(recent) + text
         has_anchor = self._find_anchor(tail, len(tail) - len(held))
         return -1 if has_anchor else len(held) - find_hold(self._names, held, 0)
-
-    def _count_held_after_call(self, held: str) -> int:
-        return -1 if self._find_anchor(held) else len(held) - find_hold(self._names, held, 0)
 
     def _take_plain(self) -> None:
         """Gives the buffer the plain text that it does not have yet."""
@@ -154,7 +151,7 @@ class StreamParser:
         """
         if not self._is_plain or self._held or not text:
             return -1
-        return (self._count_held if len(text) <= MAX_PLAIN_CHARS else self._count_held_after_call)(text)
+        return (self._count_held if len(text) <= MAX_PLAIN_CHARS else self._detector.count_held_after_call)(text)
 
     @property
     def certain_kind(self) -> str:
@@ -166,7 +163,10 @@ class StreamParser:
         self._truncated = truncated
         if self._is_plain:
             self._take_plain()
-        events = (self._follow() if self._unread else []) + self._run(True)
+        events = self._follow() if self._unread else []
+        while self._STEPS[self._state](self, True):
+            pass
+        self._is_plain = self._is_inside = False
         self._block.doubt_closed_calls()
         return events + self._buffer.take_events() + self._recover_calls()
 
@@ -196,10 +196,10 @@ class StreamParser:
             return []
         if self._block.follow(end, ended):
             self._state = "after block"
-        return self._run(False)
+        return self._run()
 
-    def _run(self, final: bool) -> list[ParserEvent]:
-        while self._STEPS[self._state](self, final):
+    def _run(self) -> list[ParserEvent]:
+        while self._STEPS[self._state](self, False):
             pass
         buffer, follower = self._buffer, self._block.follower
         if dropped := buffer.drop_shown():
@@ -246,6 +246,8 @@ class StreamParser:
         """Where a block may begin next; -1 if nowhere in the text. Nothing before the last block decides on it."""
         buffer, text = self._buffer, self._buffer.text
         floor, position = buffer.floor, buffer.position
+        if position >= len(text):
+            return -1
         first = skip_blanks(text, floor) if buffer.called else -1
         if position <= first < len(text) and self._detect_result(first):  # a line begins behind a block
             return first
@@ -281,7 +283,7 @@ class StreamParser:
             self._state = "discard" if self._classifier.is_full else "prose"
             if self._buffer.called:
                 self._find_anchor = self._formats.anchor_after_call.search
-                self._count_held = self._count_held_after_call
+                self._count_held = self._detector.count_held_after_call
         return finished
 
     def _read_reasoning(self, final: bool) -> bool:
