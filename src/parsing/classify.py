@@ -151,8 +151,8 @@ class CallClassifier:
             if not explicit and not self._is_presented:
                 name = self._find_begun(decoded, raw)
                 is_meant = bool(name)
-            return [self._count_call(self._reject(name, raw, decoded.problem, origin), raw)] if is_meant else []
-        classified = [
+            return self._count_calls([self._reject(name, raw, decoded.problem, origin)], raw) if is_meant else []
+        classified: list[Classification] = [
             self._classify_call(call, raw, origin, decoded, explicit, is_doubtful=any(to_fill_in))
             for call, to_fill_in in zip(decoded.calls, blanks, strict=True)
         ]
@@ -168,7 +168,7 @@ class CallClassifier:
             self._ids = [each.id for each in classified] + self._ids
             return []
         self._made += calls
-        return [self._count_call(call, raw) for call in classified]
+        return self._count_calls(classified, raw)
 
     def _find_begun(self, decoded: DecodedBlock, raw: str) -> str:
         """The tool of a block that only looks like a call, if it is one but for its end or a key that stands twice."""
@@ -247,12 +247,13 @@ class CallClassifier:
                 return replace(made, echo=True)
         return made
 
-    def _count_call(self, classification: Classification, raw: str) -> Classification:
-        self._count += 1
-        if self._count <= self._max_calls:
-            return classification
+    def _count_calls(self, calls: list[Classification], raw: str) -> list[Classification]:
+        free = max(0, self._max_calls - self._count)
+        self._count += len(calls)
+        if len(calls) <= free:
+            return calls
         reason = f"More than {self._max_calls} calls in one answer: nothing from here on was read."
-        return MalformedCall(classification.id, classification.name, raw, reason, classification.origin)
+        return calls[:free] + [MalformedCall(each.id, each.name, raw, reason, each.origin) for each in calls[free:]]
 
     @property
     def is_full(self) -> bool:
@@ -307,8 +308,8 @@ def make_id_source() -> Callable[[], str]:
 
 def _find_placeholders(call: RawCall) -> list[bool]:
     """Whether each argument is a placeholder."""
-    values = [*(call.arguments or {}).items(), *(("", value) for value in call.positional)]
-    return [is_placeholder(value, name) for name, value in values]
+    named = [is_placeholder(value, name) for name, value in (call.arguments or {}).items()]
+    return named + [is_placeholder(value, "") for value in call.positional]
 
 
 def _is_placeholder_name(name: str) -> bool:

@@ -158,22 +158,18 @@ def _find_in_object(node: dict[str, Node], is_tool: IsTool, depth: int) -> list[
 
 def _read_named(node: dict[str, Node], name_key: str) -> list[RawCall]:
     name = str(node[name_key])
-    keys = [key for key in node if key in _ARGUMENT_RANKS and key != name_key]
+    keys = _ARGUMENT_RANKS.keys() & node.keys()
     if keys:
         first = node[min(keys, key=_ARGUMENT_RANKS.__getitem__)]
-        calls = [_make_call(name, value) for value in _split_arguments(first)]
+        several = first if isinstance(first, list) and len(first) > 1 else []  # the arguments of several calls
+        if not all(isinstance(each, dict) and "value" not in each for each in several):
+            several = []
+        calls = [_make_call(name, value) for value in several or [first]]
         if len(keys) > 1 and any(node[key] and node[key] != first for key in keys):
             return [call._replace(repairs=(TWO_ARGUMENTS,)) for call in calls]
         return calls
     siblings = {key: value for key, value in node.items() if key != name_key and key not in ENVELOPE_KEYS}
     return [RawCall(name, siblings, [], container=node)]
-
-
-def _split_arguments(value: Node) -> list[Node]:
-    """The arguments of several calls if `value` is a list of objects, else those of one."""
-    if isinstance(value, list) and len(value) > 1:
-        return value if all(isinstance(item, dict) and "value" not in item for item in value) else [value]
-    return [value]
 
 
 def _make_call(name: str, value: Node) -> RawCall:
