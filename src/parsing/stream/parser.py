@@ -217,7 +217,7 @@ class StreamParser:
 
     def _read_prose(self, final: bool) -> bool:
         buffer = self._buffer
-        at = self._find_next()
+        at = self._find_next() if buffer.position < len(buffer.text) else -1
         if at < 0:
             self._show_plain(final)
             return False
@@ -246,8 +246,6 @@ class StreamParser:
         """Where a block may begin next; -1 if nowhere in the text. Nothing before the last block decides on it."""
         buffer, text = self._buffer, self._buffer.text
         floor, position = buffer.floor, buffer.position
-        if position >= len(text):
-            return -1
         first = skip_blanks(text, floor) if buffer.called else -1
         if position <= first < len(text) and self._detect_result(first):  # a line begins behind a block
             return first
