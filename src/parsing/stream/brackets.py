@@ -104,7 +104,7 @@ class BracketMatcher:
             if follows[0] in _FOLLOWS_STRING:
                 self._quote = ""
                 return end + len(quote)
-            end = text.find(quote, end + len(quote))
+            end = text.find(quote, end + 1)  # quotes of the value may stand before the closing one
         tail = max(position, len(text) - len(quote) + 1)
         while tail < len(text) and not quote.startswith(text[tail:]):
             tail += 1

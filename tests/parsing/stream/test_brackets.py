@@ -18,6 +18,7 @@ ENDS = {
     "an apostrophe in a bare word": ("{a: it's} x", 9),
     "python": ("(a='(', b=[1, (2)])x", 19),
     "triple quotes": ('{"a": """}"{"""}x', 16),
+    "triple quotes behind a quote of the value": ('{"a": """say "b""""}x', 20),
     "gemma's quotes": ('{a:<|"|>}<|"|>}x', 15),
     "a closing marker before the last brace": ('{"a": {"b": 1}</tool_call>', 14),
     "a fence before the last brace": ('{"a": 1\n```', 8),
@@ -41,6 +42,12 @@ def test_the_end_is_found_wherever_the_text_is_split(text, end):
     assert find_end(text) == end
     assert find_end(text, range(1, len(text))) == end
     assert {find_end(text, [cut]) for cut in range(len(text))} == {end}
+
+
+@pytest.mark.parametrize("count", range(12))
+def test_a_run_of_quotes_is_the_same_wherever_it_is_split(count):
+    text = '{"a": ' + '"' * count + "}x"
+    assert {find_end(text, [cut]) for cut in range(len(text))} == {find_end(text)}
 
 
 @given(st.text(alphabet="{}[]()\"'\\,: ab<|>`\n"), st.data())
