@@ -152,7 +152,7 @@ class CallClassifier:
                 name = self._find_begun(decoded, raw)
                 is_meant = bool(name)
             return self._count_calls([self._reject(name, raw, decoded.problem, origin)], raw) if is_meant else []
-        classified: list[Classification] = [
+        classified = [
             self._classify_call(call, raw, origin, decoded, explicit, is_doubtful=any(to_fill_in))
             for call, to_fill_in in zip(decoded.calls, blanks, strict=True)
         ]
@@ -164,7 +164,10 @@ class CallClassifier:
             classified = [replace(each, guessed=True) if isinstance(each, ToolCall) else each for each in classified]
         is_text = not calls and not (explicit and self._is_meant(decoded.calls[0].name, raw, lead))
         is_text = is_text and (self._is_presented or not self._find_begun(decoded, raw))
-        if is_text or (not explicit and after_text and self._are_repeats(calls)):
+        if not explicit and after_text and not is_text:
+            made = [(call.name, call.arguments) for call in self._made]
+            is_text = all((call.name, call.arguments) in made for call in calls)  # it repeats them
+        if is_text:
             self._ids = [each.id for each in classified] + self._ids
             return []
         self._made += calls
@@ -216,10 +219,6 @@ class CallClassifier:
         if lead.strip() or not self._made:
             return not (is_presentation(lead) or _is_quoted(lead))
         return not self._is_presented
-
-    def _are_repeats(self, calls: list[ToolCall]) -> bool:
-        made = [(call.name, call.arguments) for call in self._made]
-        return all((call.name, call.arguments) in made for call in calls)
 
     def _classify_call(
         self, call: RawCall, raw: str, origin: str, decoded: DecodedBlock, explicit: bool, *, is_doubtful: bool
@@ -308,8 +307,9 @@ def make_id_source() -> Callable[[], str]:
 
 def _find_placeholders(call: RawCall) -> list[bool]:
     """Whether each argument is a placeholder."""
-    named = [is_placeholder(value, name) for name, value in (call.arguments or {}).items()]
-    return named + [is_placeholder(value, "") for value in call.positional]
+    arguments = call.arguments or {}
+    named = map(is_placeholder, arguments.values(), arguments)
+    return [*named, *map(is_placeholder, call.positional, itertools.repeat(""))]
 
 
 def _is_placeholder_name(name: str) -> bool:

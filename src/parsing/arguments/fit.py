@@ -70,10 +70,11 @@ class Fitter:
 
     def fit(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, JSON]:
         """The arguments as the schema requires them. Raises ArgumentMismatch."""
-        if not positional and self._fits_unchanged(given):
+        tool, fitted = self._tool, dict[str, JSON]()
+        fits = not positional and all(map(given.__contains__, tool.required))
+        if fits and all(map(_fits_plainly, given.values(), map(tool.properties.get, given))):
             return dict(given)  # type: ignore[arg-type]  # all are plain values
         given = self._unwrap_schema(self._unwrap_arguments(given))
-        tool, fitted = self._tool, dict[str, JSON]()
         for name, value in self._place_positional(self._match_names(given, positional), positional).items():
             schema = tool.properties.get(name)
             if value is None and name not in tool.required and schema is not None and not _accepts(schema, "null"):
@@ -85,13 +86,6 @@ class Fitter:
                 expected = _describe(tool.properties[name])
                 raise ArgumentMismatch(f"{tool.name}: the required parameter '{name}' ({expected}) is missing.")
         return fitted
-
-    def _fits_unchanged(self, given: Mapping[str, Node]) -> bool:
-        properties = self._tool.properties
-        for name, value in given.items():
-            if not _fits_plainly(value, properties.get(name)):
-                return False
-        return all(map(given.__contains__, self._tool.required))
 
     def _unwrap_arguments(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
         """The arguments in `{"arguments": {...}}`, if the tool has no parameter of that name."""

@@ -216,7 +216,12 @@ def decode_value(
         return DecodedBlock([], problem=problem, cut=not ended)
     if (not body.isascii() or "\\u" in body) and (problem := _check_surrogates(body, node)):
         return DecodedBlock([], problem=problem)
-    calls = _find_block_calls(kind, name, node, is_tool)
+    if kind != "named":
+        calls = find_calls(node, is_tool)
+    elif isinstance(node, dict):  # the name stood before its arguments
+        calls = [RawCall(name, node, [], container=node)]
+    else:
+        calls = [RawCall(name, None, [], "The arguments must be one object.")]
     if not ended and any(call.container is container for call in calls for container in unclosed):
         return DecodedBlock(calls, problem=NO_END, cut=True)
     if not calls:
@@ -252,15 +257,6 @@ def _check_surrogates(body: str, node: Node) -> str:
     except (ValueError, RecursionError):
         return "The value is nested too deep."
     return ""
-
-
-def _find_block_calls(kind: str, name: str, node: Node, is_tool: IsTool) -> list[RawCall]:
-    """The calls of a block; if the name stood before the value, the value is the arguments."""
-    if kind != "named":
-        return find_calls(node, is_tool)
-    if isinstance(node, dict):
-        return [RawCall(name, node, [], container=node)]
-    return [RawCall(name, None, [], "The arguments must be one object.")]
 
 
 def decode_label_line(name: str, line: str) -> RawCall:
