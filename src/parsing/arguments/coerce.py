@@ -67,8 +67,11 @@ def parse_literal(text: str) -> Node:
     return text if value is MISSING or is_words else value
 
 
-def _parse_list(text: Any) -> Any:
-    return _parse(text, list) if text.lstrip()[:1] in ("[", "(") else MISSING
+def _dump(value: Any) -> Any:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return MISSING
 
 
 COERCIONS: dict[tuple[str, str], Any] = {
@@ -76,30 +79,19 @@ COERCIONS: dict[tuple[str, str], Any] = {
     ("string", "number"): _parse_number,
     ("string", "boolean"): lambda text: _BOOLEANS.get(text.strip().lower(), MISSING),
     ("string", "null"): lambda text: None if text.strip().lower() in ("null", "none") else MISSING,
-    ("string", "array"): _parse_list,
+    ("string", "array"): lambda text: _parse(text, list) if text.lstrip()[:1] in ("[", "(") else MISSING,
     ("string", "object"): lambda text: _parse(text, dict),
     ("source", "boolean"): lambda text: _BOOLEANS.get(str(text).lower(), MISSING) if isinstance(text, str) else MISSING,
     ("source", "integer"): lambda text: _calculate(text, int),
     ("source", "number"): lambda text: _calculate(text),
-    ("number", "integer"): lambda number: _to_integer(number),
+    ("number", "integer"): lambda each: int(each) if each == each // 1 and abs(each) < MAX_SAFE_INTEGER else MISSING,
     ("integer", "boolean"): lambda number: bool(number) if number in (0, 1) else MISSING,
     ("integer", "string"): str,
     ("number", "string"): repr,
     ("boolean", "string"): lambda value: "true" if value else "false",
-    ("object", "string"): lambda value: _dump(value),
-    ("array", "string"): lambda value: _dump(value),
+    ("object", "string"): _dump,
+    ("array", "string"): _dump,
 }
-
-
-def _to_integer(number: Any) -> Any:
-    return int(number) if number == number // 1 and abs(number) < MAX_SAFE_INTEGER else MISSING
-
-
-def _dump(value: Any) -> Any:
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        return MISSING
 
 
 def get_kind(value: Node) -> str:
