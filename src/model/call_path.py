@@ -127,10 +127,11 @@ class CallPath:
             return self.mode
         return "template" if self.template_shows_tools else "text"
 
-    def downgrade(self, refusal: ServerError, sent: frozenset[str]) -> Downgrade:
+    def downgrade(self, refusal: ServerError, sent: frozenset[str], *, are_tools_ours: bool = True) -> Downgrade:
         """The path without what the server refused.
 
-        `sent`: the optional fields of the refused request. Raises the refusal if nothing is left to disable.
+        `sent`: the optional fields of the refused request. `are_tools_ours`: else a refusal of their schemas or of the
+        choice is for the client who sent them. Raises the refusal if nothing is left to disable.
         """
         if isinstance(refusal, ToolsDropped) and self.mode == "native":
             return Downgrade(replace(self, template_shows_tools=False), "")
@@ -142,9 +143,9 @@ class CallPath:
             return self._downgrade_roles(refusal)
         if isinstance(refusal, ContentRejected) and not self.text_only:
             return self._limit_media(refusal.max_media)
-        return self._leave_out(refusal, sent - frozenset(self.disabled_fields))
+        return self._leave_out(refusal, sent - frozenset(self.disabled_fields), are_tools_ours=are_tools_ours)
 
-    def _leave_out(self, refusal: ServerError, sent: frozenset[str]) -> Downgrade:
+    def _leave_out(self, refusal: ServerError, sent: frozenset[str], *, are_tools_ours: bool) -> Downgrade:
         """See downgrade: the path without one field of the request, or else without native calls."""
         left = [name for name in OPTIONAL_FIELDS if name in sent]
         blamed = [name for name in left if _blames(refusal, name)][:1] or (left if _blames_some(refusal) else [])
@@ -154,7 +155,7 @@ class CallPath:
             return Downgrade(self.disable_fields(blamed), "")
         if isinstance(refusal, TokensUnsupported) and self.mode == "tokens":
             return self._step_down(refusal)
-        is_about_tools = refusal.status in (400, 422) and _ABOUT_TOOLS.search(refusal.body)
+        is_about_tools = are_tools_ours and refusal.status in (400, 422) and _ABOUT_TOOLS.search(refusal.body)
         if type(refusal) is ServerError and is_about_tools and self.mode != "tokens" and "text" in self._list_lower():
             path = self._change_mode("text", "the server refused a request with native calls")
             return Downgrade(path, f"{refusal.message} {IN_TEXT}")

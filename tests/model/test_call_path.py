@@ -74,6 +74,13 @@ def test_one_that_names_a_field_of_the_user_leaves_out_none():
         CallPath().downgrade(refused(422, "body.top_m: Extra inputs are not permitted"), SENT)
 
 
+def test_a_refusal_of_the_tools_leads_to_text_only_where_the_tools_are_ours():
+    refusal = refused(400, "tools.0.function.parameters: not a schema")
+    assert CallPath().downgrade(refusal, SENT).path.mode == "text"
+    with pytest.raises(ServerError):
+        CallPath().downgrade(refusal, SENT, are_tools_ours=False)
+
+
 def test_a_model_that_takes_nothing_but_text_is_sent_nothing_else():
     refusal = ContentRejected("tiny is not a multimodal model", status=400)
     path, notice = CallPath().downgrade(refusal, SENT)
