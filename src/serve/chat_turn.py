@@ -208,10 +208,7 @@ class ChatTurn:
         ):
             shows_tools = yield from probe_template(self._make_server(), self._request.model, self._request.tools)
             path = replace(path, template_shows_tools=shows_tools)
-        changed = path.downgrade(refusal, optional).path
-        if type(refusal) is ServerError and changed.mode != path.mode:  # the client's own tools or choice may be wrong
-            raise refusal
-        return changed
+        return path.downgrade(refusal, optional, are_tools_ours=False).path
 
     def _learn_format(self, path: CallPath) -> Aside[CallPath]:
         """The path with the format in which the model writes calls, which is asked once."""
@@ -231,10 +228,16 @@ class ChatTurn:
         thinks = self._facts.thinks_in_text.get(self.fact_key)  # and drafts calls in its thoughts
         has_choices = self._request.body.get("n") not in (None, 1)
         is_done = False  # as the server says
+        sole: StreamGuard | None = None  # guard of the only choice
         while not (is_done or is_over):
             piece, start = start or (yield READ), b""
             is_over = piece is None
-            chunks, is_done = sort_events(take_rest(events) if piece is None else events.feed(piece), last)
+            found = take_rest(events) if piece is None else events.feed(piece)
+            if sole and len(found) == 1 and (sent := sole.pass_on(found[0])) is not None:
+                if sent:
+                    yield Payload(sent)
+                continue
+            chunks, is_done = sort_events(found, last)
             for index, part in split_choices(chunks) if has_choices else ((0, chunks),) if chunks else ():
                 if (guard := guards.get(index)) is None:
                     guard = guards[index] = StreamGuard(self._request, self._new_id, previews=not thinks)
@@ -242,6 +245,7 @@ class ChatTurn:
                     yield Payload(sent)
                 if guard.assembler.repeats:
                     raise WireError("The model repeated itself without end, so its answer was ended.")
+            sole = None if has_choices else guards.get(0)
         yield Release()
         if not guards:
             raise StreamCut("The server's answer was empty.")

@@ -176,29 +176,21 @@ class StreamGuard(_Guard):
         self._chunks: deque[HeldChunk] = deque()
         self._last = b""  # the chunk that came last
         self._writer = CallWriter(self.assembler.begin_call)
-        self._run = TextRun(hides_ids=self._hides_ids)
+        self._run = TextRun(self.assembler.count_held, hides_ids=self._hides_ids)
 
     def feed(self, chunks: Sequence[bytes]) -> list[bytes]:
         """The chunks to send. Raises ServerError and WireError, for what the server sends instead of an answer."""
         sent: list[bytes] = []
-        passed = 0
-        if not self._chunks:
-            while passed < len(chunks) and self._pass(chunks[passed], sent):
-                passed += 1
-        if passed < len(chunks) or self._run.size >= CHECK_INTERVAL_CHARS:
-            sent += self._take_in(chunks[passed:])
+        for number, data in enumerate(chunks):
+            passed = self.pass_on(data)
+            if passed is None:
+                return [*sent, *self._take_in(chunks[number:])]
+            sent += passed
         return sent
 
-    def _pass(self, data: bytes, sent: list[bytes]) -> bool:
-        """Whether a chunk needs nothing but a look at its text."""
-        run = self._run
-        chunk = run.read(data)
-        if chunk is None or not chunk.text:
-            return False
-        held = 0 if run.is_thought else self.assembler.count_held(run.held_text + chunk.text)
-        if held >= 0:
-            sent += run.add(chunk, held)
-        return held >= 0
+    def pass_on(self, data: bytes) -> list[bytes] | None:
+        """The chunks to send, if a look at this chunk's text is enough; else None, and it is to be fed."""
+        return None if self._chunks or self._run.size >= CHECK_INTERVAL_CHARS else self._run.pass_on(data)
 
     def close(self, last: Sequence[bytes] = (), *, is_done: bool = False) -> None:
         """`last`: the chunks without choices. `is_done`: the server said that nothing follows.
@@ -233,7 +225,7 @@ class StreamGuard(_Guard):
                 new.append(HeldChunk(hide_token_ids(shown) if self._hides_ids else shown, size, calls, is_last))
         if passed:
             new[0].data = b""
-        if text and self._run.read(text) is None:
+        if text:
             self._run.learn(text)
         parsed = self._absorb(found)
         if is_plain and _is_just_text(parsed, sum([chunk.size for chunk in new])):

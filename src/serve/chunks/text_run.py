@@ -7,6 +7,7 @@ them is joined to one chunk that says the same, which is decoded when a chunk of
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...errors import WireError
@@ -40,85 +41,100 @@ def clear_token_ids(answer: dict[str, Any]) -> None:
                 holder[name] = None
 
 
-class PlainChunk(NamedTuple):
-    """A chunk of the form: `text` is its content, or a thought, and `quoted` is that in JSON, with its quotes."""
+class WaitingChunk(NamedTuple):
+    """A chunk whose text may begin a call."""
 
     text: str
-    quoted: bytes
-    ids: bytes
-    tail: bytes  # what follows the token ids
+    quoted: bytes  # its text in JSON, with its quotes
+    end: bytes  # from the token ids on
     data: bytes
     shown: bytes  # without the token ids if they are hidden
 
 
 class TextRun:
-    """`hides_ids`: the client did not ask for token ids. `held_text`: the end of the text, if it may begin a call."""
+    """`hides_ids`: the client did not ask for token ids.
 
-    def __init__(self, *, hides_ids: bool) -> None:
+    `count_held`: how many characters at the end of a text may begin a call; -1 if the parser has to read the text.
+    """
+
+    def __init__(self, count_held: Callable[[str], int], *, hides_ids: bool) -> None:
+        self._count_held = count_held
         self._hides_ids = hides_ids
         # A chunk is the head, its text, the middle up to the token ids, and an end with them and the usage.
         self._head = self._middle = self._hidden = b""
         self._shape = b""  # of the end: without its numbers
         self._text_start = 0
-        self._passed: list[PlainChunk] = []
-        self._held: list[PlainChunk] = []
-        self.is_thought = False
-        self.held_text = ""
+        self._is_thought = False
+        self._strings: list[bytes] = []  # of what passed: the texts in JSON, with their quotes
+        self._ends: list[bytes] = []  # of what passed
+        self._waiting: list[WaitingChunk] = []
+        self._held_text = ""  # the end of the text, if it may begin a call
         self.size = 0  # of what passed, in characters
 
     def learn(self, data: bytes) -> None:
-        """Take the form of a chunk that holds text, and no finish reason. Nothing may be added."""
-        form = _FORM.fullmatch(data)
+        """Take the form of a chunk that holds text, and no finish reason. No chunk may have passed since `take`."""
+        if self._split(data):
+            return
         self._middle = b""
+        form = _FORM.fullmatch(data)
         if form is None or _TOKEN_IDS in form[1]:
             return
         self._head, thought, self._middle, end = form.groups(b"")
-        self._text_start, self.is_thought = len(self._head), bool(thought)
+        self._text_start, self._is_thought = len(self._head), bool(thought)
         self._shape = end.translate(None, _NUMBERS)
         has_ids = self._hides_ids and self._middle.endswith(_TOKEN_IDS)
         self._hidden = self._middle[:-1] + b"null" if has_ids else b""
 
-    def read(self, data: bytes) -> PlainChunk | None:
-        """The chunk, if it has the form."""
-        middle, start = self._middle, self._text_start
-        if not middle or not data.startswith(self._head) or (stop := data.find(middle, start)) < 0:
+    def _split(self, data: bytes) -> tuple[int, bytes] | None:
+        """Where the text of a chunk of the form stops, and the end behind it."""
+        middle = self._middle
+        if not middle or not data.startswith(self._head) or (stop := data.find(middle, self._text_start)) < 0:
             return None
         end = data[stop + len(middle) :]
-        if end.translate(None, _NUMBERS) != self._shape:
+        return (stop, end) if end.translate(None, _NUMBERS) == self._shape else None
+
+    def pass_on(self, data: bytes) -> list[bytes] | None:
+        """The chunks to send now that this one has come; None if it has another form, or the parser has to read it."""
+        parts = self._split(data)
+        if parts is None:
             return None
-        quoted = data[start - 1 : stop + 1]
+        stop, end = parts
+        quoted = data[self._text_start - 1 : stop + 1]
         try:
             text = load_string(quoted)
         except WireError:  # a lone surrogate
             return None
-        ids, _, tail = end.partition(b"]")
+        held = 0 if self._is_thought else self._count_held(self._held_text + text)
+        if held < 0 or not text:
+            return None
         hidden = self._hidden
-        return PlainChunk(text, quoted, ids, tail, data, data[:stop] + hidden + tail if hidden else data)
+        shown = data[:stop] + hidden + end[end.index(b"]") + 1 :] if hidden else data
+        if held or self._waiting:
+            return self._wait(WaitingChunk(text, quoted, end, data, shown), held)
+        self._strings.append(quoted)
+        self._ends.append(end)
+        self.size += len(text)
+        return [shown]
 
-    def add(self, chunk: PlainChunk, held_chars: int) -> list[bytes]:
-        """Add a chunk; returns those to send. `held_chars`: at the end of the text, which may begin a call."""
-        waiting = self._held
-        text = chunk.text
-        if not (held_chars or waiting):
-            self._passed.append(chunk)
-            self.size += len(text)
-            return [chunk.shown]
-        self.held_text = (self.held_text + text)[-held_chars:] if held_chars else ""
-        if held_chars > len(text):
-            waiting.append(chunk)
+    def _wait(self, chunk: WaitingChunk, held: int) -> list[bytes]:
+        """The chunks to send. `held`: the characters at the end of the text that may begin a call."""
+        self._held_text = (self._held_text + chunk.text)[-held:] if held else ""
+        if held > len(chunk.text):
+            self._waiting.append(chunk)
             return []
-        passed = waiting if held_chars else [*waiting, chunk]
-        self._held = [chunk] if held_chars else []
-        self._passed += passed
+        passed = self._waiting if held else [*self._waiting, chunk]
+        self._waiting = [chunk] if held else []
+        self._strings += [each.quoted for each in passed]
+        self._ends += [each.end for each in passed]
         self.size += sum([len(each.text) for each in passed])
         return [each.shown for each in passed]
 
     def take(self) -> tuple[list[bytes], list[bytes]]:
-        """What was sent as one chunk, if anything was, and the chunks that were held."""
-        passed, held = self._passed, [chunk.data for chunk in self._held]
-        self._passed, self._held, self.held_text, self.size = [], [], "", 0
-        if not passed:
-            return [], held
-        strings = b"".join([each.quoted[1:-1] for each in passed])
-        ids = b",".join([each.ids for each in passed if each.ids])
-        return [b"".join((self._head, strings, self._middle, ids, b"]", passed[-1].tail))], held
+        """What was sent as one chunk, if anything was, and the chunks that wait."""
+        strings, ends, waiting = self._strings, self._ends, [chunk.data for chunk in self._waiting]
+        self._strings, self._ends, self._waiting, self._held_text, self.size = [], [], [], "", 0
+        if not strings:
+            return [], waiting
+        text = b"".join([each[1:-1] for each in strings])
+        ids = b",".join(filter(None, [each.partition(b"]")[0] for each in ends]))
+        return [b"".join((self._head, text, self._middle, ids, b"]", ends[-1].partition(b"]")[2]))], waiting

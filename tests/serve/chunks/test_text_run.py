@@ -55,22 +55,31 @@ def test_what_passes_is_what_came_and_what_is_kept_says_the_same(pieces, wants_i
     assert guard.assembler.completed == completed.response
 
 
-def test_chunks_that_were_added_are_one_chunk_afterwards():
-    run = TextRun(hides_ids=True)
+def test_chunks_that_passed_are_one_chunk_afterwards():
+    run = TextRun(lambda _: 0, hides_ids=True)
     chunks = [make_chunk("content", text, [number], number) for number, text in enumerate(("It ", '"is"', "\n."))]
     run.learn(chunks[0])
     for chunk in chunks:
-        assert run.add(run.read(chunk), 0) == [hide_token_ids(chunk)]
+        assert run.pass_on(chunk) == [hide_token_ids(chunk)]
     assert run.take() == ([make_chunk("content", 'It "is"\n.', [0, 1, 2], 2)], [])
 
 
 def test_a_chunk_waits_while_the_end_of_its_text_may_begin_a_call():
-    run = TextRun(hides_ids=False)
+    held = {"so to": 2, "tool": 4, "tools.": 0}
+    run = TextRun(held.__getitem__, hides_ids=False)
     first, second, third = (make_chunk("content", text, [1], None) for text in ("so to", "ol", "s."))
     run.learn(first)
-    assert run.add(run.read(first), 2) == []
-    assert (run.held_text, run.add(run.read(second), 4), run.held_text) == ("to", [], "tool")
-    assert run.add(run.read(third), 0) == [first, second, third]
+    assert [run.pass_on(first), run.pass_on(second)] == [[], []]
+    assert run.pass_on(third) == [first, second, third]
+
+
+def test_a_chunk_that_the_parser_has_to_read_does_not_pass_and_those_before_it_still_wait():
+    held = {"so to": 2, "tool_call": -1}
+    run = TextRun(held.__getitem__, hides_ids=False)
+    first, second = (make_chunk("content", text, [1], None) for text in ("so to", "ol_call"))
+    run.learn(first)
+    assert [run.pass_on(first), run.pass_on(second)] == [[], None]
+    assert run.take() == ([], [first])
 
 
 @pytest.mark.parametrize(
@@ -87,6 +96,6 @@ def test_a_chunk_waits_while_the_end_of_its_text_may_begin_a_call():
     ],
 )
 def test_a_chunk_of_another_form_is_left_to_the_decoder(other):
-    run = TextRun(hides_ids=True)
+    run = TextRun(lambda _: 0, hides_ids=True)
     run.learn(make_chunk("content", "It is", [1, 2], None))
-    assert run.read(other) is None
+    assert run.pass_on(other) is None
