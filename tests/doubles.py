@@ -25,7 +25,7 @@ from src.transport.driver import drive, run
 from src.types.effects import AgentSteps
 from src.types.events import Completed, Event, ModelEvent, TextDelta
 from src.types.messages import Message, Response, Text, ToolCall, ToolChoice, ToolDefinition
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ def toolbox() -> tuple[Registry, list[str]]:
     def wait(ctx: ToolContext) -> str:
         """Wait for the user, who presses Ctrl-C."""
         press_ctrl_c()
-        ctx.cancelled.wait(5)
+        ctx.cancelled.wait(PATIENCE_S)
         raise ToolError("it was cancelled")
 
     return registry, ran

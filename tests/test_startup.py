@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from src import __version__
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[1]
 SLOW = {"dataclasses", "inspect", "typing", "json", "logging", "subprocess", "socket", "asyncio", "importlib.metadata"}
@@ -125,7 +126,7 @@ def at_the_prompt(tmp_path_factory) -> dict:
             stdout=end,
             stderr=subprocess.PIPE,
             check=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
     finally:
         os.close(terminal)
@@ -179,7 +180,9 @@ def test_on_a_full_terminal_neither_rich_nor_prompt_toolkit_is_waited_for(tmp_pa
     environment.pop("NO_COLOR", None)
     try:
         command = [sys.executable, "-c", TO_THE_FULL_PROMPT, str(report)]
-        subprocess.run(command, cwd=ROOT, env=environment, stdin=end, stdout=end, stderr=end, check=True, timeout=60)
+        subprocess.run(
+            command, cwd=ROOT, env=environment, stdin=end, stdout=end, stderr=end, check=True, timeout=PATIENCE_S
+        )
     finally:
         os.close(terminal)
         os.close(end)
@@ -230,7 +233,7 @@ def test_a_question_is_sent_before_what_few_answers_need_is_loaded(tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     modules, compiled = json.loads(done.stdout)
     assert set(modules) & NOT_FOR_A_QUESTION == set()

@@ -13,6 +13,7 @@ import pytest
 
 from src.config import load
 from src.tools.sources.mcp_config import parse_servers
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "writing-tools.md").read_text(encoding="utf-8")
@@ -65,7 +66,12 @@ def said(tmp_path_factory) -> list[str]:
     calls = json.dumps([(name, arguments) for name, arguments, _ in CALLS])
     command = [sys.executable, "-c", RUN, str(folder / "config.json"), str(workspace), calls]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=60, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

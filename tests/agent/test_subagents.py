@@ -23,8 +23,8 @@ from src.transport.driver import drive
 from src.types.events import CallFinished, CallStarted, Completed, SubagentStep
 from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResults, Usage, UserMessage
 from tests.doubles import ScriptedApprover, ScriptedClient, ScriptedModel, perform, press_ctrl_c, says, toolbox
+from tests.waiting import PATIENCE_S
 
-WAIT_S = 5.0  # so that a test which fails ends
 SYSTEM = SystemMessage("You help.")
 
 
@@ -213,7 +213,7 @@ class TestSeveral:
         @made.registry.tool(risk="low")
         def meet() -> str:
             """Wait for the others."""
-            both.wait(WAIT_S)
+            both.wait(PATIENCE_S)
             return "met"
 
         for name in "abc":
@@ -246,9 +246,9 @@ class TestSeveral:
         @made.registry.tool(risk="low")
         def hang(ctx: ToolContext) -> str:
             """Wait for the end."""
-            if both.wait(WAIT_S) == 0:
+            if both.wait(PATIENCE_S) == 0:
                 press_ctrl_c()
-            ended.append(ctx.cancelled.wait(WAIT_S))
+            ended.append(ctx.cancelled.wait(PATIENCE_S))
             return "over"
 
         made.models |= {name: ScriptedModel(says("", ToolCall("h", "hang", {})), says("?")) for name in "ab"}

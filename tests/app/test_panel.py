@@ -4,6 +4,7 @@ import threading
 
 from src.app.panel import PanelAnswer, ask_members, render_material
 from src.errors import BotError
+from tests.waiting import PATIENCE_S
 
 
 class Member:
@@ -20,7 +21,7 @@ def fail(_):
 
 def test_each_answer_comes_as_soon_as_it_is_there():
     first = threading.Event()
-    slow = Member("slow", lambda _: str(first.wait(60)))
+    slow = Member("slow", lambda _: str(first.wait(PATIENCE_S)))
     answers = ask_members([slow, Member("quick", str.upper)], "why?", 60)
     assert next(answers) == PanelAnswer("quick", "WHY?")
     first.set()
@@ -36,7 +37,7 @@ def test_a_member_that_fails_or_says_nothing_has_an_error():
 
 def test_a_member_that_takes_too_long_holds_nothing_up():
     never = threading.Event()
-    answers = list(ask_members([Member("hung", lambda _: str(never.wait(60)))], "?", 0.01))
+    answers = list(ask_members([Member("hung", lambda _: str(never.wait(PATIENCE_S)))], "?", 0.01))
     never.set()
     assert answers == [PanelAnswer("hung", error="it took too long")]
 

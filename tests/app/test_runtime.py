@@ -22,6 +22,7 @@ from src.session.replay import replay
 from src.types.events import CallStarted, Completed, Notice
 from src.types.messages import Response, Text, ToolCall, UserMessage
 from tests.doubles import ScriptedServer
+from tests.waiting import PATIENCE_S
 
 
 def list_requests(state, ask_twice=False):
@@ -87,7 +88,7 @@ def test_what_was_shown_of_an_answer_is_saved_while_the_server_is_silent(tmp_pat
     """But for its last word, which may be half a secret."""
     words, saved = iter("Hello"), []
     is_saved = threading.Event()
-    server = DemoServer(lambda _: DemoTurn("It is so"), lambda _: next(words) == "l" and is_saved.wait(60))
+    server = DemoServer(lambda _: DemoTurn("It is so"), lambda _: next(words) == "l" and is_saved.wait(PATIENCE_S))
     with serve(server) as address:
         FACTS.clear()
         settings = Settings(vllm=VllmSettings(base_url=f"{address}/v1"), root=tmp_path, state=tmp_path)

@@ -15,6 +15,7 @@ from src.types.events import CallDenied, CallFinished, CallStarted, Completed, T
 from src.types.messages import Response, Text, ToolCall, ToolResult, Usage
 from tests.doubles import ScriptedServer
 from tests.sources import ROOT
+from tests.waiting import PATIENCE_S
 
 CALL = ToolCall("c1", "read", {"path": "secret.txt"})
 ABOUT = {"server": "http://gpu:8000/v1", "provider": "vllm", "model": "tiny", "workspace": "/w", "session": "s1"}
@@ -147,7 +148,7 @@ def test_a_request_that_is_not_streamed_says_so(tmp_path, stream, capfd):
 def run_program(folder, url, environ):
     command = [sys.executable, str(ROOT / "cli.py"), "-u", url, "-c", str(folder / "config.json"), "-p", "go"]
     environ = {**os.environ, "XDG_STATE_HOME": str(folder), **environ}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ, check=True)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environ, check=True)
 
 
 def test_a_collector_that_does_not_answer_delays_nothing_for_long_and_says_nothing(tmp_path):
@@ -189,7 +190,7 @@ print(json.dumps([json.loads(span.to_json()) for span in exporter.get_finished_s
         pytest.importorskip("opentelemetry.sdk")
         with ScriptedServer([{"content": "Hello"}, {"finish": "stop"}]) as server:
             command = [sys.executable, "-c", self.PROGRAM, server.url, *words]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
         return {span["name"]: span for span in json.loads(done.stdout)}
 
     def test_they_stand_in_the_span_of_the_program(self):

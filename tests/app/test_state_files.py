@@ -9,6 +9,7 @@ from src.app.state_files import ALLOWED, SERVERS, RuleMemory, ServerMemory
 from src.config import Settings
 from src.model import CallPath
 from src.types.messages import ToolCall
+from tests.waiting import PATIENCE_S
 
 PATH = CallPath("text", "because", alternate=True)
 
@@ -134,7 +135,7 @@ def test_two_programs_that_save_at_the_same_time_lose_no_rule(tmp_path):
     for program in programs:
         program.start()
     for program in programs:
-        program.join(60)
+        program.join(PATIENCE_S)
     commands = {rule["command"] for rule in RuleMemory(tmp_path, Path("/work")).read()}
     assert commands == {f"{name} {number}" for name in ("make", "git") for number in range(20)}
 

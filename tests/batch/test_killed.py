@@ -13,7 +13,7 @@ import pytest
 from src.batch.results import load_rows
 from src.errors import BotError
 from tests.thorough import sample
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 from .script import open_server
 
@@ -53,7 +53,7 @@ def test_no_row_is_lost_or_repeated(tmp_path, point):
             driver.wait()
         recorded = load_rows(out) if (out / "results.jsonl").exists() else []
         wait_until(lambda: not list(list_processes(tmp_path / "state")), "the end of its processes")
-        subprocess.run(words, env=environment, check=True, capture_output=True, timeout=300)
+        subprocess.run(words, env=environment, check=True, capture_output=True, timeout=PATIENCE_S)
     rows = load_rows(out)
     assert rows[: len(recorded)] == recorded
     assert sorted(row.id for row in rows) == sorted(f"t{n}" for n in range(TASKS))

@@ -62,6 +62,15 @@ class Row(NamedTuple):
     url: str = ""  # another address than the server's; {port} is its port
     aside: dict[str, tuple[Script, ...]] = {}  # noqa: RUF012 - what is asked beside the chat, by path
 
+    @property
+    def has_clock(self) -> bool:
+        return "timeout" in self.settings
+
+    def slow_clocks(self, factor: float) -> Row:
+        """With clocks that run out after so many times as long, and what is said of them."""
+        settings = {name: value * factor for name, value in self.settings.items()}
+        return self._replace(settings=settings, said=tuple(text.format(**settings) for text in self.said))
+
 
 def failing(number: int, name: str, *scripts: Script, **fields) -> Row:
     """A row without an answer: exit code 1, 4 where no server was reached, and nothing on standard output unless it says so."""
@@ -125,17 +134,17 @@ ROWS = (
     failing(9, "a call, and no end", stream(delta({"tool_calls": [CALL]})), said=(ENDED,)),
     fine(10, "finish_reason without [DONE]", stream(*HELLO_PARTS[:-2])),
     fine(10, "finish_reason, then a reset", [chunked(*HELLO_PARTS[:-2]), RESET]),
-    failing(11, "stall before the headers", SILENCE, settings=QUICK, said=("sent nothing for 0.3 s", "vllm.first_token_timeout")),
-    failing(11, "stall after the headers", [chunked(), STALL], settings=QUICK, said=("sent nothing for 0.3 s",)),
+    failing(11, "stall before the headers", SILENCE, settings=QUICK, said=("sent nothing for {timeout:g} s", "vllm.first_token_timeout")),
+    failing(11, "stall after the headers", [chunked(), STALL], settings=QUICK, said=("sent nothing for {timeout:g} s",)),
     failing(12, "stall mid-stream", [HALF, STALL], settings=QUICK_IDLE, out=PARTIAL, said=("fell silent", "vllm.timeout", KEPT)),
     fine(12, "stall after finish_reason", [chunked(*HELLO_PARTS[:-1]), STALL], settings=QUICK_IDLE),
     fine(12, "no end of the body after [DONE]", [chunked(*HELLO_PARTS), STALL]),
-    failing(13, "slow-loris in the headers", [Trickle(head() * 9, 0.01)], settings=QUICK, said=("sent nothing for 0.3 s",)),
+    failing(13, "slow-loris in the headers", [Trickle(head() * 9, 0.01)], settings=QUICK, said=("sent nothing for {timeout:g} s",)),
     failing(13, "slow-loris in the body", [HALF, Trickle(framed(b"x"), 0.005, True)], settings=QUICK_IDLE, out=PARTIAL, said=("fell silent",)),
     failing(13, "slow-loris in a chunk's size", [HALF, Trickle(b"0", 0.01, True)], settings=QUICK_IDLE, out=PARTIAL, said=("fell silent",)),
     failing(
         13, "comments for ever", [HALF, Trickle(framed(b":\n\n"), 0.005, True)],
-        settings={"timeout": SHORT, "total_timeout": 0.8}, out=PARTIAL, said=("did not finish within 0.8 s", "vllm.total_timeout"),
+        settings={"timeout": SHORT, "total_timeout": 0.8}, out=PARTIAL, said=("did not finish within {total_timeout:g} s", "vllm.total_timeout"),
     ),
     fine(14, "keep-alive comments, then data", stream(*[b": keep-alive\n\n"] * 3, *HELLO_PARTS)),
     fine(15, "429 with Retry-After", refused("429 Too Many Requests", "slow down", "Retry-After: 1"), HELLO,

@@ -6,6 +6,7 @@ import pytest
 
 from src.cli.main import main
 from tests.thorough import is_thorough
+from tests.waiting import try_clocks
 
 from .scripts import HELLO_PARTS, stream, text
 from .server import FaultServer
@@ -51,6 +52,13 @@ def ask(tmp_path, capsys, driver):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.number} {row.name}")
 def test_fault(row, ask, driver):
+    if row.has_clock:
+        try_clocks(lambda factor: check_fault(row.slow_clocks(factor), ask, driver))
+    else:
+        check_fault(row, ask, driver)
+
+
+def check_fault(row, ask, driver):
     with FaultServer(*row.scripts, aside=row.aside) as server:
         url = (row.url or "http://127.0.0.1:{port}/v1").format(port=server.port)
         code, out, err, waits = ask(url, row.settings)
@@ -74,7 +82,7 @@ def test_one_line_of_20_mb_is_read(ask, driver):
     long = "".join(words)[:LONG_BYTES].strip()
     notice = ("more than 2,000,000 characters",) if is_thorough() else ()  # of which so much is saved at once
     script, models = stream(text(long), *HELLO_PARTS[3:]), {"/v1/models": served("tiny", length=4_000_000)}
-    test_fault(fine(44, "one long line", script, out=f"{long}\n", said=notice, aside=models), ask, driver)
+    check_fault(fine(44, "one long line", script, out=f"{long}\n", said=notice, aside=models), ask, driver)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.traced], ids=lambda row: row.name)

@@ -22,6 +22,7 @@ from src.serve.pages.metrics import Metrics
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
 from tests.thorough import sample
+from tests.waiting import PATIENCE_S
 
 from .server import FaultServer
 from .table import ROWS
@@ -36,7 +37,6 @@ BODIES = {
 }
 ENDS = {"/v1/chat/completions": "[DONE]", "/v1/messages": "message_stop", "/v1/responses": "event: response."}
 OF_THE_MODEL = (49, 50, 52, 61)  # an answer that is cut, empty or repeats itself is the server's own
-HANGS_AFTER_S = 60  # a bound that only ends what hangs
 
 
 class Told(NamedTuple):
@@ -61,7 +61,7 @@ def ask(folder: Path, url: str, settings: dict[str, object], path: str, stream: 
         async with TestClient(TestServer(gateway.make_app())) as client, client.post(path, json=body) as reply:
             return Told(reply.status, reply.content_type, (await reply.read()).decode(errors="replace"))
 
-    return asyncio.run(asyncio.wait_for(run(), HANGS_AFTER_S))
+    return asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
 
 
 CASES = sample(list(itertools.product(ROWS, BODIES, (True, False))), 7)  # 7 shares no factor with 6 a row

@@ -49,8 +49,15 @@ def alive(group):
 
 
 def waits(program):
-    """Whether it has done all it can for now, and waits for others."""
-    return Path(f"/proc/{program.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+    """Whether it has done all it can for now, and waits for others: no thread runs, as one would that others wait for."""
+    looks = [[describe_thread(each) for each in Path(f"/proc/{program.pid}/task").iterdir()] for _ in range(2)]
+    return looks[0] == looks[1] and all(state == "S" for state, *_ in looks[0])
+
+
+def describe_thread(task):
+    """Its state, and how often it has run."""
+    fields = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines())
+    return fields["State"][0], fields["voluntary_ctxt_switches"], fields["nonvoluntary_ctxt_switches"]
 
 
 def ended(program, number):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 from .terminal import Gate, Server, Terminal
 
 CTRL_C, CTRL_D, CTRL_E, CTRL_J, CTRL_L = "\x03", "\x04", "\x05", "\n", "\x0c"
@@ -332,7 +334,7 @@ class TestWhileTheModelWorks:
             chat.shows(f"question {number}\nYes.")
             chat.prompts()
         chat.line("/compact")
-        assert gate.reached.wait(60)
+        assert gate.reached.wait(PATIENCE_S)
         chat.keys("/todos\r/exit\r")
         gate.set()
         chat.shows("The list is empty")
@@ -346,7 +348,7 @@ class TestWhileTheModelWorks:
             gate = Gate()
             opened = chat([gate, "First."], *more_scripts)
             opened.line("one")
-            assert gate.reached.wait(60)
+            assert gate.reached.wait(PATIENCE_S)
             return opened, gate
 
         return start
@@ -576,7 +578,7 @@ class TestAtAnApproval:
         gate = Gate()
         chat = chat([gate, call("write", path="new.txt", content="x\n")], ["Well."], ["Next."])
         chat.line("go")
-        assert gate.reached.wait(60)
+        assert gate.reached.wait(PATIENCE_S)
         chat.keys("y\ry\r")
         chat.shows("queued: y")
         gate.set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from tests.waiting import PATIENCE_S
+
 from .terminal import Gate
 
 CTRL_C, CTRL_O = "\x03", "\x0f"
@@ -41,7 +43,7 @@ def test_ctrl_c_ends_all_of_them_and_the_chat_goes_on(open_chat):
     chat = open_chat(TASKS, [gates[0], "A."], [gates[1], "B."], ["Go on, then."])
     chat.line("look everywhere")
     for gate in gates:
-        assert gate.reached.wait(10)
+        assert gate.reached.wait(PATIENCE_S)
     chat.keys(CTRL_C)
     chat.shows("(stopped)")
     chat.prompts()

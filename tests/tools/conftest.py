@@ -9,6 +9,7 @@ import pytest
 from src.tools import REGISTRY, ToolContext
 from src.types.messages import ToolCall, ToolResult
 from tests.sources import ROOT
+from tests.waiting import PATIENCE_S
 
 Run = Callable[..., ToolResult]
 
@@ -40,7 +41,7 @@ def list_type_errors(tmp_path: Path) -> Callable[[str], list[str]]:
         (tmp_path / "vllm_bot").symlink_to(ROOT / "src")  # as it is when it is installed
         command = [sys.executable, "-m", "mypy", "--strict", "use.py", "--config-file", str(ROOT / "pyproject.toml")]
         cache = ["--cache-dir", str(ROOT / ".mypy_cache" / "use")]
-        done = subprocess.run([*command, *cache], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        done = subprocess.run([*command, *cache], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.stdout, done.stderr
         return [line for line in done.stdout.splitlines() if line.startswith("use.py:") and ": error:" in line]
 

@@ -11,6 +11,7 @@ from src.transport.http import LOOPBACK, MAX_RETRY_AFTER_S, find_open_ports, hid
 from tests.drivers import fetch
 from tests.faults.scripts import body, refused
 from tests.faults.server import FaultServer
+from tests.waiting import PATIENCE_S
 
 
 def get(client, path="models"):
@@ -187,7 +188,7 @@ class TestStreams:
     def test_silence_in_the_middle_is_a_timeout(self):
         with (
             raw_server(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", stall=True) as url,
-            Client(url, clocks=Timeouts(first_token=0.05, idle=0.05)).open("GET", "x") as reply,
+            Client(url, clocks=Timeouts(first_token=PATIENCE_S, idle=0.05)).open("GET", "x") as reply,
         ):
             assert next(reply.chunks) == b"hello"
             with pytest.raises(Timeout):

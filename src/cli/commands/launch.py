@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ...config import Settings
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 120.0  # a gateway that ends is told at once
 POLL_S = 0.1
 NO_KEY = "none"  # programs insist on one
 CONTEXT_TOKENS, ANSWER_TOKENS = 131_072, 8192  # what opencode is told where the server tells no context
@@ -70,10 +70,21 @@ def run_launch(options: argparse.Namespace) -> int:
 
 def _run(command: list[str], environment: Mapping[str, str]) -> int:
     """The exit code, 128 and its number for a signal. Ctrl-C is for the program, and SIGTERM is passed on to it."""
-    program = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user named
-    signal.signal(signal.SIGINT, lambda *_: None)
-    signal.signal(signal.SIGTERM, lambda number, _: program.send_signal(number))
-    code = program.wait()
+    programs: list[subprocess.Popen[bytes]] = []
+    is_ended = False
+
+    def end(number: int, _: object) -> None:
+        nonlocal is_ended
+        is_ended = True
+        for program in programs:
+            program.send_signal(number)
+
+    signal.signal(signal.SIGINT, lambda *_: None)  # before the start: the program may be there, and Popen not be back
+    signal.signal(signal.SIGTERM, end)
+    programs.append(subprocess.Popen(command, env=environment))  # noqa: S603 - what the user named
+    if is_ended:
+        end(signal.SIGTERM, None)
+    code = programs[0].wait()
     return code if code >= 0 else 128 - code
 
 

@@ -33,6 +33,7 @@ from src.errors import ConfigError, NeverReached, ServerError
 from tests.doubles import ScriptedServer, stream_event
 from tests.faults.scripts import HALF, HELLO, SILENCE, refused
 from tests.faults.server import STALL, FaultServer
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
@@ -184,9 +185,9 @@ class TestCancelling:
 
         worker = threading.Thread(target=run, daemon=True)
         worker.start()
-        assert come.wait(60)
+        assert come.wait(PATIENCE_S)
         agent.cancel()
-        worker.join(60)
+        worker.join(PATIENCE_S)
         assert not worker.is_alive()
         return raised
 
@@ -220,7 +221,7 @@ class TestCancelling:
         def weather(city: str, ctx: ToolContext) -> str:
             """The weather in a city."""
             started.set()
-            return "cancelled" if ctx.cancelled.wait(20) else "rain"
+            return "cancelled" if ctx.cancelled.wait(PATIENCE_S) else "rain"
 
         with Agent.connect(server, tools=[weather]) as agent:
             (error,) = self.cancelled(agent, ready=lambda: started)
@@ -261,7 +262,7 @@ class TestConnecting:
             threading.Thread(target=serve, args=(listener,), daemon=True).start()
             with pytest.raises(ConfigError, match="several models") as error:
                 Agent.connect(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
-            assert closed.wait(10)
+            assert closed.wait(PATIENCE_S)
         assert error.value  # it is still alive, and with it all that its frames hold
 
     def test_no_server(self):

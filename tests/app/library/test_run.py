@@ -10,6 +10,7 @@ from src import AsyncServer, BotError, Cancelled, Server, TextDelta, ToolContext
 from tests.app.library.servers import serve_one_call
 from tests.faults.scripts import HALF, HELLO
 from tests.faults.server import STALL, FaultServer
+from tests.waiting import PATIENCE_S
 
 
 @contextlib.contextmanager
@@ -95,9 +96,9 @@ class TestInThreads:
         run = agent.ask("go")
         thread = threading.Thread(target=read)
         thread.start()
-        assert begun.wait(60)
+        assert begun.wait(PATIENCE_S)
         run.close()
-        thread.join(60)
+        thread.join(PATIENCE_S)
         assert [type(error) for error in raised] == [Cancelled]
         self.check(agent)
 
@@ -108,7 +109,7 @@ class TestInThreads:
                 if isinstance(event, TextDelta):
                     closer = threading.Thread(target=run.close)
                     closer.start()
-                    closer.join(60)
+                    closer.join(PATIENCE_S)
         self.check(agent)
 
     def test_one_that_was_closed_before_it_began_has_no_result(self, agent):
@@ -130,13 +131,13 @@ class TestInThreads:
         run = agent.ask("go")
         thread = threading.Thread(target=read)
         thread.start()
-        assert begun.wait(60)
+        assert begun.wait(PATIENCE_S)
         for read_too in (lambda: list(run), lambda: next(run)):
             with pytest.raises(BotError, match="in another thread or task already"):
                 read_too()
         assert not run._exchange.cancelled.is_set()
         run.close()
-        thread.join(60)
+        thread.join(PATIENCE_S)
 
     def test_a_run_that_is_not_begun_holds_nothing_up(self, agent):
         agent.ask("never")
@@ -220,11 +221,12 @@ class TestToolsOfARunThatIsLeft:
     """A coroutine is cancelled; a function in a thread may end, and its result is kept."""
 
     def test_a_coroutine_is_cancelled(self):
-        ended = []
+        ended, begun = [], asyncio.Event()
 
         @tool(risk="low")
         async def weather(city: str) -> str:
             """The weather in a city."""
+            begun.set()
             try:
                 await asyncio.Event().wait()
             finally:
@@ -235,9 +237,8 @@ class TestToolsOfARunThatIsLeft:
             async with AsyncServer(url) as server:
                 agent = server.agent([weather])
                 task = asyncio.create_task(agent.answer("Rain?"))
-                while not any(type(each).__name__ == "Response" for each in agent.conversation):
+                while not begun.is_set():
                     await asyncio.sleep(0)
-                await asyncio.sleep(0)
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
@@ -248,17 +249,21 @@ class TestToolsOfARunThatIsLeft:
         assert ended == ["Oslo"]
 
     def test_a_function_in_a_thread_is_told_and_its_result_is_kept(self):
+        asked = []
+
         @tool(risk="low")
         def weather(city: str, ctx: ToolContext) -> str:
             """The weather in a city."""
-            return "told to end" if ctx.cancelled.wait(30) else "rain"
+            loop, agent = asked
+            loop.call_soon_threadsafe(agent.cancel)
+            return "told to end" if ctx.cancelled.wait(PATIENCE_S) else "rain"
 
         async def run(url):
             async with AsyncServer(url) as server:
                 agent = server.agent([weather])
-                async for event in agent.ask("Rain?"):
-                    if type(event).__name__ == "CallStarted":
-                        asyncio.get_running_loop().call_later(0.05, agent.cancel)
+                asked.extend((asyncio.get_running_loop(), agent))
+                async for _ in agent.ask("Rain?"):
+                    pass
                 return agent.conversation[-1].results[0].text
 
         async def run_to_the_end(url):

@@ -16,7 +16,7 @@ from src.batch.results import Row
 from src.cli.commands import batch
 from src.cli.main import main
 from tests.batch.script import open_server
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRESS = BatchProgress((Row("a", "h", "answered"), Row("b", "h", "error")), 1000, 7, 2, 60.0)
@@ -102,7 +102,7 @@ def test_ctrl_c_tells_what_is_recorded_and_how_to_go_on(tmp_path):
         )
         wait_until(lambda: seen.count("/v1/chat/completions") == 2, "the second task")
         process.send_signal(signal.SIGINT)
-        told, errors = process.communicate(timeout=60)
+        told, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert told == ""
     assert errors == (

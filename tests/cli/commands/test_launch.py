@@ -13,6 +13,7 @@ import pytest
 
 from src.cli.commands.launch import PROGRAMS
 from src.cli.demo.run import start_demo
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 # Stands for a client: says how it was called, and asks the gateway that its environment names.
@@ -80,7 +81,7 @@ def test_ctrl_c_is_for_the_program(tmp_path):
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        rest, errors = process.communicate(timeout=60)
+        rest, errors = process.communicate(timeout=PATIENCE_S)
     assert (rest, errors, process.returncode) == ("['demo']\n", "", 3)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -16,14 +17,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from src.cli.demo.loopback import LoopbackReply, serve
 from src.cli.main import main
 from src.serve.keys import read_keys
-from tests.live.rig import free_port
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -61,17 +62,25 @@ def test_workers_serve_https_and_each_tells_the_sum_of_all(tmp_path):
 @contextmanager
 def run_demo(folder: Path, *arguments: str, trusted: ssl.SSLContext | None = None) -> Iterator[str]:
     """A gateway in front of the demo, and its address; SIGTERM ends it. `trusted`: it serves HTTPS."""
-    address = f"127.0.0.1:{free_port()}"
-    url = f"{'https' if trusted else 'http'}://{address}"
-    process = start(folder, "--demo", "--listen", address, *arguments)
+    process = start(folder, "--demo", "--listen", "127.0.0.1:0", *arguments)
     try:
+        url = read_url(process)
+        assert url.startswith("https:" if trusted else "http:")
         wait_until(lambda: does_answer(f"{url}/v1/models", trusted), "the gateway answers")
         yield url
     finally:
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=60)
-    assert errors.startswith(f"vllm-bot serve: {url} in front of http://127.0.0.1:")
+        _, errors = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in errors
+
+
+def read_url(process: subprocess.Popen[str]) -> str:
+    """Where the gateway listens, from its first line."""
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    told = re.match(r"vllm-bot serve: (\S+) in front of http://127\.0\.0\.1:\d+", line)
+    assert told, line
+    return told[1]
 
 
 def ask_for_call(url: str, trusted: ssl.SSLContext | None = None) -> dict[str, Any]:
@@ -102,7 +111,7 @@ def test_another_address_than_this_machine_s_needs_keys(capsys):
 def test_a_port_in_use_is_named(tmp_path, workers):
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        _, errors = start(tmp_path, "--demo", "--listen", address, "--workers", workers).communicate(timeout=60)
+        _, errors = start(tmp_path, "--demo", "--listen", address, "--workers", workers).communicate(timeout=PATIENCE_S)
     assert f"cannot listen on {address}: Address already in use." in errors
     assert "Ctrl-C ends it" not in errors
 
@@ -115,7 +124,7 @@ def test_ctrl_c_ends_all_workers_without_a_traceback(tmp_path, workers):
     assert "Ctrl-C ends it" in start_line
     assert "127.0.0.1:0 " not in start_line, "port 0 stands for one that all workers share"
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert errors.strip() == ""
 
 
@@ -129,28 +138,28 @@ def test_ctrl_c_lets_streams_finish_and_a_second_one_does_not(tmp_path, workers)
         yield b" "
         is_over.wait()
 
-    has_begun, is_over, address = threading.Event(), threading.Event(), f"127.0.0.1:{free_port()}"
+    has_begun, is_over = threading.Event(), threading.Event()
     with serve(hang) as upstream:
-        process = start(tmp_path, "--upstream", upstream, "--listen", address, "--workers", workers)
+        process = start(tmp_path, "--upstream", upstream, "--listen", "127.0.0.1:0", "--workers", workers)
         assert process.stderr is not None
         try:
-            wait_until(lambda: is_open(address), "the gateway listens")
-            asked = urllib.request.urlopen(f"http://{address}/slow")
-            assert has_begun.wait(10)
-            process.stderr.readline()
+            url = read_url(process)
+            wait_until(lambda: is_open(url), "the gateway listens")
+            asked = urllib.request.urlopen(f"{url}/slow")
+            assert has_begun.wait(PATIENCE_S)
             os.killpg(process.pid, signal.SIGINT)
             assert "Ctrl-C ends them at once" in process.stderr.readline()
             os.killpg(process.pid, signal.SIGINT)
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=PATIENCE_S)
             asked.close()
         finally:
             is_over.set()
     assert (process.returncode, errors.strip()) == (130, "")
 
 
-def is_open(address):
-    host, port = address.split(":")
-    with suppress(OSError), socket.create_connection((host, int(port))):
+def is_open(url):
+    address = urlsplit(url)
+    with suppress(OSError), socket.create_connection((address.hostname, address.port)):
         return True
     return False
 
@@ -161,7 +170,7 @@ def test_a_server_that_does_not_answer_yet_is_told(tmp_path):
     process.stderr.readline()
     assert process.stderr.readline().startswith("! http://127.0.0.1:9 does not answer yet: ")
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize("url", ["ftp://gpu", "http://", "gpu:99999"])

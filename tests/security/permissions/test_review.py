@@ -21,6 +21,7 @@ from src.security.permissions.review import (
     parse_reviewers,
 )
 from src.types.messages import ToolCall
+from tests.waiting import PATIENCE_S
 
 CALL = ToolCall("1", "exec", {"command": "make test"})
 
@@ -132,7 +133,7 @@ def test_one_that_cannot_be_reached_leaves_it_to_the_person():
 
 def test_one_that_takes_too_long_leaves_it_to_the_person():
     never = threading.Event()
-    slow = Says("slow", lambda _: str(never.wait(20)))
+    slow = Says("slow", lambda _: str(never.wait(PATIENCE_S)))
     try:
         review = ReviewBoard([*saying(YES), slow], timeout=0.05).review("Test it.", CALL)
     finally:
@@ -142,7 +143,7 @@ def test_one_that_takes_too_long_leaves_it_to_the_person():
 
 
 def test_they_are_asked_at_the_same_time():
-    together = threading.Barrier(3, timeout=60)
+    together = threading.Barrier(3, timeout=PATIENCE_S)
 
     def answer(_: str) -> str:
         together.wait()

@@ -9,7 +9,7 @@ import pytest
 from src.tools import REGISTRY
 from src.tools.process import background
 
-from ...waiting import wait_until
+from ...waiting import PATIENCE_S, wait_until
 
 LISTENER = "exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected"
 
@@ -122,7 +122,7 @@ class TestInTheBackground:
     def test_it_is_reached_by_commands_with_its_access_and_no_other(self, start, within, workspace, kind):
         said = start("write")
         if kind == "landlock":  # it has no loopback
-            within.jobs.find(1).has_ended.wait(60)
+            within.jobs.find(1).has_ended.wait(PATIENCE_S)
             assert "Operation not permitted" in said + within.jobs.find(1).read_output()
             return
         assert "runs in the background as job 1" in said

@@ -9,6 +9,7 @@ import pytest
 
 from src.errors import ToolError
 from src.tools.process.async_loop import AsyncLoop
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_what_takes_longer_than_its_time_is_cancelled(loop):
     ended = threading.Event()
     with pytest.raises(ToolError, match="it took longer than 0.01 s"):
         loop.run(wait_for_ever(ended), threading.Event(), 0.01)
-    assert ended.wait(60)
+    assert ended.wait(PATIENCE_S)
 
 
 def test_closing_cancels_what_still_runs(loop):
@@ -40,7 +41,7 @@ def test_closing_cancels_what_still_runs(loop):
         await wait_for_ever(ended)
 
     loop.start(begin())
-    assert began.wait(60)
+    assert began.wait(PATIENCE_S)
     loop.close()
     assert ended.is_set()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from src.tools import ToolContext, tool
+from tests.waiting import PATIENCE_S
 
 CTX = ToolContext(Path("/"))
 
@@ -133,12 +134,12 @@ def test_what_other_threads_print_in_the_meantime_stays_where_it_is(capsys):
         """Wait."""
         print("tool")
         begun.set()
-        printed.wait(60)
+        printed.wait(PATIENCE_S)
         return "waited"
 
     with_tool = threading.Thread(target=run, args=[wait])
     with_tool.start()
-    begun.wait(60)
+    begun.wait(PATIENCE_S)
     print("main")
     printed.set()
     with_tool.join()

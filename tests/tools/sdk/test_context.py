@@ -12,6 +12,7 @@ import pytest
 from src.errors import ToolError
 from src.tools import DependencyKey, Registry, ToolContext
 from src.types.messages import ToolCall
+from tests.waiting import PATIENCE_S
 
 CTX = ToolContext(Path("/"))
 TYPED = """
@@ -436,7 +437,7 @@ class TestAsync:
             return ""
 
         assert result_of(endless) == ("error", "Error executing tool: it was cancelled")
-        assert ended.wait(60)
+        assert ended.wait(PATIENCE_S)
 
 
 def test_only_a_call_can_end_the_run():
