@@ -25,7 +25,7 @@ from .rig import KINDS, Rig, Server
 ROOT = Path(__file__).resolve().parents[2]
 LIVE_URL = os.environ.get("VLLM_BOT_LIVE_URL", "")
 RIG = os.environ.get("VLLM_BOT_RIG", "")
-PATIENCE = 120  # seconds for one run, on a busy machine
+PATIENCE = 300  # seconds for one run, on a busy machine
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -20,11 +21,16 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 AT_ONCE = 2
 STOPPED_WITHIN = 60  # seconds
+STARTS = 3  # of one server: another program may take its port in the meantime
+STARTED_WITHIN = 600  # seconds, on a busy machine; serve.sh itself gives up after about 120
+ANSWERED_WITHIN = 30  # seconds
 HERMES = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 WRONG = ("--enable-auto-tool-choice", "--tool-call-parser", "qwen3_coder")
 THINKING = (*HERMES, "--reasoning-parser", "qwen3")
 PLUGIN = ("--enable-auto-tool-choice", "--tool-call-parser", "any")
 SCALE_OUT = ("--enable-scale-out",)
+ENDLESS = "Write without end."
+ENDLESS_RULE = {"match": ENDLESS, "turns": [" ".join(map(str, range(4_000)))]}  # more than 8,000 tokens
 API_KEY = "live-test-key-0123456789"
 
 
@@ -76,7 +82,9 @@ class Rig:
         self._work = work
         self._rules = work / "rules.json"
         self._rules.write_text(
-            json.dumps([*cells.rules(), *grammars.list_rules(), *json.loads((HERE / "rules.json").read_text())])
+            json.dumps(
+                [*cells.rules(), *grammars.list_rules(), ENDLESS_RULE, *json.loads((HERE / "rules.json").read_text())]
+            )
         )
         self._running: dict[str, tuple[Server, Path]] = {}  # with its pid file; the last used is the last
 
@@ -93,20 +101,28 @@ class Rig:
             self._stop(name)
 
     def _start(self, name: str) -> None:
-        kind, port = self._kinds[name], free_port()
+        """Raises RuntimeError."""
+        kind = self._kinds[name]
         model = self._work / kind.model
         if not model.exists():  # serve.sh writes beside the model
             shutil.copytree(self._models / kind.model, model, ignore=shutil.ignore_patterns("*.log", "*.pid"))
-        self._running[name] = Server(name, f"http://127.0.0.1:{port}/v1", kind.api_key), model / f"{port}.pid"
         environment = {**os.environ, "RIG_RULES": str(self._rules)}
         if kind.has_plugin:
             environment["RIG_VENV"] = str(self._make_environment())
-        command = [str(self._folder / "serve.sh"), str(model), str(port), *kind.flags]
-        try:
-            subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
-        except BaseException:  # an interrupt, too, leaves no server behind
+        for _ in range(STARTS):
+            port = free_port()
+            root, pid_file = f"http://127.0.0.1:{port}", model / f"{port}.pid"
+            self._running[name] = Server(name, f"{root}/v1", kind.api_key), pid_file
+            command = [str(self._folder / "serve.sh"), str(model), str(port), *kind.flags]
+            try:
+                subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+                if pid_file.exists() and becomes_healthy(root, int(pid_file.read_text())):
+                    return
+            except BaseException:  # an interrupt, too, leaves no server behind
+                self._stop(name)
+                raise
             self._stop(name)
-            raise
+        raise RuntimeError(f"The server {name!r} does not start: {' '.join(command)}")
 
     def _make_environment(self) -> Path:
         """A virtual environment with the rig's packages and this checkout, as `pip install` would leave it."""
@@ -145,6 +161,31 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def does_answer(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=ANSWERED_WITHIN).close()
+    except OSError:
+        return False
+    return True
+
+
+def becomes_healthy(root: str, pid: int) -> bool:
+    """Wait until the server at `root` answers; False if its process ends before, or takes too long."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        for _ in range(STARTED_WITHIN):
+            if does_answer(f"{root}/health"):
+                return True
+            if select.select([handle], [], [], 1)[0]:
+                break
+    finally:
+        os.close(handle)
+    return False
 
 
 def end_process(pid: int) -> None:

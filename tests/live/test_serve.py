@@ -14,17 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 from .clients import Installation, find_folder, run_client
 from .harmless import find_difference, list_cases
-from .rig import Server, free_port
+from .rig import Server, does_answer, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 RIG = Path(os.environ.get("VLLM_BOT_RIG", ""))
 SDK_PYTHON = Path(os.environ.get("RIG_VENV", "~/rig/venv")).expanduser() / "bin" / "python"  # has the clients' SDKs
 FOUR_SERVERS = pytest.mark.parametrize("server", ["hermes", "no parser", "strict", "wrong parser"], indirect=True)
-PATIENCE_S = 30
 
 
 @pytest.fixture
@@ -46,14 +45,6 @@ def start_gateway(tmp_path: Path) -> Iterator[Callable[[Server], str]]:
     for process in started:
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE_S)
-
-
-def does_answer(url: str) -> bool:
-    try:
-        urllib.request.urlopen(url, timeout=PATIENCE_S).close()
-    except OSError:
-        return False
-    return True
 
 
 @FOUR_SERVERS

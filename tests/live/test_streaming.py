@@ -42,7 +42,7 @@ def test_the_first_words_are_here_while_the_server_is_still_writing(client, root
     first = next(event for event in events if isinstance(event, TextDelta))
     assert first.text.startswith("1")
     (running,) = [line for line in ask(root, "GET", "metrics").splitlines() if line.startswith(RUNNING)]
-    assert float(running.split()[-1]) == 1
+    assert float(running.split()[-1]) >= 1
     *_, completed = events
     assert completed.response.text.endswith("399 400")
 

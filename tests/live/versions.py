@@ -42,7 +42,6 @@ VERSIONS = ("0.14.1", "0.19.1", "0.32.0")
 NEWEST = VERSIONS[-1]
 MODEL_FILE = "model.safetensors"  # the last one that make_model.py writes
 START_TIMEOUT_S = 300
-STARTS = 4  # of a server that does not come up
 RUN_TIMEOUT_S = 120
 PROXY_KEY = "sk-rig-4f1c9a7be2d84e6fa0c35b"
 PROXIED_KINDS = ("hermes", "wrong parser")
@@ -109,7 +108,7 @@ def run_proxied(work: Path) -> Iterator[str]:
     titles: list[str] = []
     try:
         for kind in PROXIED_KINDS:
-            server = _start_server(rig, kind)
+            server = rig.server(kind)
             root, pid = _start_proxy(server, work)
             own = server.base_url.removesuffix("/v1")
             fronts = {
@@ -195,16 +194,6 @@ def _judge(done: subprocess.CompletedProcess[str]) -> str:
         return how(done.stderr)
     told = [line for line in done.stderr.splitlines() if line.startswith(("! ", "vllm-bot: "))]
     return "told" if told else "FAILED"
-
-
-def _start_server(rig: Rig, kind: str) -> Server:
-    """On a busy machine vLLM may take longer than the rig waits, and less the next time."""
-    for _ in range(STARTS - 1):
-        try:
-            return rig.server(kind)
-        except subprocess.CalledProcessError:
-            continue
-    return rig.server(kind)
 
 
 def _start_proxy(server: Server, work: Path) -> tuple[str, int]:
