@@ -294,7 +294,7 @@ class StreamGuard(_Guard):
         dropped = self._settle_held(is_replaced)
         rests: list[dict[str, Any]] = []
         for index, native in self._native.items():
-            if native.is_broken and calls:
+            if native.is_broken(is_cut=is_cut) and calls:
                 found = native.complete(calls)
                 if found is None:  # the client has a part of the call: another one could only be added to it
                     calls, dropped, rests = (), frozenset(), []

@@ -20,7 +20,7 @@ _KEY, _KEY_OR_END, _VALUE, _VALUE_OR_END, _COLON, _COMMA_OR_END, _NOTHING = rang
 class JsonPrefix:
     """`is_valid`: all so far can begin a JSON object. `is_settled`: and it does not end behind a comma or colon.
 
-    So what is settled can be completed to an object with the members that have begun.
+    So what is settled can be completed to an object with the members that have begun. `is_complete`: it is one.
     """
 
     def __init__(self) -> None:
@@ -34,6 +34,10 @@ class JsonPrefix:
     @property
     def is_settled(self) -> bool:
         return self.is_valid and (self._in_string or bool(self._literal) or self._next not in (_KEY, _VALUE))
+
+    @property
+    def is_complete(self) -> bool:
+        return self.is_valid and self._next == _NOTHING
 
     def feed(self, text: str) -> None:
         position = 0

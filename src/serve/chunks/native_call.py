@@ -45,10 +45,12 @@ class NativeCall:
         """Whether what came so far may be sent."""
         return self._begins_well and self._json.is_settled
 
-    @property
-    def is_broken(self) -> bool:
-        """Whether a part was sent, and what came then is no JSON."""
-        return bool(self._sent) and not self._json.is_valid
+    def is_broken(self, *, is_cut: bool) -> bool:
+        """Whether a part was sent, and the whole is no JSON object.
+
+        `is_cut`: the answer reached its limit of tokens, so the object's end may be missing.
+        """
+        return bool(self._sent) and not (self._json.is_valid if is_cut else self._json.is_complete)
 
     def mark_sent(self) -> None:
         self._sent = len(self._pieces)
