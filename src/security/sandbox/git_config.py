@@ -23,8 +23,8 @@ HARMLESS = re.compile(  # names of settings
     r"|submodule\.(?:recurse|active)|submodule\..+\.(?:url|active|branch|ignore|fetchrecursesubmodules)"
     r"|user\.(?:name|email|signingkey|useconfigonly)"
 )
-ADDRESSES = (".url", ".pushurl")
-REMOTE_HELPER = "::"  # git runs a program to reach such an address
+PLACES = (".url", ".pushurl", "core.worktree")  # entries whose value must be read as git does
+PLACE = re.compile(r'(?!.*::)(?:"[^"\\\0]*"|[^"\\#;\0]*)')  # git runs a program to reach an address with ::
 
 
 class GitEntry(NamedTuple):
@@ -75,7 +75,7 @@ def _read_entries(text: str) -> list[tuple[str, GitEntry | None]]:
         elif heading := SECTION.fullmatch(line):
             section = heading[1].lower() + ("" if heading[2] is None else f".{heading[2]}")
             found.append((line, GitEntry("", "")))
-        elif (setting := ENTRY.fullmatch(line)) and not line.endswith("\\") and section:
+        elif (setting := ENTRY.fullmatch(line)) and not line.rstrip().endswith("\\") and section:
             found.append((line, GitEntry(f"{section}.{setting[1].lower()}", setting[2] or "")))
         else:
             found.append((line, None))
@@ -83,5 +83,5 @@ def _read_entries(text: str) -> list[tuple[str, GitEntry | None]]:
 
 
 def _is_harmless(entry: GitEntry) -> bool:
-    runs_helper = entry.name.endswith(ADDRESSES) and REMOTE_HELPER in entry.value
-    return HARMLESS.fullmatch(entry.name) is not None and not runs_helper
+    is_place = entry.name.endswith(PLACES)
+    return HARMLESS.fullmatch(entry.name) is not None and not (is_place and not PLACE.fullmatch(entry.value))

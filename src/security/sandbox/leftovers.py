@@ -24,7 +24,7 @@ from typing import NamedTuple, Union
 
 from ...types.file_names import escape_name
 from .git_config import clean_config
-from .running_files import CONFIGS, GIT_LINKS, RunningFiles, read_file, read_text
+from .running_files import CONFIGS, GIT_LINKS, RunningFiles, grant_rights, open_folder, read_file, read_text, walk
 
 
 class SetAside(NamedTuple):
@@ -100,10 +100,7 @@ class Leftovers:
         """Undo what setting it aside did. Raises OSError."""
         path = self._top / item.path
         with pin_folder(self._top, path, makes=True) as place:
-            if place.is_dir() and not place.is_symlink():
-                shutil.rmtree(place)
-            elif os.path.lexists(place):
-                place.unlink()
+            _remove(place)
             shutil.move(item.kept, place)
         with self._lock:
             for each in (path, *(path.rglob("*") if path.is_dir() and not path.is_symlink() else ())):
@@ -119,11 +116,13 @@ class Leftovers:
     def _list_protected(self) -> list[Path]:
         """The protected paths, what is in them, and the folders on the way: folders before their files."""
         found = {*self._parents}
+        for folder in (self._top, *sorted(self._parents)):
+            open_folder(folder)
         for path in self._protected:
             if not self._is_unreachable(path):
                 found.add(path)
-                for folder, folders, files in () if path.is_symlink() else os.walk(path):
-                    found |= {Path(folder, name) for name in (*folders, *files)}
+                for inside, folders, files in () if path.is_symlink() else walk(path):
+                    found |= {inside / name for name in (*folders, *files)}
         return sorted(found)
 
     def _is_unreachable(self, path: Path) -> bool:
@@ -140,10 +139,11 @@ class Leftovers:
     def _judge_all(self) -> list[str]:
         """Notes for the model."""
         restored, failed = self._restore_protected()
-        left = self._set_aside_running()
+        left, not_restored = self._set_aside_running()
         self._kept += left
         notes = [f"protected, put back as it was: {', '.join(restored)}"] if restored else []
         notes += [f"protected, but changed, and could not be put back: {each}" for each in failed]
+        notes += [f"could not be put back as it was: {each}" for each in not_restored]
         return notes + ([f"set aside, as it would run later by itself: {', '.join(map(str, left))}"] if left else [])
 
     def _restore_protected(self) -> tuple[list[str], list[str]]:
@@ -170,34 +170,51 @@ class Leftovers:
                 failed.append(f"{name}: {error.strerror}")
         return list(restored), failed
 
-    def _set_aside_running(self) -> list[SetAside]:
+    def _set_aside_running(self) -> tuple[list[SetAside], list[str]]:
+        """What is moved, and why something else could not be. What cannot be judged is moved."""
         found: dict[Path, SetAside] = {}
+        failed = []
         for _ in range(2):  # what stays of the first may lead to more
             for path in dict.fromkeys(self._running_files.list(self._read_config)):  # two settings may name one file
-                if self._has_changed(path) and (why := self._judge(path)):
+                if why := self._judge(path):
                     text = read_text(path)
-                    with suppress(FileNotFoundError, NotADirectoryError):  # a command that still runs moved it
+                    try:
                         found[path] = self._move(path, why)
                         if path.name in CONFIGS:
                             with pin_folder(self._top, path) as place:
-                                _write(place, clean_config(text, self._read_before(path)).text.encode())
+                                _write(place, os.fsencode(clean_config(text, self._read_before(path)).text))
+                    except (FileNotFoundError, NotADirectoryError):  # a command that still runs moved it
+                        continue
+                    except OSError as error:
+                        failed.append(f"{escape_name(str(path.relative_to(self._top)))}: {error.strerror}")
         for path, before in self._before.items():
             was_moved = any(each in found for each in (path, *list_parents(self._top, path)))
             if was_moved and before.content is not None and not os.path.lexists(path):
-                with suppress(FileNotFoundError, NotADirectoryError, FileExistsError):
+                try:
                     self._restore(path, before)
-        return list(found.values())
+                except (FileNotFoundError, NotADirectoryError, FileExistsError):
+                    continue
+                except OSError as error:
+                    failed.append(f"{escape_name(str(path.relative_to(self._top)))}: {error.strerror}")
+        return list(found.values()), failed
 
     def _read_before(self, path: Path) -> str:
         before = self._before.get(path)
-        return before.content.decode("utf-8", "replace") if before and isinstance(before.content, bytes) else ""
+        return os.fsdecode(before.content) if before and isinstance(before.content, bytes) else ""
 
     def _read_config(self, path: Path) -> str:
         """A repository's configuration as it was before the command; of a new one, as it is."""
         return self._read_before(path) or read_text(path)
 
     def _judge(self, path: Path) -> str:
-        """What the file would run; "" if nothing, or if it is not in the workspace."""
+        """What a new or changed file would run; "" if nothing, or if it is not in the workspace."""
+        try:
+            return self._find_reason(path) if self._has_changed(path) else ""
+        except (OSError, ValueError):  # a command has made it so
+            return "it cannot be looked at"
+
+    def _find_reason(self, path: Path) -> str:
+        """As _judge. Raises OSError, ValueError."""
         is_inside = self._running_files.is_inside
         if not is_inside(path.parent) or self._running_files.is_harmless_link(path):
             return ""
@@ -216,11 +233,19 @@ class Leftovers:
         return "a hook" if path.parent.name == "hooks" else "it runs by itself"
 
     def _move(self, path: Path, why: str) -> SetAside:
-        relative = path.relative_to(self._top)
-        self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Set aside what is there. If it cannot be kept, as on a full disk, it is removed. Raises OSError."""
+        relative, kept = path.relative_to(self._top), self._aside
         with pin_folder(self._top, path) as place:
-            kept = Path(tempfile.mkdtemp(prefix=f"{int(time.time())}-", dir=self._aside), relative.name)
-            shutil.move(place, kept)
+            if _is_folder((place.lstat().st_mode,)):
+                for _ in walk(place, os.R_OK | os.W_OK | os.X_OK):
+                    pass  # now it can be moved whole
+            try:
+                self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+                kept = Path(tempfile.mkdtemp(prefix=f"{int(time.time())}-", dir=self._aside), relative.name)
+                shutil.move(place, kept)
+            except OSError:
+                _remove(place)
+                why += ", and could not be kept"
         return SetAside(str(relative), kept, why)
 
     def _restore(self, path: Path, was: SavedFile) -> None:
@@ -239,7 +264,11 @@ def pin_folder(top: Path, path: Path, *, makes: bool = False) -> Iterator[Path]:
         raise FileNotFoundError(errno.ENOENT, "not in the workspace", str(path))
     folder = os.open(top, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for name in real.relative_to(top).parts:
+        for name in (*real.relative_to(top).parts, ""):
+            if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK):
+                grant_rights(folder)
+            if not name:
+                break
             if makes:
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=folder)
@@ -264,7 +293,7 @@ def _get_mark(path: Path) -> tuple[int, ...]:
     """
     try:
         found = path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return ()
     if stat.S_ISDIR(found.st_mode):
         return (found.st_mode,)
@@ -277,6 +306,14 @@ def _is_folder(mark: tuple[int, ...]) -> bool:
 
 def _read(path: Path) -> bytes | str | None:
     return str(path.readlink()) if path.is_symlink() else read_file(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove what is there, if there is anything. Raises OSError."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _restore(path: Path, was: SavedFile) -> None:

@@ -7,10 +7,12 @@ again only if it changed, so that looking costs one stat(2) for each folder of t
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,18 +29,18 @@ START_FILES = (  # at the top of a home, or of the workspace: a shell, git, ssh 
 )  # fmt: skip
 RUNNING_FILES = LazyPattern(  # in lower case, at any depth: a shell, an editor, a debugger or git's hooks run them
     r"(?s)(?:.*/)?(?:"
-    r"\.envrc|\.autoenv(?:_leave)?(?:\.zsh)?|\.?(?:mise|rtx)(?:\.[\w-]+)*\.toml"
+    r"\.envrc(?:\.[\w-]+)*|\.autoenv(?:_leave)?(?:\.zsh)?|\.?(?:mise|rtx)(?:\.[\w-]+)*\.toml"
     r"|\.exrc|[._][gnl]?vimrc|\.nvim\.lua|\.lazy\.lua|\.dir-locals(?:-2)?\.el|\.ycm_extra_conf\.py"
-    r"|\.(?:gdb|lldb|ocaml)init|\.(?:pdb|irb|pry)rc|\.rprofile|\.ghci|\.iex\.exs"
+    r"|\.(?:gdb|lldb|ocaml)init|\.(?:pdb|irb|pry)rc|\.r(?:profile|environ|data)|\.octaverc|\.erlang|\.ghci|\.iex\.exs"
     r"|\.?lefthook(?:-local)?\.(?:ya?ml|toml|jsonc?)|\.(?:pre-commit-config|overcommit)\.ya?ml|captainhook\.json"
     r"|\.?devcontainer\.json|\.mcp\.json|\.?(?:opencode|crush)\.jsonc?|\.aider\.conf\.ya?ml|\.continuerc\.json"
-    r"|\.factorypath|jupyter_\w+_config\.(?:json|py)|[^/]*\.(?:code-workspace|sublime-project)"
+    r"|\.?rust-analyzer\.toml|\.factorypath|jupyter_\w+_config\.(?:json|py)|[^/]*\.(?:code-workspace|sublime-project)"
     # what editors and assistants keep in folders of their own: in any folder whose name begins with a dot, and in these
     r"|\.[^/]+/(?:(?:hooks|launch|mcp|mcp_config|settings|settings\.local|tasks)\.json"
     r"|(?:agents|cli-agents|hooks|mcp|mcpservers|runconfigurations)/.+)"
     r"|\.(?:bsp|externaltoolbuilders|husky|run|vs)/.+|\.(?:config/mise|github/copilot|kiro/settings|mise/tasks)/.+"
-    r"|\.(?:codex|helix|jj/repo|mise)/config\.toml|\.helix/languages\.toml|\.(?:pijul|sl)/config|\.hg/hgrc"
-    r"|\.bzr/branch/branch\.conf|\.continue/config\.(?:json|ts|yaml)|\.cursor/environment\.json|\.fleet/run\.json"
+    r"|\.(?:codex|helix|jj/repo|mise)/config\.toml|\.helix/languages\.toml|\.(?:pijul|sl)/config|\.(?:hg|sl)/(?:hgrc.*|sharedpath)"
+    r"|\.jj/(?:repo|workspace-config\.toml)|_darcs/prefs/defaults|\.vim/coc-settings\.json|\.bzr/branch/branch\.conf|\.continue/config\.(?:json|ts|yaml)|\.cursor/environment\.json|\.fleet/run\.json"
     r"|\.idea/(?:workspace|startup|watchertasks)\.xml|\.idea/tools/.+|\.opencode/(?:plugins?|tools?)/.+"
     r")"
 )
@@ -46,10 +48,13 @@ HOOKS_PATH = "core.hookspath"
 CONFIGS = ("config", "config.worktree")
 COMMON_DIR = "commondir"
 GIT_LINKS = (GIT, COMMON_DIR)  # files that name a folder with settings of git
+GIT_LINK = re.compile(r"gitdir: ([^\s\0](?:[^\r\n\0]*[^\s\0])?)[\r\n]*")  # git takes each blank for a part of the name
+COMMON_LINK = re.compile(GIT_LINK.pattern.removeprefix("gitdir: "))
 GIT_SETTINGS = ("hooks", *CONFIGS, COMMON_DIR)  # they make git run programs, or look elsewhere
 MARKS = ("HEAD", "objects", "refs")
 REBASE_TODO = "rebase-merge/git-rebase-todo"
 MAX_FILE_BYTES = 10_000_000  # of a file that is recorded, and restored
+READABLE = os.R_OK | os.X_OK
 RACY_NS = 50_000_000  # a folder that changed so shortly before it was read is read again
 
 
@@ -80,41 +85,49 @@ class RunningFiles:
                 yield path
 
     def _list_repository(self, mark: Path, read_config: Callable[[Path], str]) -> Iterator[Path]:
-        """Those of the repository of a `.git`, which may be a file or a link, or of the HEAD of a bare one."""
+        """Those of the repository of a `.git`, which may be a file or a link, or of the HEAD of a bare one.
+
+        Those of its submodules and worktrees, and of the folders that they share settings with, are among them.
+        """
         git = mark if mark.name == GIT else mark.parent
         if git.is_symlink() or not git.is_dir():
             yield git
             git = self.find_git_folder(git) or git
-        folders = [*self._list_settings_folders(git)]
-        for each in folders:
-            yield from _list_git_files(each)
-        named = {self._hooks_path, *(find_value(read_config(each / "config"), HOOKS_PATH) for each in folders)}
-        for name in filter(None, named):
+        if not self.is_inside(git):
+            return
+        names = {self._hooks_path}
+        for folder, folders, files in walk(git):
+            found = (*folders, *files)
+            yield from _list_links(folder, found)
+            if {*MARKS}.issubset(found):  # else it may be a submodule of that name
+                for inner, *names_inside in islice(walk(folder / "objects"), 1):
+                    yield from _list_links(inner, chain(*names_inside))
+                folders[:] = [each for each in folders if each != "objects"]
+            if {"HEAD", *GIT_SETTINGS[1:]}.intersection(files):
+                shared = self.find_git_folder(folder / COMMON_DIR)
+                for each in (folder, shared) if shared else (folder,):
+                    yield from _list_git_files(each)
+                    names.add(find_value(read_config(each / CONFIGS[0]), HOOKS_PATH) or "")
+        for name in filter(None, names):
             if self.is_inside(mark.parent / name):
                 yield from _list_files(mark.parent / name)
 
     def is_inside(self, path: Path) -> bool:
-        return Path(os.path.realpath(path)).is_relative_to(self._top)
+        with suppress(ValueError):  # it holds a NUL
+            return Path(os.path.realpath(path)).is_relative_to(self._top)
+        return False
 
     def find_git_folder(self, link: Path) -> Path | None:
-        """The folder in the workspace that a file of GIT_LINKS names, or None."""
-        text = read_text(link)
-        prefix = "gitdir:" if link.name == GIT else ""
-        target = Path(os.path.realpath(link.parent / text.removeprefix(prefix).strip()))
-        return target if text and text.startswith(prefix) and target.is_relative_to(self._top) else None
+        """The folder in the workspace that a file of GIT_LINKS names, or None, also for a name of an unusual form."""
+        found = (GIT_LINK if link.name == GIT else COMMON_LINK).fullmatch(read_text(link))
+        target = Path(os.path.realpath(link.parent / found[1])) if found else None
+        return target if target and target.is_relative_to(self._top) else None
 
     def is_harmless_link(self, link: Path) -> bool:
-        """Whether it is a link to a file of the workspace, and does not run by itself."""
+        """Whether it is a link to a file of the workspace, and does not run by itself. Raises OSError."""
         if not link.is_symlink() or not link.name.startswith(".") or link.name == GIT:
             return False
-        return link.is_file() and self.is_inside(link) and not _is_running(str(link.relative_to(self._top)))
-
-    def _list_settings_folders(self, git: Path) -> Iterator[Path]:
-        """Those of a repository, its submodules and its worktrees, and those that they share settings with."""
-        for folder in (git, *(() if git.is_symlink() else _list_nested(git))):
-            yield folder
-            if common := self.find_git_folder(folder / COMMON_DIR):
-                yield common
+        return self.is_inside(link) and link.is_file() and not _is_running(str(link.relative_to(self._top)))
 
     def _list_hits(self) -> Iterator[tuple[str, str]]:
         """Each folder with a name in it that may run by itself. Such a link is followed, but none behind it."""
@@ -127,48 +140,60 @@ class RunningFiles:
                 stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
                 entry = known.get(folder)
                 if entry is None or entry.stamp != stamp or entry.read_ns - found.st_mtime_ns < RACY_NS:
-                    entry = _read_folder(str(self._top), folder, stamp, stat.S_IMODE(found.st_mode))
+                    entry = _read_folder(str(self._top), folder, stamp)
                 self._folders[folder] = entry
                 stack += [f"{folder}/{name}" for name in entry.folders]
                 for name in entry.hits:
                     yield folder, name
                     path = Path(folder, name)
-                    if path.is_symlink() and name != GIT and path.is_dir() and os.path.realpath(folder) == folder:
-                        stack += [str(path)] if self.is_inside(path) else []
+                    is_followed = path.is_symlink() and name != GIT and os.path.realpath(folder) == folder
+                    if is_followed and self.is_inside(path) and os.path.isdir(path):  # noqa: PTH112 - raises nothing
+                        stack.append(str(path))
 
 
-def _list_nested(git: Path) -> Iterator[Path]:
-    for name in ("modules", "worktrees"):
-        for folder, folders, files in os.walk(git / name):
-            if {*MARKS}.issubset((*folders, *files)):  # else it may be a submodule that has such a name
-                folders[:] = [each for each in folders if each not in ("objects", "refs", "logs", "hooks")]
-            if {"HEAD", "config", "commondir"}.intersection(files):
-                yield Path(folder)
+def walk(top: Path, rights: int = READABLE) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """As os.walk does, also through folders that a command has closed to us, but perhaps not to git."""
+    open_folder(top, rights)
+    for folder, folders, files in os.walk(top):
+        for name in folders:
+            open_folder(Path(folder, name), rights)
+        yield Path(folder), folders, files
+
+
+def open_folder(folder: Path, rights: int = READABLE) -> None:
+    """Give us all rights to a folder that lacks one of `rights`; what is none, or another user's, is left alone."""
+    if not os.access(folder, rights):
+        with suppress(OSError):  # such as a link, or it has just gone
+            place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                grant_rights(place)
+            finally:
+                os.close(place)
+
+
+def grant_rights(folder_fd: int) -> None:
+    """Give us all rights to an open folder, if it is ours."""
+    folder = Path(f"/proc/self/fd/{folder_fd}")
+    with suppress(PermissionError):
+        folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IRWXU)
 
 
 def _list_git_files(git: Path) -> Iterator[Path]:
     yield from (git / name for name in (*GIT_SETTINGS[1:], REBASE_TODO) if os.path.lexists(git / name))
-    hooks = git / "hooks"
-    yield from () if hooks.is_symlink() else (each for each in _list_files(hooks) if each.suffix != ".sample")
-    yield from _list_links(git)
+    yield from (each for each in _list_files(git / "hooks") if each.suffix != ".sample")
 
 
-def _list_links(git: Path) -> Iterator[Path]:
-    """The links in a repository, through which git would write elsewhere: FETCH_HEAD, logs and the like."""
-    for folder, folders, files in os.walk(git):
-        yield from (path for name in (*folders, *files) if (path := Path(folder, name)).is_symlink())
-        folders[:] = [name for name in folders if name not in ("objects", "modules", "worktrees")]
+def _list_links(folder: Path, names: Iterable[str]) -> Iterator[Path]:
+    """The links in a folder of a repository, through which git would write elsewhere: FETCH_HEAD, logs and the like."""
+    return (path for name in names if (path := folder / name).is_symlink())
 
 
 def _list_files(folder: Path) -> Iterator[Path]:
-    for inside, _folders, files in os.walk(folder):
-        yield from (Path(inside, name) for name in files)
+    return (inside / name for inside, _folders, files in walk(folder) for name in files)
 
 
-def _read_folder(top: str, folder: str, stamp: tuple[int, ...], mode: int) -> KnownFolder:
-    if not os.access(folder, os.R_OK | os.X_OK):  # a command may have hidden it from us, but not from git
-        with suppress(OSError):
-            Path(folder).chmod(mode | 0o700)
+def _read_folder(top: str, folder: str, stamp: tuple[int, ...]) -> KnownFolder:
+    open_folder(Path(folder))
     read_ns = time.time_ns()
     folders: list[str] = []
     hits: list[str] = []
@@ -252,4 +277,4 @@ def read_file(path: Path) -> bytes | None:
 
 
 def read_text(path: Path) -> str:
-    return (read_file(path) or b"").decode("utf-8", "replace")
+    return os.fsdecode(read_file(path) or b"")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...types.sandbox import Access
-from .running_files import GIT_SETTINGS, START_FILES
+from .running_files import GIT_SETTINGS, START_FILES, walk
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 KERNEL = ("/sys/devices/system/cpu",)  # the number of processors
@@ -115,7 +115,7 @@ def list_unreadable(view: SandboxView) -> Iterator[Path]:
     Raises OSError if there are too many to be hidden.
     """
     count = 0
-    for folder, folders, files in os.walk(view.workspace) if view.is_unreadable else ():
+    for folder, folders, files in walk(view.workspace) if view.is_unreadable else ():
         inner = os.path.relpath(folder, view.workspace)
         prefix = "" if inner == "." else f"{inner}/"
         folders[:] = [name for name in folders if name != ".git"]

@@ -89,6 +89,7 @@ PREFIXES = LazyPattern(  # words before another command that runs with the rest
     r"|(?P<more>xargs(?:\n(?:-0|-r|-t|-n\n?[0-9]+|-P\n?[0-9]+))*))\n"
 )
 FIND_EXEC = LazyPattern(r"(?<=\n)-exec\n((?:[^\n]+\n)+?)(?:;|\{\}\n\+)\n")
+SETTING = LazyPattern(r"(?s)-[vR]|.*%[^%A-Za-z]*[hlLjzt]*n")  # printf -v, test -v, test -R, printf %n
 SYSTEM_FOLDERS = ("/bin", "/usr/bin", "/usr/local/bin")
 
 
@@ -114,8 +115,8 @@ def _list_programs(words: Sequence[str], *, has_unknown_words: bool, has_pattern
         rest, unknown = words[found[0].count("\n") :], has_unknown_words or found["more"] is not None
         return [words, *_list_programs(rest, has_unknown_words=unknown, has_pattern=has_pattern)]
     if name in PLAIN:
-        if name in ("printf", "test", "[") and any(word.startswith(("-v", "-R")) for word in words):
-            raise UnsafeToParse(f"{name} -v may set a variable")  # PATH, or 'a[$(x)]'
+        if name in ("printf", "test", "[") and any(map(SETTING.match, words)):
+            raise UnsafeToParse(f"{name} may set a variable with these words")  # PATH, or 'a[$(x)]'
         return [words]
     if has_pattern:
         raise UnsafeToParse("a pattern may stand for an option")

@@ -204,6 +204,37 @@ def test_what_cannot_be_recorded_does_not_count_as_a_command(leftovers, workspac
     assert len(leftovers.set_aside()) == 1
 
 
+@pytest.mark.parametrize(
+    "hide",
+    [
+        "ln -s .config .config",
+        "mkdir .config; chmod 0 .config",
+        "mkdir .config; mkdir .config/fish; chmod 0 .config",
+        "ln -s /root/x .a; ln -s locked/x .b; mkdir locked; chmod 0 locked",
+        "chmod 555 .",
+        "chmod 0 .",
+        "mkfifo .exrc .gdbinit",
+    ],
+)
+def test_nothing_keeps_what_runs_by_itself_from_being_set_aside(hide, run, workspace):
+    shown = run(f"echo evil >.envrc; mkdir e; echo evil >e/.envrc; chmod 111 e; {hide}")
+    assert ".envrc (it runs by itself)" in shown
+    assert "e/.envrc (it runs by itself)" in shown
+    assert not os.path.lexists(workspace / ".envrc")
+    assert not os.path.lexists(workspace / "e" / ".envrc")
+
+
+def test_what_cannot_be_kept_is_removed(workspace, tmp_path):
+    (tmp_path / "aside").write_text("no folder\n")
+    leftovers = Leftovers(workspace, tmp_path / "aside")
+    leftovers.take()
+    (workspace / ".envrc").write_text("evil\n")
+    assert leftovers.set_aside() == [
+        "set aside, as it would run later by itself: .envrc (it runs by itself, and could not be kept)"
+    ]
+    assert list(workspace.iterdir()) == []
+
+
 def test_what_was_set_aside_can_be_put_back(leftovers, workspace):
     leftovers.take()
     (workspace / ".envrc").write_text("wanted\n")

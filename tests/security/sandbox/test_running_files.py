@@ -30,6 +30,19 @@ REPOSITORIES = {
     "settings of a worktree": INIT.format("evil") + "git -C evil config extensions.worktreeConfig true;"
     " printf '[core]\\nfsmonitor = {evil}\\n' >evil/.git/config.worktree",
     "an unreadable folder": INIT.format("evil") + "git -C evil config core.fsmonitor '{evil}'; chmod 111 evil",
+    "hooks that cannot be listed": INIT.format("evil") + "printf '#!/bin/sh\\ntouch {top}/pwned\\n' >evil/.git/hooks/post-checkout;"
+    " chmod +x evil/.git/hooks/post-checkout; chmod 311 evil/.git/hooks",
+    "a name that ends in a blank": "git init -q --separate-git-dir '.git/gd ' evil; cp -r '.git/gd ' .git/gd;"
+    " git -C evil config core.fsmonitor '{evil}'",
+    "a name that is no text": "git init -q --separate-git-dir .git/gd evil; cp -r .git/gd $'.git/gd\\xef\\xbf\\xbd'; mv .git/gd $'.git/gd\\xff';"
+    " printf 'gitdir: ../.git/gd\\xff\\n' >evil/.git; git -C evil config core.fsmonitor '{evil}'",
+    "a line that goes on behind a carriage return": INIT.format("evil")
+    + "printf '[core]\\nwhitespace = x \\\\\\r\\n[advice]\\nfsmonitor = {evil}\\n' >>evil/.git/config",
+    "beside a name with a NUL": INIT.format("evil") + "git -C evil config core.fsmonitor '{evil}'; mkdir n; printf 'gitdir: a\\0' >n/.git",
+    "beside settings with a NUL": INIT.format("evil") + "git -C evil config core.fsmonitor '{evil}'; " + INIT.format("n")
+    + "printf '[core]\\nworktree = a\\0\\nhooksPath = b\\0' >>n/.git/config",
+    "beside objects that are a file": INIT.format("evil") + "git -C evil config core.fsmonitor '{evil}'; " + INIT.format("n")
+    + "rm -r n/.git/objects; touch n/.git/objects",
     "behind many folders": "for i in $(seq 300); do mkdir -p n$i/a/b/c; done; " + INIT.format("evil")
     + "git -C evil config core.fsmonitor '{evil}'",
 }  # fmt: skip
@@ -107,9 +120,10 @@ def test_a_plain_repository_stays_as_it_is(run, workspace):
 def test_git_writes_through_no_link_that_a_command_left(run, top):
     outside = top.parent / "mine"
     outside.write_text("mine\n")
-    links = " ".join(f".git/{name}" for name in ("FETCH_HEAD", "COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads"))
-    shown = run(f"mkdir -p .git/logs/refs; for link in {links}; do ln -s {outside} $link; done")
-    assert ".git/FETCH_HEAD (a link)" in shown
+    names = ("FETCH_HEAD", "COMMIT_EDITMSG", "logs/HEAD", "logs/refs/heads", "objects/ff", "modules/m")
+    links = " ".join(f".git/{name}" for name in names)
+    shown = run(f"mkdir -p .git/logs/refs .git/modules; for link in {links}; do ln -s {outside} $link; done")
+    assert [name for name in names if f".git/{name} (a link)" not in shown] == []
     commit = ["-c", "user.name=a", "-c", "user.email=b", "commit", "-q", "--allow-empty", "-m", "evil"]
     for words in (commit, ["fetch", "-q", "."]):
         subprocess.run(["git", *words], cwd=top, check=True, capture_output=True)
@@ -123,7 +137,9 @@ RUNNING = [".envrc", "a/.envrc", ".vscode/tasks.json", "b/.vscode/tasks.json", "
            "sub/.claude/settings.json", ".mcp.json", ".hg/hgrc", ".kiro/settings/mcp.json", ".windsurf/hooks.json",
            ".roo/mcp.json", ".theia/tasks.json", ".continue/mcpServers/x.yaml", ".zed/settings.json",
            ".an_editor_of_tomorrow/launch.json", ".devcontainer/a/devcontainer.json", ".run/x.run.xml",
-           ".jj/repo/config.toml", ".vs/ws/v17/.suo", "jupyter_server_config.py"]  # fmt: skip
+           ".jj/repo/config.toml", ".envrc.local", ".Rprofile", ".Renviron", ".RData", ".octaverc", ".erlang",
+           ".vim/coc-settings.json", "rust-analyzer.toml", "sub/.hg/sharedpath", "sub/.jj/repo", "_darcs/prefs/defaults",
+           ".vs/ws/v17/.suo", "jupyter_server_config.py"]  # fmt: skip
 
 
 def test_files_that_a_shell_or_an_editor_runs_are_set_aside(run, workspace):

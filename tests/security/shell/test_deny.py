@@ -78,6 +78,8 @@ git commit -am "$message"
 find . -name x -exec sh {} \\;
 find . -exec {} x \\;
 printf -v PATH .
+printf %n PATH
+printf %-5lln PATH
 test -v 'GROUPS[PATH=1]'
 /usr/bin/../../ws/ls
 tox exec -- sh x
