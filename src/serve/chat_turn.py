@@ -7,7 +7,7 @@ answer is recovered from its tokens. A call that cannot be read is asked for aga
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
@@ -38,12 +38,13 @@ from ..providers.stream.sse import EventDecoder
 from ..providers.wire_json import as_dict, as_dicts, encode_json, load_json
 from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Open, Release, ReplyHead
 from ..types.events import Completed, ModelEvent, TextDelta
-from ..types.messages import NATIVE, Reasoning, Response, ToolCall, Usage
+from ..types.messages import NATIVE, Reasoning, Response, ToolCall
 from .chat_request import ChatBody
 from .chunks.call_writer import is_safe
 from .chunks.guard import StreamGuard, WholeGuard
 from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_rest
 from .chunks.text_run import clear_token_ids
+from .report import LandedCall, Report
 
 CHAT_PATH = "chat/completions"
 MIN_ERROR_STATUS = 400
@@ -69,37 +70,6 @@ class Payload(NamedTuple):
 
 Output = Union[WholeAnswer, Payload]
 GatewayTurn: TypeAlias = Generator[Union[Effect, Output], Any, None]
-
-
-class LandedCall(NamedTuple):
-    """A call that was sent to the client. `how`: native, text, recovered or repaired."""
-
-    name: str
-    how: str
-    origin: str
-
-
-@dataclass(slots=True)
-class Report:
-    """What was done for one request. `repairs`: what had to be mended in the text of calls."""
-
-    path: str = ""
-    calls: list[LandedCall] = field(default_factory=list)
-    repairs: list[str] = field(default_factory=list)
-    extra_requests: int = 0
-    usage: Usage | None = None
-
-    def to_header(self) -> str:
-        """The value of x-vllm-bot."""
-        origins = [call.origin for call in self.calls if call.how != NATIVE]
-        recovered = [call for call in self.calls if call.how == "recovered"]
-        parts = {
-            "path": self.path,
-            "origin": ",".join(dict.fromkeys(origins)),
-            "repaired": ",".join(dict.fromkeys(self.repairs)),
-            "recovered": str(len(recovered) or ""),
-        }
-        return "; ".join(f"{name}={value}" for name, value in parts.items() if value)
 
 
 class BodyCodec(OpenAICodec):

@@ -21,8 +21,9 @@ from ..transport.async_driver import drive_async
 from ..transport.async_http import bound_send_buffer
 from .apis.dialects import COUNT_PATH, Dialect
 from .chat_request import ChatBody
-from .chat_turn import ChatTurn, Output, Payload, Report, WholeAnswer
+from .chat_turn import ChatTurn, Output, Payload, WholeAnswer
 from .http_common import refuse
+from .report import Report
 from .upstreams import Replica, Upstreams
 
 HEADER = "x-vllm-bot"

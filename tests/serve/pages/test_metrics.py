@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from src.serve.chat_request import ChatBody
-from src.serve.chat_turn import LandedCall
 from src.serve.exchange import GuardedExchange
 from src.serve.pages import metrics
 from src.serve.pages.metrics import Metrics
+from src.serve.report import LandedCall
 
 
 def track(counts, *calls, model="m", status=200):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from src.serve.chat_turn import LandedCall, Report
+from src.serve.report import LandedCall, Report
 
 
 def test_the_header_names_path_origins_repairs_and_how_many_calls_were_recovered():

@@ -1,0 +1,39 @@
+"""What was done for one guarded request: for the header of its answer, and for the counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..types.messages import NATIVE, Usage
+
+
+class LandedCall(NamedTuple):
+    """A call that was sent to the client. `how`: native, text, recovered or repaired."""
+
+    name: str
+    how: str
+    origin: str
+
+
+@dataclass(slots=True)
+class Report:
+    """What was done for one request. `repairs`: what had to be mended in the text of calls."""
+
+    path: str = ""
+    calls: list[LandedCall] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
+    extra_requests: int = 0
+    usage: Usage | None = None
+
+    def to_header(self) -> str:
+        """The value of x-vllm-bot."""
+        origins = [call.origin for call in self.calls if call.how != NATIVE]
+        recovered = [call for call in self.calls if call.how == "recovered"]
+        parts = {
+            "path": self.path,
+            "origin": ",".join(dict.fromkeys(origins)),
+            "repaired": ",".join(dict.fromkeys(self.repairs)),
+            "recovered": str(len(recovered) or ""),
+        }
+        return "; ".join(f"{name}={value}" for name, value in parts.items() if value)
