@@ -80,7 +80,8 @@ class FactStore:
     """`infos`: what servers tell of themselves; `paths`: what was learned from refusals.
 
     `accepted`: the models whose server has accepted a request with tools. `thinks_in_text`: the models whose thoughts
-    the server leaves in the text, as an answer has shown. What one conversation is finding out by `claim`, others wait
+    the server leaves in the text, as an answer has shown. `measured`: the models of which a prompt looked too short for
+    its tools, which is measured once. What one conversation is finding out by `claim`, others wait
     for.
     """
 
@@ -89,6 +90,7 @@ class FactStore:
         self.paths: FactTable[ServedModel, CallPath] = FactTable(CallPath())
         self.accepted: FactTable[ServedModel, bool] = FactTable(False)
         self.thinks_in_text: FactTable[ServedModel, bool] = FactTable(False)
+        self.measured: FactTable[ServedModel, bool] = FactTable(False)
         self._claims: dict[Hashable, Future[None]] = {}
         self._lock = Lock()
 

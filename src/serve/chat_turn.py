@@ -23,7 +23,7 @@ from ..errors import (
 )
 from ..model.call_path import GRAMMAR_FIELD, GRAMMAR_FIELDS, CallPath
 from ..model.core import INTERNAL_ERROR
-from ..model.evidence import probe_template
+from ..model.evidence import MAX_BYTES_PER_TOKEN, probe_template
 from ..model.facts import FactStore, ServedModel
 from ..model.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 from ..model.recovery import Recovery, Replay
@@ -43,7 +43,7 @@ from .chat_request import ChatBody
 from .chunks.call_writer import is_safe
 from .chunks.guard import StreamGuard, WholeGuard
 from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_rest
-from .chunks.text_run import clear_token_ids
+from .chunks.text_run import clear_token_ids, count_prompt_tokens
 from .report import LandedCall, Report
 
 CHAT_PATH = "chat/completions"
@@ -114,7 +114,12 @@ class ChatTurn:
             self._body = self._codec.body = self._request.edit(path, without)
             head: ReplyHead = yield Open("POST", CHAT_PATH, encode_json(self._body))
             if head.is_ok:
-                break
+                form, start = yield from _read_start(head)
+                if (doubted := (yield from self._doubt_prompt(path, start))) is None:
+                    break
+                path = doubted
+                self.report.extra_requests += 1
+                continue
             refused = yield from read_body()
             optional = self._request.list_optional_fields(self._body)
             refusal = read_refusal(head, refused)
@@ -131,7 +136,6 @@ class ChatTurn:
             self.report.extra_requests += 1
         self._learn(path)
         self.report.path = path.mode
-        form, start = yield from _detect_form(head)
         yield from self._stream(start) if form == "stream" else self._answer_whole(start)
 
     def count_tokens(self) -> GatewayTurn:
@@ -180,6 +184,21 @@ class ChatTurn:
             path = replace(path, template_shows_tools=shows_tools)
         return path.downgrade(refusal, optional, are_tools_ours=False).path
 
+    def _doubt_prompt(self, path: CallPath, start: bytes) -> Aside[CallPath | None]:
+        """The path to ask again on, if the prompt is too short to hold the tools; else None. `start`: of the answer.
+
+        The server may have been started anew, with flags that leave them out. A probe tells, once.
+        """
+        key, request = self.fact_key, self._request
+        if path.mode != "template" or request.has_media or self._facts.measured.get(key):
+            return None
+        size = len(encode_json({**self._body, GRAMMAR_FIELD: None}))
+        if not 0 < count_prompt_tokens(start) < size // MAX_BYTES_PER_TOKEN:
+            return None
+        self._facts.measured.update(key, lambda _: True)
+        shows_tools = yield from probe_template(self._make_server(), request.model, request.tools)
+        return path.drop_tools() if shows_tools is False else path
+
     def _learn_format(self, path: CallPath) -> Aside[CallPath]:
         """The path with the format in which the model writes calls, which is asked once."""
         if path.mode != "template" or path.written_format or GRAMMAR_FIELD in path.disabled_fields:
@@ -227,9 +246,8 @@ class ChatTurn:
             yield Payload(guard.settle(calls, text, is_replaced=is_replaced))
         yield Payload([*last, DONE])
 
-    def _answer_whole(self, start: bytes) -> GatewayTurn:
-        """`start`: what was read of the answer. A client that wants a stream gets one."""
-        body = start + (yield from read_body(MAX_BODY_BYTES))
+    def _answer_whole(self, body: bytes) -> GatewayTurn:
+        """A client that wants a stream gets one."""
         yield Release()
         answer = as_dict(load_json(body))
         choices = as_dicts(answer.get("choices"))
@@ -357,8 +375,8 @@ def gather_events(turn: Generator[Union[Effect, ModelEvent], Any, object]) -> As
         return events
 
 
-def _detect_form(head: ReplyHead) -> Aside[tuple[Form, bytes]]:
-    """What the open answer is, and what was read of it. Raises WireError where it is a page."""
+def _read_start(head: ReplyHead) -> Aside[tuple[Form, bytes]]:
+    """What the open answer is, and its first bytes, or a whole answer. Raises WireError where it is a page."""
     kind, start = read_kind(head.content_type), b""
     form: Form | None = None
     while form is None and (piece := (yield READ)) is not None:
@@ -366,4 +384,6 @@ def _detect_form(head: ReplyHead) -> Aside[tuple[Form, bytes]]:
         form = detect_form(kind, start) if start else None
     if form == "page":
         raise build_page_error(kind, start + (yield from read_body()))
+    if form == "whole":
+        start += yield from read_body(MAX_BODY_BYTES)
     return form or "stream", start

@@ -650,6 +650,54 @@ def test_a_server_that_drops_the_tools_it_is_not_to_parse_is_told_of_them_in_the
     drive(tmp_path, answer, use)
 
 
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_server_that_drops_the_tools_after_a_new_start_is_told_of_them_in_the_text(tmp_path, streams):
+    flags = set()
+
+    def answer(body):
+        if body.get("tool_choice") == "auto" or ("tools" in body and "tool_choice" not in body):
+            return 400, NO_PARSER
+        is_told = "tools" in body and not flags
+        size = (200 if is_told else 3) if len(body["messages"][0]["content"]) > 10 else 1 + is_told
+        text = CALL if is_told or "## Available Tools" in str(body["messages"]) else "I have no tools."
+        told = {"prompt_token_ids": [7] * size}
+        if body.get("stream"):
+            first, *rest = stream(text)
+            return [b"data: " + json.dumps({**json.loads(first[6:]), **told}).encode() + b"\n\n", *rest]
+        return {**say(text), **told, "usage": {"prompt_tokens": size, "completion_tokens": 9}}
+
+    async def use(client, fake):
+        fake.tells_tokens = True
+        body = {**BODY, "stream": streams, "messages": [{"role": "user", "content": "Read it, please. " * 9}]}
+        modes = []
+        for started_with in ([], ["--exclude-tools-when-tool-choice-none"], []):
+            flags.update(started_with)
+            response = await client.post("/v1/chat/completions", json=body)
+            assert '"tool_calls"' in await response.text()
+            modes.append(response.headers["x-vllm-bot"].partition(";")[0])
+        assert modes == ["path=template", "path=text", "path=text"]
+        # refused, probed, answered; too short, probed, answered; answered
+        assert ["tools" in each for each in fake.bodies] == [True, True, True, True, True, False, False]
+
+    drive(tmp_path, answer, use)
+
+
+def test_a_short_prompt_that_holds_the_tools_is_measured_once(tmp_path):
+    def answer(body):
+        if "tool_choice" not in body:
+            return 400, NO_PARSER
+        return {**say(CALL), "prompt_token_ids": [7, 7], "usage": {"prompt_tokens": 2, "completion_tokens": 9}}
+
+    async def use(client, fake):
+        fake.tells_tokens = True
+        for _ in range(2):
+            assert (await ask(client, BODY))[1]["choices"][0]["message"]["tool_calls"]
+        # refused, probed, answered, probed, answered again; answered
+        assert [each.get("max_tokens") for each in fake.bodies] == [None, 1, None, 1, None, None]
+
+    drive(tmp_path, answer, use)
+
+
 def test_tokens_are_counted_for_the_prompt_that_would_be_sent(tmp_path):
     async def use(client, _):
         messages = [{"role": "user", "content": "Hi"}, {"role": "system", "content": "Two."}]

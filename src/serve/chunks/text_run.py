@@ -20,6 +20,7 @@ _FORM = re.compile(
     re.DOTALL,
 )
 _TOKEN_IDS = b'token_ids":['  # and prompt_token_ids
+_PROMPT = re.compile(rb'"prompt_token_ids": ?\[([0-9, ]+)\]')
 _NUMBERS = b"0123456789,"
 
 
@@ -39,6 +40,12 @@ def clear_token_ids(answer: dict[str, Any]) -> None:
         for name in ("prompt_token_ids", "token_ids"):
             if name in holder:
                 holder[name] = None
+
+
+def count_prompt_tokens(data: bytes) -> int:
+    """Those that an answer, or its first event, tells; 0 if it does not."""
+    prompt = _PROMPT.search(data)
+    return prompt[1].count(b",") + 1 if prompt else 0
 
 
 class WaitingChunk(NamedTuple):
