@@ -14,8 +14,21 @@ import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 
+import src.app.check_settings
+import src.app.runtime
 import src.cli.chat.input.application
-import src.model  # noqa: F401
+import src.cli.chat.input.approve
+import src.cli.chat.input.mentions
+import src.cli.chat.notify
+import src.cli.chat.open
+import src.cli.chat.rich_chat
+import src.cli.oneshot.run
+import src.cli.render.highlight
+import src.cli.render.markdown
+import src.security.sandbox.deferred
+import src.security.sandbox.view
+import src.tools.sources.python_files
+import src.tools.sources.skills  # noqa: F401
 from src.cli.main import main
 
 

@@ -9,6 +9,7 @@ import pytest
 from src.tools import REGISTRY, ToolContext
 from src.types.messages import ToolCall, ToolResult
 from tests.sources import ROOT
+from tests.thorough import is_thorough
 from tests.waiting import PATIENCE_S
 
 Run = Callable[..., ToolResult]
@@ -34,7 +35,9 @@ def run(workspace: Path) -> Run:
 
 @pytest.fixture
 def list_type_errors(tmp_path: Path) -> Callable[[str], list[str]]:
-    """What mypy --strict says of a program that imports `vllm_bot`."""
+    """What mypy --strict says of a program that imports `vllm_bot`; for tests marked `thorough`, since it takes seconds."""
+    if not is_thorough():
+        pytest.skip("mypy runs with --hypothesis-profile many")
 
     def list_type_errors(program: str) -> list[str]:
         (tmp_path / "use.py").write_text(program)

@@ -240,6 +240,7 @@ class TestDependencies:
             ctx.get(DependencyKey("it", open_it, cached="run"))
         assert noted == ["closed"]
 
+    @pytest.mark.thorough
     def test_a_key_has_the_type_of_what_its_factory_yields(self, list_type_errors):
         assert list_type_errors(TYPED) == []
 

@@ -159,6 +159,7 @@ number: int = bare("Oslo")
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("text", "errors"), [(TYPED, 0), (UNTYPED, 3)], ids=["right", "wrong"])
 def test_types_stay_intact_under_a_strict_type_checker(text, errors, list_type_errors):
     assert len(list_type_errors(text)) == errors
