@@ -82,6 +82,18 @@ LEFT = [
     "mkdir -p .idea/runConfigurations .zed .devcontainer; touch .idea/runConfigurations/a.xml .zed/tasks.json",
     f"mkdir -p a/b/c/d/e/f/g/h/i/j; cp -r .git a/b/c/d/e/f/g/h/i/j/.git; "
     f"git -C a/b/c/d/e/f/g/h/i/j config core.fsmonitor 'touch {RAN}'",
+    "ln -s .config .config; echo x | tee .envrc",
+    "mkdir .config; chmod 0 .config; echo x | tee .envrc",
+    "for i in 1 2 3 4; do ln -s /root/x .a$i; done; echo x | tee .envrc; chmod 555 .",
+    f"mkdir e n; git init -q e; git -C e config core.fsmonitor 'touch {RAN}; false'; printf 'gitdir: a\\0' | tee n/.git",
+    f"mkdir e n; git init -q e; git -C e config core.fsmonitor 'touch {RAN}; false'; git init -q n; "
+    "printf '[core]\\n worktree = a\\0\\n hooksPath = b\\0\\n' | tee -a n/.git/config",
+    f"git init -q e; printf '[core]\\n whitespace = x \\\\\\r\\n[advice]\\n fsmonitor = touch {RAN}; false\\n' | tee -a e/.git/config",
+    f"git init -q --separate-git-dir '.git/g ' e; cp -r '.git/g ' .git/g; git -C e config core.fsmonitor 'touch {RAN}; false'",
+    f"git init -q e; printf '#!/bin/sh\\ntouch {RAN}\\n' | tee e/.git/hooks/pre-commit; chmod +x e/.git/hooks/*; chmod 311 e/.git/hooks",
+    "cd .git/objects; for i in $(seq 0 255); do h=$(printf %02x $i); [ -e $h ] || ln -s ../../../home $h; done",
+    "git init -q e; cd e; rm -rf .git/hooks .git/logs; ln -s ../../../outside .git/hooks; ln -s ../../../home .git/logs",
+    "mkfifo .exrc .gdbinit; mkdir .vscode; mkfifo .vscode/tasks.json; echo x | tee .envrc",
 ]
 SECRETS = [
     "cat /proc/*/environ", "cat /proc/$PPID/environ /proc/1/environ", "strings /proc/*/environ | grep CANARY",

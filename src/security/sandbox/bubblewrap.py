@@ -112,13 +112,16 @@ class BubblewrapSandbox(SandboxBase):
             words += _bind("--ro-bind", path)
         words += _bind("--ro-bind" if access == "read" else "--bind", view.workspace)
         hidden = [each for each in view.hidden if each.is_dir() and each.is_relative_to(view.workspace)]
-        for mount in () if access == "read" else _list_mounts(view.workspace, [*protected, *hidden]):
+        unreadable = [
+            *list_unreadable(view)
+        ]  # mounted as well: else a command moves their folder, and reads them there
+        for mount in () if access == "read" else _list_mounts(view.workspace, [*protected, *hidden, *unreadable]):
             words += _bind(*mount)
         for path in hidden:
             words += ["--tmpfs", str(path)]
         if access == "read":
             words += _bind("--bind", self.cache)
-        for path in list_unreadable(view):
+        for path in unreadable:
             words += ["--ro-bind", str(self.scratch / f"unreadable-{'folder' if path.is_dir() else 'file'}"), str(path)]
         return words
 

@@ -121,7 +121,7 @@ class Leftovers:
         for path in self._protected:
             if not self._is_unreachable(path):
                 found.add(path)
-                for inside, folders, files in () if path.is_symlink() else walk(path):
+                for inside, folders, files in walk(path):
                     found |= {inside / name for name in (*folders, *files)}
         return sorted(found)
 

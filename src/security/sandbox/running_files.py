@@ -92,10 +92,10 @@ class RunningFiles:
         git = mark if mark.name == GIT else mark.parent
         if git.is_symlink() or not git.is_dir():
             yield git
-            git = self.find_git_folder(git) or git
+            git = self.find_git_folder(git) or Path(os.path.realpath(git))
         if not self.is_inside(git):
             return
-        names = {self._hooks_path}
+        hooks = [mark.parent / self._hooks_path] if self._hooks_path else []
         for folder, folders, files in walk(git):
             found = (*folders, *files)
             yield from _list_links(folder, found)
@@ -106,11 +106,13 @@ class RunningFiles:
             if {"HEAD", *GIT_SETTINGS[1:]}.intersection(files):
                 shared = self.find_git_folder(folder / COMMON_DIR)
                 for each in (folder, shared) if shared else (folder,):
-                    yield from _list_git_files(each)
-                    names.add(find_value(read_config(each / CONFIGS[0]), HOOKS_PATH) or "")
-        for name in filter(None, names):
-            if self.is_inside(mark.parent / name):
-                yield from _list_files(mark.parent / name)
+                    settings = (each / name for name in (*GIT_SETTINGS[1:], REBASE_TODO))
+                    yield from (path for path in settings if os.path.lexists(path))
+                    named = find_value(read_config(each / CONFIGS[0]), HOOKS_PATH)
+                    hooks += [each / GIT_SETTINGS[0], *([mark.parent / named] if named else [])]
+        for folder in filter(self.is_inside, hooks):
+            for inner, _folders, files in walk(Path(os.path.realpath(folder))):
+                yield from (inner / name for name in files if not name.endswith(".sample"))
 
     def is_inside(self, path: Path) -> bool:
         with suppress(ValueError):  # it holds a NUL
@@ -152,9 +154,9 @@ class RunningFiles:
 
 
 def walk(top: Path, rights: int = READABLE) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """As os.walk does, also through folders that a command has closed to us, but perhaps not to git."""
+    """As os.walk does, also through folders that a command has closed to us, but perhaps not to git; top is no link."""
     open_folder(top, rights)
-    for folder, folders, files in os.walk(top):
+    for folder, folders, files in () if top.is_symlink() else os.walk(top):
         for name in folders:
             open_folder(Path(folder, name), rights)
         yield Path(folder), folders, files
@@ -178,18 +180,9 @@ def grant_rights(folder_fd: int) -> None:
         folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IRWXU)
 
 
-def _list_git_files(git: Path) -> Iterator[Path]:
-    yield from (git / name for name in (*GIT_SETTINGS[1:], REBASE_TODO) if os.path.lexists(git / name))
-    yield from (each for each in _list_files(git / "hooks") if each.suffix != ".sample")
-
-
 def _list_links(folder: Path, names: Iterable[str]) -> Iterator[Path]:
     """The links in a folder of a repository, through which git would write elsewhere: FETCH_HEAD, logs and the like."""
     return (path for name in names if (path := folder / name).is_symlink())
-
-
-def _list_files(folder: Path) -> Iterator[Path]:
-    return (inside / name for inside, _folders, files in walk(folder) for name in files)
 
 
 def _read_folder(top: str, folder: str, stamp: tuple[int, ...]) -> KnownFolder:

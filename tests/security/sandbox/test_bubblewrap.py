@@ -117,6 +117,15 @@ def test_files_that_a_rule_denies_to_read_cannot_be_read(workspace, home):
     assert (workspace / ".env").read_text() == "CANARY\n"
 
 
+def test_a_folder_of_such_a_file_keeps_its_name(workspace, home):
+    environment = {"PATH": PATH, "HOME": str(home)}
+    run = make_runner("bubblewrap", workspace, environment, is_unreadable=lambda name: name == "a/b/secret")
+    (workspace / "a" / "b").mkdir(parents=True)
+    (workspace / "a" / "b" / "secret").write_text("CANARY\n")
+    run("mv a/b a/c; mv a d", access="write")
+    assert "CANARY" not in run("cat */*/secret")
+
+
 def test_too_many_files_to_hide_are_refused(workspace, home):
     environment = {"PATH": PATH, "HOME": str(home)}
     run = make_runner("bubblewrap", workspace, environment, is_unreadable=lambda name: ".env" in name)
