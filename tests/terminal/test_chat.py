@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from src.cli.chat import loop
 from tests.waiting import PATIENCE_S
 
 from .terminal import Gate, Server, Terminal
@@ -60,7 +61,8 @@ class TestAtThePrompt:
             chat.prompts()
             assert asked(chat) == "a\nb"
 
-    def test_ctrl_c_clears_what_was_typed_then_hints_then_leaves(self, chat):
+    def test_ctrl_c_clears_what_was_typed_then_hints_then_leaves(self, chat, monkeypatch):
+        monkeypatch.setattr(loop, "EXIT_CONFIRM_S", PATIENCE_S)
         chat = chat()
         chat.keys("something")
         chat.shows("^> something")

@@ -28,7 +28,7 @@ from src.tools.sources.mcp import (
 )
 from src.tools.sources.mcp_config import McpServerConfig, parse_servers
 from src.types.messages import ToolDefinition
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 SERVER = str(Path(__file__).parents[1] / "mcp_server.py")
 SMALL = {
@@ -49,7 +49,7 @@ def connected(*rows, workspace=Path("/")):
 @pytest.fixture(scope="module")
 def small():
     pytest.importorskip("mcp", reason="the MCP SDK is not installed")
-    with closing(connected(SMALL | {"timeout": 5}, workspace=Path("/tmp"))) as servers:
+    with closing(connected(SMALL | {"timeout": PATIENCE_S}, workspace=Path("/tmp"))) as servers:
         assert servers.notices == []
         yield {tool.definition.name: tool for tool in servers.tools}
 
