@@ -248,12 +248,14 @@ def read_git_config(home: Path | None) -> str:
 def is_part_of_repository(top: Path, path: str) -> bool:
     """Whether a file of this relative path makes git take a folder for a repository, or is one of its settings there.
 
-    Git takes any folder for one that has MARKS (gitrepository-layout(5)), and obeys its settings.
+    Git takes any folder for one that has MARKS, or HEAD and the name of a folder that has the others
+    (gitrepository-layout(5)), and obeys its settings.
     """
-    parts = Path(path).parts
+    parts, names = Path(path).parts, (*MARKS, *GIT_SETTINGS)
     for depth, name in enumerate(parts):
         folder = top.joinpath(*parts[:depth])
-        if name in (*MARKS, *GIT_SETTINGS) and all(each == name or os.path.lexists(folder / each) for each in MARKS):
+        found = {each for each in names if each == name or os.path.lexists(folder / each)}
+        if name in names and (found.issuperset(MARKS) or found.issuperset(("HEAD", COMMON_DIR))):
             return True
     return False
 

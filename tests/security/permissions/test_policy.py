@@ -105,6 +105,14 @@ class TestModes:
         assert policy.decide(write, "high").action == "ask"
         assert policy.decide(ToolCall("1", "write", {"path": "lib/a.py"}), "high").action == "allow"
 
+    @pytest.mark.parametrize(("first", "last"), [("HEAD", "commondir"), ("commondir", "HEAD")])
+    def test_an_edit_that_makes_git_obey_another_folder_asks(self, first, last, workspace):
+        policy, write = Policy(workspace, "edits"), ToolCall("1", "write", {"path": f"lib/{last}"})
+        assert policy.decide(write, "high").action == "allow"
+        (workspace / "lib").mkdir()
+        (workspace / "lib" / first).write_text("../other\n")
+        assert policy.decide(write, "high").action == "ask"
+
     @pytest.mark.parametrize(
         ("mode", "tool", "access", "is_offered"),
         [
