@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from src.tools.process.proc import DEAD, list_descendants, list_processes
+from src.transport.http import find_free_port
 
 from ..waiting import wait_until
 from .test_chat import call
@@ -56,12 +57,12 @@ class TestManyTurns:
 
 
 class TestInTheBackground:
-    SERVER = "python3 -u -m http.server 8123 --bind 127.0.0.1"
-
     def test_a_server_is_reached_by_the_next_call_listed_shown_and_ended(self, chat, tmp_path):
-        fetch = "curl -sS --retry 60 --retry-connrefused --retry-delay 1 http://127.0.0.1:8123/page.txt"
+        port = find_free_port()  # for where no sandbox has a network of its own
+        server = f"python3 -u -m http.server {port} --bind 127.0.0.1"
+        fetch = f"curl -sS --retry 60 --retry-connrefused --retry-delay 1 http://127.0.0.1:{port}/page.txt"
         chat = chat(
-            [call("exec", command=self.SERVER, background=True)],
+            [call("exec", command=server, background=True)],
             [call("exec", command=fetch)],
             ["It runs."],
             ["I see."],
@@ -73,7 +74,7 @@ class TestInTheBackground:
         assert "the heron stands" in result_of(chat, 2)
         chat.prompts()
         chat.line("/jobs")
-        chat.shows(r"^    1  running for \d+ s: python3 -u -m http.server 8123")
+        chat.shows(rf"^    1  running for \d+ s: {server[:40]}")
         chat.prompts()
         chat.line("/jobs 1")
         chat.shows(r'^  .*"GET /page.txt HTTP/1.1" 200')
