@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -60,7 +61,28 @@ class ChatDialect:
         return self.encode_payload([encode_openai_error(status, message)])
 
 
-class MessagesDialect:
+class EventDialect(ABC):
+    """An API whose events are other than the chunks that they are made from."""
+
+    _stream: messages.MessagesStream | ResponsesStream
+
+    def encode_payload(self, events: Sequence[bytes]) -> bytes:
+        return b"".join(map(self._encode_event, events))
+
+    def _encode_event(self, data: bytes) -> bytes:
+        if data == DONE:
+            return _encode_events(self._stream.close())
+        chunk = json.loads(data)
+        if "error" in chunk:
+            return self.encode_break(500, _read_error(data)[0])
+        return _encode_events(self._stream.feed(chunk))
+
+    @abstractmethod
+    def encode_break(self, status: int, message: str) -> bytes:
+        """See Dialect."""
+
+
+class MessagesDialect(EventDialect):
     """Anthropic's Messages."""
 
     def __init__(self, body: dict[str, Any], _: Callable[[], str]) -> None:
@@ -77,17 +99,6 @@ class MessagesDialect:
     def encode_error(self, status: int, message: str) -> bytes:
         return encode_path_error("/v1/messages", status, message)
 
-    def encode_payload(self, events: Sequence[bytes]) -> bytes:
-        return b"".join(map(self._encode_event, events))
-
-    def _encode_event(self, data: bytes) -> bytes:
-        if data == DONE:
-            return _encode_events(self._stream.close())
-        chunk = json.loads(data)
-        if "error" in chunk:
-            return self.encode_break(500, _read_error(data)[0])
-        return _encode_events(self._stream.feed(chunk))
-
     def encode_break(self, status: int, message: str) -> bytes:  # noqa: ARG002
         return _encode_events([messages.convert_error(message, "api_error")])
 
@@ -103,7 +114,7 @@ class CountDialect(MessagesDialect):
 _STORED = ("previous_response_id", "conversation", "background", "prompt", "top_logprobs")
 
 
-class ResponsesDialect:
+class ResponsesDialect(EventDialect):
     """OpenAI's Responses."""
 
     def __init__(self, body: dict[str, Any], new_id: Callable[[], str]) -> None:
@@ -113,7 +124,7 @@ class ResponsesDialect:
             with suppress(Unconvertible):
                 self.chat = responses_to_chat(body, names)
         self._maker = ResponseMaker(body, names, new_id)
-        self._stream = ResponsesStream(self._maker)
+        self._stream: ResponsesStream = ResponsesStream(self._maker)
 
     def encode_answer(self, body: bytes) -> bytes:
         return _dump(self._maker.convert_answer(as_dict(load_json(body))))
@@ -123,17 +134,6 @@ class ResponsesDialect:
 
     def encode_error(self, status: int, message: str) -> bytes:
         return encode_openai_error(status, message)
-
-    def encode_payload(self, events: Sequence[bytes]) -> bytes:
-        return b"".join(map(self._encode_event, events))
-
-    def _encode_event(self, data: bytes) -> bytes:
-        if data == DONE:
-            return _encode_events(self._stream.close())
-        chunk = json.loads(data)
-        if "error" in chunk:
-            return self.encode_break(500, _read_error(data)[0])
-        return _encode_events(self._stream.feed(chunk))
 
     def encode_break(self, status: int, message: str) -> bytes:  # noqa: ARG002
         return _encode_events(self._stream.fail(message))
