@@ -24,7 +24,6 @@ from ...types.strict_json import loads_strict
 from .rules import check_keys
 
 Vote = Literal["approve", "reject", "none"]
-QUORUM_RULES = ("majority", "unanimous", "any")
 NO_SERVERS: Mapping[str, str] = {}
 REVIEWER_KEYS = {"base_url": str, "model": str, "provider": str, "api_key": str, "server": str}
 MAX_PROMPT_CHARS = 60_000  # a longer call is not reviewed: a reviewer who sees only a part cannot judge

@@ -173,30 +173,31 @@ class Leftovers:
     def _set_aside_running(self) -> tuple[list[SetAside], list[str]]:
         """What is moved, and why something else could not be. What cannot be judged is moved."""
         found: dict[Path, SetAside] = {}
-        failed = []
+        failed: list[str] = []
         for _ in range(2):  # what stays of the first may lead to more
             for path in dict.fromkeys(self._running_files.list(self._read_config)):  # two settings may name one file
                 if why := self._judge(path):
                     text = read_text(path)
-                    try:
+                    with self._note_failure(path, failed):
                         found[path] = self._move(path, why)
                         if path.name in CONFIGS:
                             with pin_folder(self._top, path) as place:
                                 _write(place, os.fsencode(clean_config(text, self._read_before(path)).text))
-                    except (FileNotFoundError, NotADirectoryError):  # a command that still runs moved it
-                        continue
-                    except OSError as error:
-                        failed.append(f"{escape_name(str(path.relative_to(self._top)))}: {error.strerror}")
         for path, before in self._before.items():
             was_moved = any(each in found for each in (path, *list_parents(self._top, path)))
             if was_moved and before.content is not None and not os.path.lexists(path):
-                try:
+                with self._note_failure(path, failed):
                     self._restore(path, before)
-                except (FileNotFoundError, NotADirectoryError, FileExistsError):
-                    continue
-                except OSError as error:
-                    failed.append(f"{escape_name(str(path.relative_to(self._top)))}: {error.strerror}")
         return list(found.values()), failed
+
+    @contextmanager
+    def _note_failure(self, path: Path, failed: list[str]) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError, FileExistsError):
+            pass  # a command that still runs moved it
+        except OSError as error:
+            failed.append(f"{escape_name(str(path.relative_to(self._top)))}: {error.strerror}")
 
     def _read_before(self, path: Path) -> str:
         before = self._before.get(path)
