@@ -23,7 +23,7 @@ from src.transport.driver import drive
 from src.types.events import CallFinished, CallStarted, Completed, SubagentStep
 from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResults, Usage, UserMessage
 from tests.doubles import ScriptedApprover, ScriptedClient, ScriptedModel, perform, press_ctrl_c, says, toolbox
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 SYSTEM = SystemMessage("You help.")
 
@@ -254,6 +254,7 @@ class TestSeveral:
         made.models |= {name: ScriptedModel(says("", ToolCall("h", "hang", {})), says("?")) for name in "ab"}
         with pytest.raises(KeyboardInterrupt):
             made.run()
+        wait_until(lambda: len(ended) == 2, "a call goes on")
         assert ended == [True, True]
         assert [len(model.asked) for model in made.models.values()] == [1, 1]
         assert [result.value for result in made.results] == [NOT_FINISHED, NOT_FINISHED]

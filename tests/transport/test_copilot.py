@@ -42,7 +42,7 @@ from src.types.messages import (
     ToolResults,
     UserMessage,
 )
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 ADD = ToolDefinition("add", "Add", {"type": "object", "properties": {"a": {"type": "number"}}})
 CALLS = [("c1", "add", {"a": 1}), ("c2", "add", {"a": 2})]
@@ -177,7 +177,8 @@ def test_nothing_is_left_behind_and_the_program_may_not_want_to_end(double: Doub
     assert not folder.exists()
 
 
-def test_a_model_that_is_dropped_ends_its_process(double: Double) -> None:
+def test_a_model_that_is_dropped_ends_its_process(double: Double, monkeypatch) -> None:
+    monkeypatch.setattr("src.transport.json_rpc.END_GRACE_S", PATIENCE_S)
     double.write({"text": ["a"]})
     model = make_model()
     ask(model, UserMessage("x"))
