@@ -159,9 +159,10 @@ class Index:
         except BotError:  # not a journal
             return
         texts = list(_list_texts(found.messages))
-        question = next((each.title for each in found.messages if isinstance(each, UserMessage)), "")
         used, size = (int(part) for part in stamp.split())
         meta = found.state.meta
+        first = next((each.title for each in found.messages if isinstance(each, UserMessage)), "")
+        question = str(meta.get("title") or first)
         row = Summary(
             session,
             make_storable(found.state.name),

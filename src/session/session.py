@@ -147,7 +147,8 @@ class Session:
         return self._copy_to(journal, self.id)
 
     def _copy_to(self, journal: Journal, source: str) -> Session:
-        copy = Session(self.messages, self._root, journal, {**self.meta, "forked_from": source})
+        first = next((each.question for each in self._state.points if each.question), "")  # a summary may hide it
+        copy = Session(self.messages, self._root, journal, {"title": first, **self.meta, "forked_from": source})
         copy._record_messages()
         if self.todos is not None and copy.todos != self.todos:  # a summary replaced the call
             copy._append("todos", {"arguments": dict(self.todos)})

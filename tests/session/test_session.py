@@ -388,6 +388,16 @@ class TestUndo:
         assert open_store(tmp_path).list_sessions()[0].title == "hi"
         assert open_store(tmp_path).search("contents")
 
+    def test_a_copy_of_a_summarized_session_keeps_the_title(self, tmp_path):
+        session = start_session(tmp_path, says("1"))
+        ask(session, "more", says("2"))
+        for _ in session.follow(compaction(session, 1)):
+            pass
+        copy = session.fork(open_store(tmp_path).create_journal())
+        again = copy.fork(open_store(tmp_path).create_journal())
+        session.close(), copy.close(), again.close()
+        assert [each.title for each in open_store(tmp_path).list_sessions()] == ["hi"] * 3
+
     def test_a_turn_goes_with_the_compaction_in_it(self, tmp_path):
         session = start_session(tmp_path, says("1"))
         before = list(session.messages)

@@ -321,7 +321,7 @@ def _retry(state: State, _: str) -> None:
         state.queue.insert(0, state.unanswered)
         return
     if not state.session.last_question:
-        state.screen.say("There is no question to ask again.")
+        state.screen.say("There is no question to ask again; /redo brings back one that was undone.")
         return
     undone = state.session.undo(make_restorer(state))
     if undone:

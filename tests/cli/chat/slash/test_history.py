@@ -137,7 +137,8 @@ class TestUndo:
 def test_retry_asks_the_same_again(folder):
     chat = Chatting(folder, "go", "/retry", turns=[says("1"), says("2")])
     assert chat.questions == [["go"], ["go"]]
-    assert "no question to ask again" in Chatting(folder, "/retry").shown
+    undone = Chatting(folder, "go", "/undo", "/retry", turns=[says("1")])
+    assert "no question to ask again; /redo brings back" in undone.shown
 
 
 def test_retry_asks_a_question_that_got_no_answer_and_undoes_nothing(folder):
