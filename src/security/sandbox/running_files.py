@@ -12,7 +12,6 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,8 +99,12 @@ class RunningFiles:
             found = (*folders, *files)
             yield from _list_links(folder, found)
             if {*MARKS}.issubset(found):  # else it may be a submodule of that name
-                for inner, *names_inside in islice(walk(folder / "objects"), 1):
-                    yield from _list_links(inner, chain(*names_inside))
+                open_folder(folder / "objects")
+                with (
+                    suppress(OSError),
+                    os.scandir(folder / "objects") as entries,
+                ):  # a lstat of each takes ten times as long
+                    yield from [Path(each.path) for each in entries if each.is_symlink()]
                 folders[:] = [each for each in folders if each != "objects"]
             if {"HEAD", *GIT_SETTINGS[1:]}.intersection(files):
                 shared = self.find_git_folder(folder / COMMON_DIR)
