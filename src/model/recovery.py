@@ -3,6 +3,7 @@
 It may drop a call that it cannot read, cut the text where a tag is only mentioned, or return a call with a wrong name
 or without its arguments. The answer's tokens show it: if some became neither text nor call, or a native call is not of
 an offered tool, their text is parsed instead of what the server returned. Without their ids, their number shows it.
+A value that the parser ended at a tag inside it looks whole: where the model writes calls in tags, each is compared.
 docs/paths.md lists the ways to get that text; where there is none, the user is told.
 """
 
@@ -14,6 +15,7 @@ from typing import Literal, TypeAlias
 
 from ..errors import RequestFailed
 from ..parsing import list_parsers
+from ..parsing.formats.table import FORMATS
 from ..providers.base import ChatRequest
 from ..types.effects import Aside, Turn
 from ..types.events import Completed, Notice, TextDelta
@@ -42,6 +44,7 @@ ASKING_AGAIN_NOTICE = (
 ASKING_WHOLE_NOTICE = (
     "The server seems to have lost part of the answer; asking once more for a whole one, without streaming."
 )
+CUT_NOTICE = "The server's tool parser cut a value at a tag inside it; the value was recovered."
 PART_LOST_NOTICE = (
     "The server returned less than it says that the model wrote. If a tool call is missing, its "
     "--tool-call-parser is not one for this model; with --no-function-calling, calls are made in the text."
@@ -54,6 +57,7 @@ NOT_FORCED = "The model was to call {wanted}, and did not."
 NON_TEXT_TOKENS = 6  # of an answer: the end of the turn, the marks around a thought
 MAX_CHARS_PER_TOKEN = 8  # no answer has more on average
 MIN_BYTES_PER_TOKEN = 3  # few answers have less on average: long numbers, rare scripts
+_TAGGED = {row.call_origin for row in FORMATS if row.syntax}  # formats with values as plain text between tags
 MIN_CALL_TOKENS = 20  # of a call with one short argument
 CUT_OFF = (
     "The call was cut off when the answer reached its {tokens} tokens (max_tokens), so it was not run. "
@@ -122,6 +126,8 @@ class Recovery:
                 yield from self._report_loss()
         elif _is_only_thought(response):
             whole = yield from self._extract_from_thought()
+        elif self._replay is not None and turn.tokens.ids and not self._is_unparsed:
+            whole = yield from self._complete_values()
         whole = turn.mend_calls(whole)
         if turn.has_false_usage() and self._tools and self._request.stream and not whole.requested_calls:
             yield from self._notify(UNCOUNTED_NOTICE)
@@ -225,6 +231,31 @@ class Recovery:
             turn.raw = yield from self._server.detokenize(self._request.model, turn.tokens.ids)
         return turn.raw
 
+    def _complete_values(self) -> Turn[Response]:
+        """The answer with the values that the server's parser cut at a tag inside them.
+
+        Of a model that writes calls without tags only the first call is looked at.
+        """
+        response, model = self._response, self._request.model
+        if not response.calls or response.calls[0].origin != NATIVE or model in self._server.tagless_models:
+            return response
+        read = self._turn.reparse((yield from self._fetch_raw_text()) or "").calls
+        if not any(call.origin in _TAGGED for call in read):
+            self._server.tagless_models.add(model)
+        whole = {call.id: other for call, other in zip(response.calls, read, strict=False) if _is_cut(call, other)}
+        if not whole or [call.name for call in read] != [call.name for call in response.calls]:
+            return response
+        yield from self._notify(CUT_NOTICE)
+        return replace_content(
+            response,
+            [
+                replace(block, arguments=other.arguments, repaired=other.repaired, guessed=other.guessed)
+                if isinstance(block, ToolCall) and (other := whole.get(block.id))
+                else block
+                for block in response.content
+            ],
+        )
+
     def _is_unclosed_thought(self) -> Aside[bool]:
         """Whether the answer is part of a thought that was never closed."""
         if not _is_only_thought(self._response):
@@ -267,6 +298,13 @@ def _is_richer(whole: Response, response: Response, tools: Sequence[ToolDefiniti
     nothing = not response.calls and not response.malformed
     more = whole.calls or whole.malformed  # also a call that does not fit: what is wrong with it can be told
     return nothing and (bool(more) or len(whole.text.strip()) > len(response.text.strip()))
+
+
+def _is_cut(call: ToolCall, whole: ToolCall) -> bool:
+    """Whether a value of the call is only the beginning of the one that was written."""
+    pairs = ((value, whole.arguments.get(key)) for key, value in call.arguments.items())
+    texts = ((a.strip(), b.strip()) for a, b in pairs if isinstance(a, str) and isinstance(b, str))
+    return any(len(a) < len(b) and b.startswith(a) for a, b in texts)
 
 
 def _is_at_cap(response: Response, cap: int | None) -> bool:

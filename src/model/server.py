@@ -48,6 +48,7 @@ class ServerApi:
         self._facts = facts
         self.is_vllm = is_vllm
         self._has_tokenize = True  # unless it was seen otherwise
+        self.tagless_models: set[str] = set()  # those seen to write calls without tags, as in JSON
 
     @property
     def info(self) -> ServerInfo:
@@ -62,6 +63,7 @@ class ServerApi:
     def forget(self) -> None:
         """It may be another server by now."""
         self._facts.infos.forget(self._address)
+        self.tagless_models.clear()
 
     def list_models(self) -> Aside[list[str]]:
         """The names of its models, asked for anew. Raises ClientError, ServerError, WireError."""

@@ -12,6 +12,7 @@ from src.model.call_path import LOST_CALLS
 from src.model.recovery import (
     ASKING_AGAIN_NOTICE,
     ASKING_WHOLE_NOTICE,
+    CUT_NOTICE,
     PART_LOST_NOTICE,
     UNCOUNTED_NOTICE,
     mark_truncated,
@@ -115,6 +116,56 @@ def test_a_second_call_whose_arguments_never_came_is_read_again():
     )
     lost = Lost(native("list", "{}"), native("read", "", 1), {"finish": "tool_calls"}, text=raw)
     assert lost.calls == [("list", {}), ("read", {"path": "b"})]
+
+
+WRITE = ToolDefinition(
+    "write", "", {"type": "object", "properties": {"path": {"type": "string"}, "content": {"type": "string"}}}
+)
+
+
+def write_tagged(**values):
+    inside = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in values.items())
+    return f"<tool_call>\n<function=write>\n{inside}</function>\n</tool_call>"
+
+
+class TestACutValue:
+    """Parsers of vLLM end a value at the first closing tag, which the value itself may hold."""
+
+    WHOLE = "It ends with `</parameter>` on its own.\nLine not lost."
+
+    def answer(self, sent, text):
+        return Lost(native("write", json.dumps(sent)), {"finish": "tool_calls"}, text=text, tools=(WRITE,))
+
+    def test_it_is_completed(self):
+        sent = {"path": "a", "content": "It ends with `"}
+        lost = self.answer(sent, write_tagged(path="a", content=self.WHOLE))
+        assert lost.calls == [("write", {"path": "a", "content": self.WHOLE})]
+        assert lost.notices == [CUT_NOTICE]
+
+    def test_so_is_the_call_whose_other_value_was_replaced_by_it(self):
+        new = "<parameter=path>b.py</parameter>\nrest"
+        lost = self.answer({"path": "b.py", "content": ""}, write_tagged(path="a.py", content=new))
+        assert [arguments["path"] for _, arguments in lost.calls] == ["a.py"]
+
+    def test_one_that_is_whole_stays_as_the_server_gave_it(self):
+        lost = self.answer({"path": "a", "content": "x"}, write_tagged(path="a", content="\nx\n"))
+        assert lost.calls == [("write", {"path": "a", "content": "x"})]
+        assert lost.notices == []
+
+    def test_text_that_tells_another_call_changes_nothing(self):
+        sent = {"path": "a", "content": "x"}
+        for text in ("", write_tagged(path="b", content="y"), write_tagged(path="a", content="xy") * 2):
+            assert self.answer(sent, text).calls == [("write", sent)]
+
+    def test_a_model_that_writes_no_tags_is_looked_at_once(self):
+        raw = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
+        asked = []
+        deltas = [native("read", '{"path": "a"}'), {"finish": "tool_calls"}]
+        client = ScriptedClient(deltas, deltas, detokenize=lambda body: asked.append(body) or {"prompt": raw})
+        model = Model(client, "tiny")
+        for _ in range(2):
+            assert list(model.respond([UserMessage("go")], [READ]))[-1].response.calls[0].arguments == {"path": "a"}
+        assert len(asked) == 1
 
 
 def test_what_cannot_be_read_either_stays_malformed():
