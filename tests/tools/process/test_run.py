@@ -19,10 +19,12 @@ from threading import Timer, get_ident
 import pytest
 
 from src.errors import ToolError
+from src.tools.process import run as run_module
+from src.tools.process import supervisor
 from src.tools.process.run import HeldInterrupts, describe_exit, run_live
 from src.tools.sdk.output_store import Outputs
 from src.types.sandbox import Launch
-from tests.waiting import try_clocks
+from tests.waiting import PATIENCE_S, try_clocks
 
 HOLD = "exec 3>alive; "  # everything the command starts after this holds the pipe
 ENDED = "; what it left running in the background was ended]"
@@ -230,7 +232,9 @@ def test_one_that_made_itself_a_new_session_is_ended_too(run, workspace, somebod
     assert not somebody_lives()
 
 
-def test_what_is_still_on_its_way_when_the_shell_ends_is_shown(run):
+def test_what_is_still_on_its_way_when_the_shell_ends_is_shown(run, monkeypatch):
+    for module in (run_module, supervisor):
+        monkeypatch.setattr(module, "LINGER_S", PATIENCE_S)
     assert run("exec", command="(sleep 0.05; echo late) & echo soon").value.startswith("soon\nlate\n[exit code 0")
 
 
