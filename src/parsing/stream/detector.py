@@ -22,6 +22,7 @@ from .lookback import (
     TO,
     Position,
     PrecedingWord,
+    ends_line_start,
     find_hold,
     find_own_marker,
     find_preceding_name,
@@ -78,7 +79,7 @@ class BlockDetector:
             detection = self.detect(Position(text, at, 0, text[text.rfind("\n", 0, at) + 1 : at]))
             if isinstance(detection, NeedMore):
                 return len(text) - min(detection.start, find_hold(self._names, text[: at + 1], 0))
-            if detection:
+            if detection or ends_line_start(text, at):
                 return -1
             anchor = self._formats.anchor.search(text, at + 1)
         return len(text) - find_hold(self._names, text, 0)
@@ -312,10 +313,9 @@ class BlockDetector:
 
     def _detect_colon(self, position: Position) -> Detection:
         text, at, floor, *_ = position
-        window = max(floor, at - LOOK_BACK_CHARS)
         if (own := find_own_marker(position)) >= 0:
             return self._detect_after_own(text, at, own)
-        label, base = search_back(_LABEL, text, max(window, at - 32), at, position.edge)
+        label, base = search_back(_LABEL, text, max(floor, at - 32), at, position.edge)
         if not label:
             return None
         start = base + label.start()

@@ -39,6 +39,9 @@ _SECOND_WORD = frozenset("nNcCtT*`:\"'")  # what the second of those begins with
 _FIRST_WORD_END = frozenset("lnystLNYST")
 TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
 _GLUE = frozenset("\\$-")  # before a name, they make it the end of another
+_LINE_STARTS = ("print(", "await", "return", "call", "call:")  # before a call that begins its line; so does `x =`
+_LINE_START_ENDS = sorted({word[at:] for word in _LINE_STARTS for at in range(1, len(word))}, key=len, reverse=True)
+_LINE_START_END = re.compile(rf"\w*\s*=|(?:{'|'.join(map(re.escape, _LINE_START_ENDS))})(?:(?<!\w)|(?!\w))")
 
 
 class Position(NamedTuple):
@@ -64,6 +67,12 @@ class PrecedingWord(NamedTuple):
     mark: str
     gap: str
     previous: str
+
+
+def ends_line_start(text: str, at: int) -> bool:
+    """Whether `text`, which goes on with a line, first ends a word that may begin the line of a call at `at`."""
+    match = _LINE_START_END.match(text)
+    return match is not None and match.end() <= at and "\n" not in text[:at]
 
 
 def iter_words(text: str, end: int, floor: int, edge: int = 0) -> Iterator[PrecedingWord]:

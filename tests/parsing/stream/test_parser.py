@@ -160,6 +160,16 @@ class TestLaws:
         text, cuts = chunks
         assert summarize(events_of(text, cuts, truncated=truncated)) == summarize(events_of(text, truncated=truncated))
 
+    @pytest.mark.parametrize("start", ["x = ", "return ", "print(", "await ", "call: ", "call "])
+    @pytest.mark.parametrize(
+        "call", ['read(path="a")', 'Action: read\nAction Input: {"path": "a"}', "<read><path>a</path></read>"]
+    )
+    def test_the_word_that_begins_the_line_of_a_call_may_come_in_two_pieces(self, start, call):
+        text = start + call
+        whole = summarize(events_of(text))
+        ends = range(len(start), len(text))
+        assert all(summarize(events_of(text, [cut, end])) == whole for cut in range(1, len(start)) for end in ends)
+
     @given(split_texts())
     def test_text_shown_and_raw_blocks_joined_are_the_input(self, chunks):
         assert join_all(events_of(*chunks)) == chunks[0]
