@@ -5,7 +5,7 @@ from __future__ import annotations
 import pexpect
 import pytest
 
-PROMPT = "\n> "
+PROMPT = "\n\x07?> "  # with the bell after a long turn
 ASKED = r"Run it\? \[y/N\] "
 SERVERS = pytest.mark.parametrize("server", ["hermes", "no parser", "strict"], indirect=True)
 

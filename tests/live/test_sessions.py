@@ -8,7 +8,7 @@ import signal
 import pytest
 
 BOTH = pytest.mark.parametrize("server", ["hermes", "no parser"], indirect=True)
-PROMPT = "\n> "
+PROMPT = "\n\x07?> "  # with the bell after a long turn
 
 
 @BOTH
