@@ -111,7 +111,7 @@ class CallGroup:
                     used = self._usages.get(id(item.call), Usage())
                     self._usages[id(item.call)] = used + item.step.response.usage
                 yield item
-            if not is_done:
+            if not future.done():  # else its wake may have come before `arrival` was made
                 yield Await(arrival)
         yield Await(future)
         return self.get_result(call, future)

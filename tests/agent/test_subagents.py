@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,16 +13,17 @@ import pytest
 from src.agent.compaction import Compactor
 from src.agent.dispatch import NOT_FINISHED
 from src.agent.loop import AgentLoop
-from src.agent.subagents import INSTRUCTIONS, MAX_TASK_TURNS, SubagentModel
+from src.agent.subagents import INSTRUCTIONS, MAX_TASK_TURNS, CallGroup, SubagentModel
 from src.errors import BotError
 from src.security.permissions.approval import Answer
 from src.security.permissions.policy import Policy
 from src.security.permissions.rules import Rule
 from src.tools import ToolContext
 from src.tools.builtin.task import MAX_REPORT_BYTES, task
+from src.tools.sdk.context import Inbox
 from src.transport.driver import drive
 from src.types.events import CallFinished, CallStarted, Completed, SubagentStep
-from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResults, Usage, UserMessage
+from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResult, ToolResults, Usage, UserMessage
 from tests.doubles import ScriptedApprover, ScriptedClient, ScriptedModel, perform, press_ctrl_c, says, toolbox
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -79,6 +81,18 @@ class Delegation:
     @property
     def results(self):
         return [result for each in self.conversation if isinstance(each, ToolResults) for result in each.results]
+
+
+def test_a_call_that_ends_while_the_inbox_is_emptied_is_not_waited_for():
+    class Late(Inbox):
+        def take(self):
+            if not future.done():
+                future.set_result(ToolResult("t0", "task", "text", "Found."))
+            return super().take()
+
+    future: Future[ToolResult] = Future()
+    steps = CallGroup([future], Late(), pytest.fail).wait_for(delegate("find"), future)
+    assert next(steps).future is future
 
 
 class TestTheReport:
