@@ -112,10 +112,11 @@ class ChatTurn:
         while True:
             path = yield from self._learn_format(path)
             self._body = self._codec.body = self._request.edit(path, without)
-            head: ReplyHead = yield Open("POST", CHAT_PATH, encode_json(self._body))
+            sent = encode_json(self._body)
+            head: ReplyHead = yield Open("POST", CHAT_PATH, sent)
             if head.is_ok:
                 form, start = yield from _read_start(head)
-                if (doubted := (yield from self._doubt_prompt(path, start))) is None:
+                if (doubted := (yield from self._doubt_prompt(path, start, len(sent)))) is None:
                     break
                 path = doubted
                 self.report.extra_requests += 1
@@ -184,16 +185,20 @@ class ChatTurn:
             path = replace(path, template_shows_tools=shows_tools)
         return path.downgrade(refusal, optional, are_tools_ours=False).path
 
-    def _doubt_prompt(self, path: CallPath, start: bytes) -> Aside[CallPath | None]:
-        """The path to ask again on, if the prompt is too short to hold the tools; else None. `start`: of the answer.
+    def _doubt_prompt(self, path: CallPath, start: bytes, sent_bytes: int) -> Aside[CallPath | None]:
+        """The path to ask again on, if the prompt is too short to hold the tools; else None.
 
-        The server may have been started anew, with flags that leave them out. A probe tells, once.
+        `start`: of the answer; `sent_bytes`: the size of the request. The server may have been started anew, with
+        flags that leave them out. A probe tells, once.
         """
         key, request = self.fact_key, self._request
         if path.mode != "template" or request.has_media or self._facts.measured.get(key):
             return None
-        size = len(encode_json({**self._body, GRAMMAR_FIELD: None}))
-        if not 0 < count_prompt_tokens(start) < size // MAX_BYTES_PER_TOKEN:
+        tokens = count_prompt_tokens(start)
+        if not 0 < tokens < sent_bytes // MAX_BYTES_PER_TOKEN:
+            return None
+        size = len(encode_json({**self._body, GRAMMAR_FIELD: None}))  # a grammar is no part of the prompt
+        if tokens >= size // MAX_BYTES_PER_TOKEN:
             return None
         self._facts.measured.update(key, lambda _: True)
         shows_tools = yield from probe_template(self._make_server(), request.model, request.tools)

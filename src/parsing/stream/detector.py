@@ -19,6 +19,7 @@ from . import openers
 from .buffer import LOOK_BACK_CHARS
 from .lookback import (
     CHANNELS,
+    LINE_START,
     TO,
     Position,
     PrecedingWord,
@@ -33,7 +34,6 @@ from .openers import BlockStart, NeedMore, Skip
 from .reasoning import MARKER
 
 _RECIPIENT = LazyPattern(TO + r"\Z")
-_LINE_START = LazyPattern(r"[\s\"'>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|print\(|await|return|call:?)\s*)?")
 _AFTER_COLON = LazyPattern(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
 _CODE_END = LazyPattern(r"[^`\n]{1,400}`")
@@ -319,7 +319,7 @@ class BlockDetector:
         if not label:
             return None
         start = base + label.start()
-        if not _LINE_START.fullmatch(position.line[: len(position.line) - (at - start)]):
+        if not LINE_START.fullmatch(position.line[: len(position.line) - (at - start)]):
             return None
         if label[1] == "TOOL_NAME" or (label[1].casefold() == "tool_name" and openers.ARGUMENT_BLOCK.match(text, at)):
             return BlockStart(start, start, "tags", "TOOL_NAME:")
@@ -377,7 +377,7 @@ class BlockDetector:
 
 
 def _starts_line(line: str, after_colon: bool = False) -> bool:
-    return bool(_LINE_START.fullmatch(line) or (after_colon and _AFTER_COLON.fullmatch(line)))
+    return bool(LINE_START.fullmatch(line) or (after_colon and _AFTER_COLON.fullmatch(line)))
 
 
 def find_code(position: Position, start: int, *, final: bool) -> Skip | NeedMore | None:

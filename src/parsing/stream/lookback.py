@@ -39,9 +39,12 @@ _SECOND_WORD = frozenset("nNcCtT*`:\"'")  # what the second of those begins with
 _FIRST_WORD_END = frozenset("lnystLNYST")
 TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
 _GLUE = frozenset("\\$-")  # before a name, they make it the end of another
-_LINE_STARTS = ("print(", "await", "return", "call", "call:")  # before a call that begins its line; so does `x =`
-_LINE_START_ENDS = sorted({word[at:] for word in _LINE_STARTS for at in range(1, len(word))}, key=len, reverse=True)
-_LINE_START_END = re.compile(rf"\w*\s*=|(?:{'|'.join(map(re.escape, _LINE_START_ENDS))})(?:(?<!\w)|(?!\w))")
+_FIRST_WORDS = ("print(", "await", "return", "call:", "call")  # of the line of a call; so is `x =`
+LINE_START = LazyPattern(  # before a call that begins its line
+    rf"[\s\"'>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|{'|'.join(map(re.escape, _FIRST_WORDS))})\s*)?"
+)
+_WORD_ENDS = sorted({word[at:] for word in _FIRST_WORDS for at in range(1, len(word))}, key=len, reverse=True)
+_LINE_START_END = LazyPattern(rf"\w*\s*=|(?:{'|'.join(map(re.escape, _WORD_ENDS))})(?:(?<!\w)|(?!\w))")
 
 
 class Position(NamedTuple):

@@ -112,9 +112,8 @@ class BubblewrapSandbox(SandboxBase):
             words += _bind("--ro-bind", path)
         words += _bind("--ro-bind" if access == "read" else "--bind", view.workspace)
         hidden = [each for each in view.hidden if each.is_dir() and each.is_relative_to(view.workspace)]
-        unreadable = [
-            *list_unreadable(view)
-        ]  # mounted as well: else a command moves their folder, and reads them there
+        # Those are mounted as well: else a command moves their folder, and reads them there.
+        unreadable = list(list_unreadable(view))
         for mount in () if access == "read" else _list_mounts(view.workspace, [*protected, *hidden, *unreadable]):
             words += _bind(*mount)
         for path in hidden:

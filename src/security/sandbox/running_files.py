@@ -38,8 +38,10 @@ RUNNING_FILES = LazyPattern(  # in lower case, at any depth: a shell, an editor,
     r"|\.[^/]+/(?:(?:hooks|launch|mcp|mcp_config|settings|settings\.local|tasks)\.json"
     r"|(?:agents|cli-agents|hooks|mcp|mcpservers|runconfigurations)/.+)"
     r"|\.(?:bsp|externaltoolbuilders|husky|run|vs)/.+|\.(?:config/mise|github/copilot|kiro/settings|mise/tasks)/.+"
-    r"|\.(?:codex|helix|jj/repo|mise)/config\.toml|\.helix/languages\.toml|\.(?:pijul|sl)/config|\.(?:hg|sl)/(?:hgrc.*|sharedpath)"
-    r"|\.jj/(?:repo|workspace-config\.toml)|_darcs/prefs/defaults|\.vim/coc-settings\.json|\.bzr/branch/branch\.conf|\.continue/config\.(?:json|ts|yaml)|\.cursor/environment\.json|\.fleet/run\.json"
+    r"|\.(?:codex|helix|jj/repo|mise)/config\.toml|\.helix/languages\.toml|\.(?:pijul|sl)/config"
+    r"|\.(?:hg|sl)/(?:hgrc.*|sharedpath)|\.jj/(?:repo|workspace-config\.toml)|_darcs/prefs/defaults"
+    r"|\.vim/coc-settings\.json|\.bzr/branch/branch\.conf|\.continue/config\.(?:json|ts|yaml)"
+    r"|\.cursor/environment\.json|\.fleet/run\.json"
     r"|\.idea/(?:workspace|startup|watchertasks)\.xml|\.idea/tools/.+|\.opencode/(?:plugins?|tools?)/.+"
     r")"
 )
@@ -100,10 +102,8 @@ class RunningFiles:
             yield from _list_links(folder, found)
             if {*MARKS}.issubset(found):  # else it may be a submodule of that name
                 open_folder(folder / "objects")
-                with (
-                    suppress(OSError),
-                    os.scandir(folder / "objects") as entries,
-                ):  # a lstat of each takes ten times as long
+                # An lstat of each takes ten times as long.
+                with suppress(OSError), os.scandir(folder / "objects") as entries:
                     yield from [Path(each.path) for each in entries if each.is_symlink()]
                 folders[:] = [each for each in folders if each != "objects"]
             if {"HEAD", *GIT_SETTINGS[1:]}.intersection(files):
