@@ -118,7 +118,7 @@ def build(base: Path, attack: Attack) -> tuple[Path, dict[str, str]]:
         subprocess.run([*git, *words], check=True, capture_output=True)
     subprocess.run(["bash", "-c", attack.setup], cwd=workspace, check=False, capture_output=True)
     (workspace / "pwned").unlink(missing_ok=True)
-    return workspace, {**environment, **SECRETS, "PATH": "/usr/local/bin:/usr/bin:/bin", "TERM": "dumb"}
+    return workspace, {**environment, **SECRETS, "TERM": "dumb"}
 
 
 def record(base: Path) -> dict[str, tuple[object, ...]]:

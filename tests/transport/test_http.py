@@ -187,11 +187,11 @@ class TestStreams:
 
     def test_silence_in_the_middle_is_a_timeout(self):
         with (
-            raw_server(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", stall=True) as url,
+            raw_server(HEAD + b"Transfer-Encoding: chunked\r\n\r\n6\r\nhello\n\r\n", stall=True) as url,
             Client(url, clocks=Timeouts(first_token=PATIENCE_S, idle=0.05)).open("GET", "x") as reply,
         ):
-            assert next(reply.chunks) == b"hello"
-            with pytest.raises(Timeout):
+            assert next(reply.chunks) == b"hello\n"  # only a whole line is progress
+            with pytest.raises(Timeout, match="fell silent"):
                 next(reply.chunks)
 
     def test_silence_before_the_answer_is_a_timeout(self):

@@ -19,7 +19,7 @@ from src.tools.process.run import run as run_program
 from src.types.sandbox import Access
 
 KINDS = ("bubblewrap", "landlock")
-PATH = "/usr/local/bin:/usr/bin:/bin"
+PATH = os.environ["PATH"]  # which decides whether there is a bubblewrap
 Run = Callable[..., str]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.thorough import sample
 
-from .conftest import KINDS, make_runner
+from .conftest import KINDS, PATH, make_runner
 
 FACTS = Path(__file__).resolve().parents[4] / "shared" / "facts"
 NOTHING_GIVEN = pytest.mark.skipif(
@@ -44,7 +44,8 @@ def build_fixture(base: Path) -> dict[str, str]:
         (base / name).chmod(0o755)
     for name, target in fixture["symlinks"].items():
         (base / name).symlink_to(target)
-    return {name: value.replace("<base>", str(base)) for name, value in fixture["env"].items()}
+    environment = {name: value.replace("<base>", str(base)) for name, value in fixture["env"].items()}
+    return {"PATH": PATH, **environment}
 
 
 def hash_outside(base: Path) -> dict[str, str]:

@@ -15,6 +15,8 @@ from src.security.sandbox.base import SCRATCH_PREFIX, remove_abandoned
 from src.security.sandbox.limits import ResourceLimits
 from src.security.sandbox.view import list_etc
 
+from .conftest import PATH
+
 OK = "[exit code 0]"
 
 
@@ -169,7 +171,7 @@ def test_a_folder_of_path_in_the_home_is_seen_with_its_installation_and_nothing_
     (home / "tools" / "lib" / "data").write_text("found\n")
     (home / "tools" / "bin" / "show").write_text(f"#!/bin/sh\ncat {home}/tools/lib/data\n")
     (home / "tools" / "bin" / "show").chmod(0o755)
-    run = make({"PATH": f"{home}/tools/bin:/usr/bin:/bin"})
+    run = make({"PATH": f"{home}/tools/bin:{PATH}"})
     assert run("show") == f"found\n{OK}"
     assert OK not in run(f"echo x >{home}/tools/bin/show; touch {home}/tools/new; exit 1")
     assert (home / "tools" / "lib" / "data").read_text() == "found\n"
