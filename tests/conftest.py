@@ -22,9 +22,11 @@ def pytest_configure() -> None:
     """A job in the background of a shell ignores Ctrl-C, and so would each program that a test starts.
 
     Bytecode is kept, whatever the environment says: each worker and each program would compile all modules again.
+    Standard output is buffered as it is for users, since PYTHONUNBUFFERED hides what is flushed too late.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.pop("PYTHONUNBUFFERED", None)
     sys.dont_write_bytecode = False
 
 

@@ -109,6 +109,8 @@ def _reserve_stdout() -> Iterator[TextIO]:
     finally:
         with suppress(OSError):  # the reader is gone, which the block has said
             own.close()
+        with suppress(OSError):  # standard error is gone
+            shared.flush()  # what a thread of a tool printed, before the descriptor leads to standard output again
         os.dup2(saved, descriptor)
         os.close(saved)
 
