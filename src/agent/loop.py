@@ -33,6 +33,7 @@ from ..types.messages import (
     Response,
     SystemMessage,
     Text,
+    ToolCall,
     ToolChoice,
     ToolDefinition,
     ToolResults,
@@ -138,6 +139,11 @@ class AgentLoop:
     def tools(self) -> Sequence[ToolDefinition]:
         """The tools that the model is offered."""
         return self._gate.list_offered()
+
+    def may_run_command(self, call: ToolCall) -> bool:
+        """Whether the call may use the sandbox: tools of low risk that have no access of their own run no command."""
+        registry = self._registry
+        return call.name == TASK or registry.risk(call.name) == "high" or registry.access(call.name) is not None
 
     def set_mode(self, mode: str) -> None:
         """Choose how much may happen without asking, from the next call on; one of MODES."""

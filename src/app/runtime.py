@@ -81,7 +81,7 @@ class Runtime(NamedTuple):
     def answer(self, session: Session, tool_choice: ToolChoice = "auto") -> Generator[Event, None, None]:
         """Answer the last message of the session, which records what happens. Raises BotError.
 
-        Before the first calls, a Notice tells if commands would run without a sandbox.
+        Before the first calls that may run a command, a Notice tells if there is no sandbox for it.
         """
         if self.sandbox:
             yield from self._offer_set_aside(self.sandbox)
@@ -91,11 +91,14 @@ class Runtime(NamedTuple):
         with watched, closing(session.follow(driven)) as events:
             for event in events:
                 yield event
-                calls = isinstance(event, Completed) and event.response.calls
-                if calls and self.sandbox and (warning := self.sandbox.take_warning()):
-                    yield Notice(warning)
+                if isinstance(event, Completed) and any(map(self.agent.may_run_command, event.response.calls)):
+                    yield from self._warn_of_sandbox()
                 if isinstance(event, CallFinished) and self.sandbox:
                     yield from self._offer_set_aside(self.sandbox)
+
+    def _warn_of_sandbox(self) -> Iterator[Notice]:
+        if self.sandbox and (warning := self.sandbox.take_warning()):
+            yield Notice(warning)
 
     def _offer_set_aside(self, sandbox: DeferredSandbox) -> Iterator[Notice]:
         """Ask whether to put back what a command left to run later. Where nobody can be asked, it stays aside."""

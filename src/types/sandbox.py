@@ -32,6 +32,7 @@ class Sandbox(Protocol):
 
     `is_enforcing`: whether the kernel holds a command to its access, so that one with access "read" changes nothing.
     `can_hide_files`: whether commands cannot read the files of the workspace that a rule denies to `read`.
+    `has_loopback`: whether commands without the network have a loopback, as a server for development needs.
     """
 
     @property
@@ -42,6 +43,8 @@ class Sandbox(Protocol):
     def is_enforcing(self) -> bool: ...
     @property
     def can_hide_files(self) -> bool: ...
+    @property
+    def has_loopback(self) -> bool: ...
     def has_network(self, access: Access) -> bool: ...
     def launch(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access = "write"

@@ -155,7 +155,7 @@ class TestReview:
 class LabelledSandbox:
     """Tells a command its access in a variable, and is believed to enforce it."""
 
-    kind, description, is_enforcing = "labelled", "", True
+    kind, description, is_enforcing, has_loopback = "labelled", "", True, True
 
     def has_network(self, access):
         return access == "network"

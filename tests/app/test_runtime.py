@@ -19,7 +19,7 @@ from src.config import SecuritySettings, Settings
 from src.config.settings import AgentSettings, ToolSettings, VllmSettings
 from src.security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer
 from src.session.replay import replay
-from src.types.events import CallStarted, Completed, Notice
+from src.types.events import CallDenied, Completed, Notice
 from src.types.messages import Response, Text, ToolCall, UserMessage
 from tests.doubles import ScriptedServer
 from tests.waiting import PATIENCE_S
@@ -74,10 +74,15 @@ def warn_of_sandbox(state, calls):
 
 
 def test_that_no_sandbox_works_is_told_once_and_before_the_first_call(tmp_path):
-    events = warn_of_sandbox(tmp_path, [("todo_write", {"todos": []})] * 2)
+    events = warn_of_sandbox(tmp_path, [("exec", {"command": "true"})] * 2)
     warnings = [at for at, each in enumerate(events) if "none works here" in str(each)]
     assert warnings == [events.index(Completed) + 1]
-    assert warnings[0] < events.index(CallStarted)
+    assert warnings[0] < events.index(CallDenied)
+
+
+@pytest.mark.parametrize("call", [("read", {"path": "etc/hostname"}), ("todo_write", {"todos": []})])
+def test_the_sandbox_is_not_tried_for_calls_that_run_no_command(tmp_path, call):
+    assert "none works here" not in str(warn_of_sandbox(tmp_path, [call]))
 
 
 def test_the_sandbox_is_not_tried_for_an_answer_without_calls(tmp_path):

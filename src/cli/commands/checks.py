@@ -323,6 +323,10 @@ HOW_TO_CONTAIN = {
     "linux": "Install bubblewrap with your package manager, or use Linux 6.2 or later with Landlock.\n"
     "In a container, allow user namespaces for bubblewrap, or the system calls of Landlock (444 to 446).",
 }
+NO_LOOPBACK = (
+    "Commands reach no server that another command started (a development server), since this system gives no network\n"
+    "namespaces. Install bubblewrap with your package manager; in a container, allow user namespaces."
+)
 NO_SANDBOX = "There is no sandbox for this system yet; run the program in a virtual machine or container with Linux."
 
 
@@ -332,6 +336,8 @@ def check_sandbox(settings: Settings) -> Finding:
         return Finding("pass", "not needed: commands are switched off (security.exec_enabled)")
     choice = defer_sandbox(settings).choice
     if choice.sandbox.is_enforcing and choice.sandbox.kind != "refused":
+        if not choice.sandbox.has_loopback:
+            return Finding("warn", choice.sandbox.description, NO_LOOPBACK)
         return Finding("pass", choice.sandbox.description)
     asking = "" if choice.sandbox.kind == "refused" else "So every command asks, also with access=read."
     advice = (

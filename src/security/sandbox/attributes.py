@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
-from .seccomp import SETUID
+from .seccomp import SETGID, SETUID
 
 SECCOMP, SET_MODE_FILTER, NEW_LISTENER = (317, 277), 1, 1 << 3
 RECEIVE, SEND, CHECK_ID = 0xC0502100, 0xC0182101, 0x40082102  # ioctls of a listener
@@ -153,8 +153,9 @@ def _change(fd: int, kind: str, values: Sequence[int], times: bytes | None, writ
     if not any(file.readlink().is_relative_to(each) for each in writable):
         raise PermissionError(errno.EPERM, "out of the folders that the command may write")
     if kind == "mode":
-        if values[0] & SETUID:
-            raise PermissionError(errno.EPERM, "set-user-ID")
+        refused_bits = SETUID if file.is_dir() else SETUID | SETGID
+        if values[0] & refused_bits:
+            raise PermissionError(errno.EPERM, "set-user-ID or set-group-ID")
         file.chmod(values[0] & 0o7777)
     elif kind == "owner":
         os.chown(file, *map(_to_signed, values))

@@ -38,6 +38,7 @@ class NoSandbox:
     def __init__(self, limits: ResourceLimits, description: str, *, is_required: bool = False) -> None:
         self.kind = "refused" if is_required else "none"
         self.is_enforcing = self.can_hide_files = is_required
+        self.has_loopback = True
         self.description = description
         self._limits = limits
 
@@ -68,6 +69,7 @@ class SandboxBase(ABC):
     description: str
     is_enforcing = True
     can_hide_files = False
+    has_loopback = True
 
     def __init__(self, view: SandboxView, limits: ResourceLimits, filters: Mapping[Access, bytes]) -> None:
         self.view = view

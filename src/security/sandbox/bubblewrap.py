@@ -9,15 +9,12 @@ access. With the same access only: else a command could change, through a server
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import json
 import os
 import select
 import shutil
 import signal
 import subprocess
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,11 +23,11 @@ from ...types.sandbox import Access, Launch
 from .base import SandboxBase, find_home
 from .leftovers import list_parents
 from .limits import ResourceLimits
+from .loopback import Loopback
 from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc, list_unreadable
 
 NAMESPACES = ("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 BACKGROUND_NOTE = "what it left running in the background was ended"
-CLONE_NEWUSER, CLONE_NEWNET, NS_GET_USERNS = 0x10000000, 0x40000000, 0xB701  # sched.h, nsfs.h
 END_TIMEOUT_S = 5.0  # of a killed namespace; on an idle machine it ends within 10 ms
 KERNEL_GRACE_S = 0.5  # for the kernel to end a namespace with its bwrap
 HIDDEN_HOME = "/tmp/home"  # noqa: S108 - in the sandbox, where /tmp is its own
@@ -131,24 +128,6 @@ class BubblewrapSandbox(SandboxBase):
             if self.run_trial([":"], {}, access).returncode == 0:
                 return
         self._loopbacks.pop(access, None)
-
-
-class Loopback:
-    """The network of a process of a sandbox, for as long as this object lives. Raises OSError. Sources: setns(2),
-    ioctl_ns(2).
-    """
-
-    def __init__(self, pid: int) -> None:
-        self._network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        weakref.finalize(self, os.close, self._network)
-        self._owner = fcntl.ioctl(self._network, NS_GET_USERNS)  # its rights are needed to enter the network
-        weakref.finalize(self, os.close, self._owner)
-        self._setns = ctypes.CDLL(None, use_errno=True).setns
-
-    def enter(self) -> None:  # pragma: no cover - runs in the child, between fork and exec
-        for fd, kind in ((self._owner, CLONE_NEWUSER), (self._network, CLONE_NEWNET)):
-            if self._setns(fd, kind):
-                raise OSError(ctypes.get_errno(), "setns")
 
 
 class Namespace:

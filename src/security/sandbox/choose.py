@@ -10,7 +10,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ...types.sandbox import ACCESSES, Access
@@ -20,6 +20,7 @@ from .base import NoSandbox, SandboxBase
 from .bubblewrap import BubblewrapSandbox
 from .deferred import SandboxChoice
 from .limits import ResourceLimits
+from .loopback import Loopback, find_loopback
 from .view import SandboxView
 
 TOO_WIDE = ("/", "/dev")  # as a workspace: they contain the kernel's own files, and everything else
@@ -61,7 +62,7 @@ def choose(
 
 def make_sandbox(kind: str, view: SandboxView, limits: ResourceLimits, environment: Mapping[str, str]) -> SandboxBase:
     """One of that kind, not tried. Raises SandboxUnusable if it cannot be used here."""
-    return _make_bubblewrap(view, limits, environment) if kind == "bubblewrap" else _make_landlock(view, limits)
+    return _make_bubblewrap(view, limits, environment) if kind == "bubblewrap" else make_landlock(view, limits)
 
 
 def _make_bubblewrap(view: SandboxView, limits: ResourceLimits, environment: Mapping[str, str]) -> SandboxBase:
@@ -72,7 +73,10 @@ def _make_bubblewrap(view: SandboxView, limits: ResourceLimits, environment: Map
     return BubblewrapSandbox(program, environment.get("USER", ""), view, limits, filters)
 
 
-def _make_landlock(view: SandboxView, limits: ResourceLimits) -> SandboxBase:
+def make_landlock(
+    view: SandboxView, limits: ResourceLimits, find_network: Callable[[], Loopback | None] = find_loopback
+) -> SandboxBase:
+    """One by Landlock, not tried. Raises SandboxUnusable if it cannot be used here."""
     if platform.system() != "Linux":
         raise SandboxUnusable("only Linux has it")
     from .landlock import LandlockSandbox, get_landlock_abi  # it loads the C library
@@ -80,8 +84,10 @@ def _make_landlock(view: SandboxView, limits: ResourceLimits) -> SandboxBase:
     abi = get_landlock_abi()
     if not abi:
         raise SandboxUnusable("not in this kernel, or switched off")
-    filters = _build_filters(view, (), may_truncate=abi >= 3, is_landlock=True)
-    return LandlockSandbox(abi, seccomp.MACHINES[platform.machine()].column, view, limits, filters)
+    # A filter cannot tell an own network from that of the machine, so without one there are no sockets.
+    loopback = None if view.network else find_network()
+    filters = _build_filters(view, INTERNET if loopback else (), may_truncate=abi >= 3, is_landlock=True)
+    return LandlockSandbox(abi, seccomp.MACHINES[platform.machine()].column, view, limits, filters, loopback)
 
 
 def _build_filters(

@@ -57,6 +57,10 @@ class DeferredSandbox:
     def can_hide_files(self) -> bool:
         return self.choice.sandbox.can_hide_files
 
+    @property
+    def has_loopback(self) -> bool:
+        return self.choice.sandbox.has_loopback
+
     def has_network(self, access: Access) -> bool:
         return self.choice.sandbox.has_network(access)
 

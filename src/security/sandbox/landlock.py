@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from ...types.sandbox import Access, Launch
 from .attributes import NEW_LISTENER, SECCOMP, SET_MODE_FILTER, AttributeBroker
 from .base import SandboxBase, find_home
 from .limits import ResourceLimits
+from .loopback import Loopback, make_loopback
 from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
@@ -47,18 +49,35 @@ ZERO, ONE = ctypes.c_ulong(0), ctypes.c_ulong(1)
 
 
 class LandlockSandbox(SandboxBase):
-    """`abi` is the version of Landlock, `column` that of the machine in the tables of system calls."""
+    """`abi` is the version of Landlock, `column` that of the machine in the tables of system calls.
+
+    `loopback` is the network of commands with the access `write`; None where the system gives none. The other accesses
+    have one each: else a command could change, through a server with more access, what it may not.
+    """
 
     kind = "landlock"
 
     def __init__(
-        self, abi: int, column: int, view: SandboxView, limits: ResourceLimits, filters: Mapping[Access, bytes]
+        self,
+        abi: int,
+        column: int,
+        view: SandboxView,
+        limits: ResourceLimits,
+        filters: Mapping[Access, bytes],
+        loopback: Loopback | None = None,
     ) -> None:
         super().__init__(view, limits, filters)
         self._column = column
+        self._loopbacks: dict[Access, Loopback] = {"write": loopback} if loopback else {}
+        self.has_loopback = loopback is not None
         self.is_enforcing = abi >= 3  # before, a command could empty a file that it may only read
         self._abi = abi
-        network = "with the network" if view.network else "no network, not even its own"
+        if view.network:
+            network = "with the network"
+        elif self.has_loopback:
+            network = "no network"
+        else:
+            network = "no network, not even its own"
         weak = "" if abi >= 6 else "; this kernel is too old to keep signals from your other processes"
         self.description = f"Landlock and seccomp: commands use the workspace and the system, no home, {network}{weak}"
 
@@ -78,7 +97,8 @@ class LandlockSandbox(SandboxBase):
             readable, writable = [*readable, self.view.workspace], [temporary, home, self.cache]
         else:
             writable = [self.view.workspace, temporary, home]
-        fd = create_ruleset(readable, writable, self._abi, network=has_network)
+        loopback = None if has_network else self._find_loopback(access)
+        fd = create_ruleset(readable, writable, self._abi, network=has_network or loopback is not None)
         scope_fd = _make_ruleset(0, 0, SIGNALS, self._abi) if self._abi >= 6 else NO_FD
         broker = AttributeBroker(writable, self._column)
         confine = Confinement(fd, self.filters[access], SECCOMP[self._column], broker, root=os.geteuid() == 0)
@@ -86,6 +106,8 @@ class LandlockSandbox(SandboxBase):
 
         def before_exec() -> None:  # pragma: no cover - runs in the child, between fork and exec
             set_limits()
+            if loopback:
+                loopback.enter()
             confine()
 
         def scope_signals() -> None:  # pragma: no cover - runs in the child, between fork and exec
@@ -105,6 +127,15 @@ class LandlockSandbox(SandboxBase):
             scope_signals=scope_signals if scope_fd != NO_FD else None,
             max_tasks=self.limits.max_tasks,
         )
+
+    def _find_loopback(self, access: Access) -> Loopback | None:
+        """Raises OSError if the system gives none any more."""
+        if self.has_loopback and access not in self._loopbacks:
+            try:
+                self._loopbacks[access] = make_loopback()
+            except subprocess.SubprocessError as error:
+                raise OSError(f"a network for the command: {error}") from error
+        return self._loopbacks.get(access)
 
     def _list_toolchains(self) -> dict[str, str]:
         home = self.view.home
@@ -180,7 +211,8 @@ class Confinement:
         self._broker = broker
         self._filter = SockFprog(len(filter_program) // 8, filter_program)
         self._address = ctypes.byref(self._filter)
-        self._dropped = [each for each in range(LAST_CAPABILITY) if root and each not in KEPT_CAPABILITIES]
+        kept = KEPT_CAPABILITIES if root else ()  # a user has all of them in a user namespace
+        self._dropped = [each for each in range(LAST_CAPABILITY) if each not in kept]
         self._set_filter, self._new_listener = ctypes.c_uint(SET_MODE_FILTER), ctypes.c_uint(NEW_LISTENER)
 
     def __call__(self) -> None:  # pragma: no cover - runs in the child, between fork and exec

@@ -3,7 +3,8 @@
 It lists what is refused, not what is allowed, since commands are arbitrary programs. Each call listed reaches around
 the view of the files, into other processes, or into the kernel. They fail with EPERM, those on extended attributes with
 EOPNOTSUPP; clone3 and openat2 fail with ENOSYS, since a filter cannot see their flags and programs then use older
-calls. No file becomes one that runs with the rights of its owner (set-user-ID): others could run it.
+calls. No file becomes one that runs with the rights of its owner or group (set-user-ID, set-group-ID): others could run
+it. A filter does not see whether a mode is that of a folder, where set-group-ID is harmless.
 Sources of the numbers: the kernel's asm/unistd_64.h (x86_64) and asm-generic/unistd.h (aarch64).
 """
 
@@ -60,17 +61,18 @@ ON_ITSELF = {  # what a process may set for itself alone: by column, and what it
     "setpriority": ((141, 140), (0, 0)),  # PRIO_PROCESS
     "ioprio_set": ((251, 30), (1, 0)),  # IOPRIO_WHO_PROCESS
 }  # fmt: skip
-SETUID, SETUID_OR_SETGID = 0o4000, 0o6000  # of a mode
+SETUID, SETGID = 0o4000, 0o2000  # of a mode
 CREATE = 0o20000100  # O_CREAT, and the bit of O_TMPFILE
-SETTING_MODES = (  # numbers by column, the argument that is a mode, what must not be in it, the argument with O_CREAT
-    ((90, NO_CALL), 1, SETUID, 0), ((91, 52), 1, SETUID, 0), ((268, 53), 2, SETUID, 0),  # chmod, fchmod, fchmodat
-    ((452, 452), 2, SETUID, 0), ((85, NO_CALL), 1, SETUID_OR_SETGID, 0),  # fchmodat2, creat
-    ((133, NO_CALL), 1, SETUID_OR_SETGID, 0), ((259, 33), 2, SETUID_OR_SETGID, 0),  # mknod, mknodat
-    ((2, NO_CALL), 2, SETUID_OR_SETGID, 1), ((257, 56), 3, SETUID_OR_SETGID, 2),  # open, openat
+SETTING_MODES = (  # numbers by column, the argument that is a mode, the argument with O_CREAT
+    ((90, NO_CALL), 1, 0), ((91, 52), 1, 0), ((268, 53), 2, 0),  # chmod, fchmod, fchmodat
+    ((452, 452), 2, 0),  # fchmodat2
+    ((85, NO_CALL), 1, 0), ((133, NO_CALL), 1, 0), ((259, 33), 2, 0),  # creat, mknod, mknodat
+    ((2, NO_CALL), 2, 1), ((257, 56), 3, 2),  # open, openat
 )  # fmt: skip
 ATTRIBUTES = ("xattr", "xattrat")  # refused as a file system without them does: `cp -p` goes on after that
 TRUNCATE = (76, 45)
-SOCKET, IOCTL, CLONE = (41, 198), (16, 29), (56, 220)
+SOCKET, SOCKETPAIR, IOCTL, CLONE = (41, 198), (53, 199), (16, 29), (56, 220)
+TYPE_BITS, STREAM, SEQPACKET = 0xF, 1, 5  # of a socket's type, without its flags
 UNSEEN = ((435, 435), (437, 437))  # clone3, openat2: their arguments are in memory, which a filter cannot see
 X32 = 0x40000000  # calls of the x32 ABI have numbers of their own on x86_64
 NEW_NAMESPACES = 0x7E020000  # CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}
@@ -81,6 +83,7 @@ REFUSED_IOCTLS = (
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16  # socket families
 
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF_LD|W|ABS, BPF_JMP|..., BPF_RET
+KEEP_BITS = 0x54  # BPF_ALU|AND
 NUMBER, ARCH = 0, 4  # offsets in struct seccomp_data
 ALLOW, FAIL, REPORT = 0x7FFF0000, 0x00050000, 0x7FC00000
 
@@ -115,9 +118,9 @@ def build_filter(
         steps += [(EQUAL, 0, 1, call), (RETURN, 0, 0, REPORT)]
     for numbers in UNSEEN:
         steps += _fail_if(EQUAL, numbers[column], errno.ENOSYS)
-    for numbers, mode, refused_bits, flags in SETTING_MODES:
+    for numbers, mode, flags in SETTING_MODES:
         if numbers[column] != NO_CALL:
-            checks = [(LOAD, 0, 0, _find_argument(mode)), *_fail_if(ANY_BIT, refused_bits, errno.EPERM)]
+            checks = [(LOAD, 0, 0, _find_argument(mode)), *_fail_if(ANY_BIT, SETUID | SETGID, errno.EPERM)]
             creates = [(LOAD, 0, 0, _find_argument(flags)), (ANY_BIT, 0, len(checks), CREATE)] if flags else []
             steps += _filter_call(numbers[column], [*creates, *checks])
     steps += _filter_call(
@@ -132,6 +135,18 @@ def build_filter(
             for step in ((LOAD, 0, 0, _find_argument(at)), (EQUAL, 1, 0, value), fails)
         ]
         steps += _filter_call(numbers[column], checks)
+    if sees_others:
+        # A pair for datagrams (SOCK_RAW is one, too) sends to any socket of the machine that has a path.
+        steps += _filter_call(
+            SOCKETPAIR[column],
+            [
+                (LOAD, 0, 0, _find_argument(1)),
+                (KEEP_BITS, 0, 0, TYPE_BITS),
+                (EQUAL, 2, 0, STREAM),
+                (EQUAL, 1, 0, SEQPACKET),
+                fails,
+            ],
+        )
     known: list[Step] = []
     for family in families:
         known += [(EQUAL, 0, 1, family), (RETURN, 0, 0, ALLOW)]

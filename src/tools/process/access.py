@@ -10,12 +10,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...types.sandbox import Access, Grant
+from ...types.sandbox import Access, Grant, Sandbox
 from ..sdk.context import ToolContext
 from ..sdk.output_store import Stored
 from .background import adopt, run_in_background
 from .run import FinishedCommand, SentToBackground, run
 
+NO_LOOPBACK = "no network here, not even loopback: install bubblewrap"
 MAX_SILENT_CHARS = 120  # of an output that hardly says why a command failed
 NETWORK_FAILURE = re.compile(
     r"network|resolv|getaddrinfo|name or service|unknown host|EAI_AGAIN|ENOTFOUND|ECONNREFUSED|connection|connect to"
@@ -51,26 +52,25 @@ def run_command(
             done = adopt(sent, ctx)
     if done.exit_code and ctx.sandbox and ctx.sandbox.is_enforcing:
         ctx.report.exit_code = done.exit_code
-        ctx.report.named_none = access == "read" and named is None
+        # more access does not cure the lack of a loopback, so it is not asked for
+        ctx.report.named_none = access == "read" and named is None and not lacks_loopback(done, ctx.sandbox)
         ctx.report.explanation = explain_failure(access, done, ctx, is_tool=is_tool)
     return done.output
+
+
+def lacks_loopback(done: FinishedCommand, sandbox: Sandbox) -> bool:
+    """Whether a command may have failed since commands without the network have no loopback here."""
+    return not sandbox.has_loopback and NETWORK_FAILURE.search(_read_output(done)) is not None
 
 
 def explain_failure(access: Grant, done: FinishedCommand, ctx: ToolContext, *, is_tool: bool = False) -> str:
     """What the access does not include, if that may be why the command failed; else ""."""
     if ctx.sandbox is None or access == "outside":
         return ""
-    text = done.output.text if isinstance(done.output, Stored) else done.output
+    text = _read_output(done)
+    parts = [NO_LOOPBACK] if not ctx.sandbox.has_network(access) and lacks_loopback(done, ctx.sandbox) else []
     if access == "read":
-        if is_tool:
-            return "the workspace is read-only for this tool, and there is no network"
-        if ctx.report.widest_access == "read":
-            return "the workspace is read-only for access=read, and there is no network; no other access is offered now"
-        return (
-            "the workspace is read-only for access=read; call again with access=write if the command must change "
-            "files, or with access=network if it needs the network"
-        )
-    parts = []
+        return "; ".join([*parts, _explain_read_access(ctx, is_tool=is_tool)])
     if FILE_REFUSAL.search(text):
         parts.append(
             "nothing outside the workspace can be changed, nor what runs by itself, such as .git/config and .git/hooks"
@@ -82,3 +82,18 @@ def explain_failure(access: Grant, done: FinishedCommand, ctx: ToolContext, *, i
         else:
             parts.append("there is no network for access=write; call again with access=network if the command needs it")
     return "; ".join(parts)
+
+
+def _explain_read_access(ctx: ToolContext, *, is_tool: bool) -> str:
+    if is_tool:
+        return "the workspace is read-only for this tool, and there is no network"
+    if ctx.report.widest_access == "read":
+        return "the workspace is read-only for access=read, and there is no network; no other access is offered now"
+    return (
+        "the workspace is read-only for access=read; call again with access=write if the command must change "
+        "files, or with access=network if it needs the network"
+    )
+
+
+def _read_output(done: FinishedCommand) -> str:
+    return done.output.text if isinstance(done.output, Stored) else done.output

@@ -55,7 +55,7 @@ class CommandReport:
     """What the loop learns of a command that failed; `widest_access`, what a call can name, is for the command.
 
     `explanation`: what its access does not include, "" if that cannot be why it failed. `named_none`: the call named
-    no access, and it was run with read.
+    no access, it was run with read, and more access may cure it.
     """
 
     widest_access: Access = "network"

@@ -9,7 +9,7 @@ import pytest
 from src.tools import REGISTRY
 from src.tools.process import background
 
-from ...waiting import PATIENCE_S, wait_until
+from ...waiting import wait_until
 
 LISTENER = "exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected"
 
@@ -119,12 +119,10 @@ class TestInTheBackground:
         REGISTRY["exec"].execute({"command": line, "access": "write", "background": True}, within)
         wait_until(lambda: "up" in within.jobs.find(1).read_output(), "it did not begin")
 
-    def test_it_is_reached_by_commands_with_its_access_and_no_other(self, start, within, workspace, kind):
+    def test_it_is_reached_by_commands_with_its_access_and_no_other(self, start, within, workspace):
+        if not within.sandbox.has_loopback:
+            pytest.skip("this system gives no network namespaces")
         said = start("write")
-        if kind == "landlock":  # it has no loopback
-            within.jobs.find(1).has_ended.wait(PATIENCE_S)
-            assert "Operation not permitted" in said + within.jobs.find(1).read_output()
-            return
         assert "runs in the background as job 1" in said
         assert "200" in self.fetch(within, "made", "write")
         assert (workspace / "made").exists()
@@ -132,9 +130,9 @@ class TestInTheBackground:
             assert "connect" in self.fetch(within, "more", access, self.TRY)
         assert not (workspace / "more").exists()
 
-    def test_through_one_that_reads_nothing_is_changed(self, start, within, workspace, kind):
+    def test_through_one_that_reads_nothing_is_changed(self, start, within, workspace):
         start("read")
-        if kind == "bubblewrap":
+        if within.sandbox.has_loopback:
             assert "(52)" in self.fetch(within, "made", "read")  # it could not open the file, and answered nothing
         assert not (workspace / "made").exists()
 

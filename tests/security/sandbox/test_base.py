@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -160,6 +161,48 @@ def test_a_socket_of_the_system_is_never_reached(make, workspace):
     """Docker's, a session bus: who may talk to them is out of the sandbox."""
     run = make(network=True)
     assert OK not in run("python3 -c 'import socket; socket.socket(socket.AF_UNIX)'")
+
+
+SEND = """
+import socket, sys
+for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
+    try:
+        pair = socket.socketpair(socket.AF_UNIX, kind)
+        pair[0].sendto(b"sent", sys.argv[1])
+    except OSError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("access", ["read", "write", "network"])
+def test_a_datagram_socket_of_the_system_is_never_reached(make, workspace, home, access):
+    """A pair of sockets needs no path, but one of its ends could send to any path: to a log, a service manager."""
+    path = home / "log"
+    (workspace / "send.py").write_text(SEND)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.setblocking(False)
+        server.bind(str(path))
+        assert OK in make()(f"python3 send.py {path}", access=access)
+        with pytest.raises(BlockingIOError):
+            server.recv(99)
+
+
+def test_pairs_of_streams_work_as_programs_use_them(run):
+    assert OK in run('python3 -c \'import socket; a, b = socket.socketpair(); a.send(b"x"); assert b.recv(1) == b"x"\'')
+
+
+def test_no_file_comes_to_run_with_the_rights_of_its_owner_or_group(run, workspace):
+    for mode in ("4755", "2755", "6755", "g+s", "u+s"):
+        run(f"cp /bin/true x; chmod {mode} x; python3 -c 'import os; os.open(\"y\", os.O_CREAT, 0o{mode})'")
+        for made in workspace.iterdir():
+            assert not made.stat().st_mode & 0o6000
+
+
+def test_a_folder_keeps_its_group_for_what_is_made_in_it(run, workspace):
+    (workspace / "shared").mkdir()
+    (workspace / "shared").chmod(0o2775)
+    assert OK in run("mkdir shared/more && touch shared/a")
+    assert (workspace / "shared" / "more").stat().st_mode & 0o2000
 
 
 # Programs of the user

@@ -130,7 +130,9 @@ def test_git_writes_through_no_link_that_a_command_left(run, top):
     assert outside.read_text() == "mine\n"
 
 
-RUNNING = [".envrc", "a/.envrc", ".vscode/tasks.json", "b/.vscode/tasks.json", ".idea/workspace.xml",
+RUNNING = [".perldb", ".vscode/c_cpp_properties.json", "mise/config.toml", ".vibe/config.toml", ".cursor/worktrees.json",
+           ".gemini/extensions/a/gemini-extension.json", ".lefthook/pre-commit/check.sh", ".lefthook-local/pre-push/a",
+           ".envrc", "a/.envrc", ".vscode/tasks.json", "b/.vscode/tasks.json", ".idea/workspace.xml",
            ".idea/runConfigurations/x.xml", "x.code-workspace", ".exrc", ".gdbinit", "mise.toml",
            ".idea/watcherTasks.xml", ".cursor/mcp.json", ".helix/languages.toml", "sub/.husky/pre-commit",
            ".husky/_/h", ".devcontainer.json", ".pre-commit-config.yaml", "lefthook.yml",

@@ -12,7 +12,7 @@ from tests.each import check_each
 
 
 def verdict(code: bytes, machine: str, number: int, *arguments: int) -> int:
-    """What a filter returns for a call: classic BPF with the four instructions that are used."""
+    """What a filter returns for a call: classic BPF with the instructions that are used."""
     data = struct.pack("=IIQ6Q", number, MACHINES[machine].arch, 0, *(*arguments, *[0] * 6)[:6])
     loaded, place = 0, 0
     while True:
@@ -20,6 +20,8 @@ def verdict(code: bytes, machine: str, number: int, *arguments: int) -> int:
         place += 1
         if what == 0x20:
             (loaded,) = struct.unpack_from("=I", data, value)
+        elif what == 0x54:
+            loaded &= value
         elif what == 0x06:
             return value
         else:
@@ -44,7 +46,7 @@ CASES = [  # on x86_64, with sockets of the family UNIX
     ("a usual mode", (90, 0, 0o755), ALLOW),
     ("set-user-ID", (90, 0, 0o4755), EPERM),
     ("set-user-ID of an open file", (91, 3, 0o4755), EPERM),
-    ("set-group-ID, as of a folder", (268, 0, 0, 0o2775), ALLOW),
+    ("set-group-ID", (268, 0, 0, 0o2755), EPERM),
     ("a new file with set-group-ID", (257, 0, 0, 0o101, 0o2755), EPERM),
     ("an unnamed file with set-user-ID", (257, 0, 0, 0o20200001, 0o4755), EPERM),
     ("a file that is opened", (257, 0, 0, 0, 0o4755), ALLOW),
@@ -67,6 +69,11 @@ def test_what_is_refused_is_refused_on_every_machine(name, machine):
 
 OTHERS = [  # on x86_64, where the command sees the processes of the machine
     ("a limit of itself", (302, 0, 7), ALLOW),
+    ("a pair of streams, not inherited", (53, UNIX, 1 | 0o2000000, 0), ALLOW),
+    ("a pair of packet streams", (53, UNIX, 5, 0), ALLOW),
+    ("a pair for datagrams", (53, UNIX, 2, 0), EPERM),
+    ("a pair for datagrams, not blocking", (53, UNIX, 2 | 0o4000, 0), EPERM),
+    ("a raw pair, which is one for datagrams", (53, UNIX, 3, 0), EPERM),
     ("a limit of another process", (302, 4711, 7), EPERM),
     ("its own priority", (141, 0, 0), ALLOW),
     ("the priority of another process", (141, 0, 4711), EPERM),

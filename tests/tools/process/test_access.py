@@ -9,20 +9,21 @@ from types import SimpleNamespace
 import pytest
 
 from src.tools import ToolContext
-from src.tools.process.access import explain_failure, run_command
+from src.tools.process.access import NO_LOOPBACK, explain_failure, run_command
 from src.tools.process.run import FinishedCommand
 from src.tools.sdk.context import CommandReport
 from src.types.sandbox import Launch
 
-SANDBOX = SimpleNamespace(is_enforcing=True, has_network=lambda access: access == "network")
+SANDBOX = SimpleNamespace(is_enforcing=True, has_loopback=True, has_network=lambda access: access == "network")
+WITHOUT_LOOPBACK = SimpleNamespace(**{**vars(SANDBOX), "has_loopback": False})
 READ = "the workspace is read-only for access=read; call again with access=write if the command must change files"
 NETWORK = "there is no network for access=write; call again with access=network if the command needs it"
 GUARDED = "nothing outside the workspace can be changed, nor what runs by itself, such as .git/config and .git/hooks"
 LONG = "a failure that has nothing to do with it: assertion 1 == 2 in test_a.py\n" * 3
 
 
-def explain(access: str, output: str = "", *, is_tool: bool = False, **report: str) -> str:
-    context = ToolContext(Path("/"), sandbox=SANDBOX, report=CommandReport(**report))
+def explain(access: str, output: str = "", *, is_tool: bool = False, sandbox=SANDBOX, **report: str) -> str:
+    context = ToolContext(Path("/"), sandbox=sandbox, report=CommandReport(**report))
     return explain_failure(access, FinishedCommand(output, 1), context, is_tool=is_tool)
 
 
@@ -48,20 +49,37 @@ def test_with_more_they_are_said_if_they_may_be_the_cause(access, output, expect
     assert explain(access, output) == expected
 
 
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_the_lack_of_a_loopback_is_named_where_the_program_speaks_of_the_network(access):
+    refused = "listen EPERM: operation not permitted, socket"
+    assert explain(access, refused, sandbox=WITHOUT_LOOPBACK).startswith(f"{NO_LOOPBACK}; ")
+    assert NO_LOOPBACK not in explain(access, LONG, sandbox=WITHOUT_LOOPBACK)
+    assert NO_LOOPBACK not in explain(access, refused)
+
+
+def test_the_lack_of_a_loopback_is_not_said_of_the_network_of_the_machine():
+    assert NO_LOOPBACK not in explain("network", "connection refused", sandbox=WITHOUT_LOOPBACK)
+
+
 def test_where_nothing_else_is_offered_or_can_be_named_nothing_is_advised():
     assert explain("read", widest_access="read").endswith("; no other access is offered now")
     assert explain("read", is_tool=True) == "the workspace is read-only for this tool, and there is no network"
     assert explain("write", is_tool=True) == "there is no network for this tool"
 
 
-def test_only_a_command_that_named_no_access_may_run_again_with_more(tmp_path):
+@pytest.mark.parametrize(
+    ("named", "has_loopback", "may_run_again"),
+    [(None, True, True), ("read", True, False), ("write", True, False), (None, False, False)],
+)
+def test_only_a_command_that_named_no_access_may_run_again_with_more(tmp_path, named, has_loopback, may_run_again):
+    """And only if more access may cure it."""
     sandbox = SimpleNamespace(
         is_enforcing=True,
+        has_loopback=has_loopback,
         has_network=lambda _: False,
         launch=lambda argv, _cwd, environment, _access: Launch(argv, environment),
     )
     context = ToolContext(tmp_path, environment={"PATH": "/usr/bin:/bin"}, sandbox=sandbox)
-    for named, may_run_again in ((None, True), ("read", False), ("write", False)):
-        report = CommandReport()
-        run_command(["/bin/sh", "-c", "exit 3"], replace(context, report=report), named)
-        assert (report.named_none, report.exit_code) == (may_run_again, 3)
+    report = CommandReport()
+    run_command(["/bin/sh", "-c", "echo socket: refused; exit 3"], replace(context, report=report), named)
+    assert (report.named_none, report.exit_code) == (may_run_again, 3)
