@@ -4,7 +4,7 @@ A session continues while a conversation goes on where the session stands: with 
 the user's next message. Any other conversation is told to a new session. A call's permission is what the results say,
 since the agent's own rules decided: a denied call is rejected with its reason. A request of the CLI to the model that
 fails ends the turn, so that the retries are those of the settings. One process serves one client, and ends with it.
-Requests other than turns go to the address over HTTP, as to any server. Codec: providers/copilot.py.
+GET requests go to the address over HTTP, as to any server. Codec: providers/copilot.py.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from .json_rpc import JsonRpcProcess, RpcMessage
 
 PATH_VARIABLE = "COPILOT_CLI_PATH"  # as in github-copilot-sdk
 PROTOCOL_VERSION = 3
+SESSION_PATH = "session"  # of the codec's requests
 OK, BAD_REQUEST, NOT_FOUND = 200, 400, 404
 MAX_PROMPT_TOKENS = 10_000_000  # the server knows its limit; the CLI takes 128,000 for that of all
 DELETE_TIMEOUT_S = 2.0  # for all sessions
@@ -62,7 +63,7 @@ class _CallFailed(Exception):
 
 
 class CopilotClient(Client):
-    """A client whose turns, its POST requests, are the CLI's. The other arguments are those of Client.
+    """A client whose turns, POST requests to SESSION_PATH, are the CLI's. The other arguments are those of Client.
 
     `is_service`: the address stands for GitHub's own service, which the CLI finds and signs in to by itself.
     """
@@ -96,8 +97,11 @@ class CopilotClient(Client):
         self._deadline.start()
         if within is not None:
             self._deadline.cap(within)
-        if method != "POST":
-            yield self._cli.list_models() if path == "models" else HttpReply(NOT_FOUND, "", "", iter(()))
+        if (method, path) == ("GET", "models"):
+            yield self._cli.list_models()
+            return
+        if (method, path) != ("POST", SESSION_PATH):  # /tokenize too: the CLI may count other tokens than the server
+            yield HttpReply(NOT_FOUND, "", "", iter(()))
             return
         try:
             yield self._cli.begin_turn(json.loads(body or b"{}"))

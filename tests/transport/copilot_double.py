@@ -2,7 +2,7 @@
 """Stands in for the Copilot CLI: speaks its protocol on standard input and output, and plays turns of a script.
 
 COPILOT_DOUBLE names a JSON file: `turns`, each with `text` (its pieces), `calls` (id, name, arguments) or `events` to
-send as they are, `exits`, `hangs`; and `version`, of the protocol. What it receives goes to the file beside, `.log`.
+send as they are, `tokens` of the answer, `exits`, `hangs`; and `version`, of the protocol. What it receives goes to the file beside, `.log`.
 """
 
 import json
@@ -43,7 +43,7 @@ def play(turn):
     if turn.get("hangs"):
         return
     calls = turn.get("calls", [])
-    tell("assistant.usage", inputTokens=10, outputTokens=5, cacheReadTokens=4)
+    tell("assistant.usage", inputTokens=10, outputTokens=turn.get("tokens", 5), cacheReadTokens=4)
     requests = [{"toolCallId": id, "name": name, "arguments": arguments} for id, name, arguments in calls]
     text = "".join(turn.get("text", []))
     tell("assistant.message", messageId=f"m{time.monotonic_ns()}", model="tiny", content=text, toolRequests=requests)

@@ -291,6 +291,14 @@ def test_an_empty_answer_is_an_answer_and_other_agents_of_the_cli_are_not_heard(
     assert (answer.text, answer.stop_reason) == ("", "end_turn")
 
 
+def test_an_answer_dense_in_tokens_is_not_counted_by_another_turn(double: Double) -> None:
+    dense = "5feceb66ffc86f38d952786c6d696c79"
+    double.write({"text": [dense], "tokens": len(dense)})
+    with make_model() as model:
+        assert ask(model, UserMessage("Its hash?")).text == dense
+    assert len(double.list_params("session.send")) == 1
+
+
 def test_the_requests_of_the_program_are_refused(double: Double) -> None:
     double.write({"text": ["a"]})
     with make_model() as model:
