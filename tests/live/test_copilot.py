@@ -114,6 +114,14 @@ def test_a_tool_round_trip_goes_on_in_one_session(home):
     assert not (home / ".copilot").exists()
 
 
+def test_an_answer_dense_in_tokens_ends_the_turn():
+    dense = "5feceb66ffc86f38d952786c6d696c79"
+    asked = [{"content": dense}, {"finish": "stop", "usage": {"prompt_tokens": 20, "completion_tokens": len(dense)}}]
+    with ScriptedServer(asked) as server, make_agent(server) as agent:
+        assert agent.answer(QUESTION).text == dense
+    assert len(server.requests) == 1
+
+
 def test_text_and_arguments_stream_while_the_server_still_writes():
     seen = threading.Event()
 
