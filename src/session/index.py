@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import BotError
 from ..types.messages import JSON, Message, Response, ToolResults, UserMessage
 from .journal import make_storable
-from .replay import replay
+from .replay import JournalError, Replay, replay
+from .state import SessionState
 
 FILE_NAME = "index.db"
 MAX_JOURNAL_BYTES = 32_000_000  # that are indexed, from its beginning
@@ -23,12 +23,12 @@ MAX_TITLE_CHARS = 80  # of the first question
 MAX_TEXT_CHARS = 20_000  # of one message that are indexed
 SNIPPET_WORDS = 12  # around a match
 MAX_TIME_S = 253_402_300_800.0  # from 1970 to the year 10000
-SCHEMA_VERSION = 2  # of the tables; a file of another one is made anew
+SCHEMA_VERSION = 3  # of the tables; a file of another one is made anew
 DROP = "drop table if exists words; drop table if exists texts; drop table if exists sessions;"
 SCHEMA = """
 create table if not exists sessions(
     id text primary key, stamp text, name text, title text, workspace text, model text,
-    created real, used real, turns integer, size integer, one_shot integer);
+    created real, used real, turns integer, size integer, one_shot integer, problem text);
 create table if not exists texts(session text, speaker text, text text);
 create index if not exists texts_of on texts(session);
 """
@@ -38,7 +38,7 @@ FULL_TEXT_SCHEMA = "create virtual table if not exists words using fts5(text, co
 class Summary(NamedTuple):
     """One session. `created` and `used` are seconds since 1970, `size` is bytes; `title` is the first question.
 
-    `one_shot`: it is one question of -p, which nobody went on with.
+    `one_shot`: it is one question of -p, which nobody went on with. `problem`: why it cannot be resumed, or "".
     """
 
     id: str
@@ -51,6 +51,12 @@ class Summary(NamedTuple):
     turns: int
     size: int
     one_shot: bool = False
+    problem: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is known to have no answer."""
+        return not (self.turns or self.problem)
 
 
 class Match(NamedTuple):
@@ -84,7 +90,7 @@ class Index:
     def list_sessions(self) -> list[Summary]:
         """The last used first."""
         rows = self._database.execute(f"select {', '.join(Summary._fields)} from sessions order by used desc, id desc")  # noqa: S608 - our own names
-        return [Summary._make([*row[:-1], bool(row[-1])]) for row in rows]
+        return [Summary._make(row)._replace(one_shot=bool(row[-2])) for row in rows]
 
     def search(self, words: str, limit: int) -> list[Match]:
         """Messages that contain all the words, the best match first."""
@@ -154,10 +160,11 @@ class Index:
         self._database.execute("delete from sessions where id = ?", (session,))
 
     def _add(self, session: str, path: Path, stamp: str) -> None:
+        problem = ""
         try:
             found = replay(path, whole=True, max_bytes=MAX_JOURNAL_BYTES)
-        except BotError:  # not a journal
-            return
+        except JournalError as error:
+            found, problem = Replay(SessionState(meta=dict(error.meta))), error.problem
         texts = list(_list_texts(found.messages))
         used, size = (int(part) for part in stamp.split())
         meta = found.state.meta
@@ -174,8 +181,10 @@ class Index:
             found.state.turns,
             size,
             meta.get("one_shot") is True and found.state.turns <= 1,
+            problem,
         )
-        values = (session, stamp, *row[1:])
+        # One that cannot be resumed now is read again each time: its file need not change for that.
+        values = (session, "" if problem else stamp, *row[1:])
         self._database.execute(f"insert into sessions values({', '.join('?' * len(values))})", values)
         for speaker, text in texts:
             text = make_storable(text[:MAX_TEXT_CHARS])

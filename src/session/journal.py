@@ -11,9 +11,11 @@ If it cannot be written (a full disk, a read-only home), the journal ends, but n
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,7 +28,7 @@ from ..types.messages import JSON
 VERSION = 1
 MAX_PROBLEMS = 20  # that are reported
 HEAD_BYTES = 1000  # of a result, which contain the name of its tool
-_OPEN_FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+_WRITE_FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
 PROVIDERS_OWN = ("signature", "redacted_thinking", "thoughtSignature")  # in the metadata of thoughts and calls
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _decode = json.JSONDecoder().raw_decode
@@ -125,7 +127,7 @@ class Journal:
         try:
             if flags:
                 make_private_folder(self.path.parent)
-            self._file = os.open(self.path, _OPEN_FLAGS | flags, 0o600)
+            self._file = open_regular(self.path, _WRITE_FLAGS | flags)
             if flags:
                 _sync_folder(self.path.parent)
         except OSError as error:
@@ -148,6 +150,16 @@ class Journal:
 
     def _fail(self, error: OSError) -> None:
         self.broken = f"{self.path}: {error.strerror or error}"
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of a file that is no FIFO, device or folder; it waits for none of them. Raises OSError."""
+    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return descriptor
 
 
 def add_problem(problems: list[str], text: str) -> None:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from ..errors import BotError
 from ..types.file_names import escape_name
 from ..types.messages import (
     ENVIRONMENT_PREFIX,
+    JSON,
     Message,
     Response,
     SystemMessage,
@@ -32,7 +34,7 @@ from ..types.messages import (
     read_message,
 )
 from ..types.process import FindLiving, StartedProcess
-from .journal import VERSION, Record, add_problem
+from .journal import VERSION, Record, add_problem, open_regular
 from .state import MessageEntry, SessionState
 
 UNKNOWN = (
@@ -44,6 +46,15 @@ NOT_RUN = "The program was stopped before this call began: it was not run."
 _HEAD = re.compile(rb'\{"type":"([a-z_]+)","n":(\d{1,15})[,}]')
 _DELTA, _RESPONSE, _RESUMED, _TORN = b'{"type":"delta",', b'{"type":"response",', b'{"type":"resumed",', b'"torn":true'
 MAX_PARTIAL_BYTES = 8_000_000  # lines with pieces of one answer
+
+
+class JournalError(BotError):
+    """A journal that cannot be resumed: why in a few words, and what it says of itself, if that can be read."""
+
+    def __init__(self, path: Path, problem: str, hint: str = "", meta: Mapping[str, JSON] | None = None) -> None:
+        super().__init__(f"{path} {problem}.", hint)
+        self.problem = problem
+        self.meta = meta or {}
 
 
 @dataclass
@@ -64,12 +75,12 @@ def replay(path: Path, until: int | None = None, *, whole: bool = False, max_byt
 
     `whole`: with all messages instead of summaries, for people. `max_bytes`: only the lines in so many first bytes.
 
-    Raises BotError if the file is not a journal or cannot be read.
+    Raises JournalError if the file is not a journal or cannot be read.
     """
     found = Replay(SessionState(keep_records=True))
     with _without_collection():
         try:
-            with path.open("rb") as file:
+            with os.fdopen(open_regular(path), "rb") as file:
                 for record in read_records(file if max_bytes is None else _limit_size(file, max_bytes), found):
                     if until is not None and record.number >= until:
                         continue
@@ -77,14 +88,14 @@ def replay(path: Path, until: int | None = None, *, whole: bool = False, max_byt
                         break
                     found.state.apply(record)
         except OSError as error:
-            raise BotError(f"The session {path.stem} cannot be read: {error.strerror or error}") from error
+            raise JournalError(path, f"cannot be read: {error.strerror or error}") from error
         if not found.state.next:
-            raise BotError(f"{path} is not the journal of a session.")
-        version = found.state.meta.get("version")
+            raise JournalError(path, "is not the journal of a session")
+        meta = found.state.meta
+        version = meta.get("version")
         if isinstance(version, int) and version > VERSION:
-            raise BotError(
-                "The session was written by a newer version of the program.", "Install that version to resume it."
-            )
+            problem = "was written by a newer version of the program"
+            raise JournalError(path, problem, "Install that version to resume it.", meta)
         entries = found.state.entries if whole else found.state.visible
         for entry in entries:
             found.messages += _build_messages(entry, found, last=entry is entries[-1])

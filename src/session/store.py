@@ -88,7 +88,7 @@ class Store:
                 raise BotError(
                     f"There is no session of {root} yet.", "`vllm-bot sessions` lists the sessions of all folders."
                 )
-            return next((each.id for each in here if each.turns), here[0].id)
+            return next((each.id for each in here if not each.is_empty), here[0].id)
         for meant in (
             [each for each in known if name_or_id in (each.id, each.name)],
             [each for each in known if each.id.startswith(name_or_id)],
@@ -104,7 +104,7 @@ class Store:
     def list_sessions(self, *, empty: bool = False) -> list[Summary]:
         """All sessions, the last used first. `empty`: including those without an answer."""
         with self._index() as index:
-            return [each for each in index.list_sessions() if empty or each.turns]
+            return [each for each in index.list_sessions() if empty or not each.is_empty]
 
     def search(self, words: str, limit: int = 20) -> list[Match]:
         with self._index() as index:
@@ -129,9 +129,13 @@ class Store:
             raise BotError(f"The session {session} cannot be deleted: {error.strerror or error}") from error
 
     def clean(self, days: float) -> list[str]:
-        """Delete sessions without a name that were not used for so many days; returns their ids."""
+        """Delete sessions without a name that were not used for so many days; returns their ids.
+
+        One that cannot be resumed stays: it may have a name, or not be a session.
+        """
         oldest = self._now() - days * 24 * 3600
-        old = [each.id for each in self.list_sessions(empty=True) if each.used < oldest and not each.name]
+        known = self.list_sessions(empty=True)
+        old = [each.id for each in known if each.used < oldest and not (each.name or each.problem)]
         deleted: list[str] = []
         for session in old:
             try:

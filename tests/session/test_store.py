@@ -1,5 +1,9 @@
+import json
 import os
+import socket
 import sqlite3
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -115,6 +119,68 @@ def test_only_the_user_can_read_the_index(tmp_path, two):
     assert (tmp_path / "state" / "sessions" / FILE_NAME).stat().st_mode & 0o777 == 0o600
 
 
+class TestAJournalThatCannotBeResumed:
+    NEWER = b'{"type":"meta","n":0,"version":99,"workspace":%s}\n'
+
+    def write_newer(self, folder):
+        """A journal of a newer version in this folder, used last."""
+        path = open_store(folder).journal_path("newer")
+        path.write_bytes(self.NEWER % json.dumps(str(folder)).encode())
+        return path.stem
+
+    def test_is_listed_with_the_reason(self, tmp_path, two):
+        newer = self.write_newer(tmp_path)
+        first = open_store(tmp_path).list_sessions()[0]
+        assert (first.id, first.workspace) == (newer, str(tmp_path))
+        assert first.problem == "was written by a newer version of the program"
+
+    @pytest.mark.parametrize("name", ["newer", "new", ""])
+    def test_of_a_newer_version_is_refused_and_no_older_one_is_taken(self, tmp_path, two, name):
+        self.write_newer(tmp_path)
+        with pytest.raises(BotError, match="newer version of the program") as refused:
+            open_store(tmp_path).resume(name, SYSTEM, tmp_path)
+        assert refused.value.hint == "Install that version to resume it."
+
+    def test_is_listed_as_any_other_once_it_can_be(self, tmp_path, two):
+        content = two[0].path.read_bytes()
+        two[0].path.write_bytes(b"")
+        os.utime(two[0].path, (1_000_000, 1_000_000))
+        assert [each.problem for each in open_store(tmp_path).list_sessions()] == ["", "is not the journal of a session"]
+        two[0].path.write_bytes(content)
+        os.utime(two[0].path, (1_000_000, 1_000_000))
+        assert [each.problem for each in open_store(tmp_path).list_sessions()] == ["", ""]
+
+    def test_is_not_deleted_because_it_is_old(self, tmp_path, two):
+        self.write_newer(tmp_path)
+        os.utime(open_store(tmp_path).journal_path("newer"), (1_000_000, 1_000_000))
+        assert "newer" not in open_store(tmp_path).clean(1)
+
+
+def make_fifo(path):
+    os.mkfifo(path)
+
+
+def make_socket(path):
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+def make_device(path):
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("make", [make_fifo, make_socket, make_device, Path.mkdir])
+def test_what_is_no_file_among_the_journals_is_told_and_never_waited_for(two, make):
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # a socket's path has few bytes
+        store = open_store(Path(short))
+        store.folder.mkdir(parents=True)
+        make(store.journal_path("odd"))
+        (listed,) = store.list_sessions()
+        assert listed.problem.startswith("cannot be read: ")
+        with pytest.raises(BotError, match="cannot be "):
+            store.resume("odd", SYSTEM, Path(short))
+
+
 class TestWhichIsMeant:
     def test_by_its_id_the_beginning_of_it_or_its_name(self, tmp_path, two):
         session, _ = open_store(tmp_path).resume(two[0].id, SYSTEM, tmp_path)
@@ -202,8 +268,3 @@ def test_a_journal_that_cannot_be_deleted_is_an_error(tmp_path, two):
     two[0].path.mkdir()
     with pytest.raises(BotError, match="cannot be deleted"):
         open_store(tmp_path).delete(two[0].id)
-
-
-def test_what_is_not_a_journal_is_not_listed(tmp_path, two):
-    (tmp_path / "state" / "sessions" / "notes.jsonl").write_text("hello\n")
-    assert len(open_store(tmp_path).list_sessions()) == 2

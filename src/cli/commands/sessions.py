@@ -63,7 +63,8 @@ def _list(options: argparse.Namespace, factory: Factory) -> int:
     found = store.list_sessions()
     if options.json:
         for each in found:
-            print(json.dumps({name: value for name, value in each._asdict().items() if name != "one_shot" or value}))
+            rare = "one_shot", "problem"
+            print(json.dumps({name: value for name, value in each._asdict().items() if value or name not in rare}))
         return 0
     for line in format_sessions(found, str(factory.settings.root)):
         print(line.strip())

@@ -47,6 +47,16 @@ def test_they_are_listed_and_searched(run):
     assert run("sessions", "search", "xyzzy")[0] == 1
 
 
+@pytest.mark.parametrize("content", [b"", b"\x00\xff{rubbish\n"])
+def test_a_file_that_is_no_journal_is_listed_with_the_reason(run, state_folder, content):
+    asked(run, "a", "1")
+    (folder,) = state_folder.glob("*/sessions")
+    (folder / "odd.jsonl").write_bytes(content)
+    (listed,) = [line for line in run("sessions")[1].out.splitlines() if line.startswith("odd ")]
+    assert listed.endswith("  ! is not the journal of a session")
+    assert '"problem": "is not the journal of a session"' in run("sessions", "--json")[1].out
+
+
 def test_one_is_shown_and_exported(run, tmp_path):
     asked(run, "What of wheat?", "Wheat is grown.")
     assert "## You\n\nWhat of wheat?" in run("sessions", "show")[1].out

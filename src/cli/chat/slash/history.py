@@ -59,10 +59,11 @@ def format_sessions(sessions: Iterable[Summary], root: str = "") -> Iterable[str
     """Yield a line for each session."""
     for each in sessions:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
-        place = "" if each.workspace == root else f"  [{escape_name(each.workspace)}]"
+        place = "" if each.workspace in ("", root) else f"  [{escape_name(each.workspace)}]"
         name = f"{sanitize(each.name)}: " if each.name else ""
         turns = "turn " if each.turns == 1 else "turns"
-        yield f"  {each.id}  {when}  {each.turns:3} {turns}  {name}{_shorten(each.title)}{place}"
+        title = f"! {each.problem}" if each.problem else _shorten(each.title)
+        yield f"  {each.id}  {when}  {each.turns:3} {turns}  {name}{title}{place}"
 
 
 def make_restorer(state: State) -> RestoreFile:
@@ -203,7 +204,7 @@ def _pick_session(state: State) -> str | None:
     if not state.store or not state.pick:
         raise BotError(NOT_SAVED)
     store, root = state.store, str(state.settings.root)
-    sessions = {each.id: each for each in _list_others(state)}
+    sessions = {each.id: each for each in _list_others(state) if not each.problem}
     if not sessions:
         state.screen.say("  No other conversation found.")
         return None
