@@ -145,7 +145,10 @@ class TestAJournalThatCannotBeResumed:
         content = two[0].path.read_bytes()
         two[0].path.write_bytes(b"")
         os.utime(two[0].path, (1_000_000, 1_000_000))
-        assert [each.problem for each in open_store(tmp_path).list_sessions()] == ["", "is not the journal of a session"]
+        assert [each.problem for each in open_store(tmp_path).list_sessions()] == [
+            "",
+            "is not the journal of a session",
+        ]
         two[0].path.write_bytes(content)
         os.utime(two[0].path, (1_000_000, 1_000_000))
         assert [each.problem for each in open_store(tmp_path).list_sessions()] == ["", ""]

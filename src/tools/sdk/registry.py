@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from ...errors import ConfigError
-from ...types.messages import JSON, ToolCall, ToolDefinition, ToolResult
+from ...types.messages import ToolCall, ToolDefinition, ToolResult
 from ...types.sandbox import Access
 from ...types.tool_schema import to_openai_tool
 from .context import ToolContext
@@ -23,23 +23,52 @@ R = TypeVar("R")
 MAX_USAGES_CHARS = 4_000  # beyond that, an error gives only the names of most tools
 HOW_TO_ADD = (
     "TOOL_DEFINITIONS only lists the tools of the program. To add one, put @tool above a function, and pass it in "
-    "tools=[...] of an agent, or name its file in tools.modules of the settings."
+    "tools=[...] of an agent, or name its file in tools.modules of the settings. To change a copy, make it with "
+    "copy.deepcopy."
 )
 
 
-class OpenAITools(list[dict[str, JSON]]):
-    """The list that a server gets. Only its registry changes it, as an entry without a function could not be run."""
+class FrozenList(list[Any]):
+    """In TOOL_DEFINITIONS, where nobody would run an added tool or send another description. Copies are plain."""
+
+    __slots__ = ()
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return list, (list(self),)  # a copy is a plain list
+        return list, (list(self),)
 
 
-def _refuse_change(*_: object) -> NoReturn:
+class FrozenDict(dict[str, Any]):
+    """As FrozenList."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return dict, (dict(self),)
+
+
+def _refuse_change(*_: object, **__: object) -> NoReturn:
     raise TypeError(HOW_TO_ADD)
 
 
-for _name in ("append", "extend", "insert", "pop", "remove", "clear", "__setitem__", "__delitem__", "__iadd__"):
-    setattr(OpenAITools, _name, _refuse_change)
+for _frozen, _mutators in (
+    (FrozenList, "append extend insert pop remove reverse sort __iadd__ __imul__"),
+    (FrozenDict, "pop popitem setdefault update __ior__"),
+):
+    for _name in ("clear", "__delitem__", "__init__", "__setitem__", *_mutators.split()):
+        setattr(_frozen, _name, _refuse_change)
+
+
+def freeze(value: Any) -> Any:
+    """JSON in lists and dicts of its own, which refuse a change."""
+    if isinstance(value, dict):
+        entries = FrozenDict.__new__(FrozenDict)
+        dict.update(entries, {name: freeze(each) for name, each in value.items()})
+        return entries
+    if isinstance(value, (list, tuple)):
+        items = FrozenList.__new__(FrozenList)
+        list.extend(items, map(freeze, value))
+        return items
+    return value
 
 
 class Registry:
@@ -48,7 +77,7 @@ class Registry:
     def __init__(self) -> None:
         self._tools: dict[str, Tool] = {}
         self._aliases: dict[str, str] = {}  # other name -> name
-        self.openai_tools = OpenAITools()  # one list that grows with the registry
+        self.openai_tools: list[dict[str, Any]] = freeze([])  # one list that grows with the registry
         self.notices: list[str] = []  # about tools that are missing, for the user
 
     def __iter__(self) -> Iterator[Tool]:
@@ -94,7 +123,7 @@ class Registry:
             raise ValueError(f"there is a tool {definition.name} already")
         self._tools[definition.name] = added
         self._aliases |= dict.fromkeys(definition.aliases, definition.name)
-        list.append(self.openai_tools, to_openai_tool(definition))
+        list.append(self.openai_tools, freeze(to_openai_tool(definition)))
         return added
 
     def tool(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 from functools import partial
 from pathlib import Path
@@ -163,33 +162,6 @@ number: int = bare("Oslo")
 @pytest.mark.parametrize(("text", "errors"), [(TYPED, 0), (UNTYPED, 3)], ids=["right", "wrong"])
 def test_types_stay_intact_under_a_strict_type_checker(text, errors, list_type_errors):
     assert len(list_type_errors(text)) == errors
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda: TOOL_DEFINITIONS.append({}),
-        lambda: TOOL_DEFINITIONS.extend([{}]),
-        lambda: TOOL_DEFINITIONS.insert(0, {}),
-        lambda: TOOL_DEFINITIONS.__iadd__([{}]),
-        lambda: TOOL_DEFINITIONS.pop(),
-        lambda: TOOL_DEFINITIONS.clear(),
-        lambda: TOOL_DEFINITIONS.__setitem__(0, {}),
-        lambda: TOOL_DEFINITIONS.__delitem__(0),
-    ],
-)
-def test_the_programs_list_refuses_a_change_and_says_how_to_add_a_tool(change):
-    before = list(TOOL_DEFINITIONS)
-    with pytest.raises(TypeError, match=r"put @tool above a function, and pass it in tools="):
-        change()
-    assert before == TOOL_DEFINITIONS
-
-
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, list.copy])
-def test_a_copy_of_the_list_may_change(copied):
-    mine = copied(TOOL_DEFINITIONS)
-    mine.append({})
-    assert len(mine) == len(TOOL_DEFINITIONS) + 1
 
 
 def test_a_tool_made_by_hand_is_callable_too():
