@@ -165,14 +165,7 @@ class RequestBuilder:
         return self._plain_tools(tools)
 
     def _make_strict(self, tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
-        return tuple(map(self._make_one_strict, tools))
-
-    def _make_one_strict(self, tool: ToolDefinition) -> ToolDefinition:
-        is_strict = self._options.strict
-        if tool.strict or is_strict(tool.parameters):
-            return replace(tool, strict=True)
-        full = tool.strict_parameters
-        return replace(tool, strict=True, parameters=full) if full and is_strict(full) else tool
+        return tuple(make_strict(tool, self._options.strict) for tool in tools)
 
     def _build_options(
         self, tools: tuple[ToolDefinition, ...], path: CallPath, allow_grammar: bool, choice: ToolChoice
@@ -228,6 +221,14 @@ def _find_input(message: Message) -> _Input:
         texts = [(result.tool_call_id, result.text) for result in message.results]
     given = [(id, GivenText(text, is_user=is_user)) for id, text in texts]
     return _Input(given, any(mentions_call(text) for _, text in texts), [])
+
+
+def make_strict(tool: ToolDefinition, can_hold: Callable[[Mapping[str, JSON]], bool]) -> ToolDefinition:
+    """The tool as a server gets it that can hold calls to these schemas."""
+    if tool.strict or can_hold(tool.parameters):
+        return replace(tool, strict=True)
+    full = tool.strict_parameters
+    return replace(tool, strict=True, parameters=full) if full and can_hold(full) else tool
 
 
 def _make_plain(tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:

@@ -1,4 +1,4 @@
-"""The tools of a model. `TOOL_DEFINITIONS`, the list that a server gets, comes from the one registry.
+"""The tools of a model. `TOOL_DEFINITIONS`, OpenAI's list of them, comes from the one registry.
 
 To add a tool of the program, add a function with `@tool` to a module of `builtin`, whose tools are registered below.
 """

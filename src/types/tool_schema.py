@@ -12,7 +12,7 @@ SHOWN_FORMATS = ("date", "date-time", "time")
 
 
 def to_openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
-    """The definition as an entry of OpenAI's `tools`: what TOOL_DEFINITIONS lists is what a request contains."""
+    """The definition as an entry of OpenAI's `tools`, in TOOL_DEFINITIONS and in a request."""
     function: dict[str, JSON] = {
         "name": tool.name,
         "description": tool.description,

@@ -10,10 +10,12 @@ from pathlib import Path
 
 from ...app.address import complete_address
 from ...app.check_settings import check_given
+from ...app.endpoint import make_model_options
 from ...app.factory import Factory
 from ...app.runtime import list_offered, make_tools
 from ...config import OPTIONS, REMOVED, get_user_file, list_settings, parse_words, split_key, write_setting
 from ...errors import ConfigError
+from ...model import make_strict
 from ...security.text.sanitize import sanitize
 from ...types.tool_schema import to_openai_tool
 from ..arguments import load_settings
@@ -36,13 +38,15 @@ def run_models(options: argparse.Namespace) -> int:
 
 
 def run_tools(options: argparse.Namespace) -> int:
-    """OpenAI's `tools` that the mode offers, as JSON on standard output. Raises ConfigError."""
+    """OpenAI's `tools` that the mode offers, as a first request has them. Raises ConfigError."""
     settings = load_settings(options)
     tools = make_tools(settings)
     offered = list_offered(settings, tools)
     for notice in tools.notices:
         print(f"! {sanitize(notice)}", file=sys.stderr)
-    print(json.dumps([*map(to_openai_tool, offered)], indent=2, ensure_ascii=False))
+    can_hold = make_model_options(settings, settings.vllm.model)["strict"]
+    sent = [to_openai_tool(make_strict(each, can_hold)) for each in offered]
+    print(json.dumps(sent, indent=2, ensure_ascii=False))
     return 0
 
 

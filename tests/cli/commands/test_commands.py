@@ -46,10 +46,20 @@ def test_an_unknown_command_is_bad_usage(capsys):
 
 
 class TestTools:
-    def test_they_are_the_definitions_as_they_are_sent(self, run):
-        code, out, err = run("tools")
-        *listed, task = json.loads(out)
-        assert (code, listed, err) == (0, TOOL_DEFINITIONS, "")
+    @pytest.mark.parametrize("mode", ["ask", "plan"])
+    @pytest.mark.parametrize("provider", ["vllm", "openai"])
+    def test_what_is_printed_is_what_is_sent(self, run, tmp_path, mode, provider):
+        (tmp_path / "config.json").write_text(json.dumps({"vllm": {"provider": provider}}))
+        options = "--workspace", str(tmp_path), "-m", "tiny", "--mode", mode
+        with ScriptedServer([{"content": "Hello."}, {"finish": "stop"}]) as server:
+            assert run("-p", "Hi", "-u", server.url, *options)[0] == 0
+        code, out, err = run("tools", *options)
+        assert (code, json.loads(out), err) == (0, server.requests[0]["tools"], "")
+
+    def test_without_strict_tools_they_are_the_definitions_and_task(self, run, tmp_path):
+        (tmp_path / "config.json").write_text('{"vllm": {"strict_tools": false}}')
+        *listed, task = json.loads(run("tools")[1])
+        assert listed == TOOL_DEFINITIONS
         assert task["function"]["name"] == "task"  # it is made of the settings
 
 
