@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event as CancelToken
 from threading import Lock
-from typing import Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from ...agent.compaction import Compactor
 from ...agent.loop import AgentLoop
@@ -38,11 +38,14 @@ from .approval import Approval, Approve
 from .connection import CLOSED_HINT, BaseServer
 from .conversation import Conversation, read_conversation
 from .exchange import Exchange, Question
-from .options import SYSTEM, Options, Stored, Tools
+from .options import NO_OVERRIDES, SYSTEM, Options, Overrides, Sampling, Stored, Tools
 from .result import Result, raise_if_cut
 from .run import Run
 from .structured import Form
 from .wording import rewording
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 T = TypeVar("T")
 
@@ -205,12 +208,15 @@ class Agent(BaseAgent):
         tools: Tools = (),
         approve: Approve | None = None,
         system: str = SYSTEM,
+        tool_choice: ToolChoice = "auto",
+        conversation: Stored = None,
+        overrides: Overrides = NO_OVERRIDES,
+        max_tool_turns: int = 10,
+        compact: bool = True,
+        workspace: str | Path = ".",
         api_key: str = "",
         provider: str = "vllm",
-        workspace: str | Path = ".",
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        max_tool_turns: int = 10,
+        **sampling: Unpack[Sampling],
     ) -> Agent:
         """An agent on a server of its own: short for `Server(base_url, ...).agent(...)`, and the server is asked.
 
@@ -218,9 +224,18 @@ class Agent(BaseAgent):
         impossible arguments, a model that the server has not, or one that must be named, TypeError or ValueError for
         tools that cannot be offered. Nothing is left open then.
         """
-        sampling = {"temperature": temperature, "max_tokens": max_tokens}
         options = Options(
-            tools, model, system, approve, max_tool_turns=max_tool_turns, workspace=workspace, sampling=sampling
+            tools,
+            model,
+            system,
+            approve,
+            tool_choice,
+            conversation,
+            overrides,
+            max_tool_turns,
+            compact,
+            workspace,
+            sampling,
         )
         server = BaseServer(base_url, api_key=api_key, provider=provider)
         agent = cls(server, server.make_client(), options)

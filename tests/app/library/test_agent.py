@@ -1,6 +1,7 @@
 """`from src import Agent, tool`: the library in another program."""
 
 import asyncio
+import inspect
 import json
 import re
 import socket
@@ -236,6 +237,19 @@ class TestCancelling:
 
 
 class TestConnecting:
+    def test_every_option_of_an_agent_is_one_of_connect(self):
+        of_agent, of_connect = (inspect.signature(each).parameters for each in (src.Server.agent, Agent.connect))
+        options = [each for name, each in of_agent.items() if name != "self"]
+        given = [of_connect[each.name] for each in options]
+        assert [(each.default, each.annotation) for each in given] == [
+            (each.default, each.annotation) for each in options
+        ]
+
+    def test_the_choice_of_a_tool_is_sent(self):
+        with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted:
+            Agent.connect(scripted.url, tools=[weather], tool_choice="required").answer("Hi", raise_on_limit=False)
+        assert scripted.requests[-1]["tool_choice"] == "required"
+
     def test_the_only_model_is_taken(self, server):
         assert Agent.connect(server).model == MODEL
 
