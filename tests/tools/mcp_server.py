@@ -96,16 +96,19 @@ def tell_lies() -> None:
 
 
 def serve_plainly() -> None:
-    """Tools that add, take a while, and block the server so that it reads no message."""
+    """Tools that add, take a while, fill standard error, and block the server so that it reads no message."""
     for asked in read_requests():
         if asked["method"] == "tools/list":
-            write_result(asked, {"tools": [describe_tool(name) for name in ("add", "slow", "freeze")]})
+            write_result(asked, {"tools": [describe_tool(name) for name in ("add", "slow", "freeze", "rant")]})
         elif asked["method"] == "ping":
             write_result(asked, {})
         elif asked["method"] == "tools/call":
             call, given = asked["params"]["name"], asked["params"].get("arguments", {})
             if call == "freeze":
                 time.sleep(60)
+            if call == "rant":
+                sys.stderr.write("all is lost\n" * given["lines"] + "or not?\n")
+                sys.stderr.flush()
             text = str(given.get("a", 0) + given.get("b", 1)) if call == "add" else "done"
             result = {"content": [{"type": "text", "text": text}]}
             later = threading.Timer(given.get("seconds", 0.0), write_result, (asked, result))

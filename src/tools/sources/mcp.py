@@ -3,8 +3,8 @@
 Each server of `tools.mcp` is a task in one event loop, which has a thread of its own: it connects, lists its tools and
 stays until the program ends. A server is not trusted: its names and schemas are made valid, and its tools are of high
 risk unless the settings say otherwise. A server that cannot be reached is a notice, not an error. One that neither
-answers in time nor answers a ping is started again. Its standard error, and what the SDK logs of it, goes to a
-temporary file, whose last line an error message quotes.
+answers in time nor answers a ping is started again. Of its standard error, and of what the SDK logs of it, the end is
+kept, whose last line an error message quotes.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import atexit
 import hashlib
 import json
 import logging
+import os
 import re
-import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from threading import Event
-from typing import Any
+from typing import Any, TextIO
 
 from ...errors import ToolError, describe_error
 from ...types.messages import JSON, ToolDefinition
@@ -38,7 +38,8 @@ MAX_NAME_CHARS = 64
 MAX_DESCRIPTION_CHARS = 1024
 MAX_PAGES = 50  # of a list of tools
 MAX_TOOLS = 200  # of a server
-MAX_STDERR_BYTES = 4096  # read at its end
+MAX_STDERR_BYTES = 4096  # that are kept
+PIPE_BYTES = 65_536  # that a pipe holds
 MAX_SCHEMA_CHARS = 50_000  # of a tool, as JSON
 PING_TIMEOUT_S = 5.0  # for a server that did not answer a call in time
 CLOSE_TIMEOUT_S = 5.0  # the SDK waits for two seconds, and kills after two more
@@ -75,8 +76,6 @@ class McpServers:
             server.stop()
         wait([server.task for server in self._servers if server.task], CLOSE_TIMEOUT_S)
         self._loop.close()
-        for server in self._servers:
-            server.close_stderr()
 
     def _add(self, server: McpServer) -> None:
         names = {tool.definition.name for tool in self.tools}
@@ -119,13 +118,12 @@ class McpServer:
         self._ready: Future[list[Any]] = Future()
         self._client: Any = None
         self._stopped: Any = None
-        self._stderr: Any = None
+        self._stderr = b""  # the end of it
 
     def start(self) -> None:
         """Begin to connect; also to a server that has ended."""
-        self.close_stderr()
         self._ready = Future()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - the server's, for as long as it runs
+        self._stderr = b""
         self._deadline = time.monotonic() + self.config.start_timeout
         self.task = self._loop.start(self._serve())
 
@@ -234,8 +232,9 @@ class McpServer:
                 cwd=config.cwd,
                 encoding_error_handler="replace",  # else one wrong byte ends the reading
             )
-            async with Client(stdio_client(start, self._stderr)) as client:
-                yield client
+            with self._open_stderr() as stderr:
+                async with Client(stdio_client(start, stderr)) as client:
+                    yield client
             return
         async with (
             create_mcp_http_client(headers=dict(config.headers)) as http,
@@ -243,21 +242,38 @@ class McpServer:
         ):
             yield client
 
-    def close_stderr(self) -> None:
-        """Close the file of its standard error."""
-        if self._stderr is not None:
-            self._stderr.close()
+    @contextmanager
+    def _open_stderr(self) -> Iterator[TextIO]:
+        """A pipe to write standard error to. It is read as it comes, since nobody bounds what a server writes."""
+        import asyncio
+
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+
+        def read() -> None:
+            with suppress(BlockingIOError):
+                self._keep_end(os.read(reader, PIPE_BYTES))
+
+        loop = asyncio.get_running_loop()
+        loop.add_reader(reader, read)
+        try:
+            with os.fdopen(writer, "w") as stderr:
+                yield stderr
+        finally:
+            loop.remove_reader(reader)
+            read()  # the last words of one that has ended
+            os.close(reader)
+
+    def _keep_end(self, data: bytes) -> None:
+        self._stderr = (self._stderr + data)[-MAX_STDERR_BYTES:]
 
     def note(self, line: str) -> None:
         """Add a line to what the server said."""
-        with suppress(OSError, ValueError):  # the disk is full, or the file is closed
-            self._stderr.write(f"{line}\n".encode("utf-8", "replace"))
-            self._stderr.flush()
+        self._keep_end(f"{line}\n".encode("utf-8", "replace"))
 
     def _stderr_tail(self) -> str:
         """The last line of its standard error."""
-        self._stderr.seek(max(0, self._stderr.seek(0, 2) - MAX_STDERR_BYTES))
-        lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
+        lines = self._stderr.decode("utf-8", "replace").strip().splitlines()
         return f"\nIt said: {lines[-1][:200]}" if lines else ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -109,10 +110,27 @@ class TestTools:
         assert run(small["small_add"], a=1) == ("text", "2")
 
 
+def measure_open_files():
+    """The bytes in the files that this process has open."""
+    files = [each.stat() for each in Path("/proc/self/fd").iterdir() if each.exists()]
+    return sum(each.st_size for each in files if stat.S_ISREG(each.st_mode))
+
+
 class TestTrouble:
     @pytest.fixture(autouse=True)
     def sdk(self):
         pytest.importorskip("mcp", reason="the MCP SDK is not installed")
+
+    @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
+    def test_what_a_server_writes_to_standard_error_is_not_collected(self):
+        with closing(connected(PLAIN | {"timeout": PATIENCE_S})) as servers:
+            rant = next(tool for tool in servers.tools if tool.definition.name == "small_rant")
+            before = measure_open_files()
+            assert run(rant, lines=1_000_000)[0] == "text"
+            assert measure_open_files() - before < 1_000_000
+            wait_until(
+                lambda: servers._servers[0]._stderr_tail() == "\nIt said: or not?", "its last words are not known"
+            )
 
     def test_a_server_that_cannot_be_reached_is_a_notice_and_the_others_stay(self):
         rows = [
