@@ -1,6 +1,9 @@
 import html.parser
 import json
+import os
 import re
+import resource
+from contextlib import contextmanager
 
 import pytest
 
@@ -93,3 +96,48 @@ def test_every_text_is_cleaned(writer):
         SavedConversation("secret", {"model": "secret"}, [UserMessage("secret"), says("secret")]),
         lambda text: text.replace("secret", "[redacted]"),
     )
+
+
+@contextmanager
+def limit_file_size(size):
+    """As on a full disk, a file takes no more bytes than these."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("before", [None, "an earlier one"])
+def test_an_export_that_fails_leaves_what_there_was(tmp_path, before):
+    path = tmp_path / "x.md"
+    if before is not None:
+        path.write_text(before)
+    with limit_file_size(5), pytest.raises(OSError, match="too large"):
+        write_file(path, "a later one", overwrite=True)
+    assert [each.read_text() for each in tmp_path.iterdir()] == ([] if before is None else [before])
+
+
+def test_an_export_replaces_an_earlier_one_where_a_link_leads(tmp_path):
+    (tmp_path / "x.md").write_text("one")
+    (tmp_path / "link.md").symlink_to("x.md")
+    write_file(tmp_path / "link.md", "two", overwrite=True)
+    assert (tmp_path / "link.md").is_symlink()
+    assert (tmp_path / "x.md").read_text() == "two"
+
+
+def test_an_export_keeps_the_mode_of_an_earlier_one(tmp_path):
+    path = tmp_path / "x.md"
+    path.touch(0o600)
+    write_file(path, "two", overwrite=True)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_an_export_may_go_to_a_fifo(tmp_path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write_file(path, "two", overwrite=True)
+    assert (os.read(reader, 9), path.is_fifo()) == (b"two", True)
+    os.close(reader)

@@ -11,7 +11,7 @@ from pathlib import Path
 from ...app.factory import Factory
 from ...errors import BotError
 from ...security.text.sanitize import sanitize
-from ...session.export import FORMATS, SavedConversation, render_markdown
+from ...session.export import FORMATS, SavedConversation, render_markdown, write_file
 from ...session.index import read_time
 from ...session.replay import replay
 from ..arguments import load_settings, parse_number
@@ -95,7 +95,7 @@ def _export(options: argparse.Namespace, factory: Factory) -> int:
         print(text, end="")
         return 0
     try:
-        Path(options.out).write_text(text, encoding="utf-8", errors="replace")
+        write_file(Path(options.out), text, overwrite=True)
     except OSError as error:
         raise BotError(f"{options.out}: {error.strerror or error}") from error
     return 0
