@@ -46,6 +46,7 @@ MAY_IMPORT = {  # room -> rooms, or single modules of a room
         "app",
         "config",
         "security.permissions.approval",
+        "security.sandbox.scratch",
         "session.replay",
         "session.session",
         "tools.process.run",

@@ -21,6 +21,7 @@ from typing import Any
 
 from ..config import Settings
 from ..errors import BotError, ConfigError
+from ..security.sandbox.scratch import hold_folder, remove_abandoned
 from .load import LOOK_INTERVAL_S, LoadControl, fetch_waiting
 from .pool import ProcessPool
 from .task_run import BACKOFF_S, MAX_ATTEMPTS, Job, TaskOutcome, point_to
@@ -156,8 +157,9 @@ def _enter_scratch(name: str) -> Path:
     """The folder of this batch on this node, where all temporary files go: Ray kills its workers in the end."""
     scratch = Path(tempfile.gettempdir())
     if scratch.name != name:
+        remove_abandoned(scratch)
         scratch /= name
-        scratch.mkdir(mode=0o700, exist_ok=True)
+        hold_folder(scratch)  # until this worker ends
         tempfile.tempdir = str(scratch)
     return scratch
 

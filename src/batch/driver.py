@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from ..app.state_files import SERVERS
 from ..config import Settings
 from ..errors import BotError
+from ..security.sandbox.scratch import BATCH_PREFIX, hold_folder, remove_abandoned
 from .load import LOOK_INTERVAL_S, LoadControl, fetch_waiting
 from .pool import ProcessPool
 from .results import Results, Row
@@ -169,15 +171,15 @@ class LoadLook:
 
 @contextmanager
 def open_scratch(out: Path, settings: Settings) -> Iterator[Path]:
-    """A folder for what lasts as long as the batch. One that a killed driver left is emptied first.
+    """A folder for what lasts as long as the batch. Those that killed drivers left are removed first.
 
     It is no part of `out`, which may be in a repository whose AGENTS.md is not the tasks'. Raises BotError.
     """
     name = sha256(str(out.resolve()).encode()).hexdigest()[:16]
-    scratch = Path(tempfile.gettempdir()) / f"vllm-bot-batch-{name}"
-    shutil.rmtree(scratch, ignore_errors=True)
+    scratch = Path(tempfile.gettempdir()) / f"{BATCH_PREFIX}{name}"
     try:
-        scratch.mkdir(mode=0o700)
+        remove_abandoned(scratch.parent)
+        lock = hold_folder(scratch)
     except OSError as error:
         raise BotError(f"{scratch}: {error.strerror or error}.", "Remove it, or set TMPDIR.") from error
     try:
@@ -186,3 +188,4 @@ def open_scratch(out: Path, settings: Settings) -> Iterator[Path]:
         yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        os.close(lock)

@@ -5,6 +5,7 @@ A process ends when its driver does: it watches the driver's end of its pipe. Th
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -14,12 +15,15 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import connection, get_context
+from functools import cache
+from multiprocessing import connection, current_process, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import NoReturn
 
 from ..errors import describe_error
+from ..security.sandbox.scratch import SOCKETS_PREFIX, hold_folder
 from .results import Row
 from .task_run import Job, TaskOutcome, describe_ended, get_folder, get_private_folder, run_task
 
@@ -42,6 +46,7 @@ class ProcessPool:
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
+        _place_sockets()
         self._context = get_context("forkserver")
         self._context.set_forkserver_preload([__name__])
         self._running: list[Running] = []
@@ -100,6 +105,15 @@ class ProcessPool:
             each.pipe.close()
             shutil.rmtree(get_folder(each.job), ignore_errors=True)
         self._running.clear()
+
+
+@cache
+def _place_sockets() -> None:
+    """Put the sockets of multiprocessing where they are removed after kill -9: it would make a folder of its own."""
+    folder = Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX))
+    hold_folder(folder)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    current_process()._config.setdefault("tempdir", str(folder))  # type: ignore[attr-defined] # as get_temp_dir does
 
 
 def _end(running: list[Running], grace: float = 0.0) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -57,3 +58,29 @@ def test_no_row_is_lost_or_repeated(tmp_path, point):
     rows = load_rows(out)
     assert rows[: len(recorded)] == recorded
     assert sorted(row.id for row in rows) == sorted(f"t{n}" for n in range(TASKS))
+
+
+@pytest.fixture
+def temporary():
+    """A folder with a short path, as a socket's must be."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def test_the_next_start_removes_what_a_killed_driver_left(tmp_path, temporary):
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text(json.dumps({"id": "t", "prompt": "write a.txt"}))
+    with open_server(tmp_path / "state") as settings:
+        words = [sys.executable, str(ROOT / "cli.py"), "batch", str(tasks), "-u", settings.vllm.base_url, "--out"]
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "TMPDIR": str(temporary)}
+        quiet = {"env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        driver = subprocess.Popen([*words, str(tmp_path / "out")], **quiet)
+        try:
+            wait_until(lambda: list(temporary.glob("*/tasks")) or driver.poll() is not None, "a task")
+        finally:
+            driver.kill()
+            driver.wait()
+        wait_until(lambda: not list(list_processes(tmp_path / "state")), "the end of its processes")
+        assert list(temporary.iterdir()) != []
+        subprocess.run([*words, str(tmp_path / "another")], **quiet, check=True, timeout=PATIENCE_S)
+    assert list(temporary.iterdir()) == []

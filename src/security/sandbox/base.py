@@ -5,14 +5,12 @@ choose.py decides which of them runs the commands.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import shutil
 import subprocess
 import tempfile
 import threading
-import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -25,11 +23,10 @@ from .git_config import find_value
 from .leftovers import Leftovers
 from .limits import ResourceLimits
 from .running_files import find_hooks_path, read_git_config
+from .scratch import SANDBOX_PREFIX, hold_folder, remove_abandoned
 from .view import SandboxView, list_protected
 
 TRIAL_TIMEOUT_S = 10.0
-SCRATCH_PREFIX = "vllm-bot-sandbox-"
-NEW_S = 60.0  # a folder that is younger may not be locked yet
 
 
 class NoSandbox:
@@ -75,9 +72,9 @@ class SandboxBase(ABC):
         self.view = view
         self.limits = limits
         self.filters = filters
-        self.scratch = Path(os.path.realpath(tempfile.mkdtemp(prefix=SCRATCH_PREFIX)))
+        self.scratch = Path(os.path.realpath(tempfile.mkdtemp(prefix=SANDBOX_PREFIX)))
         weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
-        weakref.finalize(self, os.close, _lock_folder(self.scratch))
+        weakref.finalize(self, os.close, hold_folder(self.scratch))
         threading.Thread(target=remove_abandoned, args=(self.scratch.parent,), daemon=True).start()
         (self.scratch / "tmp").mkdir(mode=0o700)
         git_config = read_git_config(view.home)
@@ -145,30 +142,6 @@ class SandboxBase(ABC):
         """The variables given, with HOME and TMPDIR inside the sandbox."""
         caches = _list_cache_variables(self.cache) if access == "read" else {}
         return {**given, **caches, "HOME": home, "TMPDIR": temporary}
-
-
-def remove_abandoned(temporary: Path) -> None:
-    """Remove the folders of programs that were killed: those of this user that no program holds a lock on."""
-    with os.scandir(temporary) as entries:  # there may be thousands
-        folders = [temporary / entry.name for entry in entries if entry.name.startswith(SCRATCH_PREFIX)]
-    for folder in folders:
-        with suppress(OSError):  # it is locked, or just gone
-            found = folder.lstat()
-            if found.st_uid == os.geteuid() and found.st_mtime < time.time() - NEW_S:
-                lock = _lock_folder(folder)
-                shutil.rmtree(folder, ignore_errors=True)
-                os.close(lock)
-
-
-def _lock_folder(folder: Path) -> int:
-    """A descriptor that locks a folder until it is closed, or this program ends. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def find_home(scratch: Path, access: Access) -> Path:
