@@ -125,24 +125,32 @@ FORMATS: Mapping[str, Callable[[SavedConversation, Clean], str]] = {
 }
 
 
-def write_file(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Write a file; if that fails, what was there stays. Without `overwrite` it must be new. Raises OSError."""
-    if overwrite and path.exists() and not path.is_file():  # such as /dev/stdout
-        path.write_text(text, encoding="utf-8", errors="replace")
-        return
-    target = Path(os.path.realpath(path))
-    part = target.with_name(f".{target.name}.{os.getpid()}") if overwrite else path
-    with part.open("x", encoding="utf-8", errors="replace") as file:
+def write_file(path: Path, text: str) -> None:
+    """Write a new file; if that fails, nothing is left of it. Raises OSError."""
+    with path.open("x", encoding="utf-8", errors="replace") as file:
         try:
             file.write(text)
             file.flush()
-            if overwrite and target.exists():
-                part.chmod(target.stat().st_mode)
-            if overwrite:
-                part.replace(target)
         except BaseException:
-            part.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
             raise
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file, also in place of another; if that fails, what was there stays. Raises OSError."""
+    if path.exists() and not path.is_file():  # such as /dev/stdout
+        path.write_text(text, encoding="utf-8", errors="replace")
+        return
+    target = Path(os.path.realpath(path))
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    write_file(part, text)
+    try:
+        if target.exists():
+            part.chmod(target.stat().st_mode)
+        part.replace(target)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _join_facts(conversation: SavedConversation, clean: Clean) -> str:

@@ -90,7 +90,7 @@ class Index:
     def list_sessions(self) -> list[Summary]:
         """The last used first."""
         rows = self._database.execute(f"select {', '.join(Summary._fields)} from sessions order by used desc, id desc")  # noqa: S608 - our own names
-        return [Summary._make(row)._replace(one_shot=bool(row[-2])) for row in rows]
+        return [each._replace(one_shot=bool(each.one_shot)) for each in map(Summary._make, rows)]
 
     def search(self, words: str, limit: int) -> list[Match]:
         """Messages that contain all the words, the best match first."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from src.session.export import SavedConversation, render_html, render_json, render_markdown, write_file
+from src.session.export import SavedConversation, render_html, render_json, render_markdown, replace_file, write_file
 from src.types.messages import (
     MalformedCall,
     Reasoning,
@@ -115,14 +115,14 @@ def test_an_export_that_fails_leaves_what_there_was(tmp_path, before):
     if before is not None:
         path.write_text(before)
     with limit_file_size(5), pytest.raises(OSError, match="too large"):
-        write_file(path, "a later one", overwrite=True)
+        replace_file(path, "a later one")
     assert [each.read_text() for each in tmp_path.iterdir()] == ([] if before is None else [before])
 
 
 def test_an_export_replaces_an_earlier_one_where_a_link_leads(tmp_path):
     (tmp_path / "x.md").write_text("one")
     (tmp_path / "link.md").symlink_to("x.md")
-    write_file(tmp_path / "link.md", "two", overwrite=True)
+    replace_file(tmp_path / "link.md", "two")
     assert (tmp_path / "link.md").is_symlink()
     assert (tmp_path / "x.md").read_text() == "two"
 
@@ -130,7 +130,7 @@ def test_an_export_replaces_an_earlier_one_where_a_link_leads(tmp_path):
 def test_an_export_keeps_the_mode_of_an_earlier_one(tmp_path):
     path = tmp_path / "x.md"
     path.touch(0o600)
-    write_file(path, "two", overwrite=True)
+    replace_file(path, "two")
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -138,6 +138,6 @@ def test_an_export_may_go_to_a_fifo(tmp_path):
     path = tmp_path / "fifo"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    write_file(path, "two", overwrite=True)
+    replace_file(path, "two")
     assert (os.read(reader, 9), path.is_fifo()) == (b"two", True)
     os.close(reader)

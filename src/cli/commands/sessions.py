@@ -11,7 +11,7 @@ from pathlib import Path
 from ...app.factory import Factory
 from ...errors import BotError
 from ...security.text.sanitize import sanitize
-from ...session.export import FORMATS, SavedConversation, render_markdown, write_file
+from ...session.export import FORMATS, SavedConversation, render_markdown, replace_file
 from ...session.index import read_time
 from ...session.replay import replay
 from ..arguments import load_settings, parse_number
@@ -63,8 +63,8 @@ def _list(options: argparse.Namespace, factory: Factory) -> int:
     found = store.list_sessions()
     if options.json:
         for each in found:
-            rare = "one_shot", "problem"
-            print(json.dumps({name: value for name, value in each._asdict().items() if value or name not in rare}))
+            optional = "one_shot", "problem"
+            print(json.dumps({name: value for name, value in each._asdict().items() if value or name not in optional}))
         return 0
     for line in format_sessions(found, str(factory.settings.root)):
         print(line.strip())
@@ -95,7 +95,7 @@ def _export(options: argparse.Namespace, factory: Factory) -> int:
         print(text, end="")
         return 0
     try:
-        write_file(Path(options.out), text, overwrite=True)
+        replace_file(Path(options.out), text)
     except OSError as error:
         raise BotError(f"{options.out}: {error.strerror or error}") from error
     return 0

@@ -29,7 +29,7 @@ HOW_TO_ADD = (
 
 
 class FrozenList(list[Any]):
-    """In TOOL_DEFINITIONS, where nobody would run an added tool or send another description. Copies are plain."""
+    """Refuses changes: nobody would run an added tool, or send a changed description. Copies are plain lists."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class FrozenList(list[Any]):
 
 
 class FrozenDict(dict[str, Any]):
-    """As FrozenList."""
+    """As FrozenList; copies are plain dicts."""
 
     __slots__ = ()
 
