@@ -20,12 +20,12 @@ def hold_folder(folder: Path) -> int:
     """
     while True:
         folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor = _open_own(folder)
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), folder.lstat()):
+        with suppress(FileNotFoundError):  # another program removed it before it was locked
+            descriptor = _open_own(folder)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            if _is_at(descriptor, folder):
                 return descriptor
-        os.close(descriptor)  # another program removed it before it was locked
+            os.close(descriptor)
 
 
 def remove_abandoned(temporary: Path) -> None:
@@ -39,6 +39,14 @@ def remove_abandoned(temporary: Path) -> None:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
             os.close(descriptor)
+
+
+def _is_at(descriptor: int, folder: Path) -> bool:
+    """Whether the open folder is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), folder.lstat())
+    except FileNotFoundError:
+        return False
 
 
 def _open_own(folder: Path) -> int:
