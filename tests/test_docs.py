@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from functools import cache
+from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
 from importlinter.api import read_configuration
 
+from src import Agent
 from src.cli.chat.slash.table import COMMANDS as SLASH_COMMANDS
 from src.cli.main import COMMANDS, make_parser
 from src.config import ENVIRONMENT, OPTIONS, get_default
@@ -101,6 +104,48 @@ def test_every_file_of_ours_that_is_named_is_there(page):
 def test_every_name_of_the_package_that_is_given_is_there(page):
     for name in re.findall(r"\bvllm_bot((?:\.[a-zA-Z]\w*)+)", page.read_text(encoding="utf-8")):
         resolve_name(f"src{name}")
+
+
+NOT_OURS = {  # names of other programs, and of examples
+    *("--flag", "--follow", "--served-model-name", "--shell", "--tool-parser-plugin", "vllm.general_plugins"),
+    *("files_NAME", "iter_content", "iter_lines", "make_test_database", "model_providers.NAME", "patch_stdout"),
+}
+SECTIONS = {key.partition(".")[0] for key in OPTIONS}
+NAME = re.compile(r"(?<![\w./-])(?:--[a-z][\w-]+|[a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*)?)")
+
+
+@cache
+def words() -> set[str]:
+    """Every option and every word in the code, the tests and the scripts, and the names of their files."""
+    files = [path for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*.py")]
+    text = "\n".join(path.read_text("utf-8") for path in [*files, *(ROOT / ".ci").iterdir()] if path != Path(__file__))
+    return {*re.findall(r"--[a-z][\w-]+|\w+", text), *(path.stem for path in files)}
+
+
+def find_modules(name: str) -> list[Path]:
+    return [path for path in SOURCES if name in (path.stem, path.parent.name)]
+
+
+def is_defined(name: str, path: Path) -> bool:
+    return bool(re.search(rf"^(class |def )?{name}\b", path.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def exists(name: str) -> bool:
+    """Whether a setting, a class of a module, an option or a name from code exists. Any other word is prose."""
+    first, _, rest = name.partition(".")
+    if first in SECTIONS and rest not in ("", "py"):
+        return name in OPTIONS or hasattr(Agent, rest)
+    if rest[:1].isupper() and not first[0].isupper():
+        return first in sys.stdlib_module_names or any(is_defined(rest, path) for path in find_modules(first))
+    is_from_code = name.startswith("--") or "_" in name or re.search("[a-z][A-Z]", name)
+    return not is_from_code or set(name.split(".")) <= words()
+
+
+@check_each(page=[page for page in PAGES if page.name != "CHANGELOG.md"])  # which names what has gone
+def test_every_name_in_backticks_exists(page):
+    quoted = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", FENCED.sub("", page.read_text(encoding="utf-8")))
+    names = {name for text in quoted for name in NAME.findall(text)} - NOT_OURS
+    assert sorted(name for name in names if not exists(name)) == []
 
 
 def test_every_page_is_on_the_map():
