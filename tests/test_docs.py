@@ -18,7 +18,8 @@ from importlinter.api import read_configuration
 from src import Agent
 from src.cli.chat.slash.table import COMMANDS as SLASH_COMMANDS
 from src.cli.main import COMMANDS, make_parser
-from src.config import ENVIRONMENT, OPTIONS, get_default
+from src.config import ENVIRONMENT, OPTIONS
+from src.parsing.formats.table import FORMATS
 from tests.each import check_each
 
 from .sources import ROOT, SOURCES, is_string, nodes
@@ -58,21 +59,6 @@ def slash_table() -> str:
         usage = command.usage.replace("|", "\\|")
         also = f" (also {', '.join(f'`{name}`' for name in command.aliases)})" if command.aliases else ""
         rows.append(f"| `{usage}` | {command.help}{also} |")
-    return "\n".join(rows)
-
-
-BEGINNERS_KEYS = (
-    *("vllm.base_url", "vllm.model", "vllm.api_key", "vllm.temperature", "vllm.top_p", "vllm.chat_template_kwargs"),
-    *("vllm.extra_body", "vllm.headers", "agent.compact_at", "security.mode", "security.allowed_commands"),
-    "security.sandbox_network",
-)
-
-
-def key_table() -> str:
-    """The dozen settings that a beginner needs."""
-    rows = ["| key | default | what it is for |", "|---|---|---|"]
-    for key in BEGINNERS_KEYS:
-        rows.append(f"| `{key}` | `{json.dumps(get_default(OPTIONS[key]))}` | {OPTIONS[key].metadata['about']} |")
     return "\n".join(rows)
 
 
@@ -155,31 +141,40 @@ def test_every_page_is_on_the_map():
 
 
 def test_the_page_on_the_architecture_has_the_layers():
-    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    assert layer_list() in page, f"it should hold:\n{layer_list()}"
+    assert layer_list() in read_page("architecture"), f"it should hold:\n{layer_list()}"
 
 
 def test_the_page_on_the_architecture_has_every_folder():
-    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    page = read_page("architecture")
     folders = {str(path.parent.relative_to(ROOT)) for path in SOURCES if path.name != "__init__.py"} - {"src"}
     assert {folder for folder in folders if f"| `{folder}` |" not in page} == set()
 
 
-def test_the_readme_has_every_option_of_the_command_line():
-    assert option_table() in README, f"it should hold:\n{option_table()}"
+def read_page(name: str) -> str:
+    return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_has_every_command():
-    assert command_table() in README, f"it should hold:\n{command_table()}"
+def test_the_page_on_options_has_every_option_of_the_command_line():
+    assert option_table() in read_page("options"), f"it should hold:\n{option_table()}"
 
 
-def test_the_readme_has_the_settings_of_a_beginner():
-    assert key_table() in README, f"it should hold:\n{key_table()}"
+def test_the_page_on_options_has_every_command():
+    assert command_table() in read_page("options"), f"it should hold:\n{command_table()}"
 
 
 @pytest.mark.parametrize("variable", [*ENVIRONMENT, "DEBUG"])
-def test_the_readme_names_every_variable_of_the_environment(variable):
-    assert f"`{variable}" in README
+def test_the_page_on_configuration_names_every_variable_of_the_environment(variable):
+    assert f"`{variable}`" in read_page("configuration")
+
+
+def test_the_readme_counts_the_formats_of_the_table():
+    (count,) = re.findall(r"in (\d+) formats", README)
+    assert int(count) == len({row.call_origin for row in FORMATS})
+
+
+def test_the_readme_has_the_address_of_the_package():
+    (address,) = re.findall(r'^Repository = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
+    assert f"git clone {address} &&" in README
 
 
 @cache
@@ -188,11 +183,11 @@ def messages() -> list[str]:
     return [node.value for path in SOURCES for node in nodes(path) if is_string(node)]
 
 
-QUOTED = re.findall(r"^### `(.+)`$", README, re.MULTILINE)
+QUOTED = re.findall(r"^## `(.+)`$", read_page("troubleshooting"), re.MULTILINE)
 
 
 @pytest.mark.parametrize("message", QUOTED)
-def test_a_symptom_in_the_readme_is_a_message_of_the_program(message):
+def test_a_symptom_in_the_troubleshooting_is_a_message_of_the_program(message):
     assert any(message in text for text in messages())
 
 
@@ -227,8 +222,7 @@ def test_the_package_asks_for_what_requirements_txt_does():
 
 
 def test_the_page_on_the_chat_has_every_command():
-    page = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
-    assert slash_table() in page, f"it should hold:\n{slash_table()}"
+    assert slash_table() in read_page("chat"), f"it should hold:\n{slash_table()}"
 
 
 def test_every_requirement_has_a_lower_bound():
@@ -236,4 +230,4 @@ def test_every_requirement_has_a_lower_bound():
 
 
 if __name__ == "__main__":
-    print(option_table(), command_table(), key_table(), slash_table(), layer_list(), sep="\n\n")
+    print(option_table(), command_table(), slash_table(), layer_list(), sep="\n\n")

@@ -1,6 +1,6 @@
 """The settings: each key with its default, its meaning and its limits.
 
-Tests compare docs/configuration.md and the README with this file. Annotations are types here, not text, because
+Tests compare docs/configuration.md with this file. Annotations are types here, not text, because
 load.py looks up how a field is read by its type.
 """
 
