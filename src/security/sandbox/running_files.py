@@ -1,7 +1,15 @@
 """Finds the files of a workspace that run by themselves when its owner next uses git, a shell or an editor.
 
-These are hooks and settings of a repository at any depth, `.envrc`, an editor's tasks and the like. A folder is read
-again only if it changed, so that looking costs one stat(2) for each folder of the workspace.
+These are:
+- in every repository of the workspace, at any depth, bare ones, submodules, worktrees and folders that a file `.git` or
+  `commondir` names included: hooks, the settings (git_config.py keeps the lines that run nothing), a rebase that runs
+  commands, and links, through which git would write elsewhere. A `.git` that leads out of the workspace counts as one;
+- the scripts in a folder of the workspace that core.hooksPath names, in a repository or in the user's configuration;
+- what RUNNING_FILES matches;
+- a link whose name begins with a dot, or that stands for a folder in RUNNING_FILES, unless it leads to a file of the
+  workspace.
+
+A folder is read again only if it changed, so that looking costs one stat(2) for each folder of the workspace.
 """
 
 from __future__ import annotations
@@ -26,7 +34,11 @@ START_FILES = (  # at the top of a home, or of the workspace: a shell, git, ssh 
     ".procmailrc", ".profile", ".rhosts", ".screenrc", ".shosts", ".ssh", ".tcshrc", ".tmux.conf", ".xinitrc",
     ".xprofile", ".xserverrc", ".xsession", ".xsessionrc", ".zlogin", ".zlogout", ".zprofile", ".zshenv", ".zshrc",
 )  # fmt: skip
-RUNNING_FILES = LazyPattern(  # in lower case, at any depth: a shell, an editor, a debugger or git's hooks run them
+# Paths in lower case, at any depth. The first lines are files by their own names, from the top: what a shell runs on
+# entering a folder (.envrc, mise.toml), what editors run (.exrc, .nvim.lua, .dir-locals.el), debuggers and interpreters
+# (.gdbinit, .pdbrc), managers of git's hooks (lefthook.yml), containers and assistants (devcontainer.json, .mcp.json),
+# servers of languages, notebooks and workspaces (*.code-workspace).
+RUNNING_FILES = LazyPattern(
     r"(?s)(?:.*/)?(?:"
     r"\.envrc(?:\.[\w-]+)*|\.autoenv(?:_leave)?(?:\.zsh)?|\.?(?:mise|rtx)(?:\.[\w-]+)*\.toml"
     r"|\.exrc|[._][gnl]?vimrc|\.nvim\.lua|\.lazy\.lua|\.dir-locals(?:-2)?\.el|\.ycm_extra_conf\.py"
@@ -34,7 +46,9 @@ RUNNING_FILES = LazyPattern(  # in lower case, at any depth: a shell, an editor,
     r"|\.?lefthook(?:-local)?\.(?:ya?ml|toml|jsonc?)|\.(?:pre-commit-config|overcommit)\.ya?ml|captainhook\.json"
     r"|\.?devcontainer\.json|\.mcp\.json|\.?(?:opencode|crush)\.jsonc?|\.aider\.conf\.ya?ml|\.continuerc\.json"
     r"|\.?rust-analyzer\.toml|\.factorypath|jupyter_\w+_config\.(?:json|py)|[^/]*\.(?:code-workspace|sublime-project)"
-    # what editors and assistants keep in folders of their own: in any folder whose name begins with a dot, and in these
+    # What editors and assistants keep in folders of their own. Their settings, tasks, hooks, agents and MCP servers
+    # have the same few names everywhere, so any folder counts whose name begins with a dot, the next assistant's, too.
+    # Below are the folders and files that one program alone has, and those of other version control systems than git.
     r"|\.[^/]+/(?:(?:c_cpp_properties|hooks|launch|mcp|mcp_config|settings|settings\.local|tasks|worktrees)\.json"
     r"|(?:agents|cli-agents|extensions|hooks|mcp|mcpservers|runconfigurations)/.+)"
     r"|\.(?:bsp|externaltoolbuilders|husky|lefthook(?:-local)?|run|vs)/.+|\.(?:config/mise|github/copilot|kiro/settings|mise/tasks)/.+"
