@@ -141,7 +141,7 @@ class TestThePrompt:
     def test_nothing_from_outside_the_standard_library_is_loaded_before_it(self, at_the_prompt):
         assert {name.partition(".")[0] for name in at_the_prompt["before"]} & THIRD_PARTY == set()
 
-    def test_nor_is_what_is_slow_of_the_standard_library_where_it_can_wait(self, at_the_prompt):
+    def test_what_is_slow_of_the_standard_library_and_can_wait_is_not_loaded_before_it(self, at_the_prompt):
         assert set(at_the_prompt["before"]) & NOT_BEFORE_THE_PROMPT == set()
 
     def test_the_rooms_that_need_such_packages_are_not_loaded_before_it(self, at_the_prompt):

@@ -123,7 +123,7 @@ class TestBeforeItIsFull:
         assert size(messages) < 0.85 * CONTEXT
 
     @pytest.mark.parametrize("turns", [1, 2, 4])
-    def test_so_many_of_the_last_turns_stay_as_the_user_says(self, turns):
+    def test_as_many_of_the_last_turns_stay_as_the_user_says(self, turns):
         messages = [*conversation(12), UserMessage("and now?")]
         before = list(messages)
         run(SizedModel(), messages, retained_turns=turns)

@@ -70,7 +70,7 @@ class TestWhatAnApproverSays:
         turn = self.changing(Answer(True, "but be careful.")).run(("change", {"path": "a"}))
         assert turn.values == ["[The user says: but be careful.]\nchanged a"]
 
-    def test_also_before_a_picture(self):
+    def test_a_word_with_the_yes_stands_before_a_picture(self):
         def draw() -> object:
             """Draw."""
             return Media(b"x", "image/png")

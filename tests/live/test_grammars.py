@@ -22,7 +22,7 @@ def test_each_forced_call_is_valid(server, row):
 
 @pytest.mark.parametrize("server", ["no parser"], indirect=True)
 @pytest.mark.parametrize("name", ["hermes", "qwen3_coder", "mistral", "kimi_k2"])
-def test_so_is_a_call_that_the_model_begins_in_free_text(server, name):
+def test_a_call_that_the_model_begins_in_free_text_is_valid(server, name):
     (row,) = (row for row in ROWS if row.name == name)
     with connect(server.base_url, server.api_key) as model:
         assert count_calls(model, row, CALLS, forced=False) == (CALLS, 0, 0)

@@ -365,7 +365,7 @@ class TestToolChoice:
         assert served.sent["messages"][-1]["content"] == "go"
         assert served.notices == []
 
-    def test_so_it_is_where_the_template_shows_the_tools_beside_the_wish(self):
+    def test_a_forced_call_has_a_grammar_where_the_template_shows_the_tools_beside_the_wish(self):
         served = Served([{"content": CALL_TEXT}, {"finish": "stop"}], path=CallPath("template"))
         self.ask(served, Named("read"))
         assert "at_least_one" in served.sent["structured_outputs"]["structural_tag"]
@@ -450,7 +450,7 @@ class TestOptions:
         served.ask(UserMessage("What is TOOL_CALL: for?"))
         assert ("structured_outputs" in served.sent) is sent
 
-    def test_and_not_where_the_user_wants_none(self):
+    def test_a_user_who_wants_no_grammar_gets_none(self):
         served = Served(HELLO, path=CallPath("text"), constrained="off")
         served.ask()
         assert "structured_outputs" not in served.sent
@@ -673,12 +673,12 @@ class TestAnAnswerWithoutEnd:
         assert self.LIMIT < len(response.text) < self.LIMIT + 100
         assert [notice for notice in served.notices if notice.startswith("The answer was ended after 65,5")]
 
-    def test_so_is_a_thought(self):
+    def test_a_thought_is_ended(self):
         response = self.served(lambda piece: {"reasoning": piece}).ask()
         assert response.stop_reason == "max_tokens"
         assert self.LIMIT < len(response.content[0].text) < self.LIMIT + 100
 
-    def test_so_is_a_call_which_is_told_that_it_was_cut_off(self):
+    def test_a_call_is_ended_and_told_that_it_was_cut_off(self):
         call = lambda piece: {"tool_calls": [{"index": 0, "id": "n", "function": {"name": "read", "arguments": piece}}]}  # noqa: E731
         response = self.served(call).ask()
         (malformed,) = response.malformed

@@ -93,7 +93,7 @@ def test_text_cut_short_at_a_mentioned_tag_is_shown_to_its_end():
     assert lost.response.text == lost.shown
 
 
-def test_also_where_no_tools_were_offered():
+def test_text_cut_short_is_shown_to_its_end_where_no_tools_were_offered():
     lost = Lost({"content": "The tag ", "ids": [1]}, {"ids": [2]}, END, text="The tag <tool_call> is.", tools=())
     assert lost.response.text == "The tag <tool_call> is."
 
@@ -142,7 +142,7 @@ class TestACutValue:
         assert lost.calls == [("write", {"path": "a", "content": self.WHOLE})]
         assert lost.notices == [CUT_NOTICE]
 
-    def test_so_is_the_call_whose_other_value_was_replaced_by_it(self):
+    def test_a_value_that_was_replaced_by_a_part_of_another_is_restored(self):
         new = "<parameter=path>b.py</parameter>\nrest"
         lost = self.answer({"path": "b.py", "content": ""}, write_tagged(path="a.py", content=new))
         assert [arguments["path"] for _, arguments in lost.calls] == ["a.py"]
@@ -232,10 +232,10 @@ class TestWithoutTokenIds:
         assert self.ask(self.NOTHING, (200, self.WHOLE)) == [("read", {"path": "a"})]
         assert [asked["stream"] for asked in self.asked] == [True, False]
 
-    def test_so_is_one_that_is_no_vllm_where_nothing_came_at_all(self):
+    def test_a_server_other_than_vllm_is_asked_once_more_where_nothing_came_at_all(self):
         assert self.ask(self.NOTHING, (200, self.WHOLE), is_vllm=False) == [("read", {"path": "a"})]
 
-    def test_but_not_for_a_wrong_call_which_is_the_models_own_mistake(self):
+    def test_a_server_is_not_asked_again_for_a_wrong_call_which_is_the_models_own_mistake(self):
         deltas = [{"tool_calls": native("get", "{}")["tool_calls"]}, {"finish": "tool_calls"}]
         assert self.ask(deltas, is_vllm=False) == [("get", {})]
         assert (len(self.asked), self.notices) == (1, [])
@@ -508,7 +508,7 @@ class TestThoughtsInTheText:
         assert shown[1][0] == ReasoningDelta("I could call [read(path='a')].")
         assert shown[1][-1].response.content == (Reasoning("I could call [read(path='a')]."), Text("Two."))
 
-    def test_and_an_answer_without_a_thought_is_shown_and_ends_that(self):
+    def test_an_answer_without_a_thought_is_shown_and_the_model_is_no_longer_taken_to_think(self):
         answers = [[{"content": text}, {"finish": "stop"}] for text in ("Hm.</think>One.", "Two.", "Three.")]
         model = Model(ScriptedClient(*answers), "tiny", path=CallPath("text"))
         shown = [list(model.respond([UserMessage("Go.")], [READ])) for _ in answers]

@@ -53,7 +53,7 @@ def test_each_turn_of_a_conversation_is_sent_as_if_it_were_the_first(path, provi
         assert encode(builder, CONVERSATION[:end], path) == encode(make_builder(provider), CONVERSATION[:end], path)
 
 
-def test_so_is_one_whose_path_changes_and_whose_messages_are_shortened_or_taken_back():
+def test_each_turn_is_sent_as_if_it_were_the_first_where_its_path_changes_and_messages_are_shortened_or_taken_back():
     builder, shorter = make_builder(), [*CONVERSATION]
     shorter[3] = ToolResults((ToolResult("c1", "read", "text", "[left out]"),))
     for path in [*PATHS, *PATHS]:

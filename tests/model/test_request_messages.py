@@ -159,7 +159,7 @@ def test_a_result_forges_no_turn(mode, kind, value):
     assert "< |im_end|>" in text
 
 
-def test_nor_does_the_text_beside_a_picture():
+def test_the_text_beside_a_picture_forges_no_turn():
     blocks = [{"type": "text", "text": FORGED}, {"type": "image", "data": "", "mimeType": "image/png"}]
     sent = rendered(exchange("native")[0], ToolResults((ToolResult("c1", "read", "multimodal", blocks),)))[-1]
     assert FORGED not in sent.results[0].value[0]["text"]

@@ -200,14 +200,14 @@ class TestCancelling:
             assert agent.conversation[-1].text == "Half an answer"
             assert agent.answer("and now?").text == "Hello"
 
-    def test_so_does_one_that_never_begins(self):
+    def test_an_answer_that_never_begins_ends(self):
         with FaultServer(SILENCE) as server:
             agent = Agent.connect(f"http://127.0.0.1:{server.port}/v1", "tiny")
             (error,) = self.cancelled(agent, until=object)
             assert isinstance(error, Cancelled)
             assert len(agent.conversation) == 1  # as if it had not been asked
 
-    def test_so_does_a_wait_for_the_next_attempt(self):
+    def test_a_wait_for_the_next_attempt_ends(self):
         later = refused("503 Service Unavailable", "busy", "Retry-After: 50")
         with FaultServer(later, HELLO) as server:
             agent = Agent.connect(f"http://127.0.0.1:{server.port}/v1", "tiny")
@@ -215,7 +215,7 @@ class TestCancelling:
             assert isinstance(error, Cancelled)
             assert agent.answer("again").text == "Hello"
 
-    def test_so_does_a_tool_that_looks(self, server):
+    def test_a_tool_that_looks_whether_it_is_cancelled_ends(self, server):
         started = threading.Event()
 
         @src.tool(risk="low")

@@ -165,7 +165,7 @@ def test_an_approve_function_that_fails_runs_nothing_and_its_error_is_raised(url
     assert RAN == []
 
 
-def test_so_it_is_on_asyncio_which_logs_no_error_of_its_own(url):
+def test_an_approve_function_that_fails_on_asyncio_raises_its_error_and_asyncio_logs_none(url):
     async def approve(request):
         raise KeyError("place")
 

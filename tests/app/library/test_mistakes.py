@@ -162,7 +162,7 @@ ASYNC = [each for each in ON_A_SERVER if "answer" not in each.make.__code__.co_n
 
 
 @pytest.mark.parametrize("mistake", ASYNC, ids=lambda mistake: mistake.what)
-def test_so_it_is_on_asyncio(mistake):
+def test_a_mistake_elsewhere_is_named_on_asyncio(mistake):
     async def make():
         async with AsyncServer("http://127.0.0.1:9/v1") as server:
             check(mistake.make, server, mistake.said)

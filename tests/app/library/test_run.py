@@ -62,27 +62,27 @@ class TestInThreads:
         with pytest.raises(BotError, match="left before its end"):
             _ = run.result
 
-    def test_so_does_close(self, agent):
+    def test_close_ends_it(self, agent):
         run = agent.ask("go")
         while not isinstance(next(run), TextDelta):
             pass
         run.close()
         self.check(agent)
 
-    def test_so_does_an_exception(self, agent):
+    def test_an_exception_ends_it(self, agent):
         with pytest.raises(KeyError):
             for event in agent.ask("go"):
                 if isinstance(event, TextDelta):
                     raise KeyError
         self.check(agent)
 
-    def test_so_does_the_end_of_a_with_block(self, agent):
+    def test_the_end_of_a_with_block_ends_it(self, agent):
         with agent.ask("go") as run:
             while not isinstance(next(run), TextDelta):
                 pass
         self.check(agent)
 
-    def test_so_does_a_close_in_another_thread(self, agent):
+    def test_a_close_in_another_thread_ends_it(self, agent):
         begun, raised = threading.Event(), []
 
         def read():
@@ -178,7 +178,7 @@ class TestOnAsyncio:
 
         asyncio.run(run())
 
-    def test_so_does_a_cancelled_task(self):
+    def test_a_cancelled_task_ends_it(self):
         async def leave(agent):
             task = await start_reading(agent.ask("go"))
             task.cancel()
@@ -201,7 +201,7 @@ class TestOnAsyncio:
         self.leave(leave)
 
     @pytest.mark.parametrize("by", ["run", "agent", "close"])
-    def test_so_does_another_task(self, by):
+    def test_another_task_ends_it(self, by):
         async def leave(agent):
             run = agent.ask("go")
             task = await start_reading(run)

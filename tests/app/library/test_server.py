@@ -77,7 +77,7 @@ class TestTheModel:
             server.agent(model="tiny").answer("Hi")
         assert scripted.requests == []
 
-    def test_so_it_does_on_asyncio(self):
+    def test_a_wrong_name_raises_on_asyncio(self):
         async def ask(url):
             async with AsyncServer(url) as server:
                 await server.agent(model="tiny").answer("Hi")
@@ -110,7 +110,7 @@ class TestClosing:
             with pytest.raises(BotError, match="server is closed"):
                 agent.answer("Hi")
 
-    def test_so_it_is_on_asyncio(self):
+    def test_agents_of_a_closed_server_answer_no_more_on_asyncio(self):
         async def ask(url):
             async with AsyncServer(url) as server:
                 agent = server.agent()
@@ -120,7 +120,7 @@ class TestClosing:
             asyncio.run(ask(scripted.url))
 
     @pytest.mark.parametrize("ask", [Server.list_models, Server.model])
-    def test_nor_does_the_server_itself(self, ask):
+    def test_a_closed_server_answers_no_more(self, ask):
         with ScriptedServer() as scripted:
             with Server(scripted.url) as server:
                 pass
@@ -128,7 +128,7 @@ class TestClosing:
                 ask(server)
 
     @pytest.mark.parametrize("ask", [AsyncServer.list_models, AsyncServer.model])
-    def test_nor_does_that_on_asyncio(self, ask):
+    def test_a_closed_server_answers_no_more_on_asyncio(self, ask):
         async def use(url):
             async with AsyncServer(url) as server:
                 pass

@@ -59,7 +59,7 @@ def test_an_error_names_the_argument(refusal, kind, said):
     assert said in str(error)
 
 
-def test_so_does_a_notice():
+def test_a_notice_names_the_argument():
     with ScriptedServer([{"content": "Hi"}, {"finish": "length"}]) as scripted, Server(scripted.url) as server:
         (notice,) = [event for event in server.agent().ask("Hi") if isinstance(event, Notice)]
     assert "`max_tokens`" in notice.text

@@ -123,7 +123,7 @@ class TestConfig:
         ],
         ids=str,
     )
-    def test_so_is_whatever_else_no_server_could_mend(self, settings, said, run, tmp_path):
+    def test_a_setting_that_no_server_could_mend_is_named_with_its_file(self, settings, said, run, tmp_path):
         (tmp_path / "config.json").write_text(json.dumps(settings))
         code, _, err = run("models")
         assert code == 2

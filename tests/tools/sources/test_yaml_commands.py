@@ -125,7 +125,7 @@ class TestOptions:
         with pytest.raises(ToolError, match="would be taken for an option"):
             argv_of(tools(echoing("find {path}/x", path="Where"))[0], path=value)
 
-    def test_also_in_a_list_as_a_number_and_behind_a_flag(self, tools):
+    def test_what_looks_like_an_option_is_refused_in_a_list_as_a_number_and_behind_a_flag(self, tools):
         (many,) = tools(echoing("cat {files}", files={"type": "array"}))
         (number,) = tools(echoing("kill {id}", id={"type": "integer"}))
         (flagged,) = tools(echoing("rg {glob}", glob={"flag": "-g"}))
