@@ -230,9 +230,15 @@ class StreamGuard(_Guard):
         parsed = self._absorb(found)
         if is_plain and _is_just_text(parsed, sum([chunk.size for chunk in new])):
             return [chunk.data for chunk in new if chunk.data]
-        self._sort_in(parsed)
         self._chunks += new
-        return [*self._release(), *self._write_calls()]
+        sent: list[bytes] = []
+        for event in parsed:
+            if isinstance(event, ToolCallDelta) and event.name is not None:
+                sent += self._release()  # the text before the call
+            self._sort_in([event])
+            if isinstance(event, (ParsedCall, Malformed)):
+                sent += self._write_calls()  # whole, before the text behind it is sorted in
+        return [*sent, *self._release(), *self._write_calls()]
 
     def _sort_in(self, parsed: Sequence[ParserEvent]) -> None:
         for event in parsed:
