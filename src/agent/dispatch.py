@@ -36,10 +36,13 @@ REPEATED = (
 
 
 class TurnCalls:
-    """The calls of one turn, and their results so far. `task`: the user's question that they serve."""
+    """The calls of one turn, as they ran if they did, and their results so far.
+
+    `task`: the user's question that they serve.
+    """
 
     def __init__(self, calls: Sequence[RequestedCall], task: str = "") -> None:
-        self.calls = calls
+        self.calls = list(calls)
         self.task = task
         self._results: dict[int, ToolResult] = {}  # by place
 
@@ -113,8 +116,8 @@ class ToolDispatcher:
         free: dict[int, ToolCall] = {}
         for place, call in enumerate(turn.calls):
             error = self._find_error(place, call, guard)
-            if isinstance(call, ToolCall) and not error and self._gate.is_free(call):
-                free[place] = call
+            if isinstance(call, ToolCall) and not error and (judged := self._gate.find_free(call)):
+                turn.calls[place] = free[place] = judged
                 continue
             yield from self._run_parallel(turn, free, ctx)
             free = {}
@@ -140,7 +143,7 @@ class ToolDispatcher:
 
     def _run_alone(self, turn: TurnCalls, place: int, call: ToolCall, ctx: ToolContext) -> AgentSteps[None]:
         permission = yield from self._gate.decide(call, ctx, turn.task)
-        call = permission.call
+        call = turn.calls[place] = permission.call
         if permission.mode:
             yield ModeChanged(permission.mode)
         for line in permission.reviews:
@@ -153,8 +156,7 @@ class ToolDispatcher:
         else:
             yield CallStarted(call)
             result = yield from self._run_permitted(permission, ctx)
-        for event in _finish(turn, place, result, ctx):
-            yield event._replace(call=call) if isinstance(event, CallFinished) else event
+        yield from _finish(turn, place, result, ctx)
 
     def _run_permitted(self, permission: Permission, ctx: ToolContext) -> AgentSteps[ToolResult]:
         """Run a call; a command that failed for lack of access runs again with more, if it may."""

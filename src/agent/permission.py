@@ -120,12 +120,12 @@ class PermissionGate:
         self._narrowed = self._narrowed or tool.narrow_choices("access", ("read",))
         return self._narrowed
 
-    def is_free(self, call: ToolCall) -> bool:
-        """Whether the call is of low risk, changes nothing, and needs no permission."""
-        risk = self._registry.risk(call.name)
-        if call.name == TASK and call.arguments.get("may_change"):
-            return False
-        return risk == "low" and self._decide_by_policy(call).action == "allow"
+    def find_free(self, call: ToolCall) -> ToolCall | None:
+        """The call as it may run, if it is of low risk, changes nothing, and needs no permission; else None."""
+        if self._registry.risk(call.name) != "low" or (call.name == TASK and call.arguments.get("may_change")):
+            return None
+        judged, decision = self._decide_by_policy(call)
+        return judged if decision.action == "allow" else None
 
     def decide(self, call: ToolCall, ctx: ToolContext, task: str) -> Aside[Permission]:
         """`task`: the user's question, for the reviewers."""
@@ -134,7 +134,7 @@ class PermissionGate:
         return (yield from self._decide_run(call, ctx, task))
 
     def _decide_run(self, call: ToolCall, ctx: ToolContext, task: str) -> Aside[Permission]:
-        decision = self._decide_by_policy(call)
+        call, decision = self._decide_by_policy(call)
         action, reason = decision.action, decision.reason
         is_reviewed = bool(self._board and self._board.applies_to(self._registry.risk(call.name), action))
         if action == "deny":
@@ -187,7 +187,7 @@ class PermissionGate:
         if line in self._refused_lines:
             return AccessGrant(None)
         wider = replace(call, arguments={**call.arguments, "access": "write"})
-        decision = self._decide_by_policy(wider)
+        wider, decision = self._decide_by_policy(wider)
         if decision.action == "deny":
             return AccessGrant(None, decision.reason)
         if decision.action == "allow":
@@ -201,8 +201,10 @@ class PermissionGate:
         self._add(Rule("exec", "allow", line.strip(" \t\n"), exact=True, access="write"))
         return AccessGrant(permission.access)
 
-    def _decide_by_policy(self, call: ToolCall) -> Decision:
-        return self.policy.decide(call, self._registry.risk(call.name), self._registry.access(call.name))
+    def _decide_by_policy(self, call: ToolCall) -> tuple[ToolCall, Decision]:
+        """The call as the decision holds for it, and the decision."""
+        decision = self.policy.decide(call, self._registry.risk(call.name), self._registry.access(call.name))
+        return replace(call, real_path=decision.real_path), decision
 
     def _make_request(self, call: ToolCall, ctx: ToolContext, decision: Decision, preview: str = "") -> Request:
         request = Request(call, decision.reason, lambda changed: self._revise(changed, ctx), preview)
@@ -219,7 +221,7 @@ class PermissionGate:
         """The request for a call as the user changed it; a text says why it can never run."""
         if error := self._registry.check(call):
             return error.text
-        decision = self._decide_by_policy(call)
+        call, decision = self._decide_by_policy(call)
         if decision.action == "deny":
             return decision.reason
         preview = self._registry.preview(call, ctx)
@@ -255,7 +257,7 @@ class PermissionGate:
             return Permission(call, f"the user changed the arguments: {revised}")
         new = ToolResult(call.id, call.name, "data", dict(arguments)).text
         note = f"[The user changed the arguments to {new}]\n{_quote_user(answer)}"
-        return Permission(call, user_note=note, access=answer.access or revised.access)
+        return Permission(revised.call, user_note=note, access=answer.access or revised.access)
 
 
 def _quote_user(answer: Answer) -> str:

@@ -61,7 +61,8 @@ class ToolCall(Serializable):
 
     `repaired` names the repairs that its text needed; `echo` says that the model only repeated it from its input;
     `guessed` that its text could be read otherwise, so that a call of risk always asks.
-    `metadata` is opaque and is sent back to the provider on the next turn.
+    `metadata` is opaque and is sent back to the provider on the next turn. `real_path` is set for a call that may run:
+    where the path among its arguments led when it was decided on, relative to the workspace. It is what a tool opens.
     """
 
     TYPE = "call"
@@ -73,6 +74,7 @@ class ToolCall(Serializable):
     echo: bool = False
     metadata: Mapping[str, JSON] = field(default_factory=dict)
     guessed: bool = False
+    real_path: str | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from ...beneath import find_relative
 from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
@@ -25,7 +26,7 @@ from ..sandbox.running_files import is_hook, is_part_of_repository, is_running_b
 from ..shell import deny
 from ..shell.readable import PROJECT, list_programs
 from ..shell.reader import ReadCommand, UnsafeToParse, parse_line, split_words
-from ..shell.workspace import explain_protection, find_relative
+from ..shell.workspace import explain_protection
 from .modes import MODES, includes
 from .rules import Action, Rule
 
@@ -52,6 +53,7 @@ class Decision(NamedTuple):
     """`rule`: what decided, which is a rule as in the settings, a setting, or a built-in check such as "protected".
 
     `access`: what a command may do if it runs; None if it is no command. `needs_person`: `--yes` does not answer it.
+    `real_path`: where the call's path leads, see ToolCall; None if it has none, or that is out of the workspace.
     """
 
     action: Action
@@ -59,6 +61,7 @@ class Decision(NamedTuple):
     rule: str
     access: Access | None = None
     needs_person: bool = False
+    real_path: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,16 @@ class Policy:
         return self.sandbox is not None and self.sandbox.is_enforcing
 
     def decide(self, call: ToolCall, risk: Risk, access: Access | None = None) -> Decision:
-        """Whether a call may run. `risk` is that of its tool; `access` that of the command which the tool runs."""
+        """Whether a call may run. `risk` is that of its tool; `access` that of the command which the tool runs.
+
+        Its path is resolved here, once: the decision holds for what it leads to now.
+        """
+        path = call.arguments.get("path")
+        real_path = find_relative(path, self.workspace) if isinstance(path, str) else None
+        decision = self._decide_resolved(replace(call, real_path=real_path), risk, access)
+        return decision._replace(real_path=real_path)
+
+    def _decide_resolved(self, call: ToolCall, risk: Risk, access: Access | None = None) -> Decision:
         decision = self._decide(call, risk, access)
         why, rule = "", ""
         if call.guessed and risk != "low":
@@ -115,13 +127,13 @@ class Policy:
         return exit_code == EXIT_NOT_FOUND and len(commands) == 1
 
     def find_always_rule(self, call: ToolCall, access: Access | None = None) -> Rule | None:
-        """The rule that lets this call, and those like it, run without asking; None if there is none.
+        """The rule that lets this call, on which it was decided, and those like it run without asking; None if none.
 
         It names the first words of a simple command such as `git commit`, else the line; the one file of a file tool;
         any other tool. `access`: what the command needs.
         """
         for rule in self._list_narrow_rules(call, access):
-            if self.with_rule(rule).decide(call, "high").action == "allow":
+            if self.with_rule(rule)._decide_resolved(call, "high").action == "allow":
                 return rule
         return None
 
@@ -180,7 +192,7 @@ class Policy:
     def _explain_protection(self, call: ToolCall) -> str:
         paths: Iterable[object] = ()
         if call.name in WRITE_TOOLS:
-            paths = (call.arguments.get("path"),)
+            paths = (call.real_path or call.arguments.get("path"),)
         elif call.name == "exec" and isinstance(line := call.arguments.get("command"), str) and ">" in line:
             paths = deny.list_written_files(line)
         only_reads = _get_named_access(call) in (None, "read")
@@ -202,7 +214,7 @@ class Policy:
             return ""
         if path == "~" or path.startswith("~/"):
             return f"{escape_name(path)}: ~ is not expanded; give a path relative to the workspace"
-        if find_relative(path, self.workspace) is None:
+        if call.real_path is None:
             return f"{escape_name(path)} is outside the workspace; only files inside it can be reached"
         return ""
 
@@ -211,12 +223,12 @@ class Policy:
         line = call.arguments.get("command")
         if rule.command and isinstance(line, str) and rule.matches_tool(call.name):
             return deny.judge_line(line, split_words(rule.command))
-        matches_path = not rule.path or self._matches_path(rule, call.arguments.get("path"))
+        matches_path = not rule.path or (call.real_path is not None and rule.matches_path(call.real_path))
         is_meant = not rule.command and _speaks_of(rule, call.name) and matches_path
         return deny.DenyVerdict("denied" if is_meant else "clear")
 
-    def _matches_path(self, rule: Rule, path: object) -> bool:
-        relative = find_relative(path, self.workspace) if isinstance(path, str) else None
+    def _leads_to(self, rule: Rule, path: str) -> bool:
+        relative = find_relative(path, self.workspace)
         return relative is not None and rule.matches_path(relative)
 
     def _decide_command(self, call: ToolCall) -> Decision:
@@ -268,7 +280,7 @@ class Policy:
                 if word.is_glob:
                     return f"{escape_name(word.text)} may stand for a file that a rule denies reading"
                 for piece in (word.text, *NO_PATH.split(word.text)):
-                    if piece and any(self._matches_path(rule, piece) for rule in hidden):
+                    if piece and any(self._leads_to(rule, piece) for rule in hidden):
                         return f"a rule denies reading {escape_name(piece)}"
         return ""
 
@@ -289,15 +301,14 @@ class Policy:
         action = mode.edits if is_edit else mode.others
         path = call.arguments.get("path")
         is_free_edit = is_edit and (action, mode.others) == ("allow", "ask")
-        if is_free_edit and isinstance(path, str) and (why := self._explain_running(path)):
+        if is_free_edit and isinstance(path, str) and (why := self._explain_running(path, call.real_path or "")):
             return Decision("ask", why, rule)
         what = f"{call.name} changes files, which" if is_edit else f"{call.name} is of high risk, which"
         return Decision(action, f"{what} {VERBS[action]} in mode {self.mode}", rule)
 
-    def _explain_running(self, path: str) -> str:
+    def _explain_running(self, path: str, real: str) -> str:
         """Why a file may run something by itself later, or ""."""
         lexical = os.path.relpath(self.workspace / path, self.workspace)
-        real = find_relative(path, self.workspace) or ""
         if is_running_by_itself(lexical) or is_running_by_itself(real):
             return f"{escape_name(path)} runs by itself when a shell or an editor opens the folder"
         if is_part_of_repository(self.workspace, real):
@@ -311,9 +322,9 @@ class Policy:
                 if self.is_enforced and (words := _find_first_words(line)):
                     yield Rule("exec", "allow", words, access=access)
                 yield Rule("exec", "allow", line.strip(" \t\n"), exact=True, access=access)
-        elif isinstance(path := call.arguments.get("path"), str):
-            if relative := find_relative(path, self.workspace):
-                yield Rule(call.name, "allow", path=_escape_pattern(relative))
+        elif isinstance(call.arguments.get("path"), str):
+            if call.real_path:
+                yield Rule(call.name, "allow", path=_escape_pattern(call.real_path))
         else:
             yield Rule(call.name, "allow")
 

@@ -1,26 +1,15 @@
-"""Where a path leads, and which files no tool writes. Files are looked at, never opened."""
+"""Which files no tool writes. Files are looked at, never opened."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+from ...beneath import MAX_PATH_CHARS
 from ...types.file_names import escape_name
 from ..sandbox.running_files import START_FILES
 
-MAX_PATH_CHARS = 4096
 UNWRITABLE = (".git",)  # folders of this name: git runs their hooks and settings
-
-
-def find_relative(path: str, workspace: Path) -> str | None:
-    """Where a path leads, relative to the workspace ("." is the workspace itself); None if out of it, or no path."""
-    if len(path) > MAX_PATH_CHARS:
-        return None
-    try:
-        root, real = (Path(os.path.realpath(each)) for each in (workspace, workspace / path))
-    except ValueError:  # it holds a NUL or a lone surrogate
-        return None
-    return str(real.relative_to(root)) if real.is_relative_to(root) else None
 
 
 def list_start_files(home: str) -> tuple[Path, ...]:

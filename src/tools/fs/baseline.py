@@ -22,8 +22,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
+from ...beneath import READ
 from ...types.file_names import FileChange, FileState
-from .paths import READ, to_regular_file
+from .paths import to_regular_file
 from .walk import GIT_FOLDER, IGNORE_FILE, MAX_IGNORE_BYTES, IgnoreFile, is_ignored, parse_rules
 
 MAX_FILE_BYTES = 2_000_000

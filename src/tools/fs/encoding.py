@@ -71,13 +71,13 @@ def map_os_errors(path: str) -> Iterator[None]:
 @contextmanager
 def open_file(path: str, ctx: ToolContext) -> Iterator[BinaryIO]:
     """Open a regular file of the workspace for reading. Raises ToolError for anything else."""
-    with map_os_errors(path), os.fdopen(paths.open_to_read(paths.resolve(path, ctx.workspace)), "rb") as file:
+    with map_os_errors(path), os.fdopen(paths.open_to_read(paths.find_target(path, ctx)), "rb") as file:
         yield file
 
 
 def read_before_change(path: str, ctx: ToolContext) -> OldFile | None:
     """Read a file that is to be changed; None if there is none. Raises ToolError if it may not be changed."""
-    target = paths.resolve(path, ctx.workspace)
+    target = paths.find_target(path, ctx)
     with map_os_errors(path):
         paths.refuse_protected(target, ctx.protected)
         try:
@@ -113,7 +113,7 @@ def encode(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bytes:
 
 def replace_file(path: str, data: bytes, ctx: ToolContext, old: OldFile | None) -> None:
     """Write the file, after `ctx.before_write` has got the old content, for an undo."""
-    target = paths.resolve(path, ctx.workspace)
+    target = paths.find_target(path, ctx)
     with map_os_errors(path):
         ctx.before_write("/".join(target.parts), old.data if old else None)
         paths.replace(target, data, ctx.protected, old.status if old else None)

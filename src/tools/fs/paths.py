@@ -1,9 +1,9 @@
 """Where a file tool may go: to a regular file inside the workspace, and nowhere else.
 
 There are two steps. `resolve` follows links and `..`; the result must lie in the workspace, else it raises a clear
-error. Then the file is opened from the descriptor of the workspace without following a link. The resolved path holds
-none, so that a link met now was put there since, and is refused: nothing outside is opened, whatever changes between
-the steps.
+error. For a call on which the policy has decided, the first step was taken there (`find_target`). Then the file is
+opened beneath the workspace without following a link (beneath.py): what was decided on is opened, or nothing, whatever
+changes between the steps.
 
 POSIX only, since it needs openat(). Paths are not expanded: `$HOME` and `*` are plain names.
 """
@@ -18,15 +18,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from ...beneath import FOLDER, MAX_PATH_CHARS, READ, find_relative, open_beneath, stat_beneath
 from ...errors import ToolError
 from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
+from ..sdk.context import ToolContext
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-STEP = FOLDER | getattr(os, "O_PATH", 0)  # to pass through a folder one need not be allowed to list it
-READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-MAX_PATH_CHARS = 4096  # the cost of resolving a path grows with the square of its length
 UNPASSABLE = LazyPattern("[\0\ud800-\udfff]")  # a NUL ends a string in C, and a lone surrogate is no character
 KINDS = {
     stat.S_IFDIR: "a folder",
@@ -34,7 +32,6 @@ KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
-    stat.S_IFLNK: "a link that leads nowhere",
 }
 
 
@@ -57,12 +54,25 @@ def resolve(path: str, workspace: Path) -> Target:
         raise ToolError(f"{path!a} is not a path")
     if path == "~" or path.startswith("~/"):
         raise ToolError(f"{escape_name(path)}: ~ is not expanded", "Give a path relative to the workspace.")
-    root, real = (Path(os.path.realpath(each)) for each in (workspace, workspace / path))
-    if not real.is_relative_to(root):
+    relative = find_relative(path, workspace)
+    if relative is None:
         raise ToolError(
             f"{escape_name(path)} is outside the workspace", "Only files inside the workspace can be reached."
         )
-    return Target(escape_name(path), root, real.relative_to(root).parts)
+    return make_target(path, workspace, relative)
+
+
+def find_target(path: str, ctx: ToolContext) -> Target:
+    """Where the path of a call leads: what the policy decided on, or, where no policy decides, where it leads now."""
+    call = ctx.call
+    if call and call.real_path is not None and call.arguments.get("path") == path:
+        return make_target(path, ctx.workspace, call.real_path)
+    return resolve(path, ctx.workspace)
+
+
+def make_target(path: str, workspace: Path, relative: str) -> Target:
+    """The target of a path that leads to `relative` below the workspace."""
+    return Target(escape_name(path), Path(os.path.realpath(workspace)), Path(relative).parts)
 
 
 def refuse_protected(target: Target, protected: tuple[Path, ...]) -> None:
@@ -119,7 +129,7 @@ def _remove_folder(name: str, folder: int) -> None:
 
 def stat_file(target: Target, folder: int) -> os.stat_result:
     """The state of a regular file. Raises ToolError for a device, a pipe or a folder, and FileNotFoundError."""
-    state = os.stat(target.parts[-1], dir_fd=folder, follow_symlinks=False)
+    state = stat_beneath(folder, target.parts[-1])
     _refuse_special(target, state)
     return state
 
@@ -249,25 +259,3 @@ def _keep_attributes(descriptor: int, name: str, folder: int) -> None:
             if each != "security.capability":
                 with suppress(OSError):
                     os.setxattr(descriptor, each, os.getxattr(old.fileno(), each))
-
-
-def open_beneath(folder: int, path: str, flags: int) -> int:
-    """Open `path`, which is relative to the descriptor `folder`, without following a link, and return its descriptor.
-
-    Each component is opened from the one before it, with O_NOFOLLOW. Raises OSError, also for a link, and for a path
-    that is absolute or has a component "..".
-    """
-    *above, name = [part for part in path.split("/") if part not in ("", ".")] or ["."]
-    if path.startswith("/") or ".." in (*above, name):
-        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
-    here = folder
-    try:
-        for part in above:
-            below = os.open(part, STEP, dir_fd=here)
-            if here != folder:
-                os.close(here)
-            here = below
-        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
-    finally:
-        if here != folder:
-            os.close(here)

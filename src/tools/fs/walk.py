@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO, NamedTuple
 
+from ...beneath import FOLDER, READ, open_beneath
 from ...errors import ToolError
 from ..sdk.context import ToolContext
 from . import paths
-from .paths import FOLDER, open_beneath
 
 IGNORE_FILE = ".gitignore"
 MAX_IGNORE_BYTES = 1_000_000  # read of a .gitignore
@@ -44,7 +44,7 @@ class Tree:
     """A folder or one file of the workspace, for a tool. `cut` says why not all files were seen, if so."""
 
     def __init__(self, path: str, ctx: ToolContext, tool: str = "") -> None:
-        self._target = paths.resolve(path, ctx.workspace)
+        self._target = paths.find_target(path, ctx)
         self._ctx = ctx
         self._tool = tool
         self._deadline = ctx.clock.monotonic() + WALK_TIMEOUT_S
@@ -74,7 +74,7 @@ class Tree:
 
     def open(self, path: str) -> BinaryIO:
         """Open a regular file for reading by its path in the workspace. Raises OSError."""
-        return paths.to_regular_file(open_beneath(self._root, path, paths.READ))
+        return paths.to_regular_file(open_beneath(self._root, path, READ))
 
     def is_late(self) -> bool:
         """Whether the time is over; `cut` then says so. Raises ToolError if the call is cancelled."""

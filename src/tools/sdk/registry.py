@@ -186,7 +186,7 @@ class Registry:
 
         A result of kind error says why the call cannot succeed.
         """
-        kind, value, _ = self[call.name].preview_call(call.arguments, ctx)
+        kind, value, _ = self[call.name].preview_call(call.arguments, replace(ctx, call=call))
         return ToolResult(call.id, call.name, kind, value)
 
 

@@ -1,0 +1,75 @@
+"""What is below a folder: where a path leads, and opening that without following a link.
+
+A path is resolved once, by `find_relative`. The result holds no link, and it is what rules are compared with. Each of
+its components is then opened from the one before it with O_NOFOLLOW: a link that is met there was put there since, and
+is refused. openat2() would do the same on Linux alone, and not faster.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+STEP = FOLDER | getattr(os, "O_PATH", 0)  # to pass through a folder one need not be allowed to list it
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+LINK_ERRORS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR)  # of O_NOFOLLOW, depending on the system
+MAX_PATH_CHARS = 4096  # the cost of resolving a path grows with the square of its length
+
+
+class LinkMet(OSError):
+    """A link is where a resolved path has none."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.ELOOP, "it changed while it was being opened, or is a circle of links", path)
+
+
+def find_relative(path: str, top: Path) -> str | None:
+    """Where a path leads, relative to `top` ("." is `top` itself); None if out of it, or no path."""
+    if len(path) > MAX_PATH_CHARS:
+        return None
+    try:
+        root, real = (Path(os.path.realpath(each)) for each in (top, top / path))
+    except ValueError:  # it holds a NUL or a lone surrogate
+        return None
+    return str(real.relative_to(root)) if real.is_relative_to(root) else None
+
+
+def open_beneath(folder: int, path: str, flags: int) -> int:
+    """Open `path`, which is relative to the descriptor `folder`, and return its descriptor.
+
+    Raises OSError, LinkMet for a link; also for a path that is absolute or has a component "..".
+    """
+    *above, name = [part for part in path.split("/") if part not in ("", ".")] or ["."]
+    if path.startswith("/") or ".." in (*above, name):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+    here = folder
+    try:
+        for part in above:
+            below = _open(part, STEP, here)
+            if here != folder:
+                os.close(here)
+            here = below
+        return _open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, here)
+    finally:
+        if here != folder:
+            os.close(here)
+
+
+def stat_beneath(folder: int, name: str) -> os.stat_result:
+    """The state of what has this name in the folder. Raises OSError, LinkMet for a link."""
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISLNK(found.st_mode):
+        raise LinkMet(name)
+    return found
+
+
+def _open(name: str, flags: int, folder: int) -> int:
+    try:
+        return os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno in LINK_ERRORS:
+            stat_beneath(folder, name)
+        raise
