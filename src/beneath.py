@@ -11,11 +11,13 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 STEP = FOLDER | getattr(os, "O_PATH", 0)  # to pass through a folder one need not be allowed to list it
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 LINK_ERRORS = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR)  # of O_NOFOLLOW, depending on the system
+LINK_MET = "it changed meanwhile, or is a circle of links: a link is in its place or on the way to it"
 MAX_PATH_CHARS = 4096  # the cost of resolving a path grows with the square of its length
 
 
@@ -23,7 +25,7 @@ class LinkMet(OSError):
     """A link is where a resolved path has none."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(errno.ELOOP, "it changed while it was being opened, or is a circle of links", path)
+        super().__init__(errno.ELOOP, LINK_MET, path)
 
 
 def find_relative(path: str, top: Path) -> str | None:
@@ -35,6 +37,11 @@ def find_relative(path: str, top: Path) -> str | None:
     except ValueError:  # it holds a NUL or a lone surrogate
         return None
     return str(real.relative_to(root)) if real.is_relative_to(root) else None
+
+
+def open_top(top: Path) -> int:
+    """A descriptor of the folder that paths are below, which may be given by a link. Raises OSError."""
+    return os.open(os.path.realpath(top), FOLDER)
 
 
 def open_beneath(folder: int, path: str, flags: int) -> int:
@@ -56,6 +63,41 @@ def open_beneath(folder: int, path: str, flags: int) -> int:
     finally:
         if here != folder:
             os.close(here)
+
+
+def read_beneath(top: Path, path: str) -> tuple[os.stat_result, bytes | None]:
+    """The state of what is at a path below `top`, and the content of a file or the target of a link; else None.
+
+    Only the last component may be a link. Raises OSError.
+    """
+    above, _, name = path.rpartition("/")
+    root = open_top(top)
+    try:
+        folder = open_beneath(root, above or ".", STEP)
+    finally:
+        os.close(root)
+    try:
+        found = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            return found, os.fsencode(os.readlink(name, dir_fd=folder))
+        return found, read_file(name, folder) if stat.S_ISREG(found.st_mode) else None
+    finally:
+        os.close(folder)
+
+
+def read_file(name: str, folder: int, max_bytes: int | None = None) -> bytes | None:
+    """The content of a regular file in the folder; None if it is larger. Raises OSError, also for other kinds."""
+    with to_regular_file(open_beneath(folder, name, READ)) as file:
+        is_larger = max_bytes is not None and os.fstat(file.fileno()).st_size > max_bytes
+        return None if is_larger else file.read()
+
+
+def to_regular_file(descriptor: int) -> BinaryIO:
+    """The file of a descriptor. Raises OSError, and closes it, if it is no regular file."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    return os.fdopen(descriptor, "rb")
 
 
 def stat_beneath(folder: int, name: str) -> os.stat_result:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from src.beneath import FOLDER, MAX_PATH_CHARS, LinkMet, find_relative, open_beneath
+from src.beneath import FOLDER, MAX_PATH_CHARS, LinkMet, find_relative, open_beneath, read_beneath
 
 
 @pytest.fixture
@@ -102,3 +102,17 @@ def test_no_descriptor_is_left_open(folder):
         with suppress(OSError):
             os.close(open_beneath(folder, path, os.O_RDONLY))
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_file_and_a_link_are_read_and_a_pipe_and_a_folder_are_only_looked_at(top):
+    (top / "file").write_text("alpha")
+    (top / "src" / "link").symlink_to("../file")
+    os.mkfifo(top / "pipe")
+    read = {path: read_beneath(top, path)[1] for path in ("file", "src/link", "pipe", "src", ".")}
+    assert read == {"file": b"alpha", "src/link": b"../file", "pipe": None, "src": None, ".": None}
+
+
+def test_the_folder_itself_may_be_given_by_a_link(top):
+    (top / "file").write_text("alpha")
+    top.with_name("alias").symlink_to(top)
+    assert read_beneath(top.with_name("alias"), "file")[1] == b"alpha"

@@ -64,7 +64,7 @@ class Session:
         self._root = root
         self._now = now
         self._journal = journal
-        self._snapshots = Snapshots(journal.path.with_suffix(".files"), now) if journal else None
+        self._snapshots = Snapshots(journal.path.with_suffix(".files"), root, now) if journal else None
         self._redactor = StreamRedactor(journal.redact if journal else str)
         self._partial_chars = 0  # recorded of the answer that is being given
         self._state = SessionState(meta=dict(meta or {}))

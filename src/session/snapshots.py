@@ -1,11 +1,13 @@
 """Contents of files before and after tools wrote them, stored by hash, and restoring them.
 
 The content is stored unchanged, including secrets, as it could not be restored otherwise. Only the user can read the
-folder. Contents of a session that was not used for 90 days are removed when another session stores something.
+folder. Contents of a session that was not used for 90 days are removed when another session stores something. Files are
+read where they were recorded: a link that is on the way now is not followed.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -14,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ..beneath import read_beneath
 from ..types.file_names import FileChange, FileState
 from ..types.messages import JSON
 from .journal import make_private_folder
@@ -36,10 +39,14 @@ class RestoredFiles(NamedTuple):
 
 
 class Snapshots:
-    """`folder` is the session's own, beside its journal; `now` tells the age of other sessions' folders."""
+    """`folder` is the session's own, beside its journal; the files are those below `root`.
 
-    def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
+    `now` tells the age of other sessions' folders.
+    """
+
+    def __init__(self, folder: Path, root: Path, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
+        self._root = root
         self._now = now
 
     def save(self, content: bytes) -> str:
@@ -63,7 +70,8 @@ class Snapshots:
     def save_file(self, path: Path) -> str | None:
         """Store what is in the file; returns its hash, None if there is no file, "" if that cannot be done."""
         try:
-            return self.save(path.read_bytes())
+            found, content = _read(path, self._root)
+            return self.save(content) if content is not None and stat.S_ISREG(found.st_mode) else ""
         except FileNotFoundError:
             return None
         except OSError:
@@ -126,7 +134,7 @@ class Snapshots:
     ) -> str:
         """Restore one file; returns why not, or an empty string."""
         try:
-            now = read_state(path)
+            now = read_state(path, self._root)
             if is_same(now, wanted):
                 return ""
             kept = ""
@@ -154,17 +162,21 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def read_state(path: Path) -> FileState | None:
-    """What is at the path; None if nothing is. Raises OSError."""
+def _read(path: Path, root: Path) -> tuple[os.stat_result, bytes | None]:
+    if not path.is_relative_to(root):
+        raise OSError(errno.EXDEV, "it is outside the workspace", str(path))
+    return read_beneath(root, str(path.relative_to(root)))
+
+
+def read_state(path: Path, root: Path) -> FileState | None:
+    """What is at the path, which is below `root`; None if nothing is. Raises OSError."""
     try:
-        mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode):
-            return FileState(mode, _hash(os.fsencode(path.readlink())))
-        if stat.S_ISREG(mode):
-            return FileState(mode, _hash(path.read_bytes()))
+        found, content = _read(path, root)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return FileState(mode, "" if stat.S_ISDIR(mode) else "?")
+    if content is not None:
+        return FileState(found.st_mode, _hash(content))
+    return FileState(found.st_mode, "" if stat.S_ISDIR(found.st_mode) else "?")
 
 
 def is_same(now: FileState | None, known: FileState | None) -> bool:

@@ -22,7 +22,7 @@ SECRET = "hunter22"
 RULES = parse_rules(
     [{"tool": "*", "path": ".env", "action": "deny"}, {"tool": "*", "path": "/private/", "action": "deny"}]
 )
-CHANGED = "it changed while it was being opened"
+CHANGED = "it changed meanwhile, or is a circle of links: a link is in its place or on the way to it"
 YES = Answer(True)
 ROUNDS = 150
 
@@ -139,7 +139,7 @@ class TestASwapWhileTheUserIsAsked:
     @pytest.mark.parametrize("path", ["ok.txt", "harmless/notes", "harmless/new/file"])
     def test_of_the_judged_file_writes_nothing(self, path, workspace):
         (result,) = run(workspace, ("write", {"path": path, "content": "new"}), swap=swap_files)
-        assert result.value == f"Error executing tool: {path}: {CHANGED}, or is a circle of links"
+        assert result.value == f"Error executing tool: {path}: {CHANGED}"
         assert (workspace / ".env").read_text() == SECRET
         assert [each.name for each in (workspace / "private").iterdir()] == ["notes"]
 

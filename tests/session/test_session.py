@@ -590,3 +590,50 @@ def test_a_file_that_cannot_be_read_afterwards_has_no_hash(tmp_path):
     for _ in session.follow(events()):
         pass
     assert [write.after for write in session.writes] == [NOT_KNOWN]
+
+
+class TestALinkInPlaceOfWhatWasWritten:
+    @pytest.fixture
+    def work(self, tmp_path):
+        """A workspace with a folder, and a secret outside."""
+        (tmp_path / "work" / "folder").mkdir(parents=True)
+        (tmp_path / "outside").mkdir()
+        (tmp_path / "outside" / "a").write_text("secret")
+        return tmp_path / "work"
+
+    def write_and_swap(self, work, swap):
+        """A session in which folder/a was written, and swapped before its new content was saved."""
+        session = start_session(work, says("1"))
+
+        def events():
+            session.record_write("folder/a", None)
+            (work / "folder" / "a").write_text("new")
+            swap()
+            yield TextDelta("ok")
+
+        session.messages.append(UserMessage("more"))
+        for _ in session.follow(events()):
+            pass
+        return session
+
+    def swap_file(self, work):
+        (work / "folder" / "a").unlink()
+        (work / "folder" / "a").symlink_to(work.parent / "outside" / "a")
+
+    def swap_folder(self, work):
+        (work / "folder").rename(work / "away")
+        (work / "folder").symlink_to(work.parent / "outside")
+
+    @pytest.mark.parametrize("swap", [swap_file, swap_folder])
+    def test_has_nothing_saved_of_what_it_leads_to(self, swap, work):
+        session = self.write_and_swap(work, lambda: swap(self, work))
+        assert [write.after for write in session.writes] == [NOT_KNOWN]
+        assert [each.read_bytes() for each in work.rglob("*.files/*")] == []
+
+    def test_has_nothing_restored_through_it(self, work):
+        (work.parent / "outside" / "a").write_text("new")  # as if it were what was written
+        session = self.write_and_swap(work, lambda: None)
+        self.swap_folder(work)
+        ((path, why),) = session.undo(restore_file).files.skipped
+        assert (path, why.partition(",")[0]) == (str(work / "folder" / "a"), "it changed meanwhile")
+        assert (work.parent / "outside" / "a").exists()

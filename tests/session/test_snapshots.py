@@ -13,14 +13,14 @@ from .doubles import restore_file
 
 
 def test_a_content_is_stored_once_and_read_back(tmp_path):
-    snapshots = Snapshots(tmp_path / "x.files")
+    snapshots = Snapshots(tmp_path / "x.files", tmp_path)
     assert snapshots.save(b"old") == snapshots.save(b"old")
     assert snapshots.read(snapshots.save(b"old")) == b"old"
     assert len(list((tmp_path / "x.files").iterdir())) == 1
 
 
 def test_a_damaged_or_missing_content_is_not_read(tmp_path):
-    snapshots = Snapshots(tmp_path / "x.files")
+    snapshots = Snapshots(tmp_path / "x.files", tmp_path)
     name = snapshots.save(b"old")
     (tmp_path / "x.files" / name).write_bytes(b"other")
     assert snapshots.read(name) is None
@@ -29,7 +29,7 @@ def test_a_damaged_or_missing_content_is_not_read(tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_a_write_that_fails_leaves_no_temporary_file(tmp_path):
-    snapshots = Snapshots(tmp_path / "x.files")
+    snapshots = Snapshots(tmp_path / "x.files", tmp_path)
     name = snapshots.save(b"old")
     (tmp_path / "x.files" / name).unlink()
     (tmp_path / "x.files" / name).with_suffix(".tmp").symlink_to("/dev/full")
@@ -43,10 +43,10 @@ class TestRestoring:
     @pytest.fixture
     def write(self, tmp_path):
         """A file that a tool has changed from old to new."""
-        self.snapshots = Snapshots(tmp_path / "x.files")
+        self.snapshots = Snapshots(tmp_path / "x.files", tmp_path)
         path = tmp_path / "a.txt"
         path.write_bytes(b"new")
-        return Write(1, str(path), FileState(0, self.snapshots.save(b"old")), after=read_state(path))
+        return Write(1, str(path), FileState(0, self.snapshots.save(b"old")), after=read_state(path, tmp_path))
 
     def test_a_file_has_its_earlier_content_again(self, write, tmp_path):
         assert self.snapshots.restore([write], restore_file).restored == [write.path]

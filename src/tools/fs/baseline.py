@@ -5,7 +5,8 @@ after the command. A file whose size, times and inode are the same is not read a
 file. Contents are in one temporary file, which the kernel removes with this process, however it ends.
 
 Not kept: `.git`, folders that .gitignore ignores and those of caches and installations; a file beyond MAX_FILE_BYTES;
-what is beyond MAX_FILES or MAX_KEPT_BYTES. No link is followed.
+what is beyond MAX_FILES or MAX_KEPT_BYTES. No link is followed, whatever changes meanwhile: folders are opened beneath
+the workspace, and files in them by their descriptors.
 """
 
 from __future__ import annotations
@@ -22,9 +23,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
-from ...beneath import READ
+from ...beneath import FOLDER, open_beneath, open_top, read_file
 from ...types.file_names import FileChange, FileState
-from .paths import to_regular_file
 from .walk import GIT_FOLDER, IGNORE_FILE, MAX_IGNORE_BYTES, IgnoreFile, is_ignored, parse_rules
 
 MAX_FILE_BYTES = 2_000_000
@@ -90,53 +90,73 @@ class Baseline:
         """Each file, link and folder with its path in the workspace."""
         waiting: list[tuple[str, tuple[IgnoreFile, ...]]] = [("", ())]
         count, self._is_complete = 0, True
-        while waiting:
-            folder, rules = waiting.pop()
-            try:
-                with os.scandir(self._workspace / folder) as entries:
-                    found = {entry.name: entry for entry in entries}
-            except OSError:  # it has just gone, or may not be read
-                continue
-            if folder and any(name in found for name in MARKERS):
-                continue
-            if IGNORE_FILE in found:
-                rules += self._read_rules(folder, found[IGNORE_FILE])
-            for name, entry in found.items():
-                path = f"{folder}{name}"
-                if not entry.is_dir(follow_symlinks=False):
-                    with suppress(OSError, UnicodeEncodeError):
-                        path.encode()  # a journal holds no other names
-                        yield path, self._see(path, entry.stat(follow_symlinks=False))
+        try:
+            root = open_top(self._workspace)
+        except OSError:  # it has gone
+            return
+        try:
+            while waiting:
+                prefix, rules = waiting.pop()
+                for path, seen, below in self._look_into(prefix, rules, root):
+                    yield path, seen
+                    if below is not None:
+                        waiting.append((f"{path}/", below))
+                    else:
                         count += 1
-                elif name not in LEFT_OUT and not is_ignored(f"{path}/", rules):
-                    with suppress(OSError):
-                        mode = entry.stat(follow_symlinks=False).st_mode
-                        yield path, SeenFile((), 0, FileState(mode, ""))
-                        waiting.append((f"{path}/", rules))
-                if count >= MAX_FILES:
-                    self._is_complete = False
-                    return
+                    if count >= MAX_FILES:
+                        self._is_complete = False
+                        return
+        finally:
+            os.close(root)
 
-    def _read_rules(self, folder: str, entry: os.DirEntry[str]) -> tuple[IgnoreFile, ...]:
+    def _look_into(
+        self, prefix: str, rules: tuple[IgnoreFile, ...], root: int
+    ) -> Iterator[tuple[str, SeenFile, tuple[IgnoreFile, ...] | None]]:
+        """What is in a folder; of each folder that is to be looked into, the rules that hold there."""
+        try:
+            folder = open_beneath(root, prefix or ".", FOLDER)
+        except OSError:  # it has just gone, may not be read, or became a link
+            return
+        try:
+            with os.scandir(folder) as entries:
+                found = {entry.name: entry for entry in entries}
+            if prefix and any(name in found for name in MARKERS):
+                return
+            if IGNORE_FILE in found:
+                rules += self._read_rules(prefix, found[IGNORE_FILE], folder)
+            for name, entry in found.items():
+                path = f"{prefix}{name}"
+                with suppress(OSError, UnicodeEncodeError):
+                    path.encode()  # a journal holds no other names
+                    if not entry.is_dir(follow_symlinks=False):
+                        yield path, self._see(path, entry.stat(follow_symlinks=False), name, folder), None
+                    elif name not in LEFT_OUT and not is_ignored(f"{path}/", rules):
+                        mode = entry.stat(follow_symlinks=False).st_mode
+                        yield path, SeenFile((), 0, FileState(mode, "")), rules
+        finally:
+            os.close(folder)
+
+    def _read_rules(self, prefix: str, entry: os.DirEntry[str], folder: int) -> tuple[IgnoreFile, ...]:
         try:
             mark = _get_mark(entry.stat(follow_symlinks=False))
-            known = self._rules.get(folder)
+            known = self._rules.get(prefix)
             if known is None or known[0] != mark:
-                rules = parse_rules(_read_content(self._workspace / folder / IGNORE_FILE, MAX_IGNORE_BYTES) or b"")
-                known = self._rules[folder] = mark, ((IgnoreFile(folder, rules),) if rules else ())
+                rules = parse_rules(read_file(IGNORE_FILE, folder, MAX_IGNORE_BYTES) or b"")
+                known = self._rules[prefix] = mark, ((IgnoreFile(prefix, rules),) if rules else ())
         except OSError:
             return ()
         return known[1]
 
-    def _see(self, path: str, found: os.stat_result) -> SeenFile:
+    def _see(self, path: str, found: os.stat_result, name: str, folder: int) -> SeenFile:
         known, mark = self._seen.get(path), _get_mark(found)
         if known and known.mark == mark and known.read_ns - found.st_mtime_ns > RACY_NS:
             return known
-        read_ns, whole = time.time_ns(), self._workspace / path
+        read_ns, content = time.time_ns(), None
         if stat.S_ISLNK(found.st_mode):
-            content: bytes | None = os.fsencode(whole.readlink())
-        else:
-            content = _read_content(whole, MAX_FILE_BYTES) if stat.S_ISREG(found.st_mode) else None
+            content = os.fsencode(os.readlink(name, dir_fd=folder))
+        elif stat.S_ISREG(found.st_mode):
+            with suppress(OSError):  # what may not be read is there
+                content = read_file(name, folder, MAX_FILE_BYTES)
         digest = "" if content is None else self._keep(content)
         return SeenFile(mark, read_ns, FileState(found.st_mode, digest or f"?{mark}"))
 
@@ -211,11 +231,3 @@ class FileWatch:
 
 def _get_mark(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
-def _read_content(path: Path, max_bytes: int) -> bytes | None:
-    """The content of a regular file of at most so many bytes; else None."""
-    with suppress(OSError), to_regular_file(os.open(path, READ)) as file:
-        if os.fstat(file.fileno()).st_size <= max_bytes:
-            return file.read()
-    return None

@@ -10,13 +10,12 @@ POSIX only, since it needs openat(). Paths are not expanded: `$HOME` and `*` are
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from ...beneath import FOLDER, MAX_PATH_CHARS, READ, find_relative, open_beneath, stat_beneath
 from ...errors import ToolError
@@ -145,14 +144,6 @@ def open_to_read(target: Target) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def to_regular_file(descriptor: int) -> BinaryIO:
-    """The file of a descriptor. Raises OSError, and closes it, if it is no regular file."""
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-    return os.fdopen(descriptor, "rb")
 
 
 def _refuse_special(target: Target, state: os.stat_result) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO, NamedTuple
 
-from ...beneath import FOLDER, READ, open_beneath
+from ...beneath import FOLDER, READ, open_beneath, to_regular_file
 from ...errors import ToolError
 from ..sdk.context import ToolContext
 from . import paths
@@ -74,7 +74,7 @@ class Tree:
 
     def open(self, path: str) -> BinaryIO:
         """Open a regular file for reading by its path in the workspace. Raises OSError."""
-        return paths.to_regular_file(open_beneath(self._root, path, READ))
+        return to_regular_file(open_beneath(self._root, path, READ))
 
     def is_late(self) -> bool:
         """Whether the time is over; `cut` then says so. Raises ToolError if the call is cancelled."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 
@@ -125,3 +126,14 @@ def test_nothing_is_left_in_the_folder_and_nobody_else_reads_it(baseline, tmp_pa
 def test_a_pipe_is_not_read(baseline, workspace):
     os.mkfifo(workspace / "pipe")
     assert changes_of(baseline, (workspace / "pipe").unlink) == {"pipe": (None, None)}
+
+
+def test_a_folder_that_becomes_a_link_while_it_is_looked_at_is_not_entered(baseline, workspace, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "key").write_text("secret")
+    (workspace / "folder").mkdir()
+    for path, _ in baseline._look():
+        if path == "folder":
+            (workspace / "folder").rmdir()
+            (workspace / "folder").symlink_to(tmp_path / "outside")
+    assert baseline.read(hashlib.sha256(b"secret").hexdigest()) is None

@@ -6,10 +6,12 @@ import shlex
 import stat
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ....beneath import read_beneath
 from ....errors import BotError, ToolError
 from ....security.text.sanitize import sanitize
 from ....types.events import Notice
@@ -70,10 +72,11 @@ def make_restorer(state: State) -> RestoreFile:
     """A function that restores a file as a tool would write it: only inside the workspace."""
     from ....tools.fs import paths
 
+    root = state.settings.root
+
     def put(path: Path, content: bytes | None, mode: int) -> None:
         try:
-            folder = paths.resolve(str(path.parent), state.settings.root)
-            target = folder._replace(name=escape_name(path), parts=(*folder.parts, path.name))  # a link is not followed
+            target = paths.make_target(str(path), root, str(path.relative_to(root)))  # a link is not followed
             paths.put_back(target, content, mode, state.settings.files)
         except ToolError as error:
             raise OSError(error.message) from error
@@ -168,7 +171,7 @@ def _diff(state: State, turn: str) -> None:
         if not is_saved:
             state.screen.say(f"  {name}: {'a folder' if _is_folder(write) else 'its content was not saved'}")
             continue
-        now = after if turn else _read_content(Path(path))
+        now = after if turn else _read_content(Path(path), state.settings.root)
         lines = [*_describe_mode(name, write, last[path]), *draw_file_diff(name, before, now, state.screen.colours)]
         state.screen.put("\n".join(lines[:MAX_DIFF_LINES]) or f"  {name}: unchanged")
         if len(lines) > MAX_DIFF_LINES:
@@ -185,11 +188,10 @@ def _describe_mode(name: str, first: Write, last: Write) -> Iterable[str]:
         yield f"  {name}: mode {first.before.mode:o} is now {last.after.mode:o}"
 
 
-def _read_content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
+def _read_content(path: Path, root: Path) -> bytes | None:
+    with suppress(OSError, ValueError):  # out of the workspace, as in a session that took place elsewhere
+        return read_beneath(root, str(path.relative_to(root)))[1]
+    return None
 
 
 def _resume(state: State, name_or_id: str) -> None:
