@@ -126,6 +126,12 @@ class Factory:
             return self.make_session(self.settings.vllm.model, store, one_shot=True), []
         return store.resume(resume, self.make_system_messages(), self.settings.root)
 
+    def is_unreadable(self, path: str) -> bool:
+        """Whether a rule denies reading a file, by its path in the workspace, to the model. Raises ConfigError."""
+        from .runtime import make_policy  # start-up is measured
+
+        return make_policy(self.settings, None).is_unreadable(path)
+
     def make_system_messages(self) -> list[Message]:
         """How a conversation begins: the system prompt, with what AGENTS.md files say."""
         prompt, root = self.settings.system_prompt, self.settings.root

@@ -15,7 +15,7 @@ from ...security.permissions.approval import Approver
 from ...security.text.sanitize import sanitize
 from ...types.events import Notice
 from ..tracing.debug import Debug
-from .input.mentions import read_mentions
+from .input.mentions import Mentions, read_mentions
 from .input.multiline import PROMPT, is_open, start_next_line, strip_quotes
 from .slash.table import find_command, run_command
 from .state import ChatIO, Display, State
@@ -114,7 +114,10 @@ class Chat:
     def _is_dropped_image(self, line: str) -> bool:
         """Whether a line that begins with a slash is the path of an image, and no command."""
         is_path = "/" in line.split(" ")[0][1:]
-        return is_path and bool(read_mentions(line, self.state.settings.root, dropped=True).images)
+        return is_path and bool(self._read_mentions(line).images)
+
+    def _read_mentions(self, text: str) -> Mentions:
+        return read_mentions(text, self.state.settings.root, self.state.factory.is_unreadable, dropped=True)
 
     def _answer_question(self, question: str, typed: str = "") -> None:
         """`typed`: what the user typed for it, where that is not the question itself."""
@@ -123,7 +126,7 @@ class Chat:
         ended = state.workplace.jobs.take_ended() if state.workplace else ()
         state.notes += [*state.session.notes, *(f"[{job.describe_end()}]" for job in ended)]
         state.session.notes = []
-        mentions = read_mentions(question, state.settings.root, dropped=True)
+        mentions = self._read_mentions(question)
         mentions = mentions._replace(typed=typed or question)
         for note in mentions.notes:
             state.screen.say(f"  {note}")

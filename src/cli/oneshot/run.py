@@ -19,8 +19,6 @@ from ..arguments import load_settings
 from ..tracing.debug import Debug
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ..chat.input.mentions import Mentions
     from ..tracing.jsonl import Observer
     from .ask import Outlet
@@ -50,7 +48,7 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
         debug.observers = _make_observers(options, factory)
         if options.prompt and options.prompt.startswith("/"):
             options.prompt = factory.trust_memory.load_skills(os.environ).expand(options.prompt) or options.prompt
-        question, mentions = _read_question(options, factory.settings.root)
+        question, mentions = _read_question(options, factory)
         if question is None and (unfit := [name for name in ONE_QUESTION if getattr(options, name) is not None]):
             raise ConfigError(f"{_spell_option(unfit[0])} works only with a question, and none was given.", _HOW_TO_ASK)
         if options.relearn:
@@ -152,7 +150,7 @@ def _spell_option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _read_question(options: argparse.Namespace, workspace: Path) -> tuple[str | None, Mentions | None]:
+def _read_question(options: argparse.Namespace, factory: Factory) -> tuple[str | None, Mentions | None]:
     """The question, from the command line, standard input or both, and what it mentions. None opens the chat."""
     prompt, mentions = options.prompt, None
     if options.message:
@@ -172,7 +170,7 @@ def _read_question(options: argparse.Namespace, workspace: Path) -> tuple[str | 
         if "@" in prompt:
             from ..chat.input.mentions import read_mentions  # start-up is measured
 
-            mentions = read_mentions(prompt, workspace)
+            mentions = read_mentions(prompt, factory.settings.root, factory.is_unreadable)
         question = mentions.text if mentions else prompt
         question = f"{question}\n\n{_mark_material(material)}" if material.strip() else question
     if not question.strip() or not (prompt is None or prompt.strip()):

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ...beneath import FOLDER, MAX_PATH_CHARS, READ, find_relative, open_beneath, stat_beneath
+from ...beneath import FOLDER, MAX_PATH_CHARS, READ, STEP, find_relative, open_beneath, stat_beneath
 from ...errors import ToolError
 from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
@@ -102,12 +102,12 @@ def open_parent(target: Target, *, create: bool = False) -> Iterator[int]:
     if not target.parts:
         raise ToolError(f"{target.name} is a folder")
     with ExitStack() as opened, ExitStack() as made:
-        folder = os.open(target.workspace, FOLDER)
+        folder = os.open(target.workspace, FOLDER if create else STEP)
         opened.callback(os.close, folder)
         for step in target.parts[:-1] if create else ["/".join(target.parts[:-1]) or "."]:
             if create and _make_folder(step, folder):
                 made.callback(_remove_folder, step, folder)
-            folder = open_beneath(folder, step, FOLDER)
+            folder = open_beneath(folder, step, FOLDER if create else STEP)
             opened.callback(os.close, folder)
         yield folder
         made.pop_all()
@@ -124,6 +124,15 @@ def _make_folder(name: str, folder: int) -> bool:
 def _remove_folder(name: str, folder: int) -> None:
     with suppress(OSError):
         os.rmdir(name, dir_fd=folder)
+
+
+def open_folder(target: Target) -> int:
+    """Open the target if it is a folder. Raises OSError."""
+    top = os.open(target.workspace, STEP)
+    try:
+        return open_beneath(top, "/".join(target.parts) or ".", FOLDER)
+    finally:
+        os.close(top)
 
 
 def stat_file(target: Target, folder: int) -> os.stat_result:

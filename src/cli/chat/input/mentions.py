@@ -10,14 +10,18 @@ import base64
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
+from ....errors import ToolError
 from ....types.file_names import escape_name, read_name
 from ....types.images import MAX_IMAGE_BYTES, SUFFIXES, describe_excess, detect_image
 from ....types.messages import ContentBlock, UserMessage
+
+if TYPE_CHECKING:
+    from ....tools.fs.paths import Target
 
 MENTION = re.compile(r"(?:^|(?<=[\s(]))@(?:\"([^\"\n]+)\"|([^\s\"]+))")
 # A path of its own in quotes, or with a backslash before each blank, or as a URL.
@@ -60,10 +64,11 @@ class Mentions(NamedTuple):
 
 
 class _Reader:
-    """Reads the files that one message mentions."""
+    """Reads the files that one message mentions. `is_denied`: whether a rule denies reading a path of the workspace."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, is_denied: Callable[[str], bool]) -> None:
         self._root = root
+        self._is_denied = is_denied
         self._room = MAX_CONTENT_BYTES
         self.parts: list[str] = []
         self.images: list[tuple[str, ContentBlock]] = []
@@ -72,8 +77,7 @@ class _Reader:
     def add(self, path: Path, name: str) -> None:
         name = escape_name(name)
         try:
-            _refuse_hidden_way_out(path, self._root)
-            self.notes.append(f"{name} added: {self._read(path, name)}")
+            self.notes.append(f"{name} added: {self._read(self._find_target(path, name), name)}")
         except OSError as error:
             self.notes.append(f"{name} not added: {error.strerror}")
             self.parts.append(f"{name} cannot be read: {error.strerror}")
@@ -87,17 +91,49 @@ class _Reader:
         except ValueError as error:
             self.notes.append(f"{CLIPBOARD} not added: {error}")
 
-    def _read(self, path: Path, name: str) -> str:
+    def _find_target(self, path: Path, name: str) -> Target:
+        """What a path leads to. Raises ValueError where a link of the workspace, which the user may not know of, leads
+        out of it, or to a file that a rule denies to the tool read.
+        """
+        from ....tools.fs.paths import Target  # start-up is measured
+
+        real, top = Path(os.path.realpath(path)), Path(os.path.realpath(self._root))
+        named = os.path.relpath(path, self._root)  # without following links
+        if not real.is_relative_to(top):
+            if Path(named).parts[:1] != ("..",):
+                raise ValueError(f"a link out of the workspace, to {escape_name(real)}: name that file instead")
+            return Target(name, real.parent, tuple(filter(None, [real.name])))
+        relative = str(real.relative_to(top))
+        if relative != named and self._is_denied(relative):
+            raise ValueError(f"a link to {escape_name(relative)}, which a rule denies reading: name that file instead")
+        return Target(name, top, Path(relative).parts)
+
+    def _read(self, target: Target, name: str) -> str:
         """Add a file or folder, and describe what was added. Raises OSError, or ValueError if it cannot be added."""
-        if path.is_dir():
-            entries = sorted(escape_name(each.name) + ("/" if each.is_dir() else "") for each in path.iterdir())
-            more = f"\n({len(entries) - MAX_FOLDER_ENTRIES} more)" if len(entries) > MAX_FOLDER_ENTRIES else ""
-            self.parts.append(f"In the folder {name}:\n" + "\n".join(entries[:MAX_FOLDER_ENTRIES]) + more)
-            return f"a list of {len(entries):,} entr{'y' if len(entries) == 1 else 'ies'}"
-        if not path.is_file():
-            raise ValueError("not a file")
-        size = path.stat().st_size
-        with path.open("rb") as file:
+        from ....tools.fs import paths
+
+        try:
+            folder = paths.open_folder(target)
+        except NotADirectoryError:
+            return self._read_file(target, name)
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(escape_name(each.name) + ("/" if each.is_dir() else "") for each in found)
+        finally:
+            os.close(folder)
+        more = f"\n({len(entries) - MAX_FOLDER_ENTRIES} more)" if len(entries) > MAX_FOLDER_ENTRIES else ""
+        self.parts.append(f"In the folder {name}:\n" + "\n".join(entries[:MAX_FOLDER_ENTRIES]) + more)
+        return f"a list of {len(entries):,} entr{'y' if len(entries) == 1 else 'ies'}"
+
+    def _read_file(self, target: Target, name: str) -> str:
+        from ....tools.fs import paths
+
+        try:
+            descriptor = paths.open_to_read(target)
+        except ToolError as error:
+            raise ValueError("not a file") from error
+        with os.fdopen(descriptor, "rb") as file:
+            size = os.fstat(descriptor).st_size
             data = file.read(max(self._room, 0) + 1)
             if detect_image(data):
                 return self._add_image(data + file.read(MAX_IMAGE_BYTES + 1 - len(data)), name, size)
@@ -128,11 +164,16 @@ class _Reader:
         return f"{kind}, {len(data):,} bytes"
 
 
-def read_mentions(text: str, root: Path, *, dropped: bool = False) -> Mentions:
-    """The message with what it mentions. `dropped`: the paths of images are mentions without an @ too."""
+def read_mentions(
+    text: str, root: Path, is_denied: Callable[[str], bool] = lambda _: False, *, dropped: bool = False
+) -> Mentions:
+    """The message with what it mentions. `dropped`: the paths of images are mentions without an @ too.
+
+    `is_denied`: whether a rule denies reading a path, given relative to `root`.
+    """
     from ....types.special_tokens import neutralize_with_note  # start-up is measured
 
-    reader, seen = _Reader(root), set()
+    reader, seen = _Reader(root, is_denied), set()
     for path, name in [*_find_mentions(text, root), *(_find_dropped(text, root) if dropped else ())]:
         if (path or name) in seen:
             continue
@@ -175,13 +216,6 @@ def _resolve(root: Path, name: str) -> Path | None:
         return None
     except (OSError, RuntimeError, ValueError):  # too long for a path; no user has that home; a NUL
         return None
-
-
-def _refuse_hidden_way_out(path: Path, root: Path) -> None:
-    """Raise ValueError for a path in the workspace that a link leads out of it: the user may not know of the link."""
-    real, top = Path(os.path.realpath(path)), Path(os.path.realpath(root))
-    if Path(os.path.normpath(path)).is_relative_to(os.path.normpath(root)) and not real.is_relative_to(top):
-        raise ValueError(f"a link out of the workspace, to {escape_name(real)}: name that file instead")
 
 
 def _read_clipboard_image() -> bytes:

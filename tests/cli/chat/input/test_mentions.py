@@ -1,6 +1,8 @@
 import base64
+import itertools
 import os
 import shlex
+import threading
 
 import pytest
 
@@ -56,6 +58,39 @@ def test_a_link_of_the_workspace_leads_to_nothing_outside_but_a_path_there_may_b
         assert "a link out of the workspace" in mentions.notes[0]
     assert "The heron." in read_mentions("@inner", tmp_path / "ws").text
     assert "secret" in read_mentions("@../key", tmp_path / "ws").text
+
+
+def test_a_link_that_a_thread_swaps_never_leads_out_of_the_workspace(tmp_path):
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "key").write_text("secret")
+    (tmp_path / "ws" / "notes").write_text("The heron.")
+    has_ended = threading.Event()
+
+    def swap_forever():
+        for target in itertools.cycle(["notes", "../key"]):
+            (tmp_path / "ws" / "new").symlink_to(target)
+            (tmp_path / "ws" / "new").replace(tmp_path / "ws" / "link")
+            if has_ended.is_set():
+                return
+
+    thread = threading.Thread(target=swap_forever)
+    thread.start()
+    try:
+        shown = "".join(read_mentions("@link", tmp_path / "ws").text for _ in range(500))
+    finally:
+        has_ended.set()
+        thread.join()
+    assert "secret" not in shown
+
+
+def test_a_link_to_a_file_that_a_rule_denies_is_not_followed_but_that_file_may_be_named(root):
+    (root / "link").symlink_to("notes.txt")
+    (root / "folder").symlink_to("sub")
+    denied = {"notes.txt", "sub/x.py"}.__contains__
+    for text, name in (("@link", "notes.txt"), ("@folder/x.py", "sub/x.py")):
+        mentions = read_mentions(text, root, denied)
+        assert mentions.notes[0].endswith(f"a link to {name}, which a rule denies reading: name that file instead")
+    assert "The heron." in read_mentions("@notes.txt", root, denied).text
 
 
 def test_a_large_file_is_cut_with_a_note(root):
