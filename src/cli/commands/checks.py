@@ -336,9 +336,9 @@ def check_sandbox(settings: Settings) -> Finding:
         return Finding("pass", "not needed: commands are switched off (security.exec_enabled)")
     choice = defer_sandbox(settings).choice
     if choice.sandbox.is_enforcing and choice.sandbox.kind != "refused":
-        if not choice.sandbox.has_loopback:
-            return Finding("warn", choice.sandbox.description, NO_LOOPBACK)
-        return Finding("pass", choice.sandbox.description)
+        notes = [choice.note, "" if choice.sandbox.has_loopback else NO_LOOPBACK]
+        note = "\n".join(filter(None, notes))
+        return Finding("warn" if note else "pass", choice.sandbox.description, note)
     asking = "" if choice.sandbox.kind == "refused" else "So every command asks, also with access=read."
     advice = (
         "See security.sandbox." if settings.security.sandbox == "off" else HOW_TO_CONTAIN.get(sys.platform, NO_SANDBOX)

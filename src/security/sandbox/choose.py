@@ -54,7 +54,7 @@ def choose(
         except SandboxUnusable as why:
             tried.append(f"{kind}: {why}")
         else:
-            return SandboxChoice(sandbox, tuple(tried))
+            return SandboxChoice(sandbox, tuple(tried), view.warning)
     is_required = mode == "required"
     meaning = "commands are not run" if is_required else "commands can do what you can do"
     return SandboxChoice(NoSandbox(limits, f"none works here: {meaning}", is_required=is_required), tuple(tried))

@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 
 
 class SandboxChoice(NamedTuple):
-    """`tried`: why each kind that comes before the chosen one cannot be used here."""
+    """`tried`: why each kind that comes before the chosen one cannot be used here. `note`: what it does not open."""
 
     sandbox: Sandbox
     tried: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def warning(self) -> str:
-        """What the user must know before commands run; empty if they are contained, or the sandbox is off."""
+        """What the user must know before commands run; empty if they are contained as usual, or it is off."""
         if not self.tried or self.sandbox.kind not in ("none", "refused"):
-            return ""
+            return self.note
         return f"Sandbox: {self.sandbox.description} ({'; '.join(self.tried)})"
 
 

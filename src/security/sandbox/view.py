@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...types.sandbox import Access
+from .repository import find_repository
 from .running_files import GIT_SETTINGS, START_FILES, walk
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
@@ -57,6 +58,7 @@ class SandboxView(NamedTuple):
     cache: Path | None = None  # kept for the workspace: the caches of commands that may not change it
     aside: Path | None = None  # where that goes which a command left to run later
     is_unreadable: Callable[[str], bool] | None = None  # whether a rule denies reading a path of the workspace
+    warning: str = ""  # about what is not opened to commands, for the user
 
     def has_network(self, access: Access) -> bool:
         return access == "network" or (self.network and access == "write")
@@ -71,9 +73,10 @@ def complete_view(view: SandboxView, environment: Mapping[str, str], installatio
     named = [Path(os.path.expanduser(each)) for each in view.readable]  # noqa: PTH111 - raises nothing, as Path's does
     own = [part for each in installations for part in _list_installation(Path(each) / "bin", home)]
     pythons = [base for name in VIRTUAL_FOLDERS for base in _find_base_python(workspace / name)]
-    found = {*own, *_list_programs(environment, home), *pythons, *_list_repository(workspace)}
+    repository, warning = find_repository(workspace)
+    found = {*own, *_list_programs(environment, home), *pythons, *([repository] if repository else [])}
     seen = [each for each in found if not (_contains(each, home) or _contains(each, workspace))]
-    return view._replace(home=home, readable=_drop_nested([*named, *seen]))
+    return view._replace(home=home, readable=_drop_nested([*named, *seen]), warning=warning)
 
 
 def select_environment(
@@ -168,19 +171,6 @@ def _find_base_python(virtual: Path) -> Iterator[Path]:
         if program.parent.name == "bin" and _exists(program) and any(prefix.glob("lib/python3*/os.py")):
             yield prefix
             return
-
-
-def _list_repository(workspace: Path) -> Iterator[Path]:
-    """The repository that the workspace is a linked worktree of, if it is one: git must read it."""
-    link = workspace / ".git"
-    try:
-        first = link.read_bytes()[:4096].decode("utf-8", "replace") if link.is_file() else ""
-    except OSError:
-        return
-    if first.startswith("gitdir: "):
-        own = Path(os.path.realpath(workspace / first[8:].strip()))
-        if own.parent.name == "worktrees" and _exists(own.parent.parent / "HEAD"):
-            yield own.parent.parent
 
 
 def _resolve_folder(name: str) -> Path | None:

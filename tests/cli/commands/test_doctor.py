@@ -207,6 +207,16 @@ def test_where_commands_run(doctor, security, said):
     assert said in doctor(Server(), settings={"security": security})[0]["sandbox"]["said"]
 
 
+def test_a_repository_that_is_not_opened_to_commands_is_told(doctor, tmp_path):
+    (tmp_path / "work").mkdir()
+    if doctor(Server(), "-w", str(tmp_path / "work"))[0]["sandbox"]["status"] != "pass":
+        pytest.skip("no sandbox contains commands here")
+    (tmp_path / "work" / ".git").write_text("gitdir: ../private/.git\n")
+    found = doctor(Server(), "-w", str(tmp_path / "work"))[0]["sandbox"]
+    assert found["status"] == "warn"
+    assert found["advice"].startswith(f"The repository {tmp_path}/private/.git is not opened to commands: ")
+
+
 def test_local_tool_servers_are_reported_to_run_outside_the_sandbox(doctor):
     here, there = {"name": "files", "command": ["mcp-files"]}, {"name": "wiki", "url": "https://wiki.test/mcp"}
     found = doctor(Server(), settings={"tools": {"mcp": [here, there]}})[0]["MCP servers"]

@@ -98,13 +98,6 @@ def test_start_files_of_a_home_below_the_workspace_are_protected(tmp_path):
     assert {f"{tmp_path}/.bashrc", f"{tmp_path}/home/.bashrc"} <= names
 
 
-def test_a_linked_worktree_shows_the_repository_it_belongs_to(workspace, home):
-    make_folders(home, "main/.git/worktrees/one")
-    (home / "main" / ".git" / "HEAD").touch()
-    (workspace / ".git").write_text(f"gitdir: {home}/main/.git/worktrees/one\n")
-    assert list_readable(workspace, home, "/usr/bin") == ["main/.git"]
-
-
 SECRET_VALUES = {
     "DATABASE_URL": "postgres://me:hunter22@db/x",
     "GITHUB_PAT": "ghp_" + "a1" * 18,

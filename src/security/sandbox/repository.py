@@ -1,0 +1,67 @@
+"""The repository outside a workspace that the workspace belongs to, as a linked worktree or as a submodule.
+
+A `.git` file names a folder of git's, and who makes a workspace writes that file: one in an archive may name any
+repository of the user's. So the folder counts only if it names the workspace in turn, since that is written by somebody
+who may write there: a worktree's folder in `gitdir` (gitrepository-layout(5)), any other in core.worktree.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from ...types.file_names import escape_name
+from .git_config import find_value
+from .running_files import COMMON_DIR, COMMON_LINK, CONFIGS, GIT, GIT_LINK, read_text
+
+WORKTREES = "worktrees"  # the folder in a repository with those of its worktrees
+NOT_OPENED = "The repository {folder} is not opened to commands: .git names it, but {why}."
+WORKTREE_WHY = "its file gitdir does not name this folder (if the worktree was moved, run `git worktree repair` in it)"
+OTHER_WHY = 'its core.worktree is not this folder (if it belongs here, run `git config core.worktree "$PWD"` in it)'
+LINK_WHY = ".git is a link"
+
+
+class Repository(NamedTuple):
+    """`folder`: what git must read outside of the workspace; None: nothing. `warning`: what is not opened, and why."""
+
+    folder: Path | None = None
+    warning: str = ""
+
+
+def find_repository(workspace: Path) -> Repository:
+    """The repository of the workspace, if it is outside and names the workspace."""
+    top = Path(os.path.realpath(workspace))
+    mark = top / GIT
+    named = GIT_LINK.fullmatch(read_text(mark))
+    if not named and not mark.is_symlink():
+        return Repository()
+    own = Path(os.path.realpath(top / named[1] if named else mark))
+    shared = COMMON_LINK.fullmatch(read_text(own / COMMON_DIR))
+    common = Path(os.path.realpath(own / shared[1])) if shared else own
+    if common.is_relative_to(top) and own.is_relative_to(top):
+        return Repository()
+    if not named:
+        why = LINK_WHY
+    elif shared or own.parent.name == WORKTREES:
+        why = "" if _is_worktree_of(own, common, mark) else WORKTREE_WHY
+    else:
+        why = "" if _get_worktree(own) == top else OTHER_WHY
+    if why or not os.access(common / "HEAD", os.F_OK):
+        return Repository(warning=NOT_OPENED.format(folder=escape_name(common), why=why or "there is none"))
+    return Repository(common)
+
+
+def _is_worktree_of(own: Path, common: Path, mark: Path) -> bool:
+    """Whether git made `own` in the repository `common`, for the `.git` file `mark`."""
+    back = COMMON_LINK.fullmatch(read_text(own / "gitdir"))
+    if not back or own.parent != common / WORKTREES:
+        return False
+    named = own / back[1]
+    return Path(os.path.realpath(named.parent), named.name) == mark
+
+
+def _get_worktree(own: Path) -> Path | None:
+    """What core.worktree names; with extensions.worktreeConfig it is in the second of CONFIGS."""
+    values = [value for name in CONFIGS if (value := find_value(read_text(own / name), "core.worktree"))]
+    return Path(os.path.realpath(own / values[-1])) if values else None
