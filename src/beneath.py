@@ -92,6 +92,15 @@ def read_file(name: str, folder: int, max_bytes: int | None = None) -> bytes | N
         return None if is_larger else file.read()
 
 
+def open_file(top: Path, path: str) -> BinaryIO:
+    """Open a regular file at a path below `top`, for reading. Raises OSError."""
+    folder = open_top(top)
+    try:
+        return to_regular_file(open_beneath(folder, path, READ))
+    finally:
+        os.close(folder)
+
+
 def to_regular_file(descriptor: int) -> BinaryIO:
     """The file of a descriptor. Raises OSError, and closes it, if it is no regular file."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config import Settings, describe_environment, get_user_guide, read_guides, render_guides
@@ -132,6 +133,10 @@ class Factory:
 
         return make_policy(self.settings, None).is_unreadable(path)
 
+    def _is_unreadable_file(self, path: Path) -> bool:
+        root = self.settings.root
+        return path.is_relative_to(root) and self.is_unreadable(str(path.relative_to(root)))
+
     def make_system_messages(self) -> list[Message]:
         """How a conversation begins: the system prompt, with what AGENTS.md files say."""
         prompt, root = self.settings.system_prompt, self.settings.root
@@ -141,7 +146,9 @@ class Factory:
         ]
         if prompt.environment:
             notes.append(describe_environment(root, self.settings.security, time.strftime("%Y-%m-%d, %A")))
-        guides = read_guides(root, get_user_guide(os.environ)) if self.settings.workspace.agents_md else []
+        guides = []
+        if self.settings.workspace.agents_md:
+            guides = read_guides(root, get_user_guide(os.environ), is_unreadable=self._is_unreadable_file)
         rules = render_guides(guides)
         if rules:
             from ..types.special_tokens import neutralize_with_note

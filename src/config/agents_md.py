@@ -7,13 +7,16 @@ user: it goes to the model and gives no permissions.
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ..beneath import find_relative, open_file
 from .locations import get_user_file
+from .project import get_owners, is_owned, list_folders
 
 FILE_NAME = "AGENTS.md"
 FILE_NAMES = (FILE_NAME, "CLAUDE.md")  # of a folder the first that holds something counts
@@ -26,25 +29,41 @@ class Guide(NamedTuple):
     text: str
 
 
+class _Place(NamedTuple):
+    """Files below `top`, of which the first that holds something counts. `owners`: whose they are; None: anybody's."""
+
+    files: list[Path]
+    top: Path
+    owners: Collection[int] | None = None
+
+
 def get_user_guide(environ: Mapping[str, str]) -> Path | None:
     """The user's own file, beside the settings; None for a user without a home."""
     settings_file = get_user_file(environ)
     return settings_file and settings_file.with_name(FILE_NAME)
 
 
-def read_guides(workspace: Path, own: Path | None = None) -> list[Guide]:
+def read_guides(
+    workspace: Path,
+    own: Path | None = None,
+    owners: Collection[int] | None = None,
+    is_unreadable: Callable[[Path], bool] = lambda _: False,
+) -> list[Guide]:
     """The farthest first, without files that a link leads out of the repository to, or that cannot be read.
 
-    `own`: the user's file, which holds in every folder.
+    `own`: the user's file, which holds in every folder. `owners`: whose files count in the folders above the workspace;
+    None: as get_owners says. `is_unreadable`: whether a rule denies reading a file, to which a link may lead.
     """
-    folders = _list_folders(workspace)
+    trusted = get_owners(workspace) if owners is None else owners
+    folders = list_folders(workspace, trusted)
+    places = [_Place([folder / name for name in FILE_NAMES], folders[-1], trusted) for folder in folders]
+    places[0] = places[0]._replace(owners=None)
+    if own:
+        places.append(_Place([own], Path(os.path.realpath(own)).parent))  # it may be a link to anywhere
     left = MAX_CHARS
     found: list[Guide] = []
-    places = [[(folder / name, folders[-1]) for name in FILE_NAMES] for folder in folders]
-    if own:
-        places.append([(own, Path(os.path.realpath(own)).parent)])  # it may be a link to anywhere
-    for candidates in places:
-        texts = ((path, _read_text(path, top, left)) for path, top in candidates)
+    for place in places:
+        texts = ((path, _read_text(path, place, left, is_unreadable)) for path in place.files)
         if guide := next((Guide(path, text) for path, text in texts if text), None):
             found.append(guide)
             left -= len(guide.text)
@@ -60,21 +79,16 @@ def render_guides(guides: list[Guide]) -> str:
     return "\n\n".join([head, *parts])
 
 
-def _list_folders(workspace: Path) -> list[Path]:
-    """The workspace and its parents up to the one with .git; only the workspace if there is none."""
-    folders: list[Path] = []
-    for folder in (workspace, *workspace.parents):
-        folders.append(folder)
-        if os.access(folder / ".git", os.F_OK):  # Path.exists raises if a parent may not be entered
-            return folders
-    return [workspace]
-
-
-def _read_text(path: Path, top: Path, left: int) -> str:
-    with suppress(OSError):
-        real = Path(os.path.realpath(path))
-        if left > 0 and real.is_file() and real.is_relative_to(os.path.realpath(top)):
-            with real.open(encoding="utf-8-sig", errors="replace") as file:
-                text = file.read(left + 1).strip()
+def _read_text(path: Path, place: _Place, left: int, is_unreadable: Callable[[Path], bool]) -> str:
+    """The text of a file, cut to `left` characters; "" if it does not count."""
+    relative = find_relative(str(path), place.top)
+    if left <= 0 or relative is None or (place.owners is not None and not is_owned(path, place.owners)):
+        return ""
+    real = Path(os.path.realpath(place.top), relative)
+    if real != path and is_unreadable(real):
+        return ""
+    with suppress(OSError), io.TextIOWrapper(open_file(place.top, relative), "utf-8-sig", "replace") as file:
+        if place.owners is None or os.fstat(file.fileno()).st_uid in place.owners:  # it may be another one by now
+            text = file.read(left + 1).strip()
             return text if len(text) <= left else text[:left] + CUT_NOTE
     return ""

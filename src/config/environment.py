@@ -6,10 +6,12 @@ It is made once for a conversation: the prompt stays the same from turn to turn,
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 from ..types.messages import ENVIRONMENT_PREFIX
+from .project import GIT, list_folders
 from .settings import SecuritySettings
 
 MAX_NAME_CHARS = 80  # of a branch
@@ -23,16 +25,19 @@ def describe_environment(workspace: Path, security: SecuritySettings, today: str
     return f"{ENVIRONMENT_PREFIX}{'; '.join(facts)}. {_describe_sandbox(security)}"
 
 
-def find_branch(workspace: Path) -> str:
-    """The branch that is checked out around the workspace, else the beginning of the commit; "" outside of git."""
-    for folder in (workspace, *workspace.parents):
-        git = folder / ".git"
-        with suppress(OSError, ValueError):
-            if git.is_file():  # of a worktree or a submodule
-                git = folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-            head = (git / "HEAD").read_text(encoding="utf-8").strip()
-            name = head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:10]
-            return name[:MAX_NAME_CHARS] if name.isprintable() else ""
+def find_branch(workspace: Path, owners: Collection[int] | None = None) -> str:
+    """The branch that is checked out around the workspace, else the beginning of the commit; "" outside of git.
+
+    `owners`: whose repository counts above the workspace; None: as get_owners says.
+    """
+    folder = list_folders(workspace, owners)[-1]
+    git = folder / GIT
+    with suppress(OSError, ValueError):
+        if git.is_file():  # of a worktree or a submodule
+            git = folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+        head = (git / "HEAD").read_text(encoding="utf-8").strip()
+        name = head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:10]
+        return name[:MAX_NAME_CHARS] if name.isprintable() else ""
     return ""
 
 

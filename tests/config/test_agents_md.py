@@ -43,6 +43,14 @@ def test_a_link_within_the_repository_is_followed_and_none_that_leads_out(reposi
     assert texts(repository / "sub") == ["linked"]
 
 
+def test_a_link_to_a_file_that_a_rule_denies_is_not_followed(repository):
+    (repository / "CLAUDE.md").write_text("linked")
+    (repository / ".env").write_text("secret")
+    (repository / "AGENTS.md").symlink_to(".env")
+    (guide,) = read_guides(repository, is_unreadable=lambda path: path.name == ".env")
+    assert guide.text == "linked"
+
+
 def test_a_pipe_a_folder_and_bytes_that_are_no_text_stop_nothing(repository):
     os.mkfifo(repository / "AGENTS.md")
     (repository / "sub" / "AGENTS.md").mkdir()

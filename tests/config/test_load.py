@@ -419,7 +419,8 @@ def test_a_default_file_that_cannot_be_read_is_not_skipped(tmp_path):
     """In no checkout, whose own file comes first."""
     for room in ("config", "types"):
         shutil.copytree(ROOT / "src" / room, tmp_path / "bot" / room)
-    shutil.copy(ROOT / "src" / "errors.py", tmp_path / "bot")
+    for module in ("errors.py", "beneath.py"):
+        shutil.copy(ROOT / "src" / module, tmp_path / "bot")
     (tmp_path / "vllm-bot" / "config.json").mkdir(parents=True)
     code = "import sys; from bot.config import load; load(None, {}, {'XDG_CONFIG_HOME': sys.argv[1]})"
     command = [sys.executable, "-c", code, str(tmp_path)]
