@@ -10,6 +10,7 @@ the model's to read: it gives no permissions.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -18,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+from ...beneath import find_relative, open_file
 from ...errors import ToolError
 from ...types.file_names import escape_name
 from ...types.special_tokens import neutralize_with_note
@@ -42,7 +44,7 @@ class SkillFolder(NamedTuple):
 
 
 class Skill(NamedTuple):
-    """`is_command`: only the user runs it."""
+    """`path`: in its folder, to which links led when it was loaded. `is_command`: only the user runs it."""
 
     name: str
     description: str
@@ -143,7 +145,8 @@ def _read_skill(path: Path, name: str, top: Path | None) -> Skill:
     if not body:
         raise ValueError("it has no text")
     line = " ".join((description or body.split("\n", 1)[0]).split())
-    return Skill(name, line[:MAX_DESCRIPTION_CHARS], path, body, is_command)
+    place = Path(os.path.realpath(path.parent), path.name)
+    return Skill(name, line[:MAX_DESCRIPTION_CHARS], place, body, is_command)
 
 
 def _split(text: str) -> tuple[dict[Any, Any], str]:
@@ -169,13 +172,18 @@ def _split(text: str) -> tuple[dict[Any, Any], str]:
 
 
 def _read_file(skill: Skill, file: str) -> str:
-    """Another file of a skill. Raises ToolError."""
-    folder = Path(os.path.realpath(skill.path.parent))
-    path = Path(os.path.realpath(folder / file))
-    if not (path.is_relative_to(folder) and path.is_file()):
+    """Another file of a skill. Raises ToolError.
+
+    It is opened without following a link: the folder itself may have become one since the skill was loaded.
+    """
+    folder = skill.path.parent
+    relative = find_relative(file, folder)
+    if relative is None or not (folder / relative).is_file():
         raise ToolError(f"{escape_name(file)} is no file of the skill {skill.name}")
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        from_root = str(folder.relative_to(folder.anchor) / relative)
+        with io.TextIOWrapper(open_file(Path(folder.anchor), from_root), "utf-8", "replace") as opened:
+            return opened.read()
     except OSError as error:
         raise ToolError(f"{escape_name(file)} of the skill {skill.name} cannot be read") from error
 

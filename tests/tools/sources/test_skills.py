@@ -126,6 +126,17 @@ class TestTheTool:
         assert "is no file of the skill" in read(skills, name="pdf", file="none.md").text
         assert "there are pdf" in read(skills, name="word").text
 
+    def test_a_folder_that_became_a_link_is_not_followed(self, load, tmp_path):
+        skills = load({"skills/pdf/SKILL.md": PDF, "skills/pdf/id_rsa": "Mine.", "keys/id_rsa": "secret"})
+        (tmp_path / "skills" / "pdf").rename(tmp_path / "skills" / "away")
+        (tmp_path / "skills" / "pdf").symlink_to(tmp_path / "keys")
+        assert "cannot be read" in read(skills, name="pdf", file="id_rsa").text
+
+    def test_a_link_to_another_file_of_the_skill_is_followed(self, load, tmp_path):
+        skills = load({"skills/pdf/SKILL.md": PDF, "skills/pdf/forms.md": "Forms."})
+        (tmp_path / "skills" / "pdf" / "link.md").symlink_to("forms.md")
+        assert read(skills, name="pdf", file="link.md").value == "Forms."
+
     def test_a_pipe_is_no_file_of_a_skill(self, load, tmp_path):
         skills = load({"skills/pdf/SKILL.md": PDF})
         os.mkfifo(tmp_path / "skills" / "pdf" / "pipe")
