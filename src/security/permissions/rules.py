@@ -48,8 +48,13 @@ class Rule(NamedTuple):
         return not self.path and self.command.strip() in ("", line.strip(" \t\n"))
 
     def matches_path(self, path: str) -> bool:
-        """Whether the rule applies to a path, given relative to the workspace with `/` between its parts."""
-        return not self.path or _compile_pattern(self.path).match_file(path)
+        """Whether the rule applies to a path, given relative to the workspace with `/` between its parts.
+
+        Where case does not matter to the file system, .ENV is the .env that a rule denies.
+        """
+        if self.action == "allow":
+            return not self.path or _compile_pattern(self.path).match_file(path)
+        return not self.path or _compile_pattern(self.path.casefold()).match_file(path.casefold())
 
 
 @lru_cache(maxsize=256)

@@ -60,6 +60,12 @@ def test_a_pattern_means_what_it_means_in_gitignore(pattern, covered, not_covere
     assert not rule.matches_path(not_covered)
 
 
+def test_only_a_rule_that_allows_minds_the_case_of_a_path():
+    denying, allowing = (Rule("read", action, path="/Keys/*.pem") for action in ("deny", "allow"))
+    assert [rule.matches_path("keys/A.PEM") for rule in (denying, allowing)] == [True, False]
+    assert [rule.matches_path("Keys/a.pem") for rule in (denying, allowing)] == [True, True]
+
+
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
