@@ -15,6 +15,7 @@ from yarl import URL
 from ..app.endpoint import random_id
 from ..errors import BotError
 from ..providers.wire_json import load_json
+from .access import CORS_HEADERS, AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers
 from .apis.dialects import COUNT_PATH, DIALECTS, encode_path_error
 from .chat_request import ChatBody
 from .exchange import RELAYED, GuardedExchange, NotGuarded, log
@@ -29,25 +30,41 @@ MAX_HEADER_BYTES = 16 * 1024  # of the request line, of each header, and of all 
 BODY_TIMEOUT_S = 120.0
 HAS_ASKED = web.AppKey("has_asked", set[object])  # connections of which a request has come
 CONNECT_TIMEOUT_S = 5.0
+MAX_CONTAINERS = 300_000  # of JSON: lists and objects, of which a million take a second to read
+MAX_TOOLS = 1024  # of a request; each takes some 0.1 ms to look at
 OPEN_PATHS = frozenset(("/health",))  # without a key
 _OURS = NOT_RELAYED | {"content-type", "accept", "accept-encoding"} | KEY_HEADERS  # what the gateway says itself
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Gateway:
-    """In front of `upstreams`. `keys`: those of clients; None lets anyone in. `repair_turns`: see ChatTurn."""
+    """In front of `upstreams`. `keys`: those of clients; None lets anyone in that the rules let in. `repair_turns`: see
+    ChatTurn.
+    """
 
     def __init__(
-        self, upstreams: Upstreams, metrics: Metrics, keys: KeyRing | None = None, repair_turns: int = 1
+        self,
+        upstreams: Upstreams,
+        metrics: Metrics,
+        keys: KeyRing | None = None,
+        repair_turns: int = 1,
+        rules: AccessRules = AccessRules(),  # noqa: B008 - it cannot be changed
     ) -> None:
         self._upstreams = upstreams
         self._metrics = metrics
         self._keys = keys
+        self._rules = rules._replace(has_keys=keys is not None)
         self._repair_turns = repair_turns
         self._session: aiohttp.ClientSession | None = None
 
     def make_app(self) -> web.Application:
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._check_key])
+        app = web.Application(
+            client_max_size=MAX_BODY_BYTES,
+            middlewares=[self._check_request],
+            # a relayed body stays as it is, and a small one never takes much memory
+            handler_args={"auto_decompress": False},
+        )
+        app.on_response_prepare.append(self._add_cors_headers)
         app.cleanup_ctx.append(self._open)
         app[HAS_ASKED] = set[object]()
         for path in DIALECTS:
@@ -66,10 +83,16 @@ class Gateway:
         await self._upstreams.close()
 
     @web.middleware
-    async def _check_key(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse clients without a key, and turn what aiohttp refuses into JSON."""
-        key = read_key(request.headers) or request.query.get("key", "")  # a browser sends no headers of ours
-        if self._keys is not None and request.path not in OPEN_PATHS and not self._keys.has(key):
+    async def _check_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse what the rules do not allow and clients without a key, and turn what aiohttp refuses into JSON."""
+        asked = _describe(request)
+        try:
+            check_access(asked, self._rules)
+        except Refused as refusal:
+            return _refuse(request, refusal.status, str(refusal))
+        if asked.is_preflight:  # a browser asks without a key
+            return web.Response(status=204)
+        if not self._has_key(request):  # before its body is read
             return _refuse(request, 401, "The key is missing or unknown.")
         request.app[HAS_ASKED].add(request.protocol)
         if sum(len(name) + len(value) for name, value in request.raw_headers) > MAX_HEADER_BYTES:
@@ -81,12 +104,25 @@ class Gateway:
             return await handler(request)
         except (TimeoutError, asyncio.TimeoutError):
             return _refuse(request, 408, f"The body did not come within {BODY_TIMEOUT_S:g} seconds.")
+        except _TooMany as refusal:
+            return _refuse(request, 413, refusal.message)
         except web.HTTPRequestEntityTooLarge:
             return _refuse(request, 413, f"The body is longer than {MAX_BODY_BYTES:,} bytes.")
         except web.HTTPException as refusal:
             return _refuse(request, refusal.status, refusal.reason)
         except ConnectionResetError as error:  # the client has gone; aiohttp takes this for what it is
             raise asyncio.CancelledError from error
+
+    def _has_key(self, request: web.Request) -> bool:
+        if self._keys is None:
+            return True
+        if request.path in OPEN_PATHS and request.method in ("GET", "HEAD") and not request.body_exists:
+            return True
+        # a browser that opens the page sends no headers of ours
+        return self._keys.has(read_key(request.headers) or request.query.get("key", ""))
+
+    async def _add_cors_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(find_cors_headers(_describe(request), self._rules))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request that may bring calls; any other is relayed."""
@@ -135,7 +171,9 @@ class Gateway:
         assert self._session is not None  # noqa: S101 - opened with the application
         key = replica.client.key_headers
         headers = self._forward_headers(request, NOT_RELAYED | (KEY_HEADERS if key else frozenset())) | key
-        url = URL(f"{replica.root}{request.rel_url}", encoded=True)  # as it came
+        target = str(request.rel_url)  # as it came
+        target = target if self._keys is None else drop_key(target)
+        url = URL(f"{replica.root}{target}", encoded=True)
         return await self._session.request(request.method, url, data=body, headers=headers, allow_redirects=False)
 
     def _forward_headers(self, request: web.Request, left_out: Set[str]) -> dict[str, str]:
@@ -146,15 +184,41 @@ class Gateway:
 async def _read_object(request: web.Request) -> dict[str, Any]:
     """The body. Raises HTTPException where it is no JSON object."""
     kind = request.content_type
+    if request.headers.get("Content-Encoding", "identity") != "identity":
+        raise web.HTTPUnsupportedMediaType(reason="The body must not be compressed.")
     if not kind.endswith(("json", "octet-stream")):  # the second: none is given
         raise web.HTTPUnsupportedMediaType(reason=f"The content type must be application/json, not {kind[:100]}.")
+    body = await request.read()
+    if _count_containers(body) > MAX_CONTAINERS:
+        raise _TooMany(f"The body has more than {MAX_CONTAINERS:,} lists and objects.")
     try:
-        value = load_json(await request.read())
+        value = load_json(body)
     except BotError:
         raise web.HTTPBadRequest(reason="The body is not JSON, or it is nested too deep.") from None
     if not isinstance(value, dict):
         raise web.HTTPBadRequest(reason="The body must be a JSON object.")
+    tools = value.get("tools")
+    if isinstance(tools, list) and len(tools) > MAX_TOOLS:
+        raise _TooMany(f"The request has more than {MAX_TOOLS:,} tools.")
     return value
+
+
+class _TooMany(web.HTTPRequestEntityTooLarge):
+    """A request that would hold up all others while it is read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0, 0)
+        self.message = message
+
+
+def _count_containers(body: bytes) -> int:
+    """Lists and objects at most: brackets inside strings count as well."""
+    return body.count(b"[") + body.count(b"{")
+
+
+def _describe(request: web.Request) -> Asked:
+    headers = {name.lower(): request.headers.getall(name) for name in request.headers}
+    return Asked(request.method, request.path, headers, request.content_type)
 
 
 def _refuse(request: web.Request, status: int, message: str) -> web.Response:
@@ -163,7 +227,9 @@ def _refuse(request: web.Request, status: int, message: str) -> web.Response:
 
 async def _relay_answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
-    response.headers.extend((name, value) for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP)
+    for name, value in answer.headers.items():
+        if name.lower() not in HOP_BY_HOP and not name.lower().startswith(CORS_HEADERS):
+            response.headers.add(name, value)
     await response.prepare(request)
     async for chunk in answer.content.iter_any():
         await response.write(chunk)
@@ -174,6 +240,6 @@ async def _relay_answer(request: web.Request, answer: aiohttp.ClientResponse) ->
 def _read_beginning(body: bytes | None) -> Mapping[str, object]:
     """The conversation in a body, for the choice of a replica; empty if there is none."""
     with suppress(BotError):
-        value = load_json(body) if body else None
+        value = load_json(body) if body and _count_containers(body) <= MAX_CONTAINERS else None
         return value if isinstance(value, dict) else {}
     return {}

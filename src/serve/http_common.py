@@ -8,7 +8,7 @@ from aiohttp import web
 
 OFF_HEADER = "x-vllm-bot-off"
 HOP_BY_HOP = frozenset(("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
-NOT_RELAYED = HOP_BY_HOP | {"host", "content-length", "expect", OFF_HEADER}
+NOT_RELAYED = HOP_BY_HOP | {"host", "content-length", "expect", "referer", OFF_HEADER}
 KEY_HEADERS = frozenset(("authorization", "x-api-key"))
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeAlias, Union
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from ..app.endpoint import check_async, make_client_options
 from ..app.state_files import ServerMemory
@@ -26,6 +27,7 @@ from ..config import Settings
 from ..errors import ConfigError
 from ..transport.async_http import AsyncClient
 from ..transport.http import find_free_port, try_connecting
+from .access import AccessRules
 from .gateway import HAS_ASKED, MAX_HEADER_BYTES, Gateway
 from .keys import read_keys
 from .pages.metrics import Metrics
@@ -214,7 +216,8 @@ def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: st
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     options = settings.serve
     keys = read_keys(Path(options.keys)) if options.keys else None
-    app = Gateway(make_upstreams(settings), Metrics(Path(folder)), keys, options.repair_turns).make_app()
+    rules = AccessRules(options.hosts, options.origins, options.relay)
+    app = Gateway(make_upstreams(settings), Metrics(Path(folder)), keys, options.repair_turns, rules).make_app()
     checks = _load_tls(tls)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until the loop handles them
     try:
@@ -241,6 +244,7 @@ async def _listen(
 
     `mask`: the signals that stay blocked. Raises OSError where the address cannot be had.
     """
+    logging.getLogger("aiohttp.server").addFilter(hide_request)
     runner = web.AppRunner(
         app,
         shutdown_timeout=SHUTDOWN_S,
@@ -273,6 +277,14 @@ async def _listen(
         loop.add_signal_handler(signal.SIGINT, end_streams)
         await runner.cleanup()
     return is_interrupted.is_set()
+
+
+def hide_request(record: logging.LogRecord) -> bool:
+    """A filter for the log: of a malformed request no part is quoted, since it may hold a key."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.msg, record.args, record.exc_info = "A malformed request was refused: %s.", (type(error).__name__,), None
+    return True
 
 
 async def close_silent(server: web.Server | None, has_asked: set[object], seconds: float) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from src.serve.chunks.guard import StreamGuard
 from src.serve.gateway import Gateway
 from src.serve.keys import KeyRing, hash_key
 from src.serve.pages.metrics import Metrics
-from src.serve.run import close_silent
+from src.serve.run import close_silent, hide_request
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
 from src.transport.deadlines import Timeouts
@@ -54,12 +56,13 @@ class FakeServer:
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.relayed: list[tuple[str, str, bytes]] = []  # method, path and query, body
+        self.packed: list[bytes] = []  # bodies with a Content-Encoding, as they came
         self.rendered = 0
         self.tells_tokens = False
         self._answer = answer
 
     def make_app(self) -> web.Application:
-        app = web.Application()
+        app = web.Application(handler_args={"auto_decompress": False})
         app.router.add_post("/v1/chat/completions", self.complete)
         app.router.add_post("/tokenize", self.count)
         app.router.add_post("/detokenize", self.detokenize)
@@ -71,9 +74,15 @@ class FakeServer:
 
     async def record(self, request: web.Request) -> web.Response:
         self.relayed.append((request.method, request.raw_path, await request.read()))
+        if request.headers.get("Content-Encoding"):
+            self.packed.append(self.relayed[-1][2])
         if request.path == "/moved":
             raise web.HTTPTemporaryRedirect("/elsewhere")
-        return web.Response(status=418, body=b"\0teapot", headers={"Content-Type": "x/y", "X-Own": "1"})
+        return web.Response(
+            status=418,
+            body=b"\0teapot",
+            headers={"Content-Type": "x/y", "X-Own": "1", "Access-Control-Allow-Origin": "*"},
+        )
 
     async def tell_load(self, _: web.Request) -> web.Response:
         return web.Response(text=f'# HELP x\n{RUNNING} 3.0\nvllm:other_total{{engine="0"}} 1.0\n')
@@ -390,7 +399,7 @@ def test_a_redirect_is_the_client_s_to_follow(tmp_path):
 def test_a_client_that_names_the_whole_address_as_to_a_proxy_is_answered(tmp_path):
     async def use(client, fake):
         reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
-        writer.write(b"GET http://gateway/v1/some%7Ething?a HTTP/1.1\r\nHost: gateway\r\n\r\n")
+        writer.write(b"GET http://localhost/v1/some%7Ething?a HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await reader.readline()).split()[1] == b"418"
         assert [path for _, path, _ in fake.relayed] == ["/v1/some%7Ething?a"]
         writer.close()
@@ -403,7 +412,7 @@ def test_a_body_that_is_said_to_be_too_long_is_refused_before_it_comes(tmp_path,
 
     async def use(client, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
-        writer.write(b"POST /v1/messages HTTP/1.1\r\nHost: gateway\r\nContent-Length: 101\r\n\r\n")
+        writer.write(b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 101\r\n\r\n")
         assert (await reader.readline()).split()[1] == b"413"
         writer.close()
 
@@ -453,6 +462,121 @@ def test_without_a_key_nothing_is_answered(tmp_path):
                 assert reply.status == status
 
     drive(tmp_path, lambda _: say("x"), use, keys=KeyRing([hash_key("right")]))
+
+
+def test_a_key_in_the_query_goes_no_further(tmp_path):
+    async def use(client, fake):
+        headers = {"Referer": "http://localhost:8010/?key=right"}
+        for name in ("key", "%6bey"):
+            async with client.get(yarl.URL(f"/v1/x?a=%7E&{name}=right&b", encoded=True), headers=headers) as reply:
+                assert reply.status == 418
+        assert {path for _, path, _ in fake.relayed} == {"/v1/x?a=%7E&b"}
+
+    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing([hash_key("right")]))
+
+
+def test_without_a_key_a_health_check_has_no_body_and_changes_nothing(tmp_path):
+    async def use(client, fake):
+        for method, body, status in (("GET", None, 418), ("HEAD", None, 418), ("POST", None, 401), ("GET", b"x", 401)):
+            async with client.request(method, "/health", data=body) as reply:
+                assert reply.status == status
+
+    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing([hash_key("right")]))
+
+
+def test_a_compressed_body_is_relayed_as_it_came(tmp_path):
+    packed = gzip.compress(b"0" * 100_000)
+
+    async def use(client, fake):
+        async with client.post("/other", data=packed, headers={"Content-Encoding": "gzip"}) as reply:
+            assert reply.status == 418
+        assert fake.packed == [packed]
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+def test_a_compressed_body_of_an_api_is_refused(tmp_path):
+    async def use(client, _):
+        data = gzip.compress(json.dumps(BODY).encode())
+        headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+        async with client.post("/v1/chat/completions", data=data, headers=headers) as reply:
+            assert (reply.status, (await reply.json())["error"]["message"]) == (415, "The body must not be compressed.")
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [
+        (json.dumps({**BODY, "tools": [TOOL] * 1025}).encode(), "more than 1,024 tools"),
+        (b'{"a": [' + b"[]," * 300_000 + b"[]]}", "more than 300,000 lists and objects"),
+    ],
+    ids=["tools", "lists"],
+)
+def test_a_request_that_would_hold_up_others_is_refused(tmp_path, body, limit):
+    async def use(client, _):
+        headers = {"Content-Type": "application/json"}
+        async with client.post("/v1/chat/completions", data=body, headers=headers) as reply:
+            assert reply.status == 413
+            assert limit in (await reply.json())["error"]["message"]
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+def test_a_page_of_this_machine_reads_answers_and_no_other_page_does(tmp_path):
+    async def use(client, _):
+        for origin, status in (("http://localhost:3000", 200), ("https://evil.example", 403), ("null", 403)):
+            async with client.post("/v1/chat/completions", json=BODY, headers={"Origin": origin}) as reply:
+                allowed = reply.headers.get("Access-Control-Allow-Origin")
+                assert (reply.status, allowed) == (status, origin if status == 200 else None)
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+def test_a_browser_asks_beforehand_without_a_key(tmp_path):
+    async def use(client, fake):
+        headers = {
+            "Origin": "tauri://localhost",
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization,content-type",
+        }
+        async with client.options("/v1/chat/completions", headers=headers) as reply:
+            assert reply.status == 204
+            assert reply.headers["Access-Control-Allow-Origin"] == "tauri://localhost"
+            assert reply.headers["Access-Control-Allow-Headers"] == "authorization,content-type"
+        assert fake.relayed == []
+
+    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing([hash_key("right")]))
+
+
+def test_what_a_server_allows_pages_does_not_come_through(tmp_path):
+    async def use(client, _):
+        async with client.get("/v1/open") as reply:
+            assert reply.status == 418
+            assert "Access-Control-Allow-Origin" not in reply.headers
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+@pytest.mark.parametrize(
+    "request_head",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sk-secret\x01\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzzsk-secret\r\n",
+    ],
+)
+def test_the_log_quotes_no_part_of_a_malformed_request(tmp_path, caplog, request_head):
+    logging.getLogger("aiohttp.server").addFilter(hide_request)
+
+    async def use(client, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
+        writer.write(request_head)
+        writer.write_eof()
+        await reader.read()
+        writer.close()
+
+    drive(tmp_path, lambda _: say("x"), use)
+    assert "sk-secret" not in caplog.text
 
 
 def test_a_server_that_does_not_answer_is_passed_over(tmp_path):

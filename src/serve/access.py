@@ -1,0 +1,157 @@
+"""Which requests the gateway answers: who asks, under which name of this machine, and for what. Pure.
+
+A gateway on a loopback address is not the web's: a page in a browser reaches it, too, and would use the user's server
+and key. A browser says who asks (Origin, Sec-Fetch-Site; Node.js sends other Sec-Fetch headers, and is no browser). A
+page whose own name leads to this machine (DNS rebinding) gives itself away by Host. Sources: Fetch standard (CORS
+protocol, Origin), Fetch Metadata (W3C), RFC 9110 7.2 (Host); vLLM 0.32, entrypoints/serve, for the paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from ipaddress import IPv6Address, ip_address
+from typing import NamedTuple
+from urllib.parse import unquote_plus, urlsplit
+
+from .apis.dialects import DIALECTS
+
+LOCAL_NAMES = ("localhost", "host.docker.internal")  # the second: as a container calls the machine it is on
+DESKTOP_SCHEMES = ("app", "tauri", "vscode-webview")  # of clients that show pages of their own
+OWN_PATHS = frozenset(("/", "/health", "/metrics", "/vllm-bot/events"))
+BROWSER_PATHS = OWN_PATHS | DIALECTS.keys() | {"/v1/models"}
+READING = frozenset(("GET", "HEAD", "OPTIONS"))
+# The last component of paths that change a server, or run code in it.
+CHANGING = frozenset((
+    "abort_requests", "collective_rpc", "finish_weight_update", "init_weight_transfer_engine", "load_lora_adapter",
+    "pause", "release_kv_cache_memory", "reset_encoder_cache", "reset_mm_cache", "reset_prefix_cache", "resume",
+    "scale_elastic_ep", "shutdown_weight_transfer_engine", "sleep", "start_draft_weight_update", "start_profile",
+    "start_weight_update", "stop_profile", "unload_lora_adapter", "update_weight_version", "update_weights", "wake_up",
+    "weight_checker",
+))  # fmt: skip
+CORS_HEADERS = "access-control-"
+PREFLIGHT_S = 600  # for which a browser need not ask again
+
+
+class AccessRules(NamedTuple):
+    """`hosts`, `origins` and `relay`: what the settings of these names add. `has_keys`: clients have keys."""
+
+    hosts: Collection[str] = ()
+    origins: Collection[str] = ()
+    relay: Collection[str] = ()
+    has_keys: bool = False
+
+
+class Asked(NamedTuple):
+    """A request. `path` is decoded; the values of `headers` are all that came under a name in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, Sequence[str]]
+    content_type: str = ""
+
+    @property
+    def origins(self) -> Sequence[str]:
+        return self.headers.get("origin", ())
+
+    @property
+    def is_from_browser(self) -> bool:
+        return bool(self.origins or self.headers.get("sec-fetch-site"))
+
+    @property
+    def is_preflight(self) -> bool:
+        return self.method == "OPTIONS" and bool(self.origins) and "access-control-request-method" in self.headers
+
+
+class Refused(Exception):
+    """Why a request is not answered, and its HTTP status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def check_access(asked: Asked, rules: AccessRules) -> None:
+    """Raises Refused."""
+    if not rules.has_keys:
+        _check_host(asked.headers.get("host", ()), rules.hosts)
+    path = "/" + "/".join(filter(None, asked.path.split("/")))
+    if asked.method not in READING and path.rpartition("/")[2] in CHANGING and path not in rules.relay:
+        raise Refused(403, f"{path} changes the server. To let it through, add it to serve.relay.")
+    if path == "/" and asked.method in ("GET", "HEAD"):
+        return  # the page holds nothing of anybody's, and other sites may link to it
+    for origin in asked.origins:
+        if not is_allowed_origin(origin, rules.origins):
+            raise Refused(403, f"Pages of {origin[:100]!r} may not ask here. To let them, add that to serve.origins.")
+    if not asked.is_from_browser:
+        return
+    if path not in BROWSER_PATHS and not path.startswith("/v1/models/"):
+        raise Refused(403, "Browsers are answered on the paths of the three APIs, of models and of the page only.")
+    if asked.method not in READING and not asked.content_type.endswith("json"):
+        raise Refused(415, "The content type of a browser's request must be application/json.")
+
+
+def is_allowed_origin(origin: str, more: Collection[str] = ()) -> bool:
+    """Whether pages of an origin may ask: of this machine at any port, of a desktop client, or one that is named."""
+    try:
+        parts = urlsplit(origin)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    if origin.rstrip("/") in {each.rstrip("/") for each in more}:
+        return True
+    return parts.scheme in DESKTOP_SCHEMES or (parts.scheme in ("http", "https") and _is_loopback(host))
+
+
+def find_cors_headers(asked: Asked, rules: AccessRules) -> dict[str, str]:
+    """The headers that let a page of an allowed origin read the answer."""
+    if len(asked.origins) != 1 or not is_allowed_origin(asked.origins[0], rules.origins):
+        return {}
+    headers = {
+        "Access-Control-Allow-Origin": asked.origins[0],
+        "Access-Control-Expose-Headers": "x-vllm-bot",
+        "Vary": "Origin",
+    }
+    if asked.is_preflight:
+        headers |= {
+            "Access-Control-Allow-Methods": "GET, HEAD, POST",
+            "Access-Control-Allow-Headers": ", ".join(asked.headers.get("access-control-request-headers", ())),
+            "Access-Control-Max-Age": str(PREFLIGHT_S),
+        }
+        if "access-control-request-private-network" in asked.headers:
+            headers["Access-Control-Allow-Private-Network"] = "true"
+    return headers
+
+
+def drop_key(target: str) -> str:
+    """A request's path and query without the gateway's key; everything else is as it came."""
+    path, mark, query = target.partition("?")
+    kept = [part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "key"]
+    return path + (mark if kept else "") + "&".join(kept)
+
+
+def _check_host(hosts: Sequence[str], more: Collection[str]) -> None:
+    """HTTP/1.0 has none. Raises Refused."""
+    if len(hosts) > 1:
+        raise Refused(400, "A request has one Host.")
+    for host in hosts:
+        name = _drop_port(host).lower().rstrip(".")
+        if not _is_loopback(name) and name not in LOCAL_NAMES and name not in {each.lower() for each in more}:
+            raise Refused(
+                403,
+                f"This gateway is not {name[:100]!r}. To let it be called so, add that to serve.hosts, or use keys.",
+            )
+
+
+def _drop_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback

@@ -1,0 +1,145 @@
+"""Who may ask the gateway, request by request: browsers, pages of others, other names of this machine, plain clients."""
+
+from __future__ import annotations
+
+import pytest
+
+from src.serve.access import AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers, is_allowed_origin
+
+CHAT = "/v1/chat/completions"
+
+
+def ask(method: str = "POST", path: str = CHAT, content_type: str = "application/json", **headers: str) -> Asked:
+    named = {name.replace("_", "-"): [value] for name, value in headers.items()}
+    return Asked(method, path, {"host": ["127.0.0.1:8010"], **named}, content_type)
+
+
+def find_status(asked: Asked, **rules) -> int:
+    """The status of the refusal; 200 if there is none."""
+    try:
+        check_access(asked, AccessRules(**rules))
+    except Refused as refusal:
+        return refusal.status
+    return 200
+
+
+CLIENTS = {  # the headers of ordinary clients
+    "openai and anthropic SDKs": ask(user_agent="OpenAI/Python 3.54", accept="application/json"),
+    "openai-node, whose fetch names its mode": ask(sec_fetch_mode="cors", user_agent="OpenAI/JS 6.1"),
+    "curl with -d and no header": ask(content_type="application/x-www-form-urlencoded", user_agent="curl/8.9"),
+    "curl of HTTP/1.0, without Host": Asked("POST", CHAT, {}, "application/json"),
+    "LangChain": ask(host="localhost:8010", user_agent="langchain-openai"),
+    "LangChain's embeddings": ask(path="/v1/embeddings", host="localhost:8010"),
+    "Open WebUI, from its container": ask(host="host.docker.internal:8010", user_agent="Python/3.11 aiohttp/3.14"),
+    "a page of Open WebUI on this machine": ask(origin="http://localhost:3000", sec_fetch_site="same-site"),
+    "our own page": ask("GET", "/vllm-bot/events", sec_fetch_site="same-origin", sec_fetch_mode="cors"),
+    "a link to our page on another site": ask("GET", "/", sec_fetch_site="cross-site", sec_fetch_mode="navigate"),
+    "a desktop client": ask(origin="app://obsidian.md"),
+    "a desktop client on Windows": ask(origin="http://tauri.localhost"),
+    "an editor's view": ask(origin="vscode-webview://1a2b"),
+    "nginx in front, with its default Host": ask(host="localhost"),
+    "a name that ends in a dot": ask(host="LocalHost.:8010"),
+    "IPv6": ask(host="[::1]:8010"),
+    "a development name": ask(host="gateway.localhost:8010"),
+    "a health check": ask("GET", "/health", user_agent="kube-probe/1.30"),
+    "whether the server sleeps": ask("GET", "/is_sleeping"),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_an_ordinary_client_is_answered(client):
+    check_access(CLIENTS[client], AccessRules())
+
+
+ATTACKS = {
+    "a page's fetch without a content type": (
+        ask(content_type="application/octet-stream", origin="https://x.example"),
+        403,
+    ),
+    "the same from this machine": (ask(content_type="application/octet-stream", origin="http://localhost:9"), 415),
+    "a form of a page": (ask(content_type="application/x-www-form-urlencoded", origin="https://x.example"), 403),
+    "a page's text/plain without Origin": (ask(content_type="text/plain", sec_fetch_site="cross-site"), 415),
+    "a page in a sandbox": (ask(origin="null"), 403),
+    "a name that begins like ours": (ask(origin="http://localhost.x.example"), 403),
+    "an address that begins like ours": (ask(origin="http://127.0.0.1.x.example"), 403),
+    "a user's name that is ours": (ask(origin="http://localhost@x.example"), 403),
+    "DNS rebinding": (ask("GET", "/metrics", host="evil.example:8010"), 403),
+    "DNS rebinding of the page": (ask("GET", "/", host="evil.example:8010"), 403),
+    "a Host that begins like ours": (ask(host="127.0.0.1.evil.example"), 403),
+    "a Host with a user": (ask(host="localhost@evil.example"), 403),
+    "a Host in another spelling": (ask(host="127.1"), 403),
+    "a Host that is a number": (ask(host="2130706433"), 403),
+    "an empty Host": (ask(host=""), 403),
+    "two Hosts": (Asked("GET", "/", {"host": ["localhost", "evil.example"]}), 400),
+    "a page that empties the cache": (ask(path="/reset_prefix_cache", origin="http://localhost:9"), 403),
+    "a page that asks for embeddings": (ask(path="/v1/embeddings", origin="http://localhost:9"), 403),
+    "weights": (ask(path="/update_weights"), 403),
+    "an adapter, with odd slashes": (ask(path="/v1//load_lora_adapter/"), 403),
+    "code on the workers": (ask(path="/collective_rpc"), 403),
+    "sleep": (ask(path="/sleep"), 403),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attack_is_refused(attack):
+    asked, status = ATTACKS[attack]
+    assert find_status(asked) == status
+
+
+@pytest.mark.parametrize("attack", [name for name in ATTACKS if "Host" not in name and "rebinding" not in name])
+def test_with_keys_the_same_is_refused(attack):
+    asked, status = ATTACKS[attack]
+    assert find_status(asked, has_keys=True) == status
+
+
+def test_with_keys_the_gateway_has_any_name():
+    assert find_status(ask(host="gateway.example"), has_keys=True) == 200
+
+
+def test_a_name_and_an_origin_of_the_settings_are_let_in():
+    asked = ask(host="Gateway.Example:443", origin="https://chat.example")
+    assert find_status(asked, hosts=("gateway.example",), origins=("https://chat.example/",)) == 200
+
+
+def test_a_path_of_the_settings_is_relayed():
+    assert find_status(ask(path="/sleep"), relay=("/sleep",)) == 200
+    assert find_status(ask(path="/wake_up"), relay=("/sleep",)) == 403
+
+
+@pytest.mark.parametrize(
+    ("asked", "setting"),
+    [
+        (ask(host="x.example"), "serve.hosts"),
+        (ask(origin="https://x.example"), "serve.origins"),
+        (ask(path="/sleep"), "serve.relay"),
+    ],
+)
+def test_a_refusal_names_the_setting(asked, setting):
+    with pytest.raises(Refused, match=setting):
+        check_access(asked, AccessRules())
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://[", "http://", "", "localhost", "file://", "//localhost", "ftp://localhost"]
+)
+def test_an_odd_origin_is_not_allowed(origin):
+    assert not is_allowed_origin(origin)
+
+
+def test_pages_of_an_allowed_origin_may_read_answers():
+    assert find_cors_headers(ask(origin="http://localhost:3000"), AccessRules()) == {
+        "Access-Control-Allow-Origin": "http://localhost:3000",
+        "Access-Control-Expose-Headers": "x-vllm-bot",
+        "Vary": "Origin",
+    }
+    assert find_cors_headers(ask(origin="https://x.example"), AccessRules()) == {}
+    assert find_cors_headers(ask(), AccessRules()) == {}
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [("/v1/models?key=vb-1", "/v1/models"), ("/x?a=1&KEY=2&key=3&b", "/x?a=1&KEY=2&b"), ("/x?%6bey=1&a=%7E", "/x?a=%7E"),
+     ("/x?monkey=1", "/x?monkey=1"), ("/x", "/x"), ("/x?key", "/x")],
+)  # fmt: skip
+def test_a_key_is_taken_out_of_a_query_and_nothing_else(target, expected):
+    assert drop_key(target) == expected
