@@ -11,6 +11,7 @@ it drops nothing and shows all of that as escapes.
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from typing import ClassVar
 
 MAX_STRING_CHARS = 65_536  # of a payload without an end: it hides no more than this, and no further line
@@ -18,10 +19,11 @@ MAX_CONTROL_CHARS = 64  # parameters of a control sequence
 
 _JOINERS = "\u200c\u200d"
 _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
-_DROPPED = (  # invisible, or with an effect on the text around them
-    "\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
+_INVISIBLE_MARKS = (  # or with an effect on the text around them
+    "\u00ad\u061c\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\U000e0080-\U000e00ff\U000e01f0-\U000e0fff"
 )
+_DROPPED = f"\x00-\x08\x0e-\x1f\x7f-\x9f{_INVISIBLE_MARKS}"
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
 _SPECIAL = re.compile(f"[{_DROPPED}{_LINE_ENDS}{_JOINERS}{_SELECTORS}\ud800-\udfff]")
 _SELECTOR = re.compile(f"[{_SELECTORS}]")
@@ -116,7 +118,11 @@ def sanitize(text: str) -> str:
 _FILLERS = (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0)
 _VARIATIONS = (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
 _INVISIBLE = frozenset(map(chr, (*_FILLERS, *_VARIATIONS)))
-_PADDING = re.compile(r" {400,}|\n{10,}")
+_PADDING_CODES = {" ": "\\x20", "\n": "\\n"}
+_UNSEEN = f"{_INVISIBLE_MARKS}{_JOINERS}{''.join(sorted(_INVISIBLE))}"
+_BLANK = rf"(?:[^\S\n]|[{_UNSEEN}])"
+# Each alternative begins only where a run begins, so that the search is linear.
+_PADDING = re.compile(rf"(?<![\s{_UNSEEN}])(?:{_BLANK}*\n){{10,}}|(?<!{_BLANK}){_BLANK}{{400,}}")
 
 
 def reveal(text: str, *, on_one_line: bool = False) -> str:
@@ -124,20 +130,27 @@ def reveal(text: str, *, on_one_line: bool = False) -> str:
 
     `on_one_line`: for a line end, too.
 
-    Long runs of blanks or empty lines, which would push the rest off the screen, are counted: `\\x20{12000}`. If the
-    text contains any of these, its own backslashes are doubled.
+    Long runs of blanks or of lines of blanks, which would push the rest off the screen, are counted: `\\x20{12000}`,
+    or `\\s{12000}` where they are of several kinds. If the text contains any of these, its own backslashes are doubled.
     """
-    padded = _PADDING.search(text)
-    hidden = [each for each in set(text) if not _is_visible(each) or (on_one_line and each == "\n")]
-    if not padded and not hidden:
+    hidden = {each for each in set(text) if not _is_visible(each) or (on_one_line and each == "\n")}
+    if not hidden and not _PADDING.search(text):
         return text
-    shown = "".join(ascii(each)[1:-1] if each in hidden else each for each in text.replace("\\", "\\\\"))
-    return _PADDING.sub(_count_padding, shown) if padded else shown
+    shown: list[str] = []
+    end = 0
+    for padding in _PADDING.finditer(text):
+        shown += [_escape(text[end : padding.start()], hidden), _count_padding(padding[0], on_one_line=on_one_line)]
+        end = padding.end()
+    return "".join([*shown, _escape(text[end:], hidden)])
 
 
-def _count_padding(padding: re.Match[str]) -> str:
-    code = "\\x20" if padding[0][0] == " " else "\\n"
-    return f"{code}{{{len(padding[0])}}}" + ("\n" if code == "\\n" else "")
+def _escape(text: str, hidden: Set[str]) -> str:
+    return "".join(ascii(each)[1:-1] if each in hidden else each for each in text.replace("\\", "\\\\"))
+
+
+def _count_padding(padding: str, *, on_one_line: bool) -> str:
+    code = _PADDING_CODES.get("".join(set(padding)), "\\s")
+    return f"{code}{{{len(padding)}}}" + ("\n" if "\n" in padding and not on_one_line else "")
 
 
 def _is_visible(character: str) -> bool:

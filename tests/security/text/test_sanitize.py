@@ -126,6 +126,19 @@ class TestWhatIsApproved:
     def test_so_are_empty_lines(self):
         assert reveal("ls" + "\n" * 500 + "rm x") == "ls\\n{500}\nrm x"
 
+    @pytest.mark.parametrize(
+        "blank", [" ", "\t", "\xa0", "\u2003", "\u3000", "\u200b", "\u2800", "\ufeff", "\r", " \u200d "]
+    )
+    def test_lines_of_blanks_of_any_kind_are_counted(self, blank):
+        padding = f"\n{blank}" * 24 + "\n"
+        assert reveal(f"ls{padding}  rm x") == f"ls\\s{{{len(padding)}}}\n  rm x"
+
+    def test_many_blanks_of_any_kind_are_counted(self):
+        assert reveal("ls" + "\u3000\t" * 300 + "; rm x") == "ls\\s{600}; rm x"
+
+    def test_padding_is_counted_on_one_line_too(self):
+        assert reveal("ls" + " \n" * 24 + "rm x", on_one_line=True) == "ls\\s{48}rm x"
+
     def test_an_indented_text_is_as_it_is(self):
         text = "def f():\n    return 1\n\n\n# end  \\x20{40}"
         assert reveal(text) == text
