@@ -212,8 +212,10 @@ class _SignalExit(SystemExit):
 
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise SystemExit, so that started processes are ended and the session is saved."""
-    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    """SIGTERM, SIGHUP and SIGQUIT raise SystemExit, so that started processes are ended, the session is saved, and the
+    terminal gets its modes back.
+    """
+    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
     has_left = False
 
     def leave(number: int, _: object) -> None:

@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_S, wait_until
 from .scripts import calls, chunked, text
 from .server import STALL, FaultServer
 
-CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
+CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGQUIT: 131, signal.SIGINT: 130}
 
 
 def started(server, tmp_path, *options, debug=""):

@@ -499,7 +499,8 @@ class TestWhileTheModelWorks:
         chat.prompts()
         assert not re.search("\x1b\\]|\x1b\\[2J|[\x80-\x9f\u202e]", chat.raw)
 
-    def test_it_is_killed_and_leaves_the_terminal_as_it_was(self, chat):
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT], ids=lambda number: number.name)
+    def test_it_is_killed_and_leaves_the_terminal_as_it_was(self, chat, number):
         import termios
 
         gate = Gate()
@@ -507,9 +508,10 @@ class TestWhileTheModelWorks:
         chat.line("hi")
         chat.shows("^Half")
         assert not termios.tcgetattr(chat.child.child_fd)[3] & termios.ECHO
-        chat.child.kill(signal.SIGTERM)
+        chat.child.kill(number)
         chat.is_sent("\x1b[?2004l")
-        assert chat.ends() == 143
+        assert chat.ends() == 128 + number
+        assert termios.tcgetattr(chat.child.child_fd)[3] & termios.ECHO
         assert "Traceback" not in chat.raw
 
     def test_ctrl_z_and_back(self, chat):
