@@ -596,7 +596,7 @@ class TestAtAnApproval:
             [call("edit", path="a.txt", oldText="two", newText="2")], ["Done."], files={"a.txt": "one\ntwo\nthree\n"}
         )
         chat.line("go")
-        chat.shows(r"^ +-two\n +\+2$")
+        chat.shows(r"^    \| -two\n    \| \+2$")
         chat.shows(r"Run it\? \[y/N\]")
         chat.line("y")
         chat.shows("^Done.$")
@@ -632,7 +632,7 @@ class TestAtAnApproval:
             ["2."],
         )
         chat.line("go")
-        chat.shows("a: always; this adds the rule exec:echo one")
+        chat.shows("a: always; this adds the rule exec: this exact command")
         chat.shows(r"Run it\? \[y/N\]")
         chat.line("a")
         chat.shows("^1.$")

@@ -26,14 +26,14 @@ def test_a_plan_is_shown_sent_back_with_words_edited_in_the_editor_and_accepted(
     )
     chat.line("plan it")
     chat.shows("The plan:")
-    chat.shows("^  2. leap")
+    chat.shows(r"^    \| 2. leap")
     chat.shows(r"Accept the plan\? \[y/N\]")
     chat.line("n look twice")
-    chat.shows(r"^  1. think[\s\S]*Accept the plan\?")
+    chat.shows(r"^    \| 1. think[\s\S]*Accept the plan\?")
     assert "said: look twice" in results(chat)[0]
     chat.line("e")
     chat.shows("The plan as you changed it:")
-    chat.shows(r"^  1. read[\s\S]*Accept the plan\?")
+    chat.shows(r"^    \| 1. read[\s\S]*Accept the plan\?")
     chat.line("y")
     chat.shows("^Done.$")
     chat.prompts()
@@ -62,7 +62,7 @@ def test_what_is_printed_when_the_editor_ends_stands_above_the_prompt(open_chat,
     chat.shows(r"Accept the plan\? \[y/N\]")
     chat.line("e")
     chat.shows("The plan as you changed it:")
-    chat.shows(r"^  1. read[\s\S]*Accept the plan\?")
+    chat.shows(r"^    \| 1. read[\s\S]*Accept the plan\?")
     assert "\n  The plan as you changed it:\n" in chat.everything
 
 
@@ -72,7 +72,7 @@ def test_an_answer_in_words_is_accepted_as_the_plan_by_a_command(open_chat):
     chat.shows("/plan accepts it")
     chat.prompts()
     chat.line("/plan")
-    chat.shows(r"^  First look, then leap.[\s\S]*Accept the plan\?")
+    chat.shows(r"^    \| First look, then leap.[\s\S]*Accept the plan\?")
     chat.line("y")
     chat.shows("^Leaping.$")
     chat.prompts()

@@ -23,9 +23,9 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
         settings, colours = target.settings.chat, find_colours(target.settings.chat.theme, os.environ)
         with _show_early_prompt("" if colours else ASK_BACKGROUND):
             from ...security.permissions.approval import AutoApprover
-            from ..render.plain import get_columns
             from .input.application import ChatApplication, make_live_screen
             from .input.approve import TerminalApprover, edit_in_editor
+            from .input.terminal import get_size
             from .loop import make_state, preload_in_background, run_chat
             from .slash.table import run_command_at_question
             from .state import ChatIO
@@ -56,8 +56,9 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
                 edit=edit,
                 remember=state.factory.rule_memory.save,
                 run_command=lambda line: run_command_at_question(state, line),
-                get_width=lambda: get_columns(sys.stdout),
+                get_size=get_size,
             )
+            application.show_question_again = asking.show_again
             approver = AutoApprover(asking) if yes else asking
         preload_in_background()
         with application.run():

@@ -11,11 +11,17 @@ from collections.abc import Sequence
 from ...security.text.sanitize import reveal, sanitize
 from ...types.file_names import escape_name
 from .colours import NONE, Colours, paint
+from .wrap import QUOTE_COLUMNS, quote_text
 
 
-def draw_preview(diff: str, colours: Colours) -> list[str]:
-    """The lines of a diff that the user is asked to approve: nothing in it is hidden."""
-    return [_paint_line(line, f"  {reveal(line)}", colours) for line in diff.rstrip("\n").split("\n")]
+def draw_preview(diff: str, colours: Colours, columns: int = 0) -> list[str]:
+    """The lines of a diff that the user is asked to approve, as those of others: nothing in it is hidden."""
+    lines: list[str] = []
+    for line in diff.rstrip("\n").split("\n"):
+        for piece in quote_text(reveal(line), columns):
+            mark, text = piece[:QUOTE_COLUMNS], piece[QUOTE_COLUMNS:]
+            lines.append(mark + _paint_line(line, text, colours))
+    return lines
 
 
 def _paint_line(line: str, shown: str, colours: Colours) -> str:

@@ -45,7 +45,7 @@ from .plain import (
     list_failure_lines,
 )
 from .text_width import measure_width, truncate
-from .wrap import TAB_COLUMNS, cut_at_word, wrap_line, wrap_text
+from .wrap import MIN_PIECE_COLUMNS, TAB_COLUMNS, cut_at_word, split_at_columns, wrap_line, wrap_text
 
 if TYPE_CHECKING:
     from .markdown import MarkdownRenderer
@@ -169,10 +169,11 @@ class LiveScreen:
                 self._add(["  There is nothing more to show."])
             else:
                 last = self.folded.pop()
-                width = self._size()[0] - 1 - len("  │ ")
+                width = self._size()[0] - 1
                 lines = last.body.expandtabs(TAB_COLUMNS).rstrip("\n").split("\n")
-                body = [piece for line in lines for piece in wrap_line(line, width, measure_width)]
-                self._add([f"  {last.title}", *(_dim(f"  │ {line}") for line in body)])
+                room = max(width - len("  │ "), MIN_PIECE_COLUMNS)
+                body = [piece for line in lines for piece in split_at_columns(line, room)]
+                self._add([truncate(f"  {last.title}", width), *(_dim(f"  │ {piece}".rstrip()) for piece in body)])
         self.refresh()
 
     def take_above(self) -> list[str]:

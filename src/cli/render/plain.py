@@ -61,12 +61,12 @@ def format_arguments(call: ToolCall | MalformedCall, columns: int, width: Callab
     if isinstance(call, MalformedCall):
         return ""
     values = {
-        reveal(key, on_one_line=True): _cut_value(_quote(value), MAX_SHORT_CHARS, width)
+        reveal(key, on_one_line=True): _cut_value(quote_value(value), MAX_SHORT_CHARS, width)
         for key, value in call.arguments.items()
     }
     path = next((key for key, value in call.arguments.items() if key == "path" and isinstance(value, str)), None)
     if path is not None:
-        values[path] = _quote(call.arguments[path])
+        values[path] = quote_value(call.arguments[path])
     while (over := width(shown := ", ".join(f"{key}={value}" for key, value in values.items())) - columns) > 0:
         longest = max(values, key=lambda key: (key != path and values[key] != ELLIPSIS, width(values[key])))
         if longest == path or values[longest] == ELLIPSIS:
@@ -75,7 +75,7 @@ def format_arguments(call: ToolCall | MalformedCall, columns: int, width: Callab
     if over <= 0:
         return shown
     if path is None:
-        return _cut_value(_quote(next(iter(call.arguments.values()))), columns, width)
+        return _cut_value(quote_value(next(iter(call.arguments.values()))), columns, width)
     others = ", ..." if len(values) > 1 else ""
     for before, after in ((f"{path}=", others), (f"{path}=", ""), ("", "")):
         if (room := columns - len(before + after)) >= min(width(values[path]), MIN_PATH_CHARS):
@@ -179,13 +179,19 @@ def _describe_refusal(text: str) -> str:
 
 def get_columns(stream: TextIO) -> int:
     """The columns of a terminal; 0 if it is not one."""
+    return get_size(stream)[0]
+
+
+def get_size(stream: TextIO) -> tuple[int, int]:
+    """The columns and rows of a terminal; 0 if it is not one."""
     try:
-        return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+        columns, rows = os.get_terminal_size(stream.fileno()) if stream.isatty() else (0, 0)
     except (OSError, ValueError):
-        return 0
+        return 0, 0
+    return columns, rows
 
 
-def _quote(value: JSON) -> str:
+def quote_value(value: JSON) -> str:
     """The value as JSON, with an escape for each character that a terminal would hide or obey."""
     text = json.dumps(value, ensure_ascii=False)
     return text if reveal(text) == text else reveal(json.dumps(value))

@@ -1,15 +1,23 @@
-"""Wrap the program's own lines with a hanging indent. Pure, and without rich, which the plain screen does not need."""
+"""Wrap lines: the program's own with a hanging indent, those of others behind a mark. Pure.
+
+Without rich, which the plain screen does not need.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from unicodedata import east_asian_width
 
 ELLIPSIS = "..."
 TAB_COLUMNS = 4
 HANGING_INDENT = 4
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")  # between columns
 FIRST_EAST_ASIAN = "\u2e80"  # these scripts have no blanks between words
+FIRST_EMOJI = "\U0001f000"
+QUOTE_MARGIN = "    "  # before the marks of text that others wrote
+QUOTE_COLUMNS = len(QUOTE_MARGIN) + len("| ")
+MIN_PIECE_COLUMNS = 2  # of such a text, however narrow the terminal is
 
 
 def wrap_line(line: str, columns: int, width: Callable[[str], int] = len) -> list[str]:
@@ -54,3 +62,46 @@ def cut_at_word(text: str, columns: int, width: Callable[[str], int] = len) -> s
 
 def _is_of_word(character: str) -> bool:
     return (character.isalnum() or character == "_") and character < FIRST_EAST_ASIAN
+
+
+def measure_at_most(text: str) -> int:
+    """The columns that the text takes on any terminal, at most. Terminals differ, above all about emoji."""
+    return len(text) if text.isascii() else sum(map(_measure_character, text))
+
+
+def _measure_character(character: str) -> int:
+    return 2 if character >= FIRST_EMOJI or east_asian_width(character) in "WF" else 1
+
+
+def split_at_columns(text: str, columns: int) -> list[str]:
+    """Pieces of at most so many columns, broken behind a blank where one is near. Together they are the text."""
+    pieces: list[str] = []
+    start = end = 0
+    while end < len(text):
+        used = _measure_character(text[end])
+        end += 1
+        while end < len(text) and (used := used + _measure_character(text[end])) <= columns:
+            end += 1
+        blank = text.rfind(" ", start, end) + 1
+        if end < len(text) and blank - start > (end - start) // 2:
+            end = blank
+        pieces.append(text[start:end])
+        start = end
+    return pieces or [""]
+
+
+def fold_line(line: str, columns: int) -> list[str]:
+    """A line in which others have a say. What does not fit stands behind `: ` on the next lines; 0 columns: all fits.
+
+    No line of the program's own begins like that, and the terminal breaks none at its first column.
+    """
+    if not columns or measure_at_most(line) <= columns:
+        return [line]
+    first = split_at_columns(line, columns)[0]
+    others = split_at_columns(line[len(first) :], max(columns - QUOTE_COLUMNS, MIN_PIECE_COLUMNS))
+    return [first, *(f"{QUOTE_MARGIN}: {piece}" for piece in others)]
+
+
+def quote_text(text: str, columns: int) -> list[str]:
+    """The lines of a text that others wrote, each behind `| `, and the rest of a long one behind `: `."""
+    return [piece for line in text.split("\n") for piece in fold_line(f"{QUOTE_MARGIN}| {line}", columns)]

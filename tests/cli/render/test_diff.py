@@ -6,11 +6,16 @@ DIFF = "--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n same\n"
 
 def test_a_preview_colours_lines_by_their_sign():
     lines = draw_preview(DIFF, DARK)
-    assert lines[2:] == ["\x1b[36m  @@ -1 +1 @@\x1b[0m", "\x1b[31m  -old\x1b[0m", "\x1b[32m  +new\x1b[0m", "   same"]
+    painted = ["\x1b[36m@@ -1 +1 @@\x1b[0m", "\x1b[31m-old\x1b[0m", "\x1b[32m+new\x1b[0m", " same"]
+    assert lines[2:] == [f"    | {line}" for line in painted]
+
+
+def test_the_rest_of_a_long_line_of_a_preview_has_its_colour():
+    assert draw_preview("+one two three", DARK, 16) == ["    | \x1b[32m+one two \x1b[0m", "    : \x1b[32mthree\x1b[0m"]
 
 
 def test_a_preview_reveals_what_a_terminal_would_obey():
-    assert draw_preview("+new\x1b[2J\n", NONE) == ["  +new\\x1b[2J"]
+    assert draw_preview("+new\x1b[2J\n", NONE) == ["    | +new\\x1b[2J"]
 
 
 def test_a_file_diff_drops_what_a_terminal_would_obey():

@@ -1,6 +1,17 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from src.cli.render.wrap import cut_at_word, wrap_line, wrap_text
+from src.cli.render.wrap import (
+    cut_at_word,
+    fold_line,
+    measure_at_most,
+    quote_text,
+    split_at_columns,
+    wrap_line,
+    wrap_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -42,3 +53,32 @@ def test_text_is_measured_by_the_function_that_is_passed():
 )
 def test_a_text_is_cut_between_words(text, columns, cut):
     assert cut_at_word(text, columns) == cut
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("", [""]),
+        ("short", ["short"]),
+        ("one two three", ["one two ", "three"]),
+        ("a long-word-first", ["a long-wor", "d-first"]),
+        ("日本語日本語", ["日本語日本", "語"]),
+        ("\U0001f600" * 6, ["\U0001f600" * 5, "\U0001f600"]),
+    ],
+)
+def test_a_text_of_others_is_split_into_pieces_that_fit_without_a_loss(text, pieces):
+    assert split_at_columns(text, 10) == pieces
+
+
+def test_what_does_not_fit_of_a_line_stands_behind_a_colon_and_of_a_text_each_line_behind_a_bar():
+    assert fold_line("  a: very/long/name", 14) == ["  a: very/long", "    : /name"]
+    assert quote_text("one\ntwo three", 14) == ["    | one", "    | two ", "    : three"]
+    assert quote_text("one\n", 0) == ["    | one", "    | "]
+
+
+@given(st.text(), st.integers(1, 30))
+def test_no_line_of_others_is_wider_than_the_terminal_and_none_begins_without_a_mark(text, columns):
+    for line in quote_text(text, columns + 8):
+        assert line.startswith(("    | ", "    : "))
+        assert measure_at_most(line) <= columns + 8
+        assert cell_len(line) <= columns + 8

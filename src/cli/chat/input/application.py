@@ -58,6 +58,7 @@ IDLE_FACTOR = 20  # the same, in durations of the last frame
 MAX_QUEUED_LINES = 3
 ESCAPE_S = 0.05  # after which an escape character is the Escape key
 KEY_SEQUENCE_S = 0.3  # between the keys of a binding that has several
+RESIZED_S = 0.2  # without another change of the size, after which a question is drawn for it
 STOP_S = 2.0  # to wait for the application at the end
 
 
@@ -79,13 +80,16 @@ class ChatApplication:
         self._has_ended = False  # the terminal is gone
         self._reply: str | None = None
         self._question_lock = threading.Lock()
+        self.show_question_again: Callable[[], None] = lambda: None  # where something has covered it
+        self._asked_size = (0, 0)  # of the terminal, when the question was drawn
+        self._redraw: asyncio.TimerHandle | None = None
         self._prompt = ChatPrompt(state, folder, self._accept, self._accept_reply)
         actions = Actions(
             self._is_busy,
             self._stop,
             self._leave,
             self._take_back,
-            live.expand,
+            self._expand,
             state.switch_to_next_mode,
             state.can_send_to_background,
             state.send_to_background,
@@ -272,8 +276,12 @@ class ChatApplication:
         with self._changed:
             return self._queue.pop() if self._queue else ""
 
+    def _expand(self) -> None:
+        self._live.expand()
+        self._uncover_question()
+
     def _open_question(self, question: str, default: str) -> None:
-        self._live.is_asking = True
+        self._live.is_asking, self._asked_size = True, get_size()
         self._prompt.question = question
         self._prompt.reply.text, self._prompt.reply.cursor_position = default, len(default)
         self._application.layout.focus(self._prompt.reply)
@@ -309,6 +317,8 @@ class ChatApplication:
         """Write finished lines above the application, and take what of the turn is drawn in it."""
         self._frame_began = time.thread_time()
         columns, rows = get_size()
+        if self._live.is_asking and (columns, rows) != self._asked_size:
+            self._show_question_soon((columns, rows))
         self._output.begin_frame()
         above = self._live.take_above()
         if above or columns != self._drawn[0]:
@@ -318,6 +328,17 @@ class ChatApplication:
         typed = self._prompt.container.preferred_height(columns, rows).preferred
         self._region = self._live.render(rows - typed - min(len(self._queue), MAX_QUEUED_LINES) - 1)
         self._drawn = columns, [measure_width(line) for line in self._region]
+
+    def _show_question_soon(self, size: tuple[int, int]) -> None:
+        """Show the question for a new size, once that lasts: a terminal breaks lines that are too long for it."""
+        self._asked_size = size
+        if self._redraw:
+            self._redraw.cancel()
+        self._redraw = asyncio.get_running_loop().call_later(RESIZED_S, self._uncover_question)
+
+    def _uncover_question(self) -> None:
+        if self._live.is_asking:
+            self.show_question_again()
 
     def _end_frame(self) -> None:
         self._output.end_frame()

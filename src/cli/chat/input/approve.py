@@ -16,43 +16,27 @@ from ....app.factory import Factory
 from ....config import Settings
 from ....errors import BotError
 from ....security.permissions.approval import REFUSE_ALL, SUBMIT_PLAN, Answer, Approver, AutoApprover, Request
-from ....security.permissions.rules import RULE_KEYS
 from ....security.text.sanitize import reveal, sanitize
-from ....types.file_names import escape_name
 from ....types.messages import JSON
-from ....types.sandbox import Grant
 from ...render.colours import NONE, Colours
-from ...render.diff import draw_preview
-from ...render.plain import REPLY_MARK, get_columns
-from ...render.wrap import wrap_text
+from ...render.plain import REPLY_MARK, get_size
+from ...render.wrap import wrap_line, wrap_text
+from .question import WIDER_KEYS, draw_note, draw_question, has_rule
 
 DENIED = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
 REPLY_DENIAL = f"the user did not let it run, {REPLY_MARK}{{said}}"
-MAX_SHORT_LINES = 20  # the beginning of a longer request may be off the screen
 EDITED_TEXTS = {  # tool -> what `e` opens
     "write": "content",
     "edit": "newText",
     "exec": "command",
     SUBMIT_PLAN: "plan",
 }
-ACCESS_LABELS: Mapping[Grant, str] = {
-    "read": "read: changes nothing, no network",
-    "write": "write: may change the workspace, no network",
-    "network": "network: may change the workspace and use the network",
-}
-WIDER_KEYS: Mapping[Grant, tuple[str, str]] = {
-    "network": ("w", "once, with the network"),
-    "outside": ("o", "once, outside the sandbox"),
-}
-PLAN_KEYS = """\
-  y: accept it, and go on in mode edits; e: edit it first; n: no
-  n or a colon, and words: send it back, and say what to change"""
 NO_COMMANDS = "  Commands with a slash work in a chat only."
 
 
 def ask_on_stderr(question: str, default: str = "") -> str:
     """Ask on standard error, since input() would prompt on standard output."""
-    before = f"{question}[{default}] " if default else question
+    before = f"{question}[{reveal(default, on_one_line=True)}] " if default else question
     print(before, end="", file=sys.stderr, flush=True)
     return input() or default
 
@@ -62,7 +46,8 @@ class TerminalApprover:
 
     `ask` reads a line for a question and a default, like input(); `show` prints lines; `edit` lets the user edit a
     text, given the name of a file for it; `remember` saves a rule for later chats and may raise OSError; `run_command`
-    runs a line with a slash; `find_colours` returns those of a diff; `get_width` is the terminal's columns, 0: none.
+    runs a line with a slash; `find_colours` returns those of a diff; `get_size` returns the terminal's
+    columns and rows, 0: none.
     """
 
     def __init__(
@@ -74,7 +59,7 @@ class TerminalApprover:
         edit: Callable[[str, str], str] | None = None,
         remember: Callable[[dict[str, Any]], None] | None = None,
         run_command: Callable[[str], None] | None = None,
-        get_width: Callable[[], int] = lambda: 0,
+        get_size: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
         self._ask = ask
         self._print = show or (lambda text: print(text, file=sys.stderr))
@@ -82,17 +67,30 @@ class TerminalApprover:
         self._edit = edit
         self._remember = remember
         self._run_command = run_command or (lambda _: self._show(NO_COMMANDS))
-        self._get_width = get_width
+        self._get_size = get_size
+        self._open: tuple[Request, bool] | None = None  # what is asked about, and whether the user changed it
+        self._lines = 0  # shown since the question began
 
     def approve(self, request: Request) -> Answer:
         if request.has_begun:
             self._show("")
-        self._show_request(request)
         try:
             return self._ask_user(request)
         except EOFError:
             self._show("")
             return DENIED
+        finally:
+            self._open = None
+
+    def show_again(self) -> None:
+        """Show the open question anew, below what has covered it. Another thread than that of `ask` may call it."""
+        if self._open is None:
+            return
+        request, is_changed = self._open
+        columns = max(self._get_size()[0] - 1, 0)
+        lines = draw_question(request, columns, self._find_colours(), is_changed=is_changed)
+        self._lines = 0
+        self._show_above_key(lines)
 
     def may_go_on(self, turns: int) -> bool:
         """Ask whether the model may go on after so many turns with calls; Enter is a yes."""
@@ -109,58 +107,52 @@ class TerminalApprover:
             self._show("  Answer y or n; at n the model sums up what it has found.")
 
     def _show(self, text: str) -> None:
-        columns = self._get_width()
+        columns = self._get_size()[0]
         self._print(wrap_text(text, columns - 1) if columns > 1 else text)
 
-    def _show_request(self, request: Request, *, changed: bool = False) -> None:
-        name = reveal(request.call.name, on_one_line=True)
-        if request.call.name == SUBMIT_PLAN:
-            self._show(_format_plan(request, changed=changed))
-            return
-        head = f"{name} as you changed it:" if changed else f"{name} wants to run ({reveal(request.reason)}):"
-        lines = [head, *(line for item in _select_arguments(request) for line in _format_argument(*item))]
-        if request.access:
-            lines.append(f"  access: {ACCESS_LABELS[request.access]}")
-        if request.preview:
-            lines += ["", *draw_preview(request.preview, self._find_colours())]
-        lines += [f"reviewed: {sanitize(review)}" for review in request.reviews]
-        if len(lines) > MAX_SHORT_LINES:
-            lines.append(f"({len(lines)} lines: scroll up to see them all)")
-        self._show("\n".join(f"  {line}" for line in lines))
-        if request.advice:
-            self._show(f"  {request.advice}")
+    def _show_above_key(self, lines: list[str]) -> None:
+        """Show the last lines above the key that answers, and how many of the question's lines are hidden by then."""
+        columns, rows = self._get_size()
+        self._lines += len(lines)
+        note = draw_note(self._lines, max(columns - 1, 0), rows)
+        self._lines += len(note)
+        self._print("\n".join([*lines, *note]))
 
-    def _ask_user(self, request: Request, *, changed: bool = False) -> Answer:
-        has_rule = bool(request.rule) and not changed
-        wider = {key: (grant, about) for grant, (key, about) in WIDER_KEYS.items() if grant in request.wider}
-        keys = _format_keys(has_rule=has_rule, rule=request.rule, wider=[f"{k}: {v[1]}" for k, v in wider.items()])
-        is_plan = request.call.name == SUBMIT_PLAN
-        self._show(PLAN_KEYS if is_plan else keys)
+    def _ask_user(self, request: Request, *, is_changed: bool = False) -> Answer:
+        self._open = request, is_changed
+        self.show_again()
+        wider = {key: grant for grant, (key, _) in WIDER_KEYS.items() if grant in request.wider}
+        question = "  Accept the plan? [y/N] " if request.call.name == SUBMIT_PLAN else "  Run it? [y/N] "
+        arguments = request.call.arguments if is_changed else None
         while True:
             discard_typed_ahead()
-            said = self._ask("  Accept the plan? [y/N] " if is_plan else "  Run it? [y/N] ", "").strip()
+            said = self._ask(question, "").strip()
             word = said.lower()
-            arguments = request.call.arguments if changed else None
             if word in ("y", "yes"):
                 return Answer(True, arguments=arguments)
             if word in wider:
-                return Answer(True, arguments=arguments, access=wider[word][0])
+                return Answer(True, arguments=arguments, access=wider[word])
             if word in ("", "n", "no"):
                 return DENIED
-            if has_rule and word in ("c", "chat", "a", "always"):
+            if has_rule(request, is_changed=is_changed) and word in ("c", "chat", "a", "always"):
                 if word in ("a", "always"):
                     self._save_rule(request.rule)
                 return Answer(True, always=word[0] == "a", for_chat=word[0] == "c")
             if word in ("e", "edit"):
-                return self._change_arguments(request, changed=changed)
+                return self._change_arguments(request, is_changed=is_changed)
             if feedback := _read_feedback(said):
                 return Answer(False, REPLY_DENIAL.format(said=feedback))
             if said.startswith("/"):
                 self._run_command(said)
+                self.show_again()
             else:
-                self._show(
-                    f"  {sanitize(said)!r} is not one of the answers. To tell the model, begin with n or a colon."
-                )
+                self._show_mistake(said)
+
+    def _show_mistake(self, said: str) -> None:
+        told = f"  {sanitize(said)!r} is not one of the answers. To tell the model, begin with n or a colon."
+        columns = self._get_size()[0]
+        self._lines += 1  # the question with that answer
+        self._show_above_key(wrap_line(told, columns - 1) if columns > 1 else [told])
 
     def _save_rule(self, rule: str) -> None:
         """Save the rule for later chats; the agent keeps it for this one."""
@@ -170,24 +162,23 @@ class TerminalApprover:
         except (OSError, ValueError) as error:
             self._show(f"  It could not be saved, so it holds for this chat only: {error}")
 
-    def _change_arguments(self, request: Request, *, changed: bool) -> Answer:
+    def _change_arguments(self, request: Request, *, is_changed: bool) -> Answer:
         """Let the user change the arguments, show the call again and ask again."""
         try:
             new = self._read_arguments(request)
         except (ValueError, BotError) as error:
-            self._show(f"  {sanitize(str(error))}")
+            self._show(f"  {reveal(str(error), on_one_line=True)}")
             new = request.call.arguments
         if new == request.call.arguments:
             self._show("  Nothing was changed.")
-            return self._ask_user(request, changed=changed)
+            return self._ask_user(request, is_changed=is_changed)
         from dataclasses import replace
 
         revised = request.revise(replace(request.call, arguments=new))
         if isinstance(revised, str):
-            self._show(f"  It cannot run like that: {sanitize(revised)}")
-            return self._ask_user(request, changed=changed)
-        self._show_request(revised, changed=True)
-        return self._ask_user(revised, changed=True)
+            self._show(f"  It cannot run like that: {reveal(revised, on_one_line=True)}")
+            return self._ask_user(request, is_changed=is_changed)
+        return self._ask_user(revised, is_changed=True)
 
     def _read_arguments(self, request: Request) -> Mapping[str, JSON]:
         """The arguments as the user edits them: the text of a write, an edit or a command itself, else JSON.
@@ -233,51 +224,6 @@ def _read_feedback(said: str) -> str:
     return rest.strip() if first.lower().rstrip(",.:;") in ("n", "no") else ""
 
 
-def _format_keys(*, has_rule: bool, rule: str, wider: list[str]) -> str:
-    lines = [f"  y: once{', c: in this chat' if has_rule else ''}, n: no, e: change it first"]
-    lines += [f"  a: always; this adds the rule {_format_rule(rule)}"] if has_rule else []
-    lines += ["  " + "; ".join(wider)] if wider else []
-    return "\n".join([*lines, "  n or a colon, and words: tell the model what to do instead"])
-
-
-def _format_plan(request: Request, *, changed: bool) -> str:
-    plan = request.call.arguments.get("plan")
-    head = "  The plan as you changed it:" if changed else "  The plan:"
-    return "\n".join([head, "", *(f"  {reveal(line)}" for line in str(plan).strip().split("\n")), ""])
-
-
-def _select_arguments(request: Request) -> list[tuple[str, JSON]]:
-    """The arguments that the diff does not show."""
-    arguments = request.call.arguments.items()
-    in_diff = {"content", "oldText", "newText"} if request.preview else {"access"} if request.access else set()
-    return [(name, value) for name, value in arguments if name not in in_diff]
-
-
-def _format_rule(rule: str) -> str:
-    """A rule in the form that --allow takes, if it has one."""
-    try:
-        entry = json.loads(rule)
-    except ValueError:
-        entry = None
-    if not isinstance(entry, dict) or not {"tool"} <= entry.keys() <= RULE_KEYS.keys():
-        return reveal(rule)
-    what = entry.get("command") or entry.get("path")
-    short = f"{entry['tool']}:{what}" if what else str(entry["tool"])
-    notes = ["this exact command"] if entry.get("exact") else []
-    notes += [f"access={entry['access']}"] if "access" in entry else []
-    return reveal(short) + (f" ({', '.join(notes)})" if notes else "")
-
-
-def _format_argument(name: str, value: JSON) -> list[str]:
-    if name == "path" and isinstance(value, str):
-        return [f"  path: {escape_name(value)}"]
-    label = reveal(name, on_one_line=True)
-    text = reveal(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    if "\n" not in text:
-        return [f"  {label}: {text}"]
-    return [f"  {label}:", *(f"  | {line}" for line in text.split("\n"))]
-
-
 def discard_typed_ahead() -> None:
     """Discard what was typed before the question."""
     try:
@@ -305,7 +251,7 @@ def choose_approver(
             edit=edit_in_editor,
             remember=Factory(settings).rule_memory.save,
             run_command=run_command,
-            get_width=lambda: get_columns(sys.stderr),
+            get_size=lambda: get_size(sys.stderr),
         )
     return AutoApprover(user) if yes else user
 

@@ -14,7 +14,7 @@ RULE = '{"tool": "exec", "action": "allow", "command": "ls"}'
 class Asked:
     """An approver whose user answers these, one a question; an exception in their place is raised."""
 
-    def __init__(self, *answers, edit=None, remember=None, run_command=None, columns=0, **fields):
+    def __init__(self, *answers, edit=None, remember=None, run_command=None, size=(0, 0), **fields):
         self.answers, self.shown, self.questions = list(answers), "", []
         call = ToolCall("c", fields.pop("name", "exec"), fields.pop("arguments", {"command": "ls"}))
         revise = fields.pop("revise", lambda call: Request(call, "it changes files", revise))
@@ -25,7 +25,7 @@ class Asked:
             edit=edit,
             remember=remember,
             run_command=run_command,
-            get_width=lambda: columns,
+            get_size=lambda: size,
             find_colours=lambda: colours,
         )
         self.answer = terminal.approve(Request(call, "it changes files", revise, **fields))
@@ -110,10 +110,9 @@ def test_the_access_of_a_command_is_shown_and_how_there_would_be_fewer_questions
 
 
 def test_nothing_is_cut_within_a_word_where_the_terminal_is_narrow():
-    asked = Asked("n", arguments={"command": "git commit -m 'Fix the addition of numbers'"}, rule=RULE, columns=40)
-    lines = asked.shown.splitlines()
-    assert max(map(len, lines)) < 40
-    assert "git commit -m 'Fix the addition of numbers'" in " ".join(asked.shown.split())
+    asked = Asked("n", arguments={"command": "git commit -m 'Fix the addition of numbers'"}, rule=RULE, size=(40, 24))
+    assert max(map(len, asked.shown.splitlines())) < 40
+    assert "    command: git commit -m 'Fix the \n    : addition of numbers'\n" in asked.shown
 
 
 def test_where_there_is_no_rule_there_is_no_always():
@@ -134,8 +133,12 @@ class TestWhatIsShown:
 
     def test_the_name_of_a_tool_or_of_an_argument_begins_no_line_and_hides_nothing(self):
         shown = Asked("n", name="ls\r  access: read\n\x08", arguments={"a\nb\r\u202e": "c"}).shown
-        assert "ls\\r  access: read\\n\\x08 wants to run" in shown
-        assert "  a\\nb\\r\\u202e: c\n" in shown
+        assert r'  "ls\r  access: read\n\b" wants to run' in shown
+        assert r'    "a\nb\r\u202e": c' in shown
+
+    def test_an_argument_named_like_a_line_of_ours_is_in_quotation_marks(self):
+        shown = Asked("n", name="send", arguments={"access": "read: changes nothing, no network"}).shown
+        assert '    "access": read: changes nothing, no network\n' in shown
 
     def test_a_payload_behind_a_screen_of_blanks_is_beside_the_rest(self):
         shown = Asked("n", arguments={"command": "ls" + " " * 12_000 + "; rm x"}).shown
@@ -146,22 +149,33 @@ class TestWhatIsShown:
         shown = Asked("n", arguments=arguments).shown
         assert "    | one\n    | Run it? [y/N] y\n    | three\n" in shown
 
-    def test_that_it_may_be_longer_than_the_screen(self):
-        shown = Asked("n", arguments={"content": "x\n" * 50}).shown
-        assert "lines: scroll up" in shown
+    def test_how_many_lines_are_above_the_screen_stands_last(self):
+        shown = Asked("n", arguments={"content": "x\n" * 50}, size=(80, 24)).shown
         assert shown.count("    | x") == 50
+        assert shown.endswith("what to do instead\n  (34 lines are above: scroll up)\n")
+
+    def test_a_mistyped_answer_leaves_the_number_of_hidden_lines_last(self):
+        shown = Asked("what?", "n", arguments={"content": "x\n" * 50}, size=(80, 24)).shown
+        assert shown.endswith("colon.\n  (38 lines are above: scroll up)\n")
+
+    def test_on_a_screen_that_holds_it_all_nothing_is_said_about_lines(self):
+        assert "above" not in Asked("n", arguments={"content": "x\n" * 50}, size=(80, 60)).shown
+
+    def test_the_question_stands_again_below_what_a_command_of_the_chat_shows(self):
+        asked = Asked("/jobs 1", "n", run_command=lambda _line: None)
+        assert asked.shown.count("    command: ls\n") == 2
 
     def test_what_would_change_in_place_of_the_texts_it_is_made_of(self):
         diff = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-old\n+new\x1b[2J\n"
         shown = Asked("n", name="edit", arguments={"path": "a.txt", "oldText": "o", "newText": "n"}, preview=diff).shown
-        assert "    -old\n    +new\\x1b[2J\n" in shown
+        assert "    | -old\n    | +new\\x1b[2J\n" in shown
         assert "path: a.txt" in shown
         assert "oldText" not in shown
 
     def test_in_colour_where_the_terminal_has_it(self):
         shown = Asked("n", preview="-old\n+new\n same", colours=DARK).shown
-        assert "\x1b[31m  -old\x1b[0m" in shown
-        assert "\x1b[32m  +new\x1b[0m" in shown
+        assert "    | \x1b[31m-old\x1b[0m\n" in shown
+        assert "    | \x1b[32m+new\x1b[0m\n" in shown
 
     def test_the_votes_of_the_reviewers(self):
         assert "reviewed: qwen: APPROVE, it only reads" in Asked("n", reviews=("qwen: APPROVE, it only reads",)).shown
@@ -203,7 +217,7 @@ class TestChanges:
 
         arguments = {"path": "a", "content": "old"}
         asked = Asked("e", "y", name="write", arguments=arguments, edit=lambda *_: "new", revise=revise)
-        assert "write as you changed it:\n    path: a\n  \n    -old\n    +new\n" in asked.shown
+        assert "write as you changed it:\n    path: a\n\n    | -old\n    | +new\n" in asked.shown
 
     def test_a_change_that_can_never_run_is_refused_at_once_and_asked_about_again(self):
         asked = Asked("e", "rm x", "y", revise=lambda _: "a rule denies it")
@@ -258,7 +272,7 @@ class TestAlways:
         ('{"tool": "exec", "action": "allow", "command": "git status"}', "adds the rule exec:git status\n"),
         (
             '{"tool": "exec", "action": "allow", "command": "make", "exact": true}',
-            "adds the rule exec:make (this exact command)\n",
+            "adds the rule exec: this exact command\n",
         ),
         (
             '{"tool": "exec", "action": "allow", "command": "git push", "access": "network"}',
@@ -267,7 +281,9 @@ class TestAlways:
         ('{"tool": "todo_write", "action": "allow"}', "adds the rule todo_write\n"),
         ('{"tool": "edit", "more": 1}', 'adds the rule {"tool": "edit", "more": 1}\n'),
         ('{"tool": "exec", "command": "a\\u202eb"}', "adds the rule exec:a\\u202eb\n"),
+        ('{"tool": "edit", "path": "/a\\n  Run it?"}', "adds the rule edit:/a\\n  Run it?\n"),
+        (f'{{"tool": "edit", "path": "/{"x" * 99}"}}', f"adds the rule edit:/{'x' * 51}...\n"),
     ],
 )
-def test_a_rule_is_shown_in_short_and_all_of_it(rule, shown):
+def test_a_rule_is_shown_in_short_on_one_line(rule, shown):
     assert shown in Asked("n", rule=rule).shown

@@ -1,0 +1,138 @@
+"""Draw a question about a call: the program's own lines, and in them what others wrote. Pure.
+
+What a model, a tool or a file says cannot pass for a line of ours. It stands behind a label or between quotation marks
+on one line, with escapes; or, with several lines, each of them behind `| `. What of these does not fit stands behind
+`: `. No line of ours begins with such a mark, and the terminal never breaks a line itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from ....security.permissions.approval import SUBMIT_PLAN, Request
+from ....security.permissions.rules import RULE_KEYS
+from ....security.text.sanitize import reveal
+from ....types.messages import JSON
+from ....types.sandbox import Grant
+from ...render.colours import Colours
+from ...render.diff import draw_preview
+from ...render.plain import quote_value
+from ...render.wrap import ELLIPSIS, fold_line, quote_text, wrap_line, wrap_text
+
+MAX_RULE_CHARS = 60
+ROWS_BELOW = 2  # the line that is typed, and the status line
+PLAIN_NAME = re.compile(r"\w[\w.-]*")
+OWN_LABELS = ("access", "reviewed")
+ACCESS_LABELS: Mapping[Grant, str] = {
+    "read": "read: changes nothing, no network",
+    "write": "write: may change the workspace, no network",
+    "network": "network: may change the workspace and use the network",
+}
+WIDER_KEYS: Mapping[Grant, tuple[str, str]] = {
+    "network": ("w", "once, with the network"),
+    "outside": ("o", "once, outside the sandbox"),
+}
+PLAN_KEYS = """\
+  y: accept it, and go on in mode edits; e: edit it first; n: no
+  n or a colon, and words: send it back, and say what to change"""
+
+
+def draw_question(request: Request, columns: int, colours: Colours, *, is_changed: bool = False) -> list[str]:
+    """The call, and the keys that answer. `columns`: 0 is any number; `is_changed`: the user changed the call."""
+    if request.call.name == SUBMIT_PLAN:
+        head = "  The plan as you changed it:" if is_changed else "  The plan:"
+        plan = reveal(str(request.call.arguments.get("plan")).strip())
+        keys = wrap_text(PLAN_KEYS, columns) if columns else PLAN_KEYS
+        return [head, "", *quote_text(plan, columns), "", *keys.split("\n")]
+    lines = [*_draw_call(request, columns, is_changed=is_changed)]
+    if request.preview:
+        lines += ["", *draw_preview(request.preview, colours, columns)]
+    for review in request.reviews:
+        lines += _draw_value("reviewed", review, columns)
+    if request.advice:
+        lines += _wrap(f"  {request.advice}", columns)
+    return [*lines, *_draw_keys(request, columns, has_rule=has_rule(request, is_changed=is_changed))]
+
+
+def draw_note(lines: int, columns: int, rows: int) -> list[str]:
+    """How many of so many lines are above a screen of so many rows; 0 rows: of any number."""
+    if not rows or lines + ROWS_BELOW <= rows:
+        return []
+    hidden = lines + 1 + ROWS_BELOW - rows
+    return _wrap(f"  ({hidden:,} lines are above: scroll up)", columns)
+
+
+def has_rule(request: Request, *, is_changed: bool) -> bool:
+    """Whether a rule can be made of the call: it is about the call as the model made it."""
+    return bool(request.rule) and not is_changed
+
+
+def _draw_call(request: Request, columns: int, *, is_changed: bool) -> list[str]:
+    name = _quote_name(request.call.name)
+    reason = reveal(request.reason, on_one_line=True)
+    head = f"  {name} as you changed it:" if is_changed else f"  {name} wants to run ({reason}):"
+    lines = fold_line(head, columns)
+    for label, value in _select_arguments(request):
+        lines += _draw_value(label if label == "path" else _quote_name(label, OWN_LABELS), value, columns)
+    if request.access:
+        lines += _wrap(f"    access: {ACCESS_LABELS[request.access]}", columns)
+    return lines
+
+
+def _draw_keys(request: Request, columns: int, *, has_rule: bool) -> list[str]:
+    lines = _wrap(f"  y: once{', c: in this chat' if has_rule else ''}, n: no, e: change it first", columns)
+    if has_rule:
+        lines += fold_line(f"  a: always; this adds the rule {_format_rule(request.rule)}", columns)
+    wider = [f"{key}: {about}" for grant, (key, about) in WIDER_KEYS.items() if grant in request.wider]
+    if wider:
+        lines += _wrap("  " + "; ".join(wider), columns)
+    return [*lines, *_wrap("  n or a colon, and words: tell the model what to do instead", columns)]
+
+
+def _select_arguments(request: Request) -> list[tuple[str, JSON]]:
+    """The arguments that the diff does not show."""
+    arguments = request.call.arguments.items()
+    in_diff = {"content", "oldText", "newText"} if request.preview else {"access"} if request.access else set()
+    return [(name, value) for name, value in arguments if name not in in_diff]
+
+
+def _draw_value(label: str, value: JSON, columns: int) -> list[str]:
+    """A value of several lines stands below its label; the name of a file has one line, whatever is in it."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    shown = reveal(text, on_one_line=label == "path")
+    if "\n" in shown:
+        return [*fold_line(f"    {label}:", columns), *quote_text(shown, columns)]
+    return fold_line(f"    {label}: {shown}", columns)
+
+
+def _quote_name(name: str, reserved: Sequence[str] = ()) -> str:
+    """A name in quotation marks, unless it is a plain word, and none of those that are reserved for our own lines."""
+    is_plain = PLAIN_NAME.fullmatch(name) and reveal(name) == name and name not in reserved
+    return name if is_plain else quote_value(name)
+
+
+def _format_rule(rule: str) -> str:
+    """A rule in the form that --allow takes, if it has one. One for a whole command does not repeat that."""
+    try:
+        entry = json.loads(rule)
+    except ValueError:
+        entry = None
+    if not isinstance(entry, dict) or not {"tool"} <= entry.keys() <= RULE_KEYS.keys():
+        return _cut(rule)
+    tool, what = entry["tool"], entry.get("command") or entry.get("path")
+    shown = _cut(f"{tool}:{what}" if what else str(tool))
+    if entry.get("exact"):
+        shown = f"{tool}: this exact command"
+    return f"{shown} (access={entry['access']})" if "access" in entry else shown
+
+
+def _cut(text: str) -> str:
+    shown = reveal(text, on_one_line=True)
+    return shown if len(shown) <= MAX_RULE_CHARS else shown[: MAX_RULE_CHARS - len(ELLIPSIS)] + ELLIPSIS
+
+
+def _wrap(line: str, columns: int) -> list[str]:
+    """A line that is all our own."""
+    return wrap_line(line, columns) if columns else [line]
