@@ -45,7 +45,7 @@ from .plain import (
     list_failure_lines,
 )
 from .text_width import measure_width, truncate
-from .wrap import MIN_PIECE_COLUMNS, TAB_COLUMNS, cut_at_word, split_at_columns, wrap_line, wrap_text
+from .wrap import TAB_COLUMNS, cut_at_word, mark_text, wrap_line, wrap_text
 
 if TYPE_CHECKING:
     from .markdown import MarkdownRenderer
@@ -170,10 +170,8 @@ class LiveScreen:
             else:
                 last = self.folded.pop()
                 width = self._size()[0] - 1
-                lines = last.body.expandtabs(TAB_COLUMNS).rstrip("\n").split("\n")
-                room = max(width - len("  │ "), MIN_PIECE_COLUMNS)
-                body = [piece for line in lines for piece in split_at_columns(line, room)]
-                self._add([truncate(f"  {last.title}", width), *(_dim(f"  │ {piece}".rstrip()) for piece in body)])
+                body = mark_text(last.body.expandtabs(TAB_COLUMNS).rstrip("\n"), "  │ ", width)
+                self._add([truncate(f"  {last.title}", width), *map(_dim, body)])
         self.refresh()
 
     def take_above(self) -> list[str]:
@@ -219,9 +217,8 @@ class LiveScreen:
             self._finish_call(event.call, event.result)
         elif isinstance(event, Notice):
             self._finish_open()
-            lines = [wrap_line(sanitize(line), self._size()[0] - 3, measure_width) for line in event.text.splitlines()]
-            marked = [f"{'  ' if number else '! '}{piece}" for line in lines for number, piece in enumerate(line)]
-            self._add([paint(line, self.colours.notice) for line in marked])
+            lines = mark_text(sanitize(event.text).strip("\n"), "! ", self._size()[0] - 1)
+            self._add([paint(line, self.colours.notice) for line in lines])
         elif isinstance(event, Completed):
             self._finish_open()
             self._progress.start("waiting")  # reviewers may be asked about a call
@@ -274,7 +271,8 @@ class LiveScreen:
             result = cut_at_word(result, max(room // 2, room - measure_width(arguments)), measure_width)
             arguments = format_arguments(call, room - measure_width(result), measure_width)
         head = f"  \x1b[1m{name}\x1b[0m" + _dim(f"({arguments})")
-        return f"{head}{gap}-> {paint(result, self.colours.error if failed else '')}{_dim(seconds)}".split("\n")
+        lines = f"{head}{gap}-> {paint(result, self.colours.error if failed else '')}{_dim(seconds)}".split("\n")
+        return [truncate(line, width) for line in lines]  # a name may be of any length
 
     def _finish_open(self) -> None:
         """Finish the open text and thought, because something else begins."""

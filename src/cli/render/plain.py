@@ -18,7 +18,7 @@ from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON, MEDIA, MalformedCall, ToolCall, ToolResult, join_block_texts, list_blocks
 from .colours import NONE
 from .diff import count_changes
-from .wrap import ELLIPSIS, TAB_COLUMNS, cut_at_word, wrap_text
+from .wrap import ELLIPSIS, TAB_COLUMNS, cut_at_word, fold_line, mark_text, wrap_text
 
 DIM_ON, DIM_OFF = "\x1b[2m", "\x1b[0m"
 MAX_FOLDED = 20  # results that /expand can show
@@ -58,7 +58,7 @@ def format_arguments(call: ToolCall | MalformedCall, columns: int, width: Callab
 
     A path is shortened last, and keeps its end. If even that is too wide, only the path or the first value is left.
     """
-    if isinstance(call, MalformedCall):
+    if isinstance(call, MalformedCall) or not call.arguments:
         return ""
     values = {
         reveal(key, on_one_line=True): _cut_value(quote_value(value), MAX_SHORT_CHARS, width)
@@ -245,7 +245,8 @@ class PlainScreen:
         elif isinstance(event, CallFinished):
             self._finish_call(event)
         elif isinstance(event, Notice):
-            self.say("\n".join(f"! {sanitize(line)}" for line in event.text.splitlines()))
+            columns = max(get_columns(self._aside) - 1, 0)
+            self.put("\n".join(mark_text(sanitize(event.text).strip("\n"), "! ", columns)))
         elif isinstance(event, Completed):
             self.end_line()
 
@@ -270,7 +271,9 @@ class PlainScreen:
             self.say("  There is nothing more to show.")
             return
         last = self.folded.pop()
-        self.say("\n".join([f"  {last.title}", *(f"  | {line}" for line in last.body.rstrip("\n").split("\n"))]))
+        columns = max(get_columns(self._aside) - 1, 0)
+        body = mark_text(last.body.expandtabs(TAB_COLUMNS).rstrip("\n"), "  | ", columns)
+        self.put("\n".join([*fold_line(f"  {last.title}", columns), *body]))
 
     def end_line(self) -> None:
         self._end_thought()

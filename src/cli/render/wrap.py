@@ -73,21 +73,32 @@ def _measure_character(character: str) -> int:
     return 2 if character >= FIRST_EMOJI or east_asian_width(character) in "WF" else 1
 
 
-def split_at_columns(text: str, columns: int) -> list[str]:
-    """Pieces of at most so many columns, broken behind a blank where one is near. Together they are the text."""
+def split_at_columns(text: str, columns: int, first: int = 0) -> list[str]:
+    """Pieces of at most so many columns, broken behind a blank where one is near. Together they are the text.
+
+    `first`: of the first piece, if it differs.
+    """
     pieces: list[str] = []
-    start = end = 0
-    while end < len(text):
-        used = _measure_character(text[end])
-        end += 1
-        while end < len(text) and (used := used + _measure_character(text[end])) <= columns:
-            end += 1
+    start, room = 0, first or columns
+    while start < len(text):
+        end = _find_end(text, start, room)
         blank = text.rfind(" ", start, end) + 1
         if end < len(text) and blank - start > (end - start) // 2:
             end = blank
         pieces.append(text[start:end])
-        start = end
+        start, room = end, columns
     return pieces or [""]
+
+
+def _find_end(text: str, start: int, columns: int) -> int:
+    """Where a piece from `start` on ends that has so many columns; it has one character at least."""
+    end = start + columns
+    if len(text[start:end]) == measure_at_most(text[start:end]):
+        return min(end, len(text))
+    end, used = start + 1, _measure_character(text[start])
+    while end < len(text) and (used := used + _measure_character(text[end])) <= columns:
+        end += 1
+    return end
 
 
 def fold_line(line: str, columns: int) -> list[str]:
@@ -95,13 +106,18 @@ def fold_line(line: str, columns: int) -> list[str]:
 
     No line of the program's own begins like that, and the terminal breaks none at its first column.
     """
-    if not columns or measure_at_most(line) <= columns:
+    if not columns:
         return [line]
-    first = split_at_columns(line, columns)[0]
-    others = split_at_columns(line[len(first) :], max(columns - QUOTE_COLUMNS, MIN_PIECE_COLUMNS))
+    first, *others = split_at_columns(line, max(columns - QUOTE_COLUMNS, MIN_PIECE_COLUMNS), columns)
     return [first, *(f"{QUOTE_MARGIN}: {piece}" for piece in others)]
 
 
 def quote_text(text: str, columns: int) -> list[str]:
     """The lines of a text that others wrote, each behind `| `, and the rest of a long one behind `: `."""
     return [piece for line in text.split("\n") for piece in fold_line(f"{QUOTE_MARGIN}| {line}", columns)]
+
+
+def mark_text(text: str, mark: str, columns: int) -> list[str]:
+    """The lines of a text, and the pieces of long ones, behind the same mark; 0 columns: all fit."""
+    room = max(columns - len(mark), MIN_PIECE_COLUMNS) if columns else len(text)
+    return [f"{mark}{piece}".rstrip() for line in text.split("\n") for piece in split_at_columns(line, room)]

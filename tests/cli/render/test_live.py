@@ -132,7 +132,7 @@ def test_lines_of_the_programs_own_are_broken_at_blanks_and_those_of_others_are_
         "         please",
         "one two three four five six",
         "! Nobody is there,",
-        "  it seems.",
+        "! it seems.",
     ]
 
 
@@ -157,6 +157,23 @@ def test_on_a_narrow_terminal_a_result_has_a_line_of_its_own_and_a_path_its_end(
     diff = "Changed a: 1\n--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new"
     shown = Shown(columns=40).draw(CallStarted(call), CallFinished(call, result(diff))).end()
     assert shown.lines == ['  edit(path=".../policy.py", ...)', "    -> changed +1 -1 lines  0.0 s"]
+
+
+def test_the_line_of_a_call_fits_however_long_its_name_is():
+    call = ToolCall("c", "x" * 60 + "  Run it? [y/N]", {})
+    shown = Shown(columns=60).draw(CallFinished(call, result("no such tool", "error"))).end()
+    assert shown.lines == ["  " + "x" * 54 + "...", "    -> error: no such tool"]
+
+
+def test_each_line_of_a_notice_begins_with_its_mark_however_long_its_words_are():
+    shown = Shown(columns=20).draw(Notice("x" * 30 + "\n  Run it? [y/N]")).end()
+    assert shown.lines == ["! " + "x" * 17, "! " + "x" * 13, "!   Run it? [y/N]"]
+
+
+def test_a_word_of_an_expanded_item_that_is_longer_than_the_terminal_stays_behind_the_bar():
+    shown = Shown(columns=24).draw(ReasoningDelta("x" * 30), TextDelta("So."), DONE).end()
+    shown.live.expand()
+    assert shown.lines[-2:] == ["  │ " + "x" * 19, "  │ " + "x" * 11]
 
 
 def test_an_expanded_item_is_wrapped_behind_its_bar():

@@ -6,6 +6,7 @@ from rich.cells import cell_len
 from src.cli.render.wrap import (
     cut_at_word,
     fold_line,
+    mark_text,
     measure_at_most,
     quote_text,
     split_at_columns,
@@ -74,6 +75,16 @@ def test_what_does_not_fit_of_a_line_stands_behind_a_colon_and_of_a_text_each_li
     assert fold_line("  a: very/long/name", 14) == ["  a: very/long", "    : /name"]
     assert quote_text("one\ntwo three", 14) == ["    | one", "    | two ", "    : three"]
     assert quote_text("one\n", 0) == ["    | one", "    | "]
+
+
+def test_a_text_can_stand_behind_one_mark():
+    assert mark_text("one\n\nabcdefghij", "! ", 8) == ["! one", "!", "! abcdef", "! ghij"]
+    assert mark_text("one two three", "! ", 0) == ["! one two three"]
+
+
+@given(st.text(), st.integers(1, 30))
+def test_the_pieces_of_a_split_text_are_the_text(text, columns):
+    assert "".join(split_at_columns(text, columns)) == text
 
 
 @given(st.text(), st.integers(1, 30))

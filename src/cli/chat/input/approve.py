@@ -201,7 +201,7 @@ class TerminalApprover:
 
     def _edit_text(self, request: Request, text: str) -> str:
         is_command = request.call.name == "exec"
-        if self._edit is None or (is_command and "\n" not in text):
+        if self._edit is None or (is_command and reveal(text, on_one_line=True) == text):
             return self._ask("  Change it to: ", text)
         names = {"exec": "command.sh", SUBMIT_PLAN: "plan.md"}
         file = names.get(request.call.name) or str(request.call.arguments.get("path", "")).rpartition("/")[2]

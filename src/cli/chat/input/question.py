@@ -92,10 +92,14 @@ def _draw_keys(request: Request, columns: int, *, has_rule: bool) -> list[str]:
 
 
 def _select_arguments(request: Request) -> list[tuple[str, JSON]]:
-    """The arguments that the diff does not show."""
+    """The arguments that neither the diff nor the line of the access shows."""
     arguments = request.call.arguments.items()
-    in_diff = {"content", "oldText", "newText"} if request.preview else {"access"} if request.access else set()
-    return [(name, value) for name, value in arguments if name not in in_diff]
+    left_out: tuple[str, ...] = ()
+    if request.preview:
+        left_out = ("content", "oldText", "newText")
+    elif request.access and request.call.name == "exec":
+        left_out = ("access",)
+    return [(name, value) for name, value in arguments if name not in left_out]
 
 
 def _draw_value(label: str, value: JSON, columns: int) -> list[str]:

@@ -140,6 +140,11 @@ class TestWhatIsShown:
         shown = Asked("n", name="send", arguments={"access": "read: changes nothing, no network"}).shown
         assert '    "access": read: changes nothing, no network\n' in shown
 
+    def test_only_a_command_has_its_access_in_a_line_of_ours_instead_of_an_argument(self):
+        shown = Asked("n", name="own_tool", arguments={"access": "outside"}, access="write").shown
+        assert '    "access": outside\n    access: write: may change' in shown
+        assert "outside" not in Asked("n", arguments={"command": "ls", "access": "outside"}, access="write").shown
+
     def test_a_payload_behind_a_screen_of_blanks_is_beside_the_rest(self):
         shown = Asked("n", arguments={"command": "ls" + " " * 12_000 + "; rm x"}).shown
         assert "    command: ls\\x20{12000}; rm x\n" in shown
@@ -199,6 +204,16 @@ class TestChanges:
         asked = Asked("e", "y", name=name, arguments={"path": "src/a.py", changed: "old\n\n"}, edit=edit)
         assert opened == [("old\n\n", "a.py")]
         assert asked.answer.arguments == {"path": "src/a.py", changed: "new\n\n"}
+
+    def test_a_command_with_what_a_terminal_would_obey_is_changed_in_the_editor(self):
+        opened = []
+
+        def edit(text, file):
+            opened.append((text, file))
+            return "ls"
+
+        assert Asked("e", "y", arguments={"command": "ls\u202e"}, edit=edit).answer.arguments == {"command": "ls"}
+        assert opened == [("ls\u202e", "command.sh")]
 
     def test_other_arguments_are_changed_as_json_in_an_editor(self):
         edit = lambda text, file: json.dumps({**json.loads(text), "to": file})  # noqa: E731
