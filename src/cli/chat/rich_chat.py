@@ -9,12 +9,17 @@ import sys
 import termios
 import tty
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ...app.discovery import ServerTarget
-from ..render.colours import ASK_BACKGROUND, DARK, find_colours
+from ..render.colours import ASK_BACKGROUND, DARK, Colours, find_colours
 from ..tracing.debug import Debug
 from .input.multiline import PROMPT
 from .notify import Notifier
+
+if TYPE_CHECKING:
+    from ..render.live import LiveScreen
+    from ..render.markdown import MarkdownRenderer
 
 
 def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str | None, message: str) -> int:
@@ -23,7 +28,7 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
         settings, colours = target.settings.chat, find_colours(target.settings.chat.theme, os.environ)
         with _show_early_prompt("" if colours else ASK_BACKGROUND):
             from ...security.permissions.approval import AutoApprover
-            from .input.application import ChatApplication, make_live_screen
+            from .input.application import ChatApplication
             from .input.approve import TerminalApprover, edit_in_editor
             from .input.terminal import get_size
             from .loop import make_state, preload_in_background, run_chat
@@ -64,6 +69,21 @@ def run_rich_chat(target: ServerTarget, debug: Debug, *, yes: bool, resume: str 
         with application.run():
             read, turn = notifier.watch_read(application.read), notifier.watch_turn(application.turn)
             return run_chat(state, ChatIO(read, turn, application.suspend), resume, message)
+
+
+def make_live_screen() -> LiveScreen:
+    from ..render.live import LiveScreen
+    from .input.terminal import get_size
+
+    return LiveScreen(get_size, _make_renderer)
+
+
+def _make_renderer(colours: Colours) -> MarkdownRenderer:
+    from rich.console import Console
+
+    from ..render.markdown import MarkdownRenderer
+
+    return MarkdownRenderer(Console(file=sys.stdout).color_system, colours)
 
 
 @contextlib.contextmanager

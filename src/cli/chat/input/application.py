@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.buffer import Buffer
@@ -32,7 +31,6 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.styles import Style
 
 from ....security.text.sanitize import sanitize
-from ...render.colours import Colours
 from ...render.live import LiveScreen
 from ...render.text_width import measure_width, truncate
 from ..slash.info import format_status_line
@@ -41,9 +39,6 @@ from .keys import Actions, make_key_bindings
 from .multiline import PROMPT
 from .prompt import CONTINUATION, ChatPrompt
 from .terminal import ColouredLines, FrameOutput, TerminalReader, get_size, take_typed_ahead
-
-if TYPE_CHECKING:
-    from ...render.markdown import MarkdownRenderer
 
 STYLE = Style.from_dict(
     {
@@ -60,10 +55,6 @@ ESCAPE_S = 0.05  # after which an escape character is the Escape key
 KEY_SEQUENCE_S = 0.3  # between the keys of a binding that has several
 RESIZED_S = 0.2  # without another change of the size, after which a question is drawn for it
 STOP_S = 2.0  # to wait for the application at the end
-
-
-def make_live_screen() -> LiveScreen:
-    return LiveScreen(get_size, _make_renderer)
 
 
 class ChatApplication:
@@ -317,7 +308,7 @@ class ChatApplication:
         """Write finished lines above the application, and take what of the turn is drawn in it."""
         self._frame_began = time.thread_time()
         columns, rows = get_size()
-        if self._live.is_asking and (columns, rows) != self._asked_size:
+        if self._live.is_asking and (columns < self._asked_size[0] or rows < self._asked_size[1]):
             self._show_question_soon((columns, rows))
         self._output.begin_frame()
         above = self._live.take_above()
@@ -330,7 +321,7 @@ class ChatApplication:
         self._drawn = columns, [measure_width(line) for line in self._region]
 
     def _show_question_soon(self, size: tuple[int, int]) -> None:
-        """Show the question for a new size, once that lasts: a terminal breaks lines that are too long for it."""
+        """Show the question for a smaller size, once that lasts: a terminal breaks lines that are too long for it."""
         self._asked_size = size
         if self._redraw:
             self._redraw.cancel()
@@ -338,6 +329,7 @@ class ChatApplication:
 
     def _uncover_question(self) -> None:
         if self._live.is_asking:
+            self._asked_size = get_size()
             self.show_question_again()
 
     def _end_frame(self) -> None:
@@ -389,11 +381,3 @@ def _join_lines(text: str) -> str:
 
 def _raise_interrupt() -> None:
     raise KeyboardInterrupt
-
-
-def _make_renderer(colours: Colours) -> MarkdownRenderer:
-    from rich.console import Console
-
-    from ...render.markdown import MarkdownRenderer
-
-    return MarkdownRenderer(Console(file=sys.stdout).color_system, colours)
