@@ -12,6 +12,28 @@ POLL_S = 0.005
 CLOCK_FACTORS = 1, 10, 60
 
 
+# A command that prints the status of an answer and its text, or why there is none: a bare machine has no curl. It asks
+# again while nobody listens, as often as `tries` says.
+FETCH = """python3 -c "
+import http.client, sys, time
+url, tries = sys.argv[1:]
+for left in reversed(range(int(tries))):
+    link = http.client.HTTPConnection(url.partition('/')[0])
+    try:
+        link.request('GET', '/' + url.partition('/')[2])
+    except OSError as error:
+        if not left: sys.exit(f'connect: {error}')
+        time.sleep(0.1)
+        continue
+    try:
+        answer = link.getresponse()
+    except OSError as error:
+        sys.exit(f'no answer: {error}')
+    print(answer.status, answer.read().decode())
+    break
+" """
+
+
 def wait_until(condition: Callable[[], object], what: str) -> None:
     """`what` is said of a condition that does not come true."""
     end = time.monotonic() + PATIENCE_S

@@ -12,7 +12,7 @@ import pytest
 from src.tools.process.proc import DEAD, list_descendants, list_processes
 from src.transport.http import find_free_port
 
-from ..waiting import wait_until
+from ..waiting import FETCH, wait_until
 from .test_chat import call
 
 AUTO = ["--mode", "auto"]
@@ -60,7 +60,7 @@ class TestInTheBackground:
     def test_a_server_is_reached_by_the_next_call_listed_shown_and_ended(self, chat, tmp_path):
         port = find_free_port()  # for where no sandbox has a network of its own
         server = f"python3 -u -m http.server {port} --bind 127.0.0.1"
-        fetch = f"curl -sS --retry 60 --retry-connrefused --retry-delay 1 http://127.0.0.1:{port}/page.txt"
+        fetch = f"{FETCH} 127.0.0.1:{port}/page.txt 600"
         chat = chat(
             [call("exec", command=server, background=True)],
             [call("exec", command=fetch)],
