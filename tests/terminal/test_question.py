@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from .terminal import Server, Terminal
 from .test_chat import CTRL_O, call
 
 FORGED = """\
@@ -74,3 +75,12 @@ def test_the_question_stands_below_what_a_command_of_the_chat_shows(open_chat):
     ask(chat)
     chat.line("/help")
     chat.shows(r"Ctrl-C, Ctrl-D[\s\S]*^    command: rm -rf src\n[\s\S]*Run it\? \[y/N\]$")
+
+
+@pytest.mark.parametrize("options", [["-p", "go"], ["--plain", "go"]], ids=lambda options: options[0])
+def test_without_a_full_terminal_the_question_of_a_subagent_has_lines_of_its_own(tmp_path, options):
+    scripts = [call("task", prompt="Tidy up.", may_change=True)], [call("exec", command="rm -rf src", access="write")]
+    with Server(*scripts, ["Well."], ["Done."]) as server, Terminal(tmp_path, server, options=options) as chat:
+        chat.shows(r"^  exec wants to run \(a subagent asks; .*\):\n    command: rm -rf src\n[\s\S]*Run it\? \[y/N\]$")
+        chat.line("n")
+        chat.shows("^Done.$")

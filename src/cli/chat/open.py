@@ -13,6 +13,7 @@ from ...app.discovery import ServerTarget, discover, place_server, probe_call_pa
 from ...app.factory import Factory
 from ...config import Settings, get_user_file, write_setting
 from ...errors import ConfigError, NeverReached, RequestFailed
+from ...security.permissions.approval import Approver
 from ...security.permissions.modes import MODES
 from ...security.text.sanitize import sanitize
 from ...types.events import ModelEvent, Notice
@@ -68,7 +69,11 @@ def open_chat(
 
     notifier = Notifier(write_to_terminal(sys.stderr), os.environ, is_on=target.settings.chat.notify)
     ask = notifier.watch_ask(ask_on_stderr)
-    state = make_state(target, screen, debug, lambda: choose_approver(yes, target.settings, run_command, ask))
+
+    def make_approver() -> Approver:
+        return choose_approver(yes, target.settings, run_command, ask, screen.put)
+
+    state = make_state(target, screen, debug, make_approver)
     preload_in_background()
     return run_chat(state, ChatIO(notifier.watch_read(input), notifier.watch_turn(nullcontext)), resume, message)
 

@@ -55,6 +55,9 @@ class Outlet(Protocol):
 
     def draw(self, event: Event) -> None: ...
 
+    def put(self, text: str) -> None:
+        """Show lines of the program's own, such as a question."""
+
     def end(self, ended_by: BaseException | None) -> None: ...
 
 
@@ -187,7 +190,7 @@ def _answer(
     outlet.begin(version=__version__, server=server, model=target.model, workspace=workspace)
     yield from map(Notice, notices)
     session.meta.setdefault("model", target.model)
-    approver = choose_approver(yes, settings)
+    approver = choose_approver(yes, settings, show=outlet.put)
     factory = factory.with_settings(settings)
     runtime = factory.make_runtime(target.model, approver, lambda: session)
     runtime.restore_todos(session)
@@ -279,6 +282,9 @@ class TextOutlet:
         if not self._streaming and isinstance(event, Completed):
             self._print_whole(event.response)
 
+    def put(self, text: str) -> None:
+        self._screen.put(text)
+
     def end(self, ended_by: BaseException | None) -> None:
         """Print the text of an answer that broke off."""
         if self._answering and not self._streaming and ended_by is not None:
@@ -309,6 +315,9 @@ class JsonOutlet:
     def draw(self, event: Event) -> None:
         if self._streaming and (text := format_event(event)):
             self._print(text)
+
+    def put(self, text: str) -> None:
+        print(text, file=sys.stderr)
 
     def end(self, ended_by: BaseException | None) -> None:
         self._print(self.report.format_end(ended_by))

@@ -76,6 +76,9 @@ class SchemaOutlet:
         if not isinstance(event, TextDelta):
             self._screen.draw(event)
 
+    def put(self, text: str) -> None:
+        self._screen.put(text)
+
     def end(self, ended_by: BaseException | None) -> None:
         if ended_by is None and not self.report.limit:
             print(dump_value(self._form, self.report.answer), flush=True, file=self._stdout)

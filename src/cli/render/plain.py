@@ -18,7 +18,16 @@ from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON, MEDIA, MalformedCall, ToolCall, ToolResult, join_block_texts, list_blocks
 from .colours import NONE
 from .diff import count_changes
-from .wrap import ELLIPSIS, TAB_COLUMNS, cut_at_word, fold_line, mark_text, wrap_text
+from .wrap import (
+    ELLIPSIS,
+    TAB_COLUMNS,
+    cut_at_word,
+    fold_line,
+    mark_text,
+    measure_at_most,
+    split_at_columns,
+    wrap_text,
+)
 
 DIM_ON, DIM_OFF = "\x1b[2m", "\x1b[0m"
 MAX_FOLDED = 20  # results that /expand can show
@@ -36,12 +45,12 @@ MAX_SHORT_CHARS = 60  # of an argument or outcome on a call's line
 MAX_LINE_CHARS = 10_000  # of a call's line that goes to no terminal
 
 
-def format_call(call: ToolCall | MalformedCall, columns: int = 0) -> str:
+def format_call(call: ToolCall | MalformedCall, columns: int = 0, width: Callable[[str], int] = len) -> str:
     """A call, on one line of so many columns (0: any number)."""
     name = format_name(call)
     if isinstance(call, MalformedCall):
         return name
-    return f"{name}({format_arguments(call, columns - len(name) - 2 if columns else MAX_LINE_CHARS)})"
+    return f"{name}({format_arguments(call, columns - len(name) - 2 if columns else MAX_LINE_CHARS, width)})"
 
 
 def format_model(name: str) -> str:
@@ -286,20 +295,22 @@ class PlainScreen:
             self.end_line()
             self._show_call(event.call)
         result = describe_result(event.result)
-        if (columns := get_columns(self._aside)) and self._call_columns + len(f" -> {result}") >= columns:
+        if (columns := get_columns(self._aside)) and self._call_columns + measure_at_most(f" -> {result}") >= columns:
             self._write(self._aside, "\n   ")
-            result = cut_at_word(result, columns - len("    -> "))
+            result = cut_at_word(result, columns - len("    -> "), measure_at_most)
         self._write(self._aside, f" -> {result}\n")
         if columns:  # a person reads it
             for line in list_failure_lines(event.result):
-                self._write(self._aside, f"    | {cut_at_word(line, columns - 7)}\n")
+                self._write(self._aside, f"    | {cut_at_word(line, columns - 7, measure_at_most)}\n")
         self.folded.append(fold_call(event.call, event.result))
         self._running = None
 
     def _show_call(self, call: ToolCall | MalformedCall) -> None:
         columns = get_columns(self._aside)
-        shown = f"  {format_call(call, columns - 3 if columns else 0)}"
-        self._call_columns = len(shown)
+        shown = f"  {format_call(call, columns - 3 if columns else 0, measure_at_most)}"
+        if columns:
+            shown = split_at_columns(shown, columns - 1)[0]  # a name may be of any length
+        self._call_columns = measure_at_most(shown)
         self._write(self._aside, shown)
 
     def _think(self, text: str) -> None:

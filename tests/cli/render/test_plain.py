@@ -1,8 +1,13 @@
+import fcntl
 import io
 import json
+import os
 import re
+import struct
+import termios
 
 import pytest
+from rich.cells import cell_len
 
 from src.cli.render.plain import PlainScreen, describe_result, format_call
 from src.security.text.sanitize import reveal, sanitize
@@ -160,6 +165,21 @@ def test_a_malformed_call_is_named_as_far_as_it_can_be():
     assert drawn(CallFinished(call, ToolResult("c", "", "error", "It has no end.")))[1].startswith(
         "  unreadable call -> "
     )
+
+
+def test_on_a_terminal_each_line_fits_however_long_a_name_or_a_word_is():
+    reader, writer = os.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    call = ToolCall("c", "x" * 100, {"text": "日本語" * 30})
+    with os.fdopen(reader, "rb", 0) as terminal, os.fdopen(writer, "w") as aside:
+        screen = PlainScreen(io.StringIO(), aside, thoughts=False, styled=False)
+        for event in (CallFinished(call, ToolResult("c", "", "text", "日本語" * 15)), Notice("y" * 60)):
+            screen.draw(event)
+        screen.expand()
+        lines = terminal.read(4096).decode().splitlines()
+    assert max(map(cell_len, lines)) <= 40
+    assert lines[0].startswith("  xxx")
+    assert all(line.startswith(("    ->", "! y", "  | ", "  xxx", "    : ")) for line in lines[1:])
 
 
 def test_a_notice_in_the_middle_of_a_line_starts_its_own():

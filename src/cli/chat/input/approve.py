@@ -239,15 +239,17 @@ def choose_approver(
     settings: Settings,
     run_command: Callable[[str], None] | None = None,
     ask: Callable[[str, str], str] = ask_on_stderr,
+    show: Callable[[str], None] | None = None,
 ) -> Approver:
     """`yes` approves every call that does not need a person. The user decides about the others.
 
-    Without a terminal these are refused. `run_command` and `ask` are those of a TerminalApprover.
+    Without a terminal these are refused. `run_command`, `ask` and `show` are those of a TerminalApprover.
     """
     user: Approver = REFUSE_ALL
     if sys.stdin and sys.stdin.isatty() and sys.stderr.isatty():
         user = TerminalApprover(
             ask,
+            show,
             edit=edit_in_editor,
             remember=Factory(settings).rule_memory.save,
             run_command=run_command,
