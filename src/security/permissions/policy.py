@@ -323,7 +323,8 @@ class Policy:
                     yield Rule("exec", "allow", words, access=access)
                 yield Rule("exec", "allow", line.strip(" \t\n"), exact=True, access=access)
         elif isinstance(call.arguments.get("path"), str):
-            if call.real_path:
+            # A pattern loses blanks at its end, but for escaped spaces: it would match another file, or be invalid.
+            if call.real_path and call.real_path.rstrip() == call.real_path.rstrip(" "):
                 yield Rule(call.name, "allow", path=_escape_pattern(call.real_path))
         else:
             yield Rule(call.name, "allow")

@@ -343,6 +343,10 @@ class TestAlways:
     def test_there_is_none_for_a_file_outside_the_workspace(self, workspace):
         assert Policy(workspace).find_always_rule(write_call("../a")) is None
 
+    @pytest.mark.parametrize("path", ["a\n", "a \t", "a \x85", "a\u2003"])
+    def test_of_a_file_whose_name_ends_with_a_blank_that_patterns_lose_there_is_none(self, workspace, path):
+        assert Policy(workspace).find_always_rule(write_call(path)) is None
+
     def test_there_is_none_against_a_denying_rule(self, workspace):
         assert Policy(workspace, rules=(Rule("write", "deny"),)).find_always_rule(WRITE) is None
 
