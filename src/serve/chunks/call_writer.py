@@ -52,6 +52,7 @@ class CallWriter:
         if call is None or not call.sent:
             return False
         self._broken.append(call)
+        self._is_waiting = True
         return True
 
     def _add(self, call: TextCall, piece: str) -> None:
@@ -63,6 +64,11 @@ class CallWriter:
             self._deltas.append({"index": call.index, "id": call.id, "type": "function", "function": function})
         else:
             self._deltas.append({"index": call.index, "function": {"arguments": piece}})
+
+    @property
+    def lacks_rest(self) -> bool:
+        """Whether a call ended, a part of which was written, and the rest is known at the end of the answer only."""
+        return bool(self._broken)
 
     def take(self) -> list[dict[str, Any]]:
         """What was written since the last time, as pieces of calls."""

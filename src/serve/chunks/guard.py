@@ -175,6 +175,7 @@ class StreamGuard(_Guard):
         super().__init__(request, new_id, previews=previews)
         self._chunks: deque[HeldChunk] = deque()
         self._last = b""  # the chunk that came last
+        self._ready: list[bytes] = []  # in the order of the answer
         self._writer = CallWriter(self.assembler.begin_call)
         self._run = TextRun(self.assembler.count_held, hides_ids=self._hides_ids)
 
@@ -231,14 +232,13 @@ class StreamGuard(_Guard):
         if is_plain and _is_just_text(parsed, sum([chunk.size for chunk in new])):
             return [chunk.data for chunk in new if chunk.data]
         self._chunks += new
-        sent: list[bytes] = []
-        for event in parsed:
-            if isinstance(event, ToolCallDelta) and event.name is not None:
-                sent += self._release()  # the text before the call
-            self._sort_in([event])
-            if isinstance(event, (ParsedCall, Malformed)):
-                sent += self._write_calls()  # whole, before the text behind it is sorted in
-        return [*sent, *self._release(), *self._write_calls()]
+        self._sort_in(parsed)
+        self._ready += self._release()
+        return self._take_ready()
+
+    def _take_ready(self) -> list[bytes]:
+        ready, self._ready = self._ready, []
+        return ready
 
     def _sort_in(self, parsed: Sequence[ParserEvent]) -> None:
         for event in parsed:
@@ -246,27 +246,33 @@ class StreamGuard(_Guard):
             if self._writer.follow(event, may_begin=not self._native):
                 segment.is_kept = False
             self._segments.append(segment)
+            # before the next event: what stands behind a call must not leave before the call's rest
+            if pieces := self._writer.take():
+                self._ready += [*self._release(), *self._release_part(), *self._write_pieces(pieces)]
 
-    def _write_calls(self) -> list[bytes]:
-        """What is written of calls in the text, behind the text before them."""
-        deltas: list[dict[str, Any]] = [{"tool_calls": [piece]} for piece in self._writer.take()]
-        if not deltas:
+    def _release_part(self) -> list[bytes]:
+        """The text that is decided on of the first chunk, of which more is to be decided."""
+        if not self._chunks:
             return []
-        if self._chunks:
-            front = self._chunks[0]
-            self._cover(front)
-            if kept := "".join(front.kept):
-                front.size, front.kept = -1, []
-                deltas.insert(0, {"content": kept})
-        return build_chunks(json.loads(self._last), deltas)
+        front = self._chunks[0]
+        self._cover(front)
+        kept = "".join(front.kept)
+        if not kept:
+            return []
+        front.size, front.kept = -1, []
+        return build_chunks(json.loads(self._last), [{"content": kept}])
+
+    def _write_pieces(self, pieces: Sequence[dict[str, Any]]) -> list[bytes]:
+        """Chunks with these pieces of calls."""
+        return build_chunks(json.loads(self._last), [{"tool_calls": [piece]} for piece in pieces])
 
     def _is_bare(self, data: bytes) -> bool:
         """Whether the chunk carries nothing but token ids that the client did not ask for."""
         return _EMPTY in data and b'"logprobs":null' in data and self._hides_ids
 
     def _release(self) -> Iterator[bytes]:
-        """The chunks at the front on which all is decided."""
-        while self._chunks:
+        """The chunks at the front on which all is decided. Those behind a call without its rest wait for `settle`."""
+        while self._chunks and not self._writer.lacks_rest:
             chunk = self._chunks[0]
             self._cover(chunk)
             calls = [self._native[index] for index in chunk.calls]
@@ -296,7 +302,7 @@ class StreamGuard(_Guard):
         """
         writer, is_cut = self._writer, self.assembler.completed.stop_reason == "max_tokens"
         calls = writer.settle(calls, is_cut=is_cut)
-        sent = self._write_calls()
+        sent = [*self._take_ready(), *self._write_pieces(writer.take())]
         dropped = self._settle_held(is_replaced)
         rests: list[dict[str, Any]] = []
         for index, native in self._native.items():
