@@ -26,7 +26,9 @@ from ..errors import (
 )
 from ..parsing.arguments.tool_index import ToolIndex
 from ..providers.base import ChatRequest, Codec, Decoder, decode_piece, raise_broken
+from ..providers.server_errors import judge_own_words
 from ..providers.vllm_tokens import make_generate_decoder
+from ..providers.wire_json import load_json
 from ..types.caching import LastMemo
 from ..types.effects import Aside, Await, Open, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PromptChanged
@@ -46,7 +48,6 @@ from .tool_choice import decide_call
 INTERNAL_ERROR = 500
 MAX_CHARS_PER_TOKEN = 16  # of an answer on average: twice what the tokens of source code have
 DEFAULT_CONTEXT_TOKENS = 262_144  # where the server tells no length
-TOO_LONG = "The answer was ended after {size:,} characters: no answer that fits into the model's context is so long."
 _SIGNS_OF_RESTART = (ConnectFailed, ModelNotFound, ServerLoading)  # another server may answer after these
 
 
@@ -219,6 +220,7 @@ class ModelCore:
                     self._forget_proof(path)
                     return (yield from self._find_way(messages, tools, tool_choice))
                 if not isinstance(refusal, TokensUnsupported):
+                    refusal = judge_own_words(refusal, load_json(self._builder.encode(request).body))
                     yield from self.server.hint_base_url(refusal)
                 path, notice = path.downgrade(refusal, self._builder.list_optional_fields(request))
                 if isinstance(refusal, (TokensUnsupported, ToolsDropped)):
@@ -350,7 +352,8 @@ class ModelCore:
                 raise_broken(events)
                 is_over = is_over or turn.repeats
                 if not is_over and turn.size > limit:
-                    yield from self._cut_answer(decoder, turn, is_shown)
+                    cut = turn.cut(decoder.cut())
+                    yield from cut if is_shown else ()
                     break
             else:
                 yield Release()
@@ -385,16 +388,8 @@ class ModelCore:
             self._prompt_watch.compare(size)
         head: ReplyHead = yield Open("POST", wire.path, wire.body)
         if not head.is_ok:
-            refusal = read_refusal(head, (yield from read_body()))
+            refusal = read_refusal(head, (yield from read_body()), load_json(wire.body))
             raise as_tokens_refusal(refusal) if is_generated else refusal
         if is_generated:
             return make_generate_decoder(head.content_type, self._new_id)
         return self._codec.make_decoder(head.content_type)
-
-    def _cut_answer(self, decoder: Decoder, turn: ResponseAssembler, is_shown: bool) -> Iterator[ModelEvent]:
-        """End an answer that is longer than its model's context, as if it had ended at max_tokens."""
-        for event in decoder.cut():
-            for shown in turn.feed(event):
-                if is_shown:
-                    yield shown
-        yield Notice(TOO_LONG.format(size=turn.size))

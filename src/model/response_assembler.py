@@ -14,7 +14,7 @@ from ..parsing import Answered, EventFold, GivenText, Malformed, ParserEvent, Re
 from ..parsing.arguments.tool_index import ToolIndex
 from ..parsing.decode.json_repair import MISSING_CLOSERS
 from ..providers.base import Broken, PromptSize, RawTokens, WireEvent
-from ..types.events import Completed, ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
+from ..types.events import Completed, ModelEvent, Notice, ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import (
     NATIVE,
     TEXT,
@@ -32,6 +32,7 @@ WINDOW_CHARS = 8192  # that must be nothing but one text repeated
 MAX_PERIOD_CHARS = 1024
 MAX_BLANK_CHARS = 4096  # blanks and line ends in a row: a grammar lets a weak model write them without end
 CHECK_INTERVAL_CHARS = 2048
+TOO_LONG = "The answer was ended after {size:,} characters: no answer that fits into the model's context is so long."
 _PROBE_CHARS = 64
 
 
@@ -104,6 +105,11 @@ class ResponseAssembler:
     def _watch(self, piece: str) -> None:
         self.size += len(piece)
         self.repeats = self.repeats or self._degeneration.add(piece)
+
+    def cut(self, rest: Sequence[WireEvent]) -> list[ModelEvent]:
+        """End an answer that is longer than its model's context. `rest`: what ends it as max_tokens would."""
+        shown = [shown for event in rest for shown in self.feed(event)]
+        return [*shown, Notice(TOO_LONG.format(size=self.size))]
 
     def flush(self) -> list[ModelEvent]:
         """The rest of an answer that breaks off, if a part of it has been shown."""

@@ -16,7 +16,7 @@ from ..errors import ClientError, RequestFailed, ServerError, TokensUnsupported,
 from ..providers import server_errors, vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
 from ..providers.vllm_tokens import RENDER_PATH, RenderedPrompt, read_rendered
-from ..providers.wire_json import encode_json
+from ..providers.wire_json import encode_json, load_json
 from ..types.effects import READ, Aside, Fetch, ReplyHead
 from ..types.events import Completed
 from ..types.messages import JSON, Response, Usage, UserMessage
@@ -224,7 +224,7 @@ class ServerApi:
         """The prompt of a chat request as tokens. Raises TokensUnsupported, and ServerError as for the request."""
         reply = yield Fetch("POST", RENDER_PATH, wire.body)
         if not reply.head.is_ok:
-            raise as_tokens_refusal(read_refusal(reply.head, reply.body))
+            raise as_tokens_refusal(read_refusal(reply.head, reply.body, load_json(wire.body)))
         return read_rendered(reply.body)
 
     def _fetch_models(self, within: float | None = None) -> Aside[list[str]]:
@@ -270,11 +270,11 @@ def as_tokens_refusal(refusal: ServerError) -> ServerError:
     return TokensUnsupported(refusal.message, refusal.hint, status=refusal.status, body=refusal.body)
 
 
-def read_refusal(head: ReplyHead, body: bytes) -> ServerError:
-    """The error for an answer with a status other than 200."""
+def read_refusal(head: ReplyHead, body: bytes, sent: object = None) -> ServerError:
+    """The error for an answer with a status other than 200. `sent`: the request's JSON, which the answer may quote."""
     error = server_errors.read_refusal(head.status, body, head.location)
     error.retry_after = head.retry_after
-    return error
+    return server_errors.judge_own_words(error, sent)
 
 
 def read_piece() -> Aside[bytes | ClientError | None]:

@@ -3,13 +3,18 @@
 One table covers the refusals of all providers, which agree on the status and differ only in words.
 Texts: vLLM 0.32 (serve/exception_handling), Ollama, llama.cpp's server, and the error pages of the
 documentation of OpenAI, Anthropic and Gemini.
+
+What an error quotes of the request says nothing about the server, so it is cut out before the rest is judged. FastAPI
+and vLLM mark it as `input`, pydantic as `input_value`; and any text that stands in the request as a whole is the
+client's, also as Python and JSON spell it. Single words are not: they name fields and values of the API, which refusals
+are about. That is no proof, since a server may shorten or change what it quotes: what others are to rely on needs more.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 from ..errors import (
@@ -30,6 +35,10 @@ from .wire_json import as_dict
 MAX_REASON_CHARS = 300  # characters
 MAX_LIST_BYTES = 4096  # of a list of models that cannot be read, for the message
 MAX_LIST_CHARS = 80
+MIN_QUOTE_CHARS = 8  # shorter texts of a request stand in messages by chance
+MAX_JUDGED_CHARS = 8192  # of a message
+_CUT = "[...]"
+_MARKED_INPUT = re.compile(r"""(?:["'](?:input|ctx)["']: |\binput_value=)[^\n]*""")
 _PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSER."
 _LOADING_HINT = "It did not load its model within vllm.load_timeout; its log may say why."
 _PROXY_HINT = "A proxy in front of the server cannot reach it."
@@ -118,6 +127,57 @@ def read_refusal(status: int, body: bytes, location: str = "") -> ServerError:
         return ServerError(f"The server redirects (HTTP {status}) to {location}.", hint, status=status)
     message = read_error_message(body) or f"HTTP {status} without an explanation."
     return _classify(f"The server refused (HTTP {status}): {message}", status, message)
+
+
+def judge_own_words(error: ServerError, sent: object) -> ServerError:
+    """The error by what the server says itself, without what it quotes of the request. `sent`: the request's JSON."""
+    own_words = _cut_quotes(error.body, sent)
+    if own_words == error.body:
+        return error
+    judged = _classify(error.message, error.status, own_words)
+    judged.retry_after, judged.in_answer = error.retry_after, error.in_answer
+    return judged
+
+
+def _cut_quotes(message: str, sent: object) -> str:
+    """The beginning of the message without what it quotes of the request.
+
+    Linear in the request: a text is looked for only if its first characters stand in the message.
+    """
+    message = _MARKED_INPUT.sub(_CUT, message)[:MAX_JUDGED_CHARS]
+    starts = {message[place : place + MIN_QUOTE_CHARS] for place in range(len(message) - MIN_QUOTE_CHARS + 1)}
+    quoted = {
+        spelling
+        for text in _list_texts(sent)
+        for spelling in _list_spellings(text)
+        if spelling[:MIN_QUOTE_CHARS] in starts and spelling in message
+    }
+    for text in sorted(quoted, key=len, reverse=True):  # a text may be a part of another one
+        message = message.replace(text, _CUT)
+    return message
+
+
+def _list_texts(sent: object) -> Iterator[str]:
+    """All strings of the request that are more than a word, among them names of fields."""
+    left = [sent]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            if len(value) >= MIN_QUOTE_CHARS and not value.isidentifier():
+                yield value
+        elif isinstance(value, Mapping):
+            left += [*value, *value.values()]
+        elif isinstance(value, (list, tuple)):
+            left += value
+
+
+def _list_spellings(text: str) -> Iterator[str]:
+    """The text as it is, and as Python and JSON write it within quotes."""
+    yield text
+    if not text.isascii() or not text.isprintable() or any(mark in text for mark in "\\\"'"):
+        yield repr(text)[1:-1]
+        yield json.dumps(text)[1:-1]
+        yield json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _classify(text: str, status: int, message: str) -> ServerError:
