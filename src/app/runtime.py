@@ -136,11 +136,11 @@ class Runtime(NamedTuple):
 
     def save_server_facts(self) -> str:
         """Save what was learned about the server. Returns a message if that failed, else an empty string."""
-        model = self.model
-        if model.path.is_learned:
+        model, path = self.model, self.model.path.for_others
+        if path.is_learned:
             try:
                 memory = ServerMemory(self.settings.state)
-                memory.save(self.settings.vllm.base_url, model.name, model.server_version, model.path)
+                memory.save(self.settings.vllm.base_url, model.name, model.server_version, path)
             except OSError as error:
                 return f"What was learned about the server could not be saved: {describe_error(error)}"
         return ""

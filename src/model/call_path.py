@@ -61,6 +61,7 @@ BY_DEFAULT = "the default"
 BY_HAND = "chosen by hand"
 BY_CONFIGURATION = "enable_function_calling is false"
 NO_TOKENS = "the server was started without --enable-scale-out"
+REFUSED_HERE = "the server refused native calls in this conversation"
 NO_PARSER = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
 
 GRAMMAR_FIELD = "structured_outputs"
@@ -157,7 +158,7 @@ class CallPath:
             return self._step_down(refusal)
         is_about_tools = are_tools_ours and refusal.status in (400, 422) and _ABOUT_TOOLS.search(refusal.body)
         if type(refusal) is ServerError and is_about_tools and self.mode != "tokens" and "text" in self._list_lower():
-            path = self._change_mode("text", "the server refused a request with native calls")
+            path = self._change_mode("text", REFUSED_HERE)  # others may offer other tools
             return Downgrade(path, f"{refusal.message} {IN_TEXT}")
         raise refusal
 
@@ -180,7 +181,7 @@ class CallPath:
     def _step_down(self, refusal: ServerError) -> Downgrade:
         """The next mode of the order. Raises the refusal if there is none."""
         if isinstance(refusal, TemplateFailed) and "text" in self._list_lower():
-            return Downgrade(self._change_mode("text", "the chat template fails with tools"), TEMPLATE_FAILED)
+            return Downgrade(self._believe_refusal("text", "the chat template fails with tools"), TEMPLATE_FAILED)
         if self.mode == "tokens":
             path = self.disable_fields(["tokens"]).skip_tokens(NO_TOKENS)
             if path.mode == "tokens":
@@ -192,7 +193,7 @@ class CallPath:
         if isinstance(refusal, ToolsDropped):
             path = self._change_mode(modes[0], "the server leaves tools out of the prompt")
             return Downgrade(path, TOOLS_DROPPED if path.mode == "text" else "")
-        return Downgrade(self._change_mode(modes[0], NO_PARSER), NOTICES.get(modes[0], ""))
+        return Downgrade(self._believe_refusal(modes[0], NO_PARSER), NOTICES.get(modes[0], ""))
 
     def skip_tokens(self, reason: str = BY_DEFAULT) -> CallPath:
         """The path with the mode after tokens; itself if there is none."""
@@ -203,6 +204,15 @@ class CallPath:
         """The modes that may take the place of this one."""
         start = self.order.index(self.mode) + 1 if self.mode in self.order else 0
         return [mode for mode in self.order[start:] if mode not in (self.mode, *self.disabled_fields)]
+
+    def _believe_refusal(self, mode: Mode, reason: str) -> CallPath:
+        """One refusal does not disprove what the server has shown: it may be about this conversation."""
+        return self._change_mode(mode, REFUSED_HERE if self.proven else reason)
+
+    @property
+    def for_others(self) -> CallPath:
+        """The path without what holds for this conversation only."""
+        return replace(self, mode="native", reason=BY_DEFAULT, proven=False) if self.reason == REFUSED_HERE else self
 
     def _change_mode(self, mode: Mode, reason: str) -> CallPath:
         return replace(self, mode=mode, reason=reason, proven=False)

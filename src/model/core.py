@@ -108,7 +108,7 @@ class ModelCore:
     def path(self, path: CallPath) -> None:
         self._path = path
         if path.is_learned:
-            self._facts.paths.update(self._fact_key, lambda known: known.join(path))
+            self._facts.paths.update(self._fact_key, lambda known: known.join(path.for_others))
 
     @property
     def _fact_key(self) -> ServedModel:

@@ -17,6 +17,7 @@ from src.cli.demo.loopback import serve
 from src.cli.demo.protocol import DemoServer, DemoTurn
 from src.config import SecuritySettings, Settings
 from src.config.settings import AgentSettings, ToolSettings, VllmSettings
+from src.model.call_path import REFUSED_HERE, CallPath
 from src.security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer
 from src.session.replay import replay
 from src.types.events import CallDenied, Completed, Notice
@@ -59,6 +60,14 @@ def test_four_requests_go_out_before_the_first_question(tmp_path):
 
 def test_what_was_learned_of_the_server_is_not_asked_again_at_the_next_start(tmp_path):
     assert list_requests(tmp_path, ask_twice=True) == ["/v1/models", "/version"]
+
+
+def test_what_only_one_conversation_was_refused_is_not_saved(tmp_path):
+    settings = Settings(vllm=VllmSettings(base_url="http://127.0.0.1:9/v1"), root=tmp_path, state=tmp_path)
+    runtime = Factory(settings).make_runtime("m", REFUSE_ALL)
+    runtime.model.path = CallPath("text", REFUSED_HERE)
+    assert runtime.save_server_facts() == ""
+    assert not (tmp_path / "servers.json").exists()
 
 
 def warn_of_sandbox(state, calls):
