@@ -13,12 +13,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
 from ..errors import (
     BotError,
-    ContentRejected,
     RequestFailed,
     ServerError,
     StreamCut,
-    TemplateRejected,
-    ToolsUnsupported,
     WireError,
 )
 from ..model.call_path import GRAMMAR_FIELD, GRAMMAR_FIELDS, CallPath
@@ -44,6 +41,7 @@ from .chunks.call_writer import is_safe
 from .chunks.guard import StreamGuard, WholeGuard
 from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_rest
 from .chunks.text_run import clear_token_ids, count_prompt_tokens
+from .refusals import Refusals
 from .report import LandedCall, Report
 
 CHAT_PATH = "chat/completions"
@@ -109,6 +107,7 @@ class ChatTurn:
         self.fact_key = self.fact_key._replace(version=(yield from self._server.version()))
         path = self._choose_path(self._facts.paths.get(self.fact_key))
         without: frozenset[str] = frozenset()
+        refusals = Refusals(self._request, self._make_server(), self._ask_aside)
         while True:
             path = yield from self._learn_format(path)
             self._body = self._codec.body = self._request.edit(path, without)
@@ -116,26 +115,28 @@ class ChatTurn:
             head: ReplyHead = yield Open("POST", CHAT_PATH, sent)
             if head.is_ok:
                 form, start = yield from _read_start(head)
-                if (doubted := (yield from self._doubt_prompt(path, start, len(sent)))) is None:
+                doubted = (yield from self._doubt_prompt(path, start, len(sent))) if refusals.are_proven else None
+                if doubted is None:
                     break
                 path = doubted
                 self.report.extra_requests += 1
                 continue
             refused = yield from read_body()
             optional = self._request.list_optional_fields(self._body)
-            refusal = read_refusal(head, refused)
+            refusal = read_refusal(head, refused, self._request.body)
             if refusal.status == INTERNAL_ERROR and optional & GRAMMAR_FIELDS and not without:
                 without = GRAMMAR_FIELDS
                 continue
             try:
-                path = yield from self._downgrade(path, refusal, optional)
+                path = yield from refusals.downgrade(path, refusal, optional, without)
             except ServerError:
                 if head.status < MIN_ERROR_STATUS:  # a redirect to another host
                     raise
                 yield WholeAnswer(head.status, refused, head.content_type)
                 return
             self.report.extra_requests += 1
-        self._learn(path)
+        if refusals.are_proven:
+            self._learn(path)
         self.report.path = path.mode
         yield from self._stream(start) if form == "stream" else self._answer_whole(start)
 
@@ -143,21 +144,31 @@ class ChatTurn:
         """Answer with the number of tokens that the prompt would have, in the shape of Messages."""
         self.fact_key = self.fact_key._replace(version=(yield from self._server.version()))
         path = self._facts.paths.get(self.fact_key)
+        refusals = Refusals(self._request, self._make_server(), self._count_prompt)
         while True:
-            self._codec.body = self._request.edit(path)
-            reply = yield Fetch("POST", "/tokenize", self._codec.encode_prompt())
+            reply = yield self._count_prompt(self._request.edit(path))
             if reply.head.is_ok:
                 break
+            refusal = read_refusal(reply.head, reply.body, self._request.body)
             try:
-                path = yield from self._downgrade(path, read_refusal(reply.head, reply.body), frozenset())
+                path = yield from refusals.downgrade(path, refusal, frozenset())
             except ServerError:
                 yield WholeAnswer(reply.head.status, reply.body, reply.head.content_type)
                 return
-        self._learn(path)
+        if refusals.are_proven:
+            self._learn(path)
         self.report.path = path.mode
         count = as_dict(load_json(reply.body)).get("count")
         answer = {"input_tokens": count, "context_management": {"original_input_tokens": count}}
         yield WholeAnswer(OK, encode_json(answer))
+
+    def _ask_aside(self, body: Mapping[str, Any]) -> Fetch:
+        self.report.extra_requests += 1
+        return Fetch("POST", CHAT_PATH, encode_json(body))
+
+    def _count_prompt(self, body: Mapping[str, Any]) -> Fetch:
+        self._codec.body = body
+        return Fetch("POST", "/tokenize", self._codec.encode_prompt())
 
     def _choose_path(self, known: CallPath) -> CallPath:
         """A call that is required needs no parser of the server: it is held to the tools' schemas."""
@@ -169,21 +180,6 @@ class ChatTurn:
             path = replace(path, mode="native")
         if path != CallPath():
             self._facts.paths.update(self.fact_key, lambda known: known.join(path))
-
-    def _downgrade(self, path: CallPath, refusal: ServerError, optional: frozenset[str]) -> Aside[CallPath]:
-        """Raises the refusal where nothing is left to change. No image of a client is left out."""
-        if isinstance(refusal, ContentRejected) and self._request.has_media:
-            raise refusal
-        if isinstance(refusal, TemplateRejected) and self._request.has_late_system and not path.system_first:
-            return replace(path, system_first=True)
-        if (
-            isinstance(refusal, ToolsUnsupported)
-            and path.template_shows_tools is None
-            and self._request.choice == "auto"
-        ):
-            shows_tools = yield from probe_template(self._make_server(), self._request.model, self._request.tools)
-            path = replace(path, template_shows_tools=shows_tools)
-        return path.downgrade(refusal, optional, are_tools_ours=False).path
 
     def _doubt_prompt(self, path: CallPath, start: bytes, sent_bytes: int) -> Aside[CallPath | None]:
         """The path to ask again on, if the prompt is too short to hold the tools; else None.

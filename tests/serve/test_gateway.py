@@ -216,7 +216,8 @@ def test_a_refusal_of_tools_is_learned_once(tmp_path):
     async def use(client, fake):
         for _ in range(3):
             assert (await ask(client, BODY))[0] == 200
-        assert ["tools" in body for body in fake.bodies] == [True, False, False, False]
+        # refused, refused of a request of the gateway's own, answered
+        assert ["tools" in body for body in fake.bodies] == [True, True, False, False, False]
 
     drive(tmp_path, answer, use)
 
@@ -681,9 +682,9 @@ def test_the_header_of_an_answer_says_what_was_done(tmp_path):
     "refuses, text, extra",
     [
         (lambda body: False, "It is done.", 0),
-        (lambda body: "return_token_ids" in body, "It is done.", 1),
+        (lambda body: "return_token_ids" in body, "It is done.", 2),
         (lambda body: False, MALFORMED, 1),
-        (lambda body: "return_token_ids" in body, MALFORMED, 2),
+        (lambda body: "return_token_ids" in body, MALFORMED, 3),
     ],
 )
 def test_extra_requests_are_counted(tmp_path, refuses, text, extra):
@@ -720,7 +721,7 @@ def test_a_template_with_one_system_message_gets_all_of_them_as_one(tmp_path):
         ]
         for _ in range(2):
             assert (await ask(client, {**BODY, "messages": messages}))[0] == 200
-        assert len(fake.bodies) == 3  # refused once
+        assert len(fake.bodies) == 4  # refused once, and proven once
         first, *others = fake.bodies[-1]["messages"]
         assert first == {"role": "system", "content": "One.\n\nTwo."}
         assert [each["role"] for each in others] == ["user", "assistant", "tool"]
@@ -738,7 +739,8 @@ def test_without_a_parser_the_grammar_of_the_model_s_format_is_sent_and_asked_fo
             _, answered = await ask(client, BODY)
             assert len(answered["choices"][0]["message"]["tool_calls"]) == 1
             assert "<tool_call>" in fake.bodies[-1]["structured_outputs"]["structural_tag"]
-        assert (len(fake.bodies), fake.rendered) == (4, 1)  # the second asks what the prompt holds
+        # refused, asked what the prompt holds, proven, answered; answered
+        assert (len(fake.bodies), fake.rendered) == (5, 1)
 
     drive(tmp_path, answer, use)
 
@@ -753,7 +755,8 @@ def test_a_grammar_that_the_server_refuses_is_left_out_for_good(tmp_path):
         fake.tells_tokens = True
         for _ in range(2):
             assert (await ask(client, BODY))[0] == 200
-        assert ["structured_outputs" in body for body in fake.bodies] == [False, False, True, False, False]
+        # without tools parsed: refused, asked what the prompt holds, proven; with a grammar: refused, proven
+        assert ["structured_outputs" in body for body in fake.bodies] == [*[False] * 3, True, True, False, False]
 
     drive(tmp_path, answer, use)
 
@@ -769,7 +772,8 @@ def test_a_server_that_drops_the_tools_it_is_not_to_parse_is_told_of_them_in_the
         fake.tells_tokens = True
         for _ in range(2):
             assert (await ask(client, BODY))[1]["choices"][0]["message"]["tool_calls"]
-        assert ["tools" in body for body in fake.bodies] == [True, True, False, False]  # refused, probed, answered
+        # refused, probed, proven, answered; answered
+        assert ["tools" in body for body in fake.bodies] == [True, True, True, False, False]
 
     drive(tmp_path, answer, use)
 
@@ -800,8 +804,8 @@ def test_a_server_that_drops_the_tools_after_a_new_start_is_told_of_them_in_the_
             assert '"tool_calls"' in await response.text()
             modes.append(response.headers["x-vllm-bot"].partition(";")[0])
         assert modes == ["path=template", "path=text", "path=text"]
-        # refused, probed, answered; too short, probed, answered; answered
-        assert ["tools" in each for each in fake.bodies] == [True, True, True, True, True, False, False]
+        # refused, probed, proven, answered; too short, probed, answered; answered
+        assert ["tools" in each for each in fake.bodies] == [*[True] * 6, False, False]
 
     drive(tmp_path, answer, use)
 
@@ -816,8 +820,8 @@ def test_a_short_prompt_that_holds_the_tools_is_measured_once(tmp_path):
         fake.tells_tokens = True
         for _ in range(2):
             assert (await ask(client, BODY))[1]["choices"][0]["message"]["tool_calls"]
-        # refused, probed, answered, probed, answered again; answered
-        assert [each.get("max_tokens") for each in fake.bodies] == [None, 1, None, 1, None, None]
+        # refused, probed, proven, answered, probed, answered again; answered
+        assert [each.get("max_tokens") for each in fake.bodies] == [None, 1, 1, None, 1, None, None]
 
     drive(tmp_path, answer, use)
 
