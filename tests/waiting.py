@@ -15,7 +15,7 @@ CLOCK_FACTORS = 1, 10, 60
 # A command that prints the status of an answer and its text, or why there is none: a bare machine has no curl. It asks
 # again while nobody listens, as often as `tries` says.
 FETCH = """python3 -c "
-import http.client, sys, time
+import http.client, sys, threading
 url, tries = sys.argv[1:]
 for left in reversed(range(int(tries))):
     link = http.client.HTTPConnection(url.partition('/')[0])
@@ -23,7 +23,7 @@ for left in reversed(range(int(tries))):
         link.request('GET', '/' + url.partition('/')[2])
     except OSError as error:
         if not left: sys.exit(f'connect: {error}')
-        time.sleep(0.1)
+        threading.Event().wait(0.1)
         continue
     try:
         answer = link.getresponse()

@@ -184,7 +184,7 @@ class TestPoisonedTasks:
         assert (bad.calls, bad.turns, bad.tokens > 0) == (1, 1, True)
         journals = [(tmp_path / f"out/sessions/{row.session}.jsonl").read_text() for row in (bad, good)]
         assert '"name":"die"' in journals[0]
-        assert re.search(r"ValueError: \S+/vllm-bot-batch-\w+/tasks/\w+/private\b", journals[1])
+        assert re.search(r"ValueError: \S+/vllm-bot-tasks-\w+/tasks/\w+/private\b", journals[1])
 
     def test_one_that_takes_too_long_is_ended_with_its_commands(self, tmp_path):
         many = "run for i in $(seq 40); do sleep 987 & done; wait"

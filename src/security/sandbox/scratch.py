@@ -8,7 +8,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-SANDBOX_PREFIX, BATCH_PREFIX = "vllm-bot-sandbox-", "vllm-bot-batch-"
+SANDBOX_PREFIX = "vllm-bot-sandbox-"
+BATCH_PREFIX = "vllm-bot-tasks-"  # a new name: batches of an older version, which hold no lock, may still run
 SOCKETS_PREFIX = "botmp-"  # short: a socket's path has at most 107 bytes
 PREFIXES = SANDBOX_PREFIX, BATCH_PREFIX, SOCKETS_PREFIX
 
