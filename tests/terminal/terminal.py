@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -120,11 +120,12 @@ class Terminal:
         columns: int = 80,
         rows: int = 24,
         fresh: bool = True,
+        prepare: Callable[[], None] = lambda: None,
         **environment: str,
     ) -> None:
         """`fresh`: in a Python of its own; else in a fork of this one, where the program is loaded already.
 
-        Without a server none is named on the command line.
+        `prepare` is called in its process before it starts. Without a server none is named on the command line.
         """
         self.server = server
         self.screen = Answering(columns, rows)
@@ -138,6 +139,7 @@ class Terminal:
         arguments = [*placed, *named, *options]
 
         def before() -> None:
+            prepare()
             if not fresh:
                 loaded.run(arguments, own)
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -12,10 +12,21 @@ import pytest
 from src.tools.process.proc import DEAD, list_descendants, list_processes
 from src.transport.http import find_free_port
 
+from ..sandboxes import make_machine
+from ..security.sandbox.conftest import KINDS, WITHOUT_LOOPBACK, explain_unusable
 from ..waiting import FETCH, wait_until
 from .test_chat import call
 
 AUTO = ["--mode", "auto"]
+
+
+@pytest.fixture
+def machine(kind, tmp_path):
+    """A machine with that kind of sandbox."""
+    if why := explain_unusable(kind):
+        pytest.skip(why)
+    (tmp_path / "bin").mkdir()
+    return make_machine(kind, tmp_path / "bin")
 
 
 @pytest.fixture
@@ -57,7 +68,11 @@ class TestManyTurns:
 
 
 class TestInTheBackground:
-    def test_a_server_is_reached_by_the_next_call_listed_shown_and_ended(self, chat, tmp_path):
+    @pytest.mark.parametrize("mode", ["ask", "edits", "auto"])
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_a_server_is_reached_by_the_next_call_listed_shown_and_ended(self, kind, mode, chat, machine, tmp_path):
+        if not machine.has_loopback:
+            pytest.skip("the system gives no network namespaces")
         port = find_free_port()  # for where no sandbox has a network of its own
         server = f"python3 -u -m http.server {port} --bind 127.0.0.1"
         fetch = f"{FETCH} 127.0.0.1:{port}/page.txt 600"
@@ -66,6 +81,9 @@ class TestInTheBackground:
             [call("exec", command=fetch)],
             ["It runs."],
             ["I see."],
+            options=["--mode", mode],
+            prepare=machine.before,
+            PATH=machine.path,
         )
         (tmp_path / "work" / "page.txt").write_text("the heron stands\n")
         chat.line("serve")
@@ -86,6 +104,24 @@ class TestInTheBackground:
         chat.shows("^I see.$")
         assert "Background job 1" not in chat.everything
         assert "background job 1 ended (it was ended" in chat.server.requests[-1]["messages"][-1]["content"]
+
+    @pytest.mark.parametrize("mode", ["ask", "edits", "auto"])
+    @pytest.mark.parametrize("kind", [WITHOUT_LOOPBACK])
+    def test_where_there_is_no_loopback_the_model_is_told_how_to_get_one_and_nobody_is_asked(
+        self, kind, mode, chat, machine
+    ):
+        port = find_free_port()
+        calls = [
+            call("exec", command=f"python3 -u -m http.server {port} --bind 127.0.0.1", background=True),
+            call("exec", command=f"{FETCH} 127.0.0.1:{port}/ 1"),
+        ]
+        scripts = [[each] for each in calls]
+        options = ["--mode", mode]
+        chat = chat(*scripts, ["I see."], options=options, prepare=machine.before, PATH=machine.path)
+        chat.line("serve")
+        chat.shows("^I see.$")
+        assert "no network here, not even loopback: install bubblewrap" in result_of(chat, 2)
+        assert "?" not in chat.everything
 
     def test_ctrl_b_sends_the_command_that_runs_there_and_the_model_goes_on(self, chat, tmp_path):
         chat = chat(

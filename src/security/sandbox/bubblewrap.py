@@ -15,6 +15,7 @@ import select
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc, list_unreadab
 NAMESPACES = ("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 BACKGROUND_NOTE = "what it left running in the background was ended"
 END_TIMEOUT_S = 5.0  # of a killed namespace; on an idle machine it ends within 10 ms
+PAUSE_S = 0.001  # between two looks at a process
 KERNEL_GRACE_S = 0.5  # for the kernel to end a namespace with its bwrap
 HIDDEN_HOME = "/tmp/home"  # noqa: S108 - in the sandbox, where /tmp is its own
 
@@ -124,6 +126,7 @@ class BubblewrapSandbox(SandboxBase):
     def _share(self, access: Access, pid: int) -> None:
         """Have later commands with this access use the network of the process, if a trial shows that they can."""
         with suppress(OSError, subprocess.SubprocessError):
+            wait_for_users(pid)
             self._loopbacks[access] = Loopback(pid)
             if self.run_trial([":"], {}, access).returncode == 0:
                 return
@@ -157,6 +160,16 @@ class Namespace:
         with suppress(OSError):  # it has ended
             if number is not None:
                 end_process(os.pidfd_open(number))
+
+
+def wait_for_users(pid: int) -> None:
+    """Wait until bwrap has given its namespace users, which it does once the loopback is up. Raises OSError.
+
+    bwrap tells of the process before that, and nobody can enter a namespace without users.
+    """
+    deadline, users = time.monotonic() + END_TIMEOUT_S, Path(f"/proc/{pid}/uid_map")
+    while not users.read_text() and time.monotonic() < deadline:
+        time.sleep(PAUSE_S)
 
 
 def end_process(process_fd: int) -> None:

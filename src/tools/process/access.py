@@ -19,10 +19,11 @@ from .run import FinishedCommand, SentToBackground, run
 NO_LOOPBACK = "no network here, not even loopback: install bubblewrap"
 MAX_SILENT_CHARS = 120  # of an output that hardly says why a command failed
 NETWORK_FAILURE = re.compile(
-    r"network|resolv|getaddrinfo|name or service|unknown host|EAI_AGAIN|ENOTFOUND|ECONNREFUSED|connection|connect to"
-    r"|dial tcp|download|fetch|socket|registry|index url|no matching distribution|offline|proxy|host",
+    r"network|resolv|getaddrinfo|name or service|unknown host|EAI_AGAIN|ENOTFOUND|ECONNREFUSED|connect"
+    r"|dial tcp|download|fetch|socket|registry|index url|no matching distribution|offline|proxy|host|listen|inet",
     re.IGNORECASE,
 )
+READ_ONLY = re.compile(r"read-only file system|permission denied|EROFS|EACCES", re.IGNORECASE)
 FILE_REFUSAL = re.compile(
     r"read-only file system|permission denied|operation not permitted|resource busy|EROFS|EACCES|EBUSY", re.IGNORECASE
 )
@@ -60,7 +61,8 @@ def run_command(
 
 def lacks_loopback(done: FinishedCommand, sandbox: Sandbox) -> bool:
     """Whether a command may have failed since commands without the network have no loopback here."""
-    return not sandbox.has_loopback and NETWORK_FAILURE.search(_read_output(done)) is not None
+    text = _read_output(done)
+    return not sandbox.has_loopback and bool(NETWORK_FAILURE.search(text)) and not READ_ONLY.search(text)
 
 
 def explain_failure(access: Grant, done: FinishedCommand, ctx: ToolContext, *, is_tool: bool = False) -> str:
