@@ -222,6 +222,8 @@ def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: st
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until the loop handles them
     try:
         is_interrupted = asyncio.run(_listen(app, address, checks, mask, is_shared=options.workers > 1))
+    except asyncio.CancelledError:  # Ctrl-C came before the loop had its handler, by a thread that blocks no signals
+        is_interrupted = True
     except OSError as error:
         raise _explain_listen(address, error) from error
     finally:
