@@ -347,12 +347,12 @@ def whole_answers(options, scratch):
 
 def hostile(options):
     from src.parsing import StreamParser
-    from src.parsing.formats.table import FORMATS, MORE_OPENERS
+    from src.parsing.formats.table import FORMATS
 
     print("\n3. Hostile answers of 1 MB (goal: 100 ms, 20 MB, exponent 1.1)")
     size = 100_000 if options.quick else 1_000_000
     units = {repr(character): character for character in "{[<\"\\(:`>)]}'"}
-    units |= {f"{opener} alone": opener for opener in {row.opener for row in FORMATS if row.opener} | set(MORE_OPENERS)}
+    units |= {f"{opener} alone": opener for row in FORMATS for opener in row.openers if opener}
     for opener in ("TOOL_CALL: ", "<tool_call>", "[TOOL_CALLS]", "<function=write>"):
         units[opener + " with calls"] = f"{opener}{call('x')}\n"
         units[opener + " with open strings"] = opener + '{"a": "'

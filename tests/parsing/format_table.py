@@ -20,9 +20,8 @@ def code(text):
 
 def table():
     rows = ["| # | `origin` | models | marker | body | vLLM parser | example |", "|---|---|---|---|---|---|---|"]
-    for row in FORMATS:
+    for number, row in enumerate(FORMATS, 1):
         opener = code(row.opener) if row.opener else "none"
-        number = str(row.number or "")
         rows.append(
             f"| {number} | {row.call_origin} | {row.family} | {opener} | {row.grammar} | {row.parser or 'none'} | {code(row.example)} |"
         )

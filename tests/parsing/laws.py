@@ -2,7 +2,7 @@
 
 from src.parsing import Cut, Doubted, Malformed, ParsedCall, Reasoned, StreamParser
 from src.parsing.formats.envelopes import ENVELOPES, REASONING
-from src.parsing.formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS
+from src.parsing.formats.table import FORMATS
 from src.types.events import ReasoningDelta, TextDelta, ToolCallDelta
 from src.types.messages import ToolDefinition
 
@@ -18,11 +18,12 @@ WEATHER = ToolDefinition(
 READ = ToolDefinition("read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 TOOLS = [WEATHER, READ]
 
+OPENERS = sorted({opener for row in FORMATS for opener in row.openers if opener})
+CLOSERS = sorted({closer for row in FORMATS for closer in row.closers})
 PIECES = (
     *(row.example for row in FORMATS),
-    *(row.opener for row in FORMATS if row.opener),
-    *MORE_OPENERS,
-    *MORE_CLOSERS,
+    *OPENERS,
+    *CLOSERS,
     *(marker for pair in REASONING for marker in pair[:2]),
     *(marker for row in ENVELOPES for marker in row.markers),
     *(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from src.parsing import StreamParser, extract_tool_calls, gathered
 from src.parsing.formats.envelopes import REASONING
-from src.parsing.formats.table import FORMATS, MORE_CLOSERS, MORE_OPENERS
+from src.parsing.formats.table import FORMATS
 from src.types.messages import ToolDefinition
 from tests.each import check_each
 from tests.thorough import is_thorough, sample
@@ -45,8 +45,7 @@ TAGS = sorted(
     }
 )
 MARKERS = sorted(
-    {marker for row in FORMATS for marker in (row.opener, row.closer) if marker}
-    | {*MORE_OPENERS, *MORE_CLOSERS}
+    {marker for row in FORMATS for marker in (*row.openers, *row.closers) if marker}
     | {marker for pair in REASONING for marker in pair[:2]}
 )
 FRAMES = (

@@ -17,7 +17,6 @@ from ...parsing.formats.table import FIELDS, FORMATS, Format
 from ...providers.vllm import MAX_BLANKS, build_triggered_tags, encode_structural_tag, list_callable_tools
 from ...types.messages import JSON, ToolChoice, ToolDefinition
 
-_TURN_ENDS = ("<|eom_id|>", "<|call|>", "<|stop|>", "<|eom|>", "<|end_message|>", "\nObservation:")  # end the answer
 _PYTHON_STRING = r'"([^"\\\r\n\x00-\x1f]|\\["\\nt]){LENGTH}"'
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _NUMBERS = {  # where no bounds limit them; longer ones have no end on a weak model, or overflow
@@ -54,7 +53,7 @@ def _make_blocks(row: Format, tools: Sequence[ToolDefinition]) -> list[JSON]:
     """The tags of a block: one for each tool, or one around all of its calls."""
     begin, mark, rest = row.template.partition("⟦")
     if not mark:
-        return [_make_tag(row, tool, _cut_end(row.template)) for tool in tools]
+        return [_make_tag(row, tool, row.template.removesuffix(row.turn_end)) for tool in tools]
     unit, _, end = rest.partition("⟧")
     tags = [_make_tag(row, tool, unit) for tool in tools]
     separator = "," if unit.startswith("\n ") else ", " if begin.endswith("[") else ""
@@ -69,13 +68,7 @@ def _make_blocks(row: Format, tools: Sequence[ToolDefinition]) -> list[JSON]:
         "separator": separator,
         "at_least_one": True,
     }
-    return [{"type": "tag", "begin": begin, "content": calls, "end": _cut_end(end)}]
-
-
-def _cut_end(template: str) -> str:
-    """Without what ends the model's turn, which a grammar leaves to the server."""
-    end = next((each for each in _TURN_ENDS if template.endswith(each)), "")
-    return template.removesuffix(end)
+    return [{"type": "tag", "begin": begin, "content": calls, "end": end.removesuffix(row.turn_end)}]
 
 
 def _make_tag(row: Format, tool: ToolDefinition, template: str) -> Pattern:
@@ -220,13 +213,12 @@ def _write_python(schema: Mapping[str, JSON]) -> Pattern:
 
 
 def _write_members(row: Format, tool: ToolDefinition) -> list[Part]:
-    quote = "<escape>" if row.name == "functiongemma" else '<|"|>'
     members: list[tuple[list[Part], bool]] = []
     for name, schema, is_needed in _list_parameters(tool):
         is_text = _name_type(schema) == "string"
         value: list[Part] = [f"{name}:", _json(schema)]
         if is_text:
-            value = _write_value(f"{name}:{quote}", schema, quote)
+            value = _write_value(f"{name}:{row.quote}", schema, row.quote)
         members.append((value, is_needed))
     return ["{", *_separate(members, ","), "}"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from ...types.lazy_pattern import LazyPattern
+from ..formats.tag_syntax import NOISE
 from .nodes import Node
 
 _ELEMENT = LazyPattern(r"<([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
 _CDATA = LazyPattern(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
-_NOISE = "]<]minimax[>["  # before each of MiniMax M3's tags
 _MAX_DEPTH = 20
 NULLS = frozenset(("null", "None"))  # what templates write for no value
 
@@ -23,7 +23,7 @@ class Markup(str):
 def find_children(text: str) -> list[tuple[str, Node]]:
     """The elements in `text`: their names and contents."""
     children: list[tuple[str, Node]] = []
-    position, text = 0, text.replace(_NOISE, "")
+    position, text = 0, text.replace(NOISE, "")
     if text.lstrip()[:1] != "<" or _CDATA.fullmatch(text):
         return children
     while start := _ELEMENT.search(text, position):

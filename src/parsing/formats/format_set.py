@@ -40,27 +40,12 @@ from ..stream.prefix_regex import (
     some,
     whole_run,
 )
-from .table import FORMATS, MORE_CLOSERS, MORE_OPENERS, Format
-from .tag_syntax import CALL_ELEMENTS, ELEMENT, TagSyntax
+from .table import FORMATS, Format
+from .tag_syntax import CALL_ELEMENTS, ELEMENT, NAME_ELEMENTS, NOISE, TagSyntax
 
 MAX_MARKER_RUN = 64  # wrapping markers in a row
-_USUAL = frozenset("<[]")  # the characters that most markers begin with
-# Openers that lookback.py and the detector find, by what precedes them or by their label.
-_FOUND_OTHERWISE = frozenset(("functools", "Action:", "TOOL_CALL:", "@", ">>>", "TOOL_NAME:", "```tool"))
-_LONE = (
-    "<invoke>",
-    "<functionname=",
-    "<tool_call name=",
-    "<function_call name=",
-    "<call tool=",
-    "<|open|>call tool=",
-)  # markers and bodies in one, besides
-_BARE_ELEMENTS = ("invoke", "tool_name", "name", "function_name")
 _CHANNELS = ("commentary", "analysis", "final")
-_BETWEEN = ("[ARGS]", "```", "json", "commentary", "analysis", "code")  # a name and its arguments
-_BARE_CLOSERS = ("</tool_call>",)  # what closes a call in tags that nothing wraps
-
-_NOISE = maybe("]<]minimax[>[")
+_NOISE = maybe(NOISE)
 _BAR = sequence(some(" ", 0, 1), some("[｜|]", 1, 1), some(" ", 0, 1))
 _FAMILY = either(
     sequence(_BAR, either("DSML", "GCML"), _BAR, maybe("r:")), sequence(some("[a-z]", 2, 10), some("[:|]", 1, 1))
@@ -80,18 +65,27 @@ _GRAMMARS = {"empty": "pairs", "element": "tags"}
 
 
 class FormatSet:
-    """The formats of a table."""
+    """The formats of a table.
+
+    `_lone` are the rows whose marker is the beginning of their calls (`<function=`), `_texts` those whose marker stands
+    around the name, and `_wrappers` those whose markers stand around any body.
+    """
 
     def __init__(self, rows: Iterable[Format] = FORMATS) -> None:
         self.rows = tuple(rows)
-        lone = (row for row in self.rows if row.syntax and row.opener and row.syntax.call.startswith(row.opener))
-        self._lone = tuple(lone)  # whose marker is the beginning of their calls
-        found = {row.opener for row in self.rows if row.grammar == "text" or row in self._lone}
-        self._wrappers = tuple(row for row in self.rows if row.opener not in {"", *found, *_FOUND_OTHERWISE})
-        self._leads = tuple({lead: None for row in self.rows if row.syntax and (lead := _cut_lead(row.syntax))})
+        literal = [row for row in self.rows if row.opener and row.is_literal]
+        syntaxes = ((row, row.syntax) for row in self.rows if row.opener)
+        self._lone = tuple(row for row, syntax in syntaxes if syntax and syntax.call.startswith(row.opener))
+        self._texts = tuple(row for row in literal if row.grammar == "text")
+        apart = {row.opener for row in (*self._lone, *self._texts)}
+        self._wrappers = tuple(row for row in literal if row.opener not in apart)
+        self._markers = {marker for row in literal for marker in row.openers if marker not in apart}
+        self._markers |= {marker for row in self.rows for marker in row.more_openers}
+        self._leads = tuple(dict.fromkeys(lead for row in self.rows if row.syntax and (lead := _cut_lead(row.syntax))))
         self._pair_leads = {_cut_pair_lead(row.syntax) for row in self.rows if row.grammar == "pairs" and row.syntax}
         self.find_origin = functools.lru_cache(maxsize=512)(self._find_origin)
         self.find_wrappers = functools.lru_cache(maxsize=256)(self._find_wrappers)
+        self.find_own_closer = functools.lru_cache(maxsize=256)(self._find_own_closer)
         self.list_syntaxes = functools.lru_cache(maxsize=256)(self._list_syntaxes)
 
     # How a block begins.
@@ -99,8 +93,7 @@ class FormatSet:
     @functools.cached_property
     def _opener_pattern(self) -> PrefixPattern:
         numbered = [opener for row in self._wrappers if (opener := _number_opener(row))]
-        openers = any_of_caseless({row.opener for row in self._wrappers} | set(MORE_OPENERS))
-        return either(openers, *numbered, OWN_OPENER)
+        return either(any_of_caseless(self._markers), *numbered, OWN_OPENER)
 
     @functools.cached_property
     def opener(self) -> PrefixMatcher:
@@ -112,20 +105,41 @@ class FormatSet:
         return PrefixMatcher(repeat(sequence(self._opener_pattern, SPACE), MAX_MARKER_RUN), re.IGNORECASE)
 
     @functools.cached_property
-    def lone_element(self) -> PrefixMatcher:
-        """An element that is marker and body in one."""
-        leads = [*(_cut_lead(row.syntax) for row in self._lone if row.syntax), *_LONE]
-        return PrefixMatcher(either(*(_open_element(lead) for lead in leads if lead)), re.IGNORECASE)
+    def _lone_leads(self) -> dict[str, str]:
+        """What begins an element that is marker and body in one, and the marker of the row that it is of."""
+        leads = {_cut_lead(row.syntax): row.opener for row in self._lone if row.syntax}
+        for row in self.rows:
+            leads |= dict.fromkeys(row.unwrapped, row.opener if row in self._lone else "")
+        leads.pop("", None)
+        return leads
 
     @functools.cached_property
-    def unusual(self) -> PrefixMatcher | None:
-        """The openers that begin with another character than usual; None if there are none."""
-        return PrefixMatcher(any_of(self._unusual_openers)) if self._unusual_openers else None
+    def lone_element(self) -> PrefixMatcher:
+        """An element that is marker and body in one."""
+        return PrefixMatcher(either(*map(_open_element, self._lone_leads)), re.IGNORECASE)
+
+    def name_lone_marker(self, element: str) -> str:
+        """The marker of the row that such an element is of; empty if the row has another one around it."""
+        written = element.casefold()
+        return next((marker for lead, marker in self._lone_leads.items() if lead[1:].casefold() in written), "")
 
     @functools.cached_property
     def _unusual_openers(self) -> set[str]:
-        openers = {row.opener for row in self.rows if row.opener} - _FOUND_OTHERWISE
-        return {opener for opener in openers if opener[0] not in _USUAL}
+        """What begins blocks and is no anchor in itself."""
+        beginnings = {opener: f"{opener}\n" for opener in self._markers}
+        beginnings |= {row.opener: row.example for row in self._lone if row.is_literal}
+        beginnings |= {_cut_text_opener(row): row.example for row in self._texts}
+        usual = re.compile(ANCHOR)
+        unusual = {opener for opener, text in beginnings.items() if opener[0] not in "<[" or not usual.match(text)}
+        return unusual | {NOISE}
+
+    @functools.cached_property
+    def unusual(self) -> PrefixMatcher:
+        """What begins blocks and is no anchor in itself. Words have to be written as in the table."""
+        words = {opener for opener in self._unusual_openers if opener[0].isalpha()}
+        signs = any_of_caseless(self._unusual_openers - words)
+        caseless = PrefixPattern(f"(?i:{signs.whole})", f"(?i:{signs.prefix})")
+        return PrefixMatcher(either(any_of(words), caseless) if words else caseless)
 
     @functools.cached_property
     def anchor(self) -> re.Pattern[str]:
@@ -139,21 +153,32 @@ class FormatSet:
 
     @property
     def _anchor_source(self) -> str:
-        if not self._unusual_openers:
-            return ANCHOR
-        openers = any_of(self._unusual_openers)
-        return rf"(?<!\w)(?:(?={openers.whole})|(?={openers.prefix})(?!\Z))(?s:.)|{ANCHOR}"
+        """ANCHOR and the other openers; each branch begins with one character, which `re` searches fast."""
+        rests: dict[str, list[str]] = {}
+        for opener in sorted(self._unusual_openers):
+            rests.setdefault(opener[0], []).append(opener[1:])
+        branches = [ANCHOR]
+        for first, others in rests.items():
+            if first.isalpha():
+                rest = any_of(others)
+                branches.append(rf"{re.escape(first)}(?<!\w{re.escape(first)})(?:(?={rest.whole})|(?={rest.prefix}))")
+            else:
+                rest = any_of_caseless(others)
+                branches.append(rf"{re.escape(first)}(?:(?=(?i:{rest.whole}))|(?=(?i:{rest.prefix})))")
+        return "|".join(branches)
 
     @functools.cached_property
     def body(self) -> PrefixMatcher:
         """What may follow wrapping markers; its groups are named after the kinds of blocks."""
         attributes = {found[1] for lead in self._leads if (found := _ATTRIBUTE.match(lead))}
         bare = {lead[1:-1] for lead in self._leads if lead[0] == "<" and lead[-1] == ">" and lead[1:-1].isidentifier()}
+        if not bare.isdisjoint(NAME_ELEMENTS):
+            bare.update(NAME_ELEMENTS)
         element = either(
             sequence(
                 any_of({*CALL_ELEMENTS, "parameter", *attributes}), either(sequence(BLANK, "="), some(r"[ \t]", 1, 4))
             ),
-            sequence(any_of({*_BARE_ELEMENTS, *bare}), ">"),
+            sequence(any_of(bare), ">"),
         )
         others = [lead for lead in self._leads if not _ATTRIBUTE.match(lead) and lead[1:-1] not in bare]
         tags = [sequence(_NOISE, "<", _NAMESPACE, element), *map(_open_element, others)]
@@ -167,16 +192,25 @@ class FormatSet:
             group("pairs", SPACE, NAME, SPACE, either(*pairs)),
             group("empty", SPACE, group("empty_name", NAME_PATTERN), SPACE, either(*closers)),
             group(
-                "named", SPACE, maybe(maybe(any_of(_CHANNELS), SPACE), "to="), maybe("call:"),
+                "named", SPACE, maybe(maybe(any_of(_CHANNELS), SPACE), "to="), maybe(any_of(self._name_leads), SPACE),
                 group("called", NAME_PATTERN), self._separator, group("bracket", some(r"[{(]", 1, 1)),
             ),
         )  # fmt: skip
         return PrefixMatcher(either(*parts), re.IGNORECASE)
 
     @property
+    def _name_leads(self) -> set[str]:
+        """The words that stand between a marker and the name: Gemma's `call:`."""
+        rows = [row for row in self._wrappers if row.grammar in ("named", "pythonic")]
+        written = {row.template.partition("{name}")[0].rpartition(row.opener)[2].strip("⟦ \n") for row in rows}
+        # Markers and recipients have patterns of their own, and a namespace is a part of the name.
+        return {words for words in written if words[:1].isalpha() and "to=" not in words and words[-1] != "."}
+
+    @property
     def _bracket(self) -> PrefixPattern:
         """A bracket that does not open one more marker."""
-        markers = {opener[1:] for opener in (*(row.opener for row in self.rows), *MORE_OPENERS) if opener[:1] == "["}
+        openers = self._markers | {row.opener for row in self.rows}
+        markers = {opener[1:] for opener in openers if opener[:1] == "["}
         follows = "|".join(map(re.escape, sorted(markers)))
         return PrefixPattern(rf"(?:\{{|\[(?!{follows}))", some(r"[{\[]", 1, 1).prefix)
 
@@ -186,39 +220,55 @@ class FormatSet:
         written = (
             row.template.partition("{name}")[2].partition("{args}")[0] for row in self.rows if row.grammar == "named"
         )
-        between = {*_BETWEEN, *(word for text in written for word in text.split() if not word.startswith("<|"))}
+        between = {word for text in written for word in text.split() if not word.startswith("<|")}
+        between.update(word for row in self.rows for word in row.between)
         part = either(whole_run(r"\s", 64), _TOKEN, _CALL_ID, any_of(between), whole_run("[:*=]", 16))
         return maybe(repeat(part, 8))
 
     @functools.cached_property
-    def text_calls(self) -> tuple[tuple[Format, PrefixMatcher], ...]:
+    def _text_beginnings(self) -> tuple[tuple[Format, PrefixMatcher], ...]:
         """The rows of the grammar `text`, and what begins their calls, up to the first character of the input."""
-        rows = [row for row in self.rows if row.grammar == "text"]
-        return tuple((row, PrefixMatcher(_begin_text(row.template), re.IGNORECASE)) for row in rows)
+        return tuple((row, PrefixMatcher(_begin_text(row.template), re.IGNORECASE)) for row in self._texts)
 
     def find_text_call(self, text: str, at: int, names: NameIndex) -> BlockStart | bool:
         """A call of such a row at `at`; otherwise whether more text may make one."""
         may_come = False
-        for row, begins in self.text_calls:
-            match = begins.match(text, at)
+        for row, beginning in self._text_beginnings:
+            match = beginning.match(text, at)
             if match and names.find(match["name"]):
                 kind = "named" if match["first"] == "{" else "text"
-                return BlockStart(at, match.start("first"), kind, row.opener, match["name"])
-            may_come = may_come or (match is None and begins.is_prefix(text, at))
+                return BlockStart(at, match.start("first"), kind, row.opener, match["name"], closer=row.closer)
+            may_come = may_come or (match is None and beginning.is_prefix(text, at))
         return may_come
 
     # How a block ends.
 
-    def find_text_end(self, opener: str) -> re.Pattern[str]:
-        """What ends the plain text of a call."""
-        return re.compile(re.escape(next(row.closer for row in self.rows if row.opener == opener)))
-
     @functools.cached_property
     def closing_marker(self) -> PrefixMatcher:
-        """What may follow the end of a block and belongs to it."""
-        closers = {row.closer for row in self.rows if row.closer and (row.closer[0] in "<[" or row in self._wrappers)}
-        closers |= {f"]<]minimax[>[{tag}" for tag in ("</tool_call>", "</invoke>")} | set(MORE_CLOSERS)
-        return PrefixMatcher(sequence(SPACE, any_of_caseless(closers - {"]"})), re.IGNORECASE)
+        """What may follow the end of any block and belongs to it: models mix the markers of formats up."""
+        closers = {closer for row in self.rows for closer in row.closers}
+        closers |= {row.syntax.call_closer for row in self.rows if row.syntax}
+        closers = {closer for closer in closers if any(map(str.isalnum, closer))}
+        return PrefixMatcher(sequence(SPACE, any_of_caseless(closers)), re.IGNORECASE)
+
+    def _find_own_closer(self, opener: str) -> PrefixMatcher | None:
+        """What closes a block with this marker alone, since it may be punctuation elsewhere; None if there is none."""
+        written = opener.rstrip().casefold()
+        closers = {
+            closer
+            for row in self._wrappers + self._texts
+            for closer in row.closers
+            if not any(map(str.isalnum, closer))
+            and any(marker and written.endswith(marker.rstrip().casefold()) for marker in row.openers)
+        }
+        return PrefixMatcher(sequence(SPACE, any_of(closers))) if closers else None
+
+    @functools.cached_property
+    def extended_closer(self) -> PrefixMatcher | None:
+        """An opener that begins with a row's closer (`~~~tool` with `~~~`), which closes nothing; None without any."""
+        closers = tuple(closer for row in self.rows for closer in row.closers)
+        openers = {opener for opener in self._unusual_openers | self._markers if opener.startswith(closers)}
+        return PrefixMatcher(any_of_caseless(openers), re.IGNORECASE) if openers else None
 
     @functools.cached_property
     def _value_closers(self) -> frozenset[str]:
@@ -241,12 +291,18 @@ class FormatSet:
         last = _LAST_MARKER.search(opener)
         if kind == "element" or not (last or rows) or (rows and rows[0] in self._lone):
             ends = {row.closer for row in rows if row.syntax and not row.syntax.call_end}
-            return rows, Markers((), tuple(sorted(ends)) or _BARE_CLOSERS)
+            return rows, Markers((), tuple(sorted(ends or self._bare_closers)))
         openers = {row.opener for row in rows}
         if last:
             openers.add(last[0].strip())
             closers.add(f"</{last[1]}>")
         return rows, Markers(tuple(sorted(openers)), tuple(sorted(closers)))
+
+    @functools.cached_property
+    def _bare_closers(self) -> set[str]:
+        """What models write behind a call in tags that nothing wraps, though nothing opened it."""
+        ends = {row.closer: row.syntax.call_end.strip() for row in self._lone if row.syntax and row.syntax.call_end}
+        return {closer for closer, end in ends.items() if closer and closer != end}
 
     def _list_syntaxes(self, kind: str, rows: tuple[Format, ...]) -> tuple[TagSyntax, ...]:
         """The syntaxes of a kind, those first whose calls are framed by more, then those of `rows`."""
@@ -285,7 +341,7 @@ def _number_opener(row: Format) -> PrefixPattern | None:
 
 def _cut_lead(syntax: TagSyntax) -> str:
     """The first tag of a call, up to the name: `<invoke name=`, `<invoke>`, `TOOL_NAME:`."""
-    lead = syntax.call.partition("{name}")[0].rstrip('" ').replace("]<]minimax[>[", "")
+    lead = syntax.call.partition("{name}")[0].rstrip('" ').replace(NOISE, "")
     return lead.split("\n")[0] if lead != "<" else ""
 
 
@@ -293,6 +349,11 @@ def _cut_pair_lead(syntax: TagSyntax) -> str:
     """The tag that follows the name of a call: `<arg_key>`, `<tool_sep>`."""
     follows = syntax.call.partition("{name}")[2].strip()
     return follows or syntax.key.partition("{key}")[0].rstrip()
+
+
+def _cut_text_opener(row: Format) -> str:
+    """What stands before the name in a call of the grammar `text`."""
+    return row.template.partition("{name}")[0].strip()
 
 
 def _begin_text(template: str) -> PrefixPattern:

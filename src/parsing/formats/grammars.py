@@ -69,7 +69,8 @@ class BlockBody(NamedTuple):
 def decode(start: BlockStart, body: BlockBody, is_tool: IsTool) -> DecodedBlock:
     """The calls of a block, or the problem with it: strict parsing first, repair where that fails."""
     if start.kind == "text":
-        return _check_names([_decode_text(start.name, body)], cut=not body.ended)
+        text = body.text.rstrip().removesuffix(start.closer)
+        return _check_names([_decode_text(start.name, text.strip())], cut=not body.ended)
     if start.kind == "labels":
         return _check_names([decode_label_line(start.name, body.text.strip())])
     if start.kind == "attributes":
@@ -78,9 +79,8 @@ def decode(start: BlockStart, body: BlockBody, is_tool: IsTool) -> DecodedBlock:
     return decode_value(start.kind, start.name, body.text, body.parsed, is_tool, ended=body.ended)
 
 
-def _decode_text(name: str, body: BlockBody) -> RawCall:
+def _decode_text(name: str, text: str) -> RawCall:
     """The call of a name and its input: elements that hold the arguments, or the text of the only one."""
-    text = re.sub(r"(?:</\w+>|```)\Z", "", body.text).strip()
     if members := find_children(text):
         return join_members(name, members)
     return RawCall(name, {}, [text] if text else [])

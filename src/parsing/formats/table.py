@@ -1,10 +1,11 @@
 """The text formats of tool calls, one row each: what models write where no server parses it.
 
 A row has the markers that open and close a block, the grammar of its body, the models, the vLLM parsers, and how the
-model's chat template writes a call, which makes its example and its tests. `grammar` is one of: json (objects and lists that hold a
-call), pythonic (`read(path="a")`), named (a name, then its arguments as an object), tags (invoke and parameter
-elements), pairs (a name, then key and value tags), attributes (a name, then `path="a"`), labels (`Action:` lines),
-text (a name in tags, then an object, elements or plain text).
+model's chat template writes a call, which makes its example and its tests. All that the parser and the grammars of
+requests know of a format is made of its row. `grammar` is one of: json (objects and lists that hold a call), pythonic
+(`read(path="a")`), named (a name, then its arguments as an object), tags (invoke and parameter elements), pairs (a
+name, then key and value tags), attributes (a name, then `path="a"`), labels (`Action:` lines), text (a name in tags,
+then an object, elements or plain text).
 A row without `opener` is no request for a call: a block counts only if the tool is offered and the arguments fit.
 Sources: the tool_parsers of vLLM 0.32, chat templates, and recorded answers of models.
 """
@@ -15,10 +16,10 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ...types.messages import JSON
-from .tag_syntax import ELEMENT, TagSyntax
+from .tag_syntax import ELEMENT, NOISE, TagSyntax
 
 
 class Format(NamedTuple):
@@ -28,9 +29,10 @@ class Format(NamedTuple):
     `{args_string}` (that as a string), `{keywords}` (Python's), `{quoted}` (such a call as a string) or `{members}`
     (Gemma's). `{call}` stands for what `syntax` writes. Between `⟦` and `⟧` is what each further call of a block
     repeats. The grammar of a call is made of it, too (src/model/formats/structural_tags.py).
+
+    The other columns are what models vary, which a template cannot say; few rows need them.
     """
 
-    number: int
     name: str
     family: str
     opener: str
@@ -40,6 +42,14 @@ class Format(NamedTuple):
     template: str
     origin: str = ""
     syntax: TagSyntax | None = None
+    more_openers: tuple[str, ...] = ()  # instead of the opener, or around it; upper and lower case are the same
+    more_closers: tuple[str, ...] = ()  # behind the closer, or instead of it
+    unwrapped: tuple[str, ...] = ()  # how a call begins where its opener is missing
+    between: tuple[str, ...] = ()  # words that may stand between a name and its arguments, besides the template's
+    quote: Literal['<|"|>', "<escape>"] = '<|"|>'  # around the strings of `{members}`
+    turn_end: str = ""  # ends the template and the model's turn: a grammar leaves it to the server
+    is_literal: bool = True  # otherwise a method of the detector finds the opener, with what models vary in it
+    shared_with: Literal["", "answers", "text"] = ""  # the opener begins plain answers, too, or stands in any text
 
     @property
     def call_origin(self) -> str:
@@ -53,6 +63,7 @@ class Format(NamedTuple):
         """The call as the model's chat template writes it."""
         texts = {key: value if isinstance(value, str) else _dump(value) for key, value in arguments.items()}
         keywords = ", ".join(f"{key}={_write_python(value)}" for key, value in arguments.items())
+        members = ",".join(f"{key}:{self._write_member(value)}" for key, value in arguments.items())
         written = {
             "name": name,
             "escaped_name": name.replace("_", "\\_"),
@@ -61,18 +72,38 @@ class Format(NamedTuple):
             "args_string": _dump(_dump(arguments)),
             "keywords": keywords,
             "quoted": repr(f"{name}({keywords})"),
-            "members": "{" + ",".join(f"{key}:{_write_gemma(self, value)}" for key, value in arguments.items()) + "}",
+            "members": f"{{{members}}}",
             "call": self.syntax.write(name, texts) if self.syntax else "",
         }
         return FIELDS.sub(lambda field: written[field[1]], self.template.replace("⟦", "").replace("⟧", ""))
 
+    def _write_member(self, value: JSON) -> str:
+        return f"{self.quote}{value}{self.quote}" if isinstance(value, str) else _dump(value)
+
+    @property
+    def openers(self) -> tuple[str, ...]:
+        """The markers that a block may begin with; the first is the one that the template begins with."""
+        if self.opener not in self.template:
+            return (self.opener, *self.more_openers)
+        before = self.template[: self.template.index(self.opener)].partition("⟦")[0].strip()
+        openers = (before, self.opener, *self.more_openers) if "{" not in before else (self.opener, *self.more_openers)
+        return tuple(opener for opener in openers if opener)
+
+    @property
+    def closers(self) -> tuple[str, ...]:
+        """The markers that may stand behind the body."""
+        _, closer, behind = self.template.rpartition(self.closer or "⟧")
+        outer = behind.rpartition("⟧")[2].strip() if self.closer and closer else ""
+        closers = (self.closer, outer, *self.more_closers)
+        return tuple(closer for closer in closers if closer)
+
     @property
     def marker(self) -> str:
         """What a call begins with that stands nowhere else in text; empty if there is no such thing."""
+        if not self.opener or self.shared_with:
+            return ""
         example = self.example
-        openers = [each for each in (self.opener, *MORE_OPENERS) if each and example.startswith(each)]
-        known = (each for each in openers if (each[0] in "<[]" and each not in _SHARED) or each == "TOOL_CALL:")
-        return next(known, "")
+        return next((opener for opener in self.openers if example.startswith(opener)), "")
 
 
 FIELDS = re.compile(r"\{(name|escaped_name|args|attributes|args_string|keywords|quoted|members|call)\}")
@@ -84,11 +115,6 @@ def _dump(value: object) -> str:
 
 def _write_python(value: JSON) -> str:
     return _dump(value) if isinstance(value, str) else repr(value)
-
-
-def _write_gemma(row: Format, value: JSON) -> str:
-    quote = "<escape>" if row.name == "functiongemma" else '<|"|>'
-    return f"{quote}{value}{quote}" if isinstance(value, str) else _dump(value)
 
 
 _JSON = '{"name": "{name}", "arguments": {args}}'
@@ -103,141 +129,149 @@ _PAIRS = TagSyntax("{name}\n", "<arg_key>{key}</arg_key>\n<arg_value>", "</arg_v
 _TREE = TagSyntax(
     "<invoke>\n<tool_name>{name}</tool_name>\n<parameters>\n", "<{key}>", "</{key}>\n", "</parameters>\n</invoke>\n"
 )
-_M3 = "]<]minimax[>["
 _V3 = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
 _V3_END = "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
 
 FORMATS = (
-    Format(1, "hermes", "Hermes 2 and 3, Qwen2.5, Qwen3", "<tool_call>", "json", "</tool_call>", "hermes, qwen3_json", "<tool_call>\n" + _JSON + "\n</tool_call>"),
-    Format(2, "hermes_broken", "Hermes with broken tags", "<|im_start|>", "json", "</tool_call>", "", "<|im_start|>\n" + _JSON + "\n</tool_call>"),
-    Format(3, "llama_json", "Llama 3.1 to 3.3", "", "json", "", "llama3_json, llama4_json", _PARAMETERS),
-    Format(4, "llama_python_tag", "Llama 3 ipython", "<|python_tag|>", "json", "<|eom_id|>", "llama3_json", "<|python_tag|>" + _PARAMETERS),
-    Format(5, "function_tag", "Llama 3.1 custom tag", "<function=", "tags", "</function>", "", "<function={name}>{args}</function>", syntax=_FUNCTION),
-    Format(6, "pythonic", "Llama 3.2, ToolACE, BFCL", "", "pythonic", "", "pythonic", _PYTHONIC),
-    Format(7, "llama4_pythonic", "Llama 4", "<|python_start|>", "pythonic", "<|python_end|>", "llama4_pythonic", "<|python_start|>" + _PYTHONIC + "<|python_end|>"),
-    Format(8, "mistral", "Mistral before v11", "[TOOL_CALLS]", "json", "", "mistral", "[TOOL_CALLS] [⟦" + _JSON + "⟧]"),
-    Format(9, "mistral_v11", "Mistral v11 and later", "[TOOL_CALLS]", "named", "", "mistral", "[TOOL_CALLS]{name}[ARGS]{args}"),
-    Format(10, "qwen3_coder", "Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5, MiMo", "<tool_call>", "tags", "</tool_call>", "qwen3_coder, qwen3_xml, step3p5, mimo", "<tool_call>\n{call}</tool_call>", syntax=_FUNCTION),
-    Format(11, "qwen3_coder_drifted", "Qwen3-Coder, drifted", "<function=", "tags", "</tool_call>", "qwen3_coder (partly)", "{call}</tool_call>", "function_tag", syntax=_FUNCTION),
-    Format(12, "seed_oss", "Seed-OSS", "<seed:tool_call>", "tags", "</seed:tool_call>", "seed_oss", "<seed:tool_call>\n{call}</seed:tool_call>", syntax=_FUNCTION._replace(key="<parameter={key}>", value_end="</parameter>\n")),
-    Format(13, "glm45", "GLM-4.5 to 4.7, Ling 3", "<tool_call>", "pairs", "</tool_call>", "glm45, glm47, ling3", "<tool_call>{call}</tool_call>", syntax=_PAIRS),
-    Format(14, "glm4", "GLM-4-9B", "", "named", "", "", "{name}\n{args}"),
-    Format(15, "poolside", "Poolside, Laguna", "<tool_call>", "pairs", "</tool_call>", "poolside_v1", "<tool_call>{call}</tool_call>", "glm45", syntax=_PAIRS),
-    Format(16, "deepseek_v3", "DeepSeek V3, R1-0528", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "named", "<｜tool▁call▁end｜>", "deepseek_v3", "<｜tool▁calls▁begin｜>⟦<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{args}\n```<｜tool▁call▁end｜>⟧<｜tool▁calls▁end｜>"),
-    Format(17, "deepseek_v31", "DeepSeek V3.1", "<｜tool▁call▁begin｜>", "named", "<｜tool▁call▁end｜>", "deepseek_v31", "<｜tool▁calls▁begin｜>⟦<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{args}<｜tool▁call▁end｜>⟧<｜tool▁calls▁end｜>"),
-    Format(18, "deepseek_v32", "DeepSeek V3.2 DSML", "<｜DSML｜function_calls>", "tags", "</｜DSML｜function_calls>", "deepseek_v32", "<｜DSML｜function_calls>\n⟦{call}⟧</｜DSML｜function_calls>", syntax=_DSML),
-    Format(19, "deepseek_v4", "DeepSeek V4, V4.1", "<｜DSML｜tool_calls>", "tags", "</｜DSML｜tool_calls>", "deepseek_v4, deepseek_v41", "<｜DSML｜tool_calls>\n⟦{call}⟧</｜DSML｜tool_calls>", syntax=_DSML),
-    Format(20, "kimi_k2", "Kimi K2, K2.5", "<|tool_call_begin|>", "named", "<|tool_call_end|>", "kimi_k2", "<|tool_calls_section_begin|>⟦<|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>{args}<|tool_call_end|>⟧<|tool_calls_section_end|>"),
-    Format(21, "kimi_k3", "Kimi K3 XTML", "<|open|>tools<|sep|>", "tags", "<|close|>tools<|sep|>", "kimi_k3", "<|open|>tools<|sep|>⟦{call}⟧<|close|>tools<|sep|>", syntax=TagSyntax('<|open|>call tool="{name}" index="{index}"<|sep|>', '<|open|>argument key="{key}" type="{type}"<|sep|>', "<|close|>argument<|sep|>", "<|close|>call<|sep|>")),
-    Format(22, "minimax_m2", "MiniMax M2", "<minimax:tool_call>", "tags", "</minimax:tool_call>", "minimax_m2", "<minimax:tool_call>\n⟦{call}⟧</minimax:tool_call>", syntax=_INVOKE),
-    Format(23, "minimax_m1", "MiniMax M1", "<tool_calls>", "json", "</tool_calls>", "(removed in 0.32)", "<tool_calls>\n" + _JSON + "\n</tool_calls>"),
-    Format(24, "minimax_m3", "MiniMax M3", f"{_M3}<tool_call>", "tags", f"{_M3}</tool_call>", "minimax_m3", "]<]minimax[>[<tool_call>\n⟦{call}⟧]<]minimax[>[</tool_call>", syntax=TagSyntax(f'{_M3}<invoke name="{{name}}">', f"{_M3}<{{key}}>", f"{_M3}</{{key}}>", f"{_M3}</invoke>\n")),
-    Format(25, "granite", "Granite 3.x", "<|tool_call|>", "json", "", "granite", "<|tool_call|> [⟦" + _JSON + "⟧]"),
-    Format(26, "granite4", "Granite 4", "<tool_call>", "json", "</tool_call>", "granite4", "<tool_call>\n" + _JSON + "\n</tool_call>", "hermes"),
-    Format(27, "granite_20b", "Granite-20B-FC", "<function_call>", "json", "", "granite-20b-fc", "<function_call> " + _JSON),
-    Format(28, "jamba", "Jamba", "<tool_calls>", "json", "</tool_calls>", "jamba", "<tool_calls>[⟦\n " + _JSON + "⟧\n]</tool_calls>", "minimax_m1"),
-    Format(29, "hunyuan", "Hunyuan A13B", "<tool_calls>", "json", "</tool_calls>", "hunyuan_a13b", "<tool_calls>[⟦" + _JSON + "⟧]</tool_calls>", "minimax_m1"),
-    Format(30, "hunyuan3", "Hunyuan 3 and 4", "<tool_calls><tool_call>", "pairs", "</tool_call></tool_calls>", "hy_v3, hy_v4", "<tool_calls><tool_call>{call}</tool_call></tool_calls>", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
-    Format(31, "internlm", "InternLM2", "<|action_start|><|plugin|>", "json", "<|action_end|>", "internlm", "<|action_start|><|plugin|>" + _PARAMETERS + "<|action_end|>"),
-    Format(32, "phi4_mini", "Phi-4-mini", "functools", "json", "", "phi4_mini_json", "functools[⟦" + _JSON + "⟧]"),
-    Format(33, "xlam", "xLAM", "", "json", "", "xlam", '{"tool_calls": [⟦' + _JSON + "⟧]}", "llama_json"),
-    Format(34, "harmony", "gpt-oss Harmony", "<|channel|>", "named", "<|call|>", "openai", "<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{args}<|call|>"),
-    Format(35, "functiongemma", "FunctionGemma", "<start_function_call>", "named", "<end_function_call>", "functiongemma", "<start_function_call>call:{name}{members}<end_function_call>"),
-    Format(36, "gemma4", "Gemma 4", "<|tool_call>", "named", "<tool_call|>", "gemma4", "<|tool_call>call:{name}{members}<tool_call|>"),
-    Format(37, "tool_code", "Gemma 2 and 3", "", "pythonic", "", "pythonic", "```tool_code\n{name}({keywords})\n```", "pythonic"),
-    Format(38, "cohere", "Command R, R7B, A", "<|START_ACTION|>", "json", "<|END_ACTION|>", "cohere_command3, cohere_command4", '<|START_ACTION|>[⟦{"tool_call_id": "0", "tool_name": "{name}", "parameters": {args}}⟧]<|END_ACTION|>'),
-    Format(39, "step3", "Step 3", "<｜tool_call_begin｜>", "tags", "<｜tool_call_end｜>", "step3", "<｜tool_calls_begin｜>⟦<｜tool_call_begin｜>{call}<｜tool_call_end｜>⟧<｜tool_calls_end｜>", syntax=_INVOKE._replace(prefix="steptml:")),
-    Format(40, "ernie45", "ERNIE-4.5", "<tool_call>", "json", "</tool_call>", "ernie45", "<tool_call>\n" + _JSON + "\n</tool_call>", "hermes"),
-    Format(41, "olmo3", "OLMo 3", "<function_calls>", "pythonic", "</function_calls>", "olmo3", "<function_calls>⟦\n{name}({keywords})⟧\n</function_calls>"),
-    Format(42, "longcat", "LongCat", "<longcat_tool_call>", "json", "</longcat_tool_call>", "longcat", "<longcat_tool_call>" + _JSON + "</longcat_tool_call>"),
-    Format(43, "lfm2", "LFM2", "<|tool_call_start|>", "pythonic", "<|tool_call_end|>", "lfm2", "<|tool_call_start|>" + _PYTHONIC + "<|tool_call_end|>"),
-    Format(44, "apertus", "Apertus", "<|tools_prefix|>", "json", "<|tools_suffix|>", "apertus", '<|tools_prefix|>[⟦{"{name}": {args}}⟧]<|tools_suffix|>'),
-    Format(45, "dots", "Dots", "<dots_function_call>", "tags", "</dots_function_call>", "dots", "<dots_function_call>⟦{call}⟧</dots_function_call>", syntax=_INVOKE),
-    Format(46, "gigachat3", "GigaChat 3", "<|function_call|>", "json", "", "gigachat3", "<|function_call|>" + _JSON),
-    Format(46, "gigachat35", "GigaChat 3.5", "<｜GCML｜tool_calls>", "tags", "</｜GCML｜tool_calls>", "(none in 0.32)", "<｜GCML｜tool_calls>⟦{call}⟧</｜GCML｜tool_calls>", syntax=_DSML._replace(prefix="｜GCML｜")),
-    Format(47, "minicpm5", "MiniCPM5", "<function name=", "tags", "</function>", "minicpm5", "{call}", syntax=TagSyntax('<function name="{name}">', '<param name="{key}">', "</param>", "</function>")),
-    Format(48, "k2_horizon", "K2-Horizon", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls>⟦<ifm|tool_call>{call}</ifm|tool_call>⟧</ifm|tool_calls>", syntax=TagSyntax("{name}", "<arg_key>{key}</arg_key><arg_value>", "</arg_value>", "", "ifm|")),
-    Format(49, "plamo3", "PLaMo 3", "<|plamo:begin_tool_request:plamo|>", "named", "<|plamo:end_tool_request:plamo|>", "plamo3", "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{name}<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>{args}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>"),
-    Format(50, "inkling", "Inkling", "<|content_invoke_tool_json|>", "json", "<|end_message|>", "inkling", '<|content_invoke_tool_json|>{"name":"{name}","args":{args}}<|end_message|>'),
-    Format(51, "muse", "Muse", "<|start|>assistant to=", "named", "<|eom|>", "muse_glimmer", "<|start|>assistant to={name}<|message|>{args}<|eom|>"),
-    Format(52, "functionary", "Functionary v3", ">>>", "named", "", "", ">>>{name}\n{args}"),
-    Format(52, "functionary_v2", "Functionary v2", "<|recipient|>", "named", "<|stop|>", "", "<|from|>assistant\n<|recipient|>{name}\n<|content|>{args}<|stop|>"),
-    Format(53, "nexus_raven", "Nexus Raven", "", "pythonic", "", "", "{name}({keywords});", "pythonic"),
-    Format(54, "nemotron", "Nemotron Nano v2, BFCL", "<TOOLCALL>", "json", "</TOOLCALL>", "(none in 0.32)", "<TOOLCALL>[⟦" + _JSON + "⟧]</TOOLCALL>"),
-    Format(55, "openai_legacy", "Firefunction, OpenAI's older shapes", "", "json", "", "", '{"function_call": {"name": "{name}", "arguments": {args_string}}}', "llama_json"),
-    Format(56, "react", "ReAct", "Action:", "labels", "", "", "Action: {name}\nAction Input: {args}\nObservation:"),
-    Format(57, "anthropic", "Anthropic XML", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n⟦{call}⟧</function_calls>", syntax=_INVOKE),
-    Format(58, "tool_element", "Cline, Roo", "", "tags", "", "", "{call}", syntax=ELEMENT),
-    Format(59, "openhands", "OpenHands", "<function=", "tags", "</function>", "(like qwen3_coder)", "{call}", "function_tag", syntax=_FUNCTION),
-    Format(60, "gptme", "gptme", "@", "named", "", "", "@{name}(call-1): {args}"),
-    Format(61, "fenced", "Code fences around anything", "", "pythonic", "", "", "```python\n[{quoted}]\n```", "pythonic"),
-    Format(62, "escaped_name", "Mixtral's Markdown", "", "pythonic", "", "", "{escaped_name}({keywords})", "pythonic"),
-    Format(63, "text", "This project", "TOOL_CALL:", "json", "", "(none swallows it)", 'TOOL_CALL: {"name": "{name}", "args": {args}}'),
-    # Shapes that share a number with another row, and shapes of other tools that models imitate.
-    Format(4, "llama_builtin", "Llama 3 ipython, built-in tools", "<|python_tag|>", "pythonic", "", "", "<|python_tag|>{name}.call({keywords})"),
-    Format(51, "muse_atem", "Muse, second shape", "<atem:function_calls>", "tags", "</atem:function_calls>", "muse_glimmer", "<atem:function_calls>⟦{call}⟧</atem:function_calls>", syntax=_INVOKE._replace(prefix="atem:")),
-    Format(57, "claude2", "Claude 2", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n⟦{call}⟧</function_calls>", "anthropic", syntax=_TREE),
-    Format(60, "continue", "Continue", "TOOL_NAME:", "tags", "```", "", "```tool\n{call}```", syntax=TagSyntax("TOOL_NAME: {name}\n", "BEGIN_ARG: {key}\n", "\nEND_ARG\n", "")),
-    Format(60, "qwen_bracket", "Qwen, in brackets", "[Calling tool:", "pythonic", "]", "", "[Calling tool: {name}({args})]"),
-    Format(0, "gorilla", "Gorilla OpenFunctions", "<<function>>", "pythonic", "", "", "<<function>>{name}({keywords})"),
-    Format(0, "lm_studio", "LM Studio", "[TOOL_REQUEST]", "json", "[END_TOOL_REQUEST]", "", "[TOOL_REQUEST]" + _JSON + "[END_TOOL_REQUEST]"),
-    Format(0, "tool_use", "Anthropic's names in tags", "<tool_use>", "json", "</tool_use>", "", '<tool_use>\n{"name": "{name}", "input": {args}}\n</tool_use>'),
+    Format("hermes", "Hermes 2 and 3, Qwen2.5, Qwen3", "<tool_call>", "json", "</tool_call>", "hermes, qwen3_json", "<tool_call>\n" + _JSON + "\n</tool_call>",
+           more_openers=("<tool-call>", "<|toolcall|>", "<tools>", "<functioncall>", "<function-call>", "<tool_code>", "<action>", "<|action|>", "<api_call>", "<call>"), more_closers=("</think>\n</tool_call>", "</tool-call>", "</tools>", "</functioncall>", "</tool_code>", "</action>", "</api_call>", "</call>", "<|im_end|>", "<|endoftext|>")),
+    Format("hermes_broken", "Hermes with broken tags", "<|im_start|>", "json", "</tool_call>", "", "<|im_start|>\n" + _JSON + "\n</tool_call>",
+           more_openers=("<|im_start|>assistant", "<tool_call:"), shared_with="answers"),
+    Format("llama_json", "Llama 3.1 to 3.3", "", "json", "", "llama3_json, llama4_json", _PARAMETERS),
+    Format("llama_python_tag", "Llama 3 ipython", "<|python_tag|>", "json", "<|eom_id|>", "llama3_json", "<|python_tag|>" + _PARAMETERS,
+           more_openers=("<|start_header_id|>assistant<|end_header_id|>",), more_closers=("<|eot_id|>",)),
+    Format("function_tag", "Llama 3.1 custom tag", "<function=", "tags", "</function>", "", "<function={name}>{args}</function>", syntax=_FUNCTION),
+    Format("pythonic", "Llama 3.2, ToolACE, BFCL", "", "pythonic", "", "pythonic", _PYTHONIC),
+    Format("llama4_pythonic", "Llama 4", "<|python_start|>", "pythonic", "<|python_end|>", "llama4_pythonic", "<|python_start|>" + _PYTHONIC + "<|python_end|>"),
+    Format("mistral", "Mistral before v11", "[TOOL_CALLS]", "json", "", "mistral", "[TOOL_CALLS] [⟦" + _JSON + "⟧]",
+           more_openers=("<s>",), more_closers=("[/TOOL_CALLS]", "</s>")),
+    Format("mistral_v11", "Mistral v11 and later", "[TOOL_CALLS]", "named", "", "mistral", "[TOOL_CALLS]{name}[ARGS]{args}"),
+    Format("qwen3_coder", "Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5, MiMo", "<tool_call>", "tags", "</tool_call>", "qwen3_coder, qwen3_xml, step3p5, mimo", "<tool_call>\n{call}</tool_call>", syntax=_FUNCTION),
+    Format("qwen3_coder_drifted", "Qwen3-Coder, drifted", "<function=", "tags", "</tool_call>", "qwen3_coder (partly)", "{call}</tool_call>", "function_tag", syntax=_FUNCTION),
+    Format("seed_oss", "Seed-OSS", "<seed:tool_call>", "tags", "</seed:tool_call>", "seed_oss", "<seed:tool_call>\n{call}</seed:tool_call>", syntax=_FUNCTION._replace(key="<parameter={key}>", value_end="</parameter>\n")),
+    Format("glm45", "GLM-4.5 to 4.7, Ling 3", "<tool_call>", "pairs", "</tool_call>", "glm45, glm47, ling3", "<tool_call>{call}</tool_call>", syntax=_PAIRS),
+    Format("glm4", "GLM-4-9B", "", "named", "", "", "{name}\n{args}"),
+    Format("poolside", "Poolside, Laguna", "<tool_call>", "pairs", "</tool_call>", "poolside_v1", "<tool_call>{call}</tool_call>", "glm45", syntax=_PAIRS),
+    Format("deepseek_v3", "DeepSeek V3, R1-0528", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "named", "<｜tool▁call▁end｜>", "deepseek_v3", "<｜tool▁calls▁begin｜>⟦<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{args}\n```<｜tool▁call▁end｜>⟧<｜tool▁calls▁end｜>",
+           more_openers=("<|tool▁calls▁begin|>", "<|tool▁call▁begin|>", "<|tool▁call▁begin|>function<|tool▁sep|>"), more_closers=("<|tool▁call▁end|>", "<|tool▁calls▁end|>", "<｜end▁of▁sentence｜>"), between=("```", "json")),
+    Format("deepseek_v31", "DeepSeek V3.1", "<｜tool▁call▁begin｜>", "named", "<｜tool▁call▁end｜>", "deepseek_v31", "<｜tool▁calls▁begin｜>⟦<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{args}<｜tool▁call▁end｜>⟧<｜tool▁calls▁end｜>"),
+    Format("deepseek_v32", "DeepSeek V3.2 DSML", "<｜DSML｜function_calls>", "tags", "</｜DSML｜function_calls>", "deepseek_v32", "<｜DSML｜function_calls>\n⟦{call}⟧</｜DSML｜function_calls>", syntax=_DSML,
+           more_openers=("<|DSML|function_calls>", "< | DSML | function_calls>")),
+    Format("deepseek_v4", "DeepSeek V4, V4.1", "<｜DSML｜tool_calls>", "tags", "</｜DSML｜tool_calls>", "deepseek_v4, deepseek_v41", "<｜DSML｜tool_calls>\n⟦{call}⟧</｜DSML｜tool_calls>", syntax=_DSML,
+           more_openers=("<|DSML|tool_calls>", "<｜DSML｜tool>", "<｜DSML｜toolcalls>", "<｜DSML｜ calls>", "<｜DSML｜calls>"), more_closers=("</｜DSML｜tool>", "</｜DSML｜toolcalls>", "</｜DSML｜ calls>")),
+    Format("kimi_k2", "Kimi K2, K2.5", "<|tool_call_begin|>", "named", "<|tool_call_end|>", "kimi_k2", "<|tool_calls_section_begin|>⟦<|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>{args}<|tool_call_end|>⟧<|tool_calls_section_end|>",
+           more_openers=("<|tool_calls_begin|>",), more_closers=("<|tool_calls_end|>",)),
+    Format("kimi_k3", "Kimi K3 XTML", "<|open|>tools<|sep|>", "tags", "<|close|>tools<|sep|>", "kimi_k3", "<|open|>tools<|sep|>⟦{call}⟧<|close|>tools<|sep|>", syntax=TagSyntax('<|open|>call tool="{name}" index="{index}"<|sep|>', '<|open|>argument key="{key}" type="{type}"<|sep|>', "<|close|>argument<|sep|>", "<|close|>call<|sep|>"),
+           unwrapped=("<|open|>call tool=", "<call tool=")),
+    Format("minimax_m2", "MiniMax M2", "<minimax:tool_call>", "tags", "</minimax:tool_call>", "minimax_m2", "<minimax:tool_call>\n⟦{call}⟧</minimax:tool_call>", syntax=_INVOKE),
+    Format("minimax_m1", "MiniMax M1", "<tool_calls>", "json", "</tool_calls>", "(removed in 0.32)", "<tool_calls>\n" + _JSON + "\n</tool_calls>"),
+    Format("minimax_m3", "MiniMax M3", f"{NOISE}<tool_call>", "tags", f"{NOISE}</tool_call>", "minimax_m3", NOISE + "<tool_call>\n⟦{call}⟧" + NOISE + "</tool_call>", syntax=TagSyntax(f'{NOISE}<invoke name="{{name}}">', f"{NOISE}<{{key}}>", f"{NOISE}</{{key}}>", f"{NOISE}</invoke>\n")),
+    Format("granite", "Granite 3.x", "<|tool_call|>", "json", "", "granite", "<|tool_call|> [⟦" + _JSON + "⟧]",
+           more_closers=("<|/tool_call|>", "</|tool_call|>", "<|end_of_text|>", "<|end_of_role|>")),
+    Format("granite4", "Granite 4", "<tool_call>", "json", "</tool_call>", "granite4", "<tool_call>\n" + _JSON + "\n</tool_call>", "hermes"),
+    Format("granite_20b", "Granite-20B-FC", "<function_call>", "json", "", "granite-20b-fc", "<function_call> " + _JSON,
+           more_closers=("</function_call>",)),
+    Format("jamba", "Jamba", "<tool_calls>", "json", "</tool_calls>", "jamba", "<tool_calls>[⟦\n " + _JSON + "⟧\n]</tool_calls>", "minimax_m1"),
+    Format("hunyuan", "Hunyuan A13B", "<tool_calls>", "json", "</tool_calls>", "hunyuan_a13b", "<tool_calls>[⟦" + _JSON + "⟧]</tool_calls>", "minimax_m1",
+           more_openers=("<answer>",), more_closers=("</answer>",)),
+    Format("hunyuan3", "Hunyuan 3 and 4", "<tool_calls><tool_call>", "pairs", "</tool_call></tool_calls>", "hy_v3, hy_v4", "<tool_calls><tool_call>{call}</tool_call></tool_calls>", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
+    Format("internlm", "InternLM2", "<|action_start|><|plugin|>", "json", "<|action_end|>", "internlm", "<|action_start|><|plugin|>" + _PARAMETERS + "<|action_end|>"),
+    Format("phi4_mini", "Phi-4-mini", "functools", "json", "", "phi4_mini_json", "functools[⟦" + _JSON + "⟧]",
+           more_openers=("<|assistant|>",), more_closers=("<|end|>",), is_literal=False, shared_with="text"),
+    Format("xlam", "xLAM", "", "json", "", "xlam", '{"tool_calls": [⟦' + _JSON + "⟧]}", "llama_json"),
+    Format("harmony", "gpt-oss Harmony", "<|channel|>", "named", "<|call|>", "openai", "<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{args}<|call|>",
+           more_openers=("<|start|>", "<|start|>assistant"), more_closers=("<|return|>",), between=("commentary", "analysis", "code", "json"), shared_with="answers", turn_end="<|call|>"),
+    Format("functiongemma", "FunctionGemma", "<start_function_call>", "named", "<end_function_call>", "functiongemma", "<start_function_call>call:{name}{members}<end_function_call>",
+           more_closers=("<end_of_turn>", "<eos>"), quote="<escape>"),
+    Format("gemma4", "Gemma 4", "<|tool_call>", "named", "<tool_call|>", "gemma4", "<|tool_call>call:{name}{members}<tool_call|>",
+           more_closers=("<turn|>",)),
+    Format("tool_code", "Gemma 2 and 3", "", "pythonic", "", "pythonic", "```tool_code\n{name}({keywords})\n```", "pythonic"),
+    Format("cohere", "Command R, R7B, A", "<|START_ACTION|>", "json", "<|END_ACTION|>", "cohere_command3, cohere_command4", '<|START_ACTION|>[⟦{"tool_call_id": "0", "tool_name": "{name}", "parameters": {args}}⟧]<|END_ACTION|>',
+           more_closers=("<|END_OF_TURN_TOKEN|>",)),
+    Format("step3", "Step 3", "<｜tool_call_begin｜>", "tags", "<｜tool_call_end｜>", "step3", "<｜tool_calls_begin｜>⟦<｜tool_call_begin｜>{call}<｜tool_call_end｜>⟧<｜tool_calls_end｜>", syntax=_INVOKE._replace(prefix="steptml:"),
+           more_openers=("<｜tool_call_begin｜>function<｜tool_sep｜>",)),
+    Format("ernie45", "ERNIE-4.5", "<tool_call>", "json", "</tool_call>", "ernie45", "<tool_call>\n" + _JSON + "\n</tool_call>", "hermes",
+           more_openers=("<response>",), more_closers=("</response>",)),
+    Format("olmo3", "OLMo 3", "<function_calls>", "pythonic", "</function_calls>", "olmo3", "<function_calls>⟦\n{name}({keywords})⟧\n</function_calls>"),
+    Format("longcat", "LongCat", "<longcat_tool_call>", "json", "</longcat_tool_call>", "longcat", "<longcat_tool_call>" + _JSON + "</longcat_tool_call>"),
+    Format("lfm2", "LFM2", "<|tool_call_start|>", "pythonic", "<|tool_call_end|>", "lfm2", "<|tool_call_start|>" + _PYTHONIC + "<|tool_call_end|>",
+           more_openers=("<|tool_calls_start|>",)),
+    Format("apertus", "Apertus", "<|tools_prefix|>", "json", "<|tools_suffix|>", "apertus", '<|tools_prefix|>[⟦{"{name}": {args}}⟧]<|tools_suffix|>'),
+    Format("dots", "Dots", "<dots_function_call>", "tags", "</dots_function_call>", "dots", "<dots_function_call>⟦{call}⟧</dots_function_call>", syntax=_INVOKE),
+    Format("gigachat3", "GigaChat 3", "<|function_call|>", "json", "", "gigachat3", "<|function_call|>" + _JSON),
+    Format("gigachat35", "GigaChat 3.5", "<｜GCML｜tool_calls>", "tags", "</｜GCML｜tool_calls>", "(none in 0.32)", "<｜GCML｜tool_calls>⟦{call}⟧</｜GCML｜tool_calls>", syntax=_DSML._replace(prefix="｜GCML｜")),
+    Format("minicpm5", "MiniCPM5", "<function name=", "tags", "</function>", "minicpm5", "{call}", syntax=TagSyntax('<function name="{name}">', '<param name="{key}">', "</param>", "</function>"),
+           unwrapped=("<functionname=",)),
+    Format("k2_horizon", "K2-Horizon", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls>⟦<ifm|tool_call>{call}</ifm|tool_call>⟧</ifm|tool_calls>", syntax=TagSyntax("{name}", "<arg_key>{key}</arg_key><arg_value>", "</arg_value>", "", "ifm|")),
+    Format("plamo3", "PLaMo 3", "<|plamo:begin_tool_request:plamo|>", "named", "<|plamo:end_tool_request:plamo|>", "plamo3", "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{name}<|plamo:end_tool_name:plamo|><|plamo:begin_tool_arguments:plamo|>{args}<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+           more_openers=("<|plamo:begin_tool_name:plamo|>",), more_closers=("<|plamo:end_tool_arguments:plamo|>",)),
+    Format("inkling", "Inkling", "<|content_invoke_tool_json|>", "json", "<|end_message|>", "inkling", '<|content_invoke_tool_json|>{"name":"{name}","args":{args}}<|end_message|>',
+           turn_end="<|end_message|>"),
+    Format("muse", "Muse", "<|start|>assistant to=", "named", "<|eom|>", "muse_glimmer", "<|start|>assistant to={name}<|message|>{args}<|eom|>",
+           shared_with="answers", turn_end="<|eom|>"),
+    Format("functionary", "Functionary v3", ">>>", "named", "", "", ">>>{name}\n{args}",
+           is_literal=False, shared_with="text"),
+    Format("functionary_v2", "Functionary v2", "<|recipient|>", "named", "<|stop|>", "", "<|from|>assistant\n<|recipient|>{name}\n<|content|>{args}<|stop|>",
+           shared_with="answers", turn_end="<|stop|>"),
+    Format("nexus_raven", "Nexus Raven", "", "pythonic", "", "", "{name}({keywords});", "pythonic"),
+    Format("nemotron", "Nemotron Nano v2, BFCL", "<TOOLCALL>", "json", "</TOOLCALL>", "(none in 0.32)", "<TOOLCALL>[⟦" + _JSON + "⟧]</TOOLCALL>"),
+    Format("openai_legacy", "Firefunction, OpenAI's older shapes", "", "json", "", "", '{"function_call": {"name": "{name}", "arguments": {args_string}}}', "llama_json"),
+    Format("react", "ReAct", "Action:", "labels", "", "", "Action: {name}\nAction Input: {args}\nObservation:",
+           is_literal=False, shared_with="text", turn_end="\nObservation:"),
+    Format("anthropic", "Anthropic XML", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n⟦{call}⟧</function_calls>", syntax=_INVOKE),
+    Format("tool_element", "Cline, Roo", "", "tags", "", "", "{call}", syntax=ELEMENT),
+    Format("openhands", "OpenHands", "<function=", "tags", "</function>", "(like qwen3_coder)", "{call}", "function_tag", syntax=_FUNCTION),
+    Format("gptme", "gptme", "@", "named", "", "", "@{name}(call-1): {args}",
+           is_literal=False, shared_with="text"),
+    Format("fenced", "Code fences around anything", "", "pythonic", "", "", "```python\n[{quoted}]\n```", "pythonic"),
+    Format("escaped_name", "Mixtral's Markdown", "", "pythonic", "", "", "{escaped_name}({keywords})", "pythonic"),
+    Format("text", "This project", "TOOL_CALL:", "json", "", "(none swallows it)", 'TOOL_CALL: {"name": "{name}", "args": {args}}',
+           is_literal=False),
+    # Second shapes of some models, and shapes of other tools that models imitate.
+    Format("llama_builtin", "Llama 3 ipython, built-in tools", "<|python_tag|>", "pythonic", "", "", "<|python_tag|>{name}.call({keywords})"),
+    Format("muse_atem", "Muse, second shape", "<atem:function_calls>", "tags", "</atem:function_calls>", "muse_glimmer", "<atem:function_calls>⟦{call}⟧</atem:function_calls>", syntax=_INVOKE._replace(prefix="atem:")),
+    Format("claude2", "Claude 2", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n⟦{call}⟧</function_calls>", "anthropic", syntax=_TREE),
+    Format("continue", "Continue", "TOOL_NAME:", "tags", "```", "", "```tool\n{call}```", syntax=TagSyntax("TOOL_NAME: {name}\n", "BEGIN_ARG: {key}\n", "\nEND_ARG\n", ""),
+           is_literal=False, shared_with="text"),
+    Format("qwen_bracket", "Qwen, in brackets", "[Calling tool:", "pythonic", "]", "", "[Calling tool: {name}({args})]",
+           more_openers=("[tool_call:", "[Tool call:")),
+    Format("gorilla", "Gorilla OpenFunctions", "<<function>>", "pythonic", "", "", "<<function>>{name}({keywords})"),
+    Format("lm_studio", "LM Studio", "[TOOL_REQUEST]", "json", "[END_TOOL_REQUEST]", "", "[TOOL_REQUEST]" + _JSON + "[END_TOOL_REQUEST]",
+           more_openers=("[TOOL_CALL]", "[FUNCTION_CALL]", "[FUNCTION_CALLS]"), more_closers=("[/TOOL_CALL]", "[/FUNCTION_CALL]")),
+    Format("tool_use", "Anthropic's names in tags", "<tool_use>", "json", "</tool_use>", "", '<tool_use>\n{"name": "{name}", "input": {args}}\n</tool_use>'),
     # Formats of 2026.
-    Format(0, "solar_open2", "Solar Open 2", "<|tool_call:start|>", "pairs", "<|tool_call:end|>", "", "<|tool_call:start|>{call}<|tool_call:end|>", syntax=TagSyntax("{name}\n", "<|tool_arg:start|>{key}<|tool_arg:value|>", "<|tool_arg:end|>\n", "")),
-    Format(0, "longcat_xml", "LongCat, in tags", "<longcat_tool_call>", "pairs", "</longcat_tool_call>", "", "<longcat_tool_call>{call}</longcat_tool_call>", syntax=TagSyntax("{name}\n", "<longcat_arg_key>{key}</longcat_arg_key>\n<longcat_arg_value>", "</longcat_arg_value>\n", "")),
-    Format(0, "deepseek_v4_sampled", "DeepSeek V4, as sampled", "<｜DSML｜r:tool_calls>", "tags", "</｜DSML｜tool_calls>", "", "<｜DSML｜r:tool_calls>\n⟦{call}⟧</｜DSML｜tool_calls>", "deepseek_v4", syntax=_DSML._replace(prefix="｜DSML｜r:")),
-    Format(0, "hunyuan3_json", "Hunyuan 3, open weights", "<tool_call:opensource>", "pairs", "<end_of_tool_call:opensource>", "", "<tool_call:opensource>{name}<tool_sep:opensource>{args}<end_of_tool_call:opensource>", "hunyuan3", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
-    Format(0, "hunyuan3_open", "Hunyuan 3 and 4, open weights", "<tool_calls:opensource>\n<tool_call:opensource>", "pairs", "</tool_call:opensource>\n</tool_calls:opensource>", "hy_v3, hy_v4", "<tool_calls:opensource>\n<tool_call:opensource>{call}</tool_call:opensource>\n</tool_calls:opensource>", "hunyuan3", syntax=TagSyntax("{name}<tool_sep:opensource>\n", "<arg_key:opensource>{key}</arg_key:opensource>\n<arg_value:opensource>", "</arg_value:opensource>\n", "")),
-    Format(0, "hunyuan3_plain", "Hunyuan 3, without suffixes", "<tool_call>", "pairs", "<end_of_tool_call>", "", "<tool_call>{name}<tool_sep>{args}<end_of_tool_call>", "glm45", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
-    Format(0, "k2_horizon_typed", "K2-Horizon, with types", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls>⟦<ifm|tool_call>{call}</ifm|tool_call>⟧</ifm|tool_calls>", "k2_horizon", syntax=TagSyntax("{name}\n", "<arg_key>{key}</arg_key>\n<arg_type>{type}</arg_type>\n<arg_value>", "</arg_value>\n", "", "ifm|")),
-    Format(0, "solar_open", "Solar Open", "<|tool_call:name|>", "named", "<|tool_call:end|>", "", "<|tool_calls|>⟦<|tool_call:begin|>0000000001<|tool_call:name|>{name}<|tool_call:args|>{args}<|tool_call:end|>⟧"),
-    Format(0, "iquest", "IQuest", "<iquest_tool_call>", "pairs", "</iquest_tool_call>", "", "<iquest_tool_call>{call}</iquest_tool_call>", syntax=_PAIRS),
-    Format(0, "iquest_coder", "IQuest Coder 2", "<iquestcoder_tool_call>", "pairs", "</iquestcoder_tool_call>", "", "<iquestcoder_tool_call>{call}</iquestcoder_tool_call>", "iquest", syntax=_PAIRS),
-    Format(0, "step_audio2", "Step-Audio 2", "<tool_call>function\n", "named", "</tool_call>", "", "<tool_call>function\n{name}\n{args}</tool_call>"),
-    Format(0, "doubao", "Doubao", "<|FunctionCallBegin|>", "json", "<|FunctionCallEnd|>", "", "<|FunctionCallBegin|>[⟦" + _PARAMETERS + "⟧]<|FunctionCallEnd|>"),
-    Format(0, "langroid", "Langroid", "<tool>", "tags", "</tool>", "", "<tool>\n{call}</tool>", syntax=TagSyntax("<request>{name}</request>\n", "<{key}>", "</{key}>\n", "")),
-    Format(0, "langchain", "LangChain, XML agents", "<tool_input>", "text", "</tool_input>", "", "<tool>{name}</tool><tool_input>{args}</tool_input>"),
-    Format(0, "cwm", "CWM", "<tool:", "text", "</tool>", "", "<tool: {name}>\n{args}\n</tool>"),
-    Format(60, "continue_bare", "Continue, without its label", "```tool", "pairs", "```", "", "```tool\n{call}```", "continue", syntax=TagSyntax("{name}\n", "BEGIN_ARG: {key}\n", "\nEND_ARG\n", "")),
-    Format(0, "attributes", "Hermes, arguments as words", "<tool_call>", "attributes", "</tool_call>", "", "<tool_call>{name} {attributes}</tool_call>"),
-    Format(0, "bracket_attributes", "MiniMax, in brackets", "[Calling tool=", "attributes", "]", "", '[Calling tool="{name}" {attributes}]'),
-    Format(0, "named_elements", "Hermes, name and arguments in elements", "<function>", "tags", "</function>", "", "<function>{call}</function>", syntax=TagSyntax("<name>{name}</name>\n<arguments>\n", "<{key}>", "</{key}>\n", "</arguments>\n")),
-    Format(0, "invoke", "Anthropic XML without its wrapper", "<invoke", "tags", "</invoke>", "", "{call}", syntax=_INVOKE),
+    Format("solar_open2", "Solar Open 2", "<|tool_call:start|>", "pairs", "<|tool_call:end|>", "", "<|tool_call:start|>{call}<|tool_call:end|>", syntax=TagSyntax("{name}\n", "<|tool_arg:start|>{key}<|tool_arg:value|>", "<|tool_arg:end|>\n", "")),
+    Format("longcat_xml", "LongCat, in tags", "<longcat_tool_call>", "pairs", "</longcat_tool_call>", "", "<longcat_tool_call>{call}</longcat_tool_call>", syntax=TagSyntax("{name}\n", "<longcat_arg_key>{key}</longcat_arg_key>\n<longcat_arg_value>", "</longcat_arg_value>\n", "")),
+    Format("deepseek_v4_sampled", "DeepSeek V4, as sampled", "<｜DSML｜r:tool_calls>", "tags", "</｜DSML｜tool_calls>", "", "<｜DSML｜r:tool_calls>\n⟦{call}⟧</｜DSML｜tool_calls>", "deepseek_v4", syntax=_DSML._replace(prefix="｜DSML｜r:")),
+    Format("hunyuan3_json", "Hunyuan 3, open weights", "<tool_call:opensource>", "pairs", "<end_of_tool_call:opensource>", "", "<tool_call:opensource>{name}<tool_sep:opensource>{args}<end_of_tool_call:opensource>", "hunyuan3", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
+    Format("hunyuan3_open", "Hunyuan 3 and 4, open weights", "<tool_calls:opensource>\n<tool_call:opensource>", "pairs", "</tool_call:opensource>\n</tool_calls:opensource>", "hy_v3, hy_v4", "<tool_calls:opensource>\n<tool_call:opensource>{call}</tool_call:opensource>\n</tool_calls:opensource>", "hunyuan3", syntax=TagSyntax("{name}<tool_sep:opensource>\n", "<arg_key:opensource>{key}</arg_key:opensource>\n<arg_value:opensource>", "</arg_value:opensource>\n", ""),
+           more_openers=("<tool_calls:opensource>",), more_closers=("</tool_calls:opensource>",)),
+    Format("hunyuan3_plain", "Hunyuan 3, without suffixes", "<tool_call>", "pairs", "<end_of_tool_call>", "", "<tool_call>{name}<tool_sep>{args}<end_of_tool_call>", "glm45", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
+    Format("k2_horizon_typed", "K2-Horizon, with types", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls>⟦<ifm|tool_call>{call}</ifm|tool_call>⟧</ifm|tool_calls>", "k2_horizon", syntax=TagSyntax("{name}\n", "<arg_key>{key}</arg_key>\n<arg_type>{type}</arg_type>\n<arg_value>", "</arg_value>\n", "", "ifm|")),
+    Format("solar_open", "Solar Open", "<|tool_call:name|>", "named", "<|tool_call:end|>", "", "<|tool_calls|>⟦<|tool_call:begin|>0000000001<|tool_call:name|>{name}<|tool_call:args|>{args}<|tool_call:end|>⟧"),
+    Format("iquest", "IQuest", "<iquest_tool_call>", "pairs", "</iquest_tool_call>", "", "<iquest_tool_call>{call}</iquest_tool_call>", syntax=_PAIRS),
+    Format("iquest_coder", "IQuest Coder 2", "<iquestcoder_tool_call>", "pairs", "</iquestcoder_tool_call>", "", "<iquestcoder_tool_call>{call}</iquestcoder_tool_call>", "iquest", syntax=_PAIRS),
+    Format("step_audio2", "Step-Audio 2", "<tool_call>function\n", "named", "</tool_call>", "", "<tool_call>function\n{name}\n{args}</tool_call>"),
+    Format("doubao", "Doubao", "<|FunctionCallBegin|>", "json", "<|FunctionCallEnd|>", "", "<|FunctionCallBegin|>[⟦" + _PARAMETERS + "⟧]<|FunctionCallEnd|>"),
+    Format("langroid", "Langroid", "<tool>", "tags", "</tool>", "", "<tool>\n{call}</tool>", syntax=TagSyntax("<request>{name}</request>\n", "<{key}>", "</{key}>\n", ""),
+           shared_with="text"),
+    Format("langchain", "LangChain, XML agents", "<tool_input>", "text", "</tool_input>", "", "<tool>{name}</tool><tool_input>{args}</tool_input>"),
+    Format("cwm", "CWM", "<tool:", "text", "</tool>", "", "<tool: {name}>\n{args}\n</tool>"),
+    Format("continue_bare", "Continue, without its label", "```tool", "pairs", "```", "", "```tool\n{call}```", "continue", syntax=TagSyntax("{name}\n", "BEGIN_ARG: {key}\n", "\nEND_ARG\n", ""),
+           is_literal=False, shared_with="text"),
+    Format("attributes", "Hermes, arguments as words", "<tool_call>", "attributes", "</tool_call>", "", "<tool_call>{name} {attributes}</tool_call>"),
+    Format("bracket_attributes", "MiniMax, in brackets", "[Calling tool=", "attributes", "]", "", '[Calling tool="{name}" {attributes}]'),
+    Format("named_elements", "Hermes, name and arguments in elements", "<function>", "tags", "</function>", "", "<function>{call}</function>", syntax=TagSyntax("<name>{name}</name>\n<arguments>\n", "<{key}>", "</{key}>\n", "</arguments>\n"),
+           shared_with="text"),
+    Format("invoke", "Anthropic XML without its wrapper", "<invoke", "tags", "</invoke>", "", "{call}", syntax=_INVOKE,
+           unwrapped=("<invoke>", "<tool_call name=", "<function_call name=")),
 )  # fmt: skip
-
-# Markers that open and close blocks besides those of the rows; upper and lower case are the same.
-MORE_OPENERS = (
-    "<｜tool▁calls▁begin｜>", "<｜tool_calls_begin｜>", "<|tool_calls_section_begin|>", "<|tool_calls_begin|>",
-    "<|tool_calls|>", "<|plamo:begin_tool_name:plamo|>", "<|tool▁calls▁begin|>", "<|tool▁call▁begin|>",
-    "<ifm|tool_calls>", "<tool_calls:opensource>", "<｜DSML｜tool>", "<｜DSML｜toolcalls>", "<｜DSML｜ calls>", "<｜DSML｜calls>",
-    "< | DSML | function_calls>", "<|DSML|function_calls>", "<|DSML|tool_calls>", "<tool-call>", "<|toolcall|>",
-    "<|tool_calls_start|>", "<tools>", "<functioncall>", "<function-call>", "<tool_code>", "<action>",
-    "<|action|>", "<api_call>", "<call>", "[TOOL_CALL]", "[FUNCTION_CALL]", "[FUNCTION_CALLS]",
-    "[tool_call:", "[Tool call:", "<response>", "<answer>", "<tool_call:", "<|assistant|>",
-    "<|start_header_id|>assistant<|end_header_id|>", "<|im_start|>assistant", "<s>", "<|from|>assistant",
-    "<|start|>", "<|start|>assistant", "<｜tool_call_begin｜>function<｜tool_sep｜>",
-    "<|tool▁call▁begin|>function<|tool▁sep|>",
-)  # fmt: skip
-MORE_CLOSERS = (
-    "</tool_calls:opensource>", "</function_call>", "</tool-call>", "</tools>", "</functioncall>", "</tool_code>", "</action>",
-    "</api_call>", "</call>", "</response>", "</answer>", "</think>\n</tool_call>", "<|im_end|>", "<|eot_id|>",
-    "<|endoftext|>", "<|end|>", "<|return|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>", "</s>", "<eos>",
-    "<end_of_turn>", "<|tool_calls_section_end|>", "<|tool_calls_end|>", "<｜tool▁calls▁end｜>", "<｜tool_calls_end｜>",
-    "<|/tool_call|>", "</|tool_call|>", "<|END_OF_TURN_TOKEN|>", "<|end_of_role|>", "</ifm|tool_calls>",
-    "[/TOOL_CALLS]", "[/TOOL_CALL]", "[/FUNCTION_CALL]", "</｜DSML｜invoke>", "</｜DSML｜tool>", "</｜GCML｜invoke>",
-    "<turn|>", "</｜DSML｜toolcalls>", "</｜DSML｜ calls>", "</steptml:invoke>", "</atem:invoke>", "<|close|>call<|sep|>",
-    "<|plamo:end_tool_arguments:plamo|>", "<|tool▁call▁end|>", "<|tool▁calls▁end|>",
-)  # fmt: skip
-
-# Markers that begin a call and stand nowhere else in running text.
-_WORDS = {"<tool>", "<function>"}
-_SHARED = _WORDS | {"<|channel|>", "<|start|>assistant to=", "<|from|>assistant", "<|im_start|>"}  # with plain answers
 
 
 @cache
 def _list_tags() -> frozenset[str]:
-    tags = {row.opener for row in FORMATS if row.opener.startswith(("<", "[", "]"))} - _WORDS
-    return frozenset(tags | {marker for row in FORMATS if (marker := row.marker)})
+    tags = {row.opener for row in FORMATS if row.opener and row.shared_with != "text"}
+    return frozenset(tags | {row.marker for row in FORMATS if row.marker})
 
 
 def mentions_call(text: str) -> bool:

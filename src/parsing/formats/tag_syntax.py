@@ -15,13 +15,15 @@ from ...types.lazy_pattern import LazyPattern
 CALL_ELEMENTS = ("function_call", "tool_call", "tool_use", "function", "invoke", "tool", "call")
 PARAMETER_ELEMENTS = ("parameter", "argument", "param", "arg")
 PREFIX = r"(?:\s?[｜|]\s?(?:DSML|GCML)\s?[｜|]\s?(?:r:)?|[a-z][a-z0-9]{1,9}[:|])?"
+NOISE = "]<]minimax[>["  # before each tag of MiniMax M3, which other models may leave out
 MAX_TAG_CHARS = 300  # of a tag, or of the tags between a name and its value
 _ALIASES = {
     **dict.fromkeys(CALL_ELEMENTS, f"(?P<element>{'|'.join(CALL_ELEMENTS)})"),
     **dict.fromkeys(PARAMETER_ELEMENTS, f"(?P<element>{'|'.join(PARAMETER_ELEMENTS)})"),
 }
+NAME_ELEMENTS = ("tool_name", "function_name", "name")
 ELEMENT_NAMES = {  # elements that hold a name or arguments
-    **dict.fromkeys(("tool_name", "name"), "(?:tool_name|function_name|name)"),
+    **dict.fromkeys(NAME_ELEMENTS, f"(?:{'|'.join(NAME_ELEMENTS)})"),
     **dict.fromkeys(("parameters", "arguments"), "(?:parameters|arguments|args|params|input)"),
 }
 _WORD = r"[^\s\"'<>=/]{1,200}"
@@ -54,6 +56,12 @@ class TagSyntax(NamedTuple):
         """The tags that close a value or a call, if they are the same for all."""
         closers = (*self._prefix(self.value_end).split(), *self._prefix(self.call_end).split())
         return [closer for closer in closers if closer.startswith("<") and "{" not in closer]
+
+    @property
+    def call_closer(self) -> str:
+        """The tag that closes a call; empty if that is none or more than one, or depends on the call."""
+        closer = self._prefix(self.call_end).strip()
+        return closer if "{" not in closer and len(closer.split()) == 1 else ""
 
     def write(self, name: str, arguments: dict[str, str]) -> str:
         begin, end = self.frame_call(name)

@@ -6,6 +6,7 @@ searched for inside it only within a fixed budget of characters, so that the who
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, Union
 
 from ...types.events import ToolCallDelta
@@ -31,7 +32,7 @@ from ..formats.grammars import (
     decode,
 )
 from .brackets import MAX_BLOCK_CHARS, TOKEN_QUOTES, BracketMatcher, UntilMarker
-from .buffer import CONTEXT_CHARS, LEAD_CHARS, StreamBuffer
+from .buffer import CONTEXT_CHARS, LEAD_CHARS, StreamBuffer, skip_whitespace
 from .openers import BlockStart
 from .prefix_regex import PrefixMatcher
 
@@ -117,7 +118,7 @@ class BlockReader:
         if block.kind in TAG_KINDS:
             self.follower = self._formats.make_tag_reader(block.kind, block.opener, self._classifier.rank_parameter)
         else:
-            end = self._formats.find_text_end(block.opener) if block.kind == "text" else LINE
+            end = re.compile(re.escape(block.closer)) if block.closer else LINE
             is_marked = block.kind in ("labels", "text")
             is_open = block.kind == "attributes" and buffer.text[body] != "["  # only a marker ends it
             self.follower = UntilMarker(end, MAX_MARKER_CHARS) if is_marked else BracketMatcher(int(is_open))
@@ -272,6 +273,13 @@ class BlockReader:
 
     def _take_closer(self, text: str, final: bool) -> bool | None:
         """Whether one more closing marker was there; None if that needs more text."""
+        opener = self._formats.extended_closer
+        if opener:
+            start = skip_whitespace(text, self._after)
+            if opener.match(text, start):
+                return False
+            if not final and start < len(text) and opener.is_prefix(text, start):
+                return None
         for matcher in self._list_closers():
             if match := matcher.match(text, self._after):
                 self._after = match.end()
@@ -282,6 +290,8 @@ class BlockReader:
 
     def _list_closers(self) -> list[PrefixMatcher]:
         matchers = [self._formats.closing_marker]
+        if own := self._formats.find_own_closer(self._block.opener):
+            matchers.append(own)
         if "`" in self._head or self.in_call_fence:
             self.in_call_fence = True
             matchers.append(FENCE_END)

@@ -22,6 +22,7 @@ LOOK_BACK_CHARS = 160  # of a line that is read backwards
 CONTEXT_CHARS = 256  # that are kept of what was shown: more than are read backwards
 _MAX_KEPT_CHARS = 768  # text that was shown is dropped beyond these
 _BLANKS = re.compile(r"[ \t]{0,64}")
+_WHITESPACE = re.compile(r"\s{0,64}")
 
 
 class StreamBuffer:
@@ -165,6 +166,11 @@ class StreamBuffer:
 def skip_blanks(text: str, start: int) -> int:
     """Where the blanks at `start` end."""
     return _BLANKS.match(text, start).end()  # type: ignore[union-attr]  # it matches the empty string, too
+
+
+def skip_whitespace(text: str, start: int) -> int:
+    """Where the whitespace at `start` ends."""
+    return _WHITESPACE.match(text, start).end()  # type: ignore[union-attr]  # it matches the empty string, too
 
 
 def count_backticks(text: str) -> int:

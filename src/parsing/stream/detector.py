@@ -91,9 +91,9 @@ class BlockDetector:
     def detect(self, position: Position) -> Detection:
         """What begins at the anchor."""
         start, text = position.at, position.text
-        unusual = self._formats.unusual
-        may_be_unusual = unusual and (unusual.match(text, start) or unusual.is_prefix(text, start))
-        detection = self._detect_unusual(position) if may_be_unusual else None
+        detection: Detection = None
+        if text[start] not in "<[" and self._begins_unusually(text, start):
+            detection = self._detect_opener(text, start)
         if not isinstance(detection, (BlockStart, NeedMore)) and text[start] in self._detectors:
             detection = self._detectors[text[start]](position)
         body = detection.body if isinstance(detection, BlockStart) and text[start] in "{=" else -1
@@ -101,28 +101,27 @@ class BlockDetector:
             return NeedMore(detection.start)  # what follows decides whether the brace opens an object at all
         return detection
 
-    def _detect_unusual(self, position: Position) -> Detection:
-        """A format's marker that begins with another character than most."""
-        text, at = position.text, position.at
-        lone, unusual = self._formats.lone_element, self._formats.unusual
-        if lone.match(text, at):
-            marker = unusual.match(text, at) if unusual else None
-            return BlockStart(at, at, "tags", marker[0] if marker else "")
-        detection = self._detect_markers(text, at, at)
-        return NeedMore(at) if detection is None and lone.is_prefix(text, at) else detection
+    def _begins_unusually(self, text: str, at: int) -> bool:
+        """Whether a marker begins at `at` with another character than most."""
+        unusual = self._formats.unusual
+        return unusual.match(text, at) is not None or unusual.is_prefix(text, at)
+
+    def _detect_opener(self, text: str, at: int) -> Detection:
+        """What begins with a marker of a format."""
+        text_call = self._formats.find_text_call(text, at, self._names)
+        if isinstance(text_call, BlockStart):
+            return text_call
+        if text_call:
+            return NeedMore(at)
+        if detection := self._detect_markers(text, at, at):
+            return detection
+        lone = self._formats.lone_element
+        if match := lone.match(text, at):
+            return BlockStart(at, at, "tags", self._formats.name_lone_marker(match[0]))
+        return NeedMore(at) if lone.is_prefix(text, at) else None
 
     def _detect_angle(self, position: Position) -> Detection:
-        text, at, floor, *_ = position
-        start = at - 1 if at > floor and text[at - 1] == "]" and text[at + 1 : at + 2] in "]" else at
-        if text_call := self._formats.find_text_call(text, start, self._names):
-            return text_call if isinstance(text_call, BlockStart) else NeedMore(start)
-        if detection := self._detect_markers(text, start, start):
-            return detection
-        if match := self._formats.lone_element.match(text, start):
-            return BlockStart(start, start, "tags", "<invoke" if "invoke" in match[0] else match[0].rstrip("\"'>"))
-        if self._formats.lone_element.is_prefix(text, start):
-            return NeedMore(start)
-        return self._detect_element(position)
+        return self._detect_opener(position.text, position.at) or self._detect_element(position)
 
     def _detect_element(self, position: Position) -> Detection:
         """An element that is named after a tool."""
@@ -227,7 +226,7 @@ class BlockDetector:
                 return NeedMore(lead)
             if inside[0] not in "/!":
                 return BlockStart(lead, at, "json", OWN if own >= 0 else _FUNCTOOLS)
-        return self._detect_markers(text, at, at) or self._detect_list(text, at)
+        return self._detect_opener(text, at) or self._detect_list(text, at)
 
     def _detect_list(self, text: str, at: int) -> Detection:
         match = openers.CALL_LIST.match(text, at)
@@ -284,8 +283,9 @@ class BlockDetector:
         if detection := self._detect_fenced(text, at + ticks, is_language=True):
             return detection
         if (block := openers.TOOL_FENCE.match(text, at)) and self._names.find(block["name"]):
-            kind, body = ("pairs", block.start("name")) if block["argument"] else ("text", block.end("name"))
-            return BlockStart(at, body, kind, "```tool", block["name"])
+            if block["argument"]:
+                return BlockStart(at, block.start("name"), "pairs", "```tool", block["name"])
+            return BlockStart(at, block.end("name"), "text", "```tool", block["name"], closer="```")
         match = openers.FENCE_START.match(text, at)
         if not match or (not block and openers.TOOL_FENCE.is_prefix(text, at)):
             return NeedMore(at) if openers.FENCE_START.is_prefix(text, at) or match else None

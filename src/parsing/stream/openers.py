@@ -33,9 +33,9 @@ _LEAD_ENDS = ("=", r"(?:call|all:|wait|turn|int\()")  # of `call`, `call:`, `awa
 _AFTER_LEAD = "|".join(rf"(?<={lead}[ \t]{{{count}}}`)" for lead in _LEAD_ENDS for count in range(3))
 _OBJECT_START = r"\{(?!\{\{)(?=\{?\s{0,64}(?:[\"'\w“‘}]|\Z))"
 OBJECT_START = LazyPattern(_OBJECT_START)  # with a key, or not yet
-ANCHOR = (
-    r"<(?=[|｜]|/[a-zA-Z]|/?\Z|<(?:[fF]|\Z)|\](?:m|\Z)|\s(?:[|｜]|\Z)"  # a marker, or an end of reasoning
-    r"|(?i:tool(?:_call)?:)|[a-zA-Z][\w.:/\\$-]{0,80}"  # or a tag: its name and what may follow that
+ANCHOR = (  # without the openers of rows that it does not match, which format_set.py adds
+    r"<(?=[|｜]|/[a-zA-Z]|/?\Z|\s(?:[|｜]|\Z)"  # a marker, or an end of reasoning
+    r"|[a-zA-Z][\w.:/\\$-]{0,80}"  # or a tag: its name and what may follow that
     r"(?:[>|]|\Z|=(?:[\"'\w>\s]|\Z)|[ \t](?:(?i:name|tool)=(?:[\"'\w>]|\Z)|\w{0,4}\Z)))"
     rf"|{_OBJECT_START}"
     r"|\[(?!\[\[)"
@@ -159,7 +159,8 @@ class BlockStart(NamedTuple):
 
     `start` is where its text begins, `body` where the text that is decoded begins. `kind` is a grammar of
     formats/table.py, or `empty` (a name alone) or `element` (an element named after the tool). `explicit`: the format
-    asks for a call whatever the name is; otherwise only an offered tool makes it a call.
+    asks for a call whatever the name is; otherwise only an offered tool makes it a call. `closer` ends plain text; the
+    end of the line does if it is empty.
     """
 
     start: int
@@ -169,6 +170,7 @@ class BlockStart(NamedTuple):
     name: str = ""
     explicit: bool = True
     must_end_line: bool = False  # only a block that ends its line is a call
+    closer: str = ""
 
 
 class NeedMore(NamedTuple):

@@ -15,7 +15,7 @@ from ...types.events import ReasoningDelta
 from ...types.lazy_pattern import LazyPattern
 from ..events import Cut, Doubted, Reasoned
 from ..formats.envelopes import ENVELOPES, REASONING
-from .buffer import CONTEXT_CHARS, StreamBuffer
+from .buffer import CONTEXT_CHARS, StreamBuffer, skip_whitespace
 from .lookback import TO
 from .openers import NeedMore, Skip
 from .prefix_regex import PrefixMatcher, any_of_caseless
@@ -50,7 +50,6 @@ _SENTENCE_CHARS = 3  # after a marker that decide
 _BEFORE_MENTION = frozenset(" \t(")
 _OPENING_QUOTES = frozenset("'“‘«")
 _SENTENCE_ENDS = frozenset(".!?…。")
-_WHITESPACE = re.compile(r"\s{0,64}")
 
 
 class Marker(NamedTuple):
@@ -97,7 +96,7 @@ class ReasoningReader:
             is_text = bool(self._wrapper) or not self._is_behind(at)
         elif role == "ends":
             is_text = closer != self._wrapper if closer else self._is_element(at, marker)
-            is_text = is_text or _skip_whitespace(text, end) < len(text)
+            is_text = is_text or skip_whitespace(text, end) < len(text)
             if not (is_text or final):
                 return NeedMore(at)
         elif role == "closes" and self._is_behind(at):
@@ -118,7 +117,7 @@ class ReasoningReader:
     def _is_behind(self, at: int) -> bool:
         """Whether the text at `at` is the first behind reasoning."""
         buffer = self._buffer
-        return self._passed and not buffer.answered and _skip_whitespace(buffer.text, buffer.start) == at
+        return self._passed and not buffer.answered and skip_whitespace(buffer.text, buffer.start) == at
 
     def _is_element(self, at: int, marker: str) -> bool:
         """Whether the marker closes an element of the text before it."""
@@ -177,11 +176,6 @@ class ReasoningReader:
             buffer.skip(end)
             self.is_assumed = False
         return True
-
-
-def _skip_whitespace(text: str, start: int) -> int:
-    """Where the whitespace at `start` ends."""
-    return _WHITESPACE.match(text, start).end()  # type: ignore[union-attr]  # it matches the empty string, too
 
 
 def _is_mentioned(line: str, following: str, *, final: bool) -> bool | None:

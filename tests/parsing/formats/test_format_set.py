@@ -4,13 +4,13 @@ import pytest
 
 from src.parsing import ParsedCall, StreamParser, gathered
 from src.parsing.formats.format_set import FORMAT_SET, FormatSet
-from src.parsing.formats.table import FORMATS, MORE_OPENERS, Format
+from src.parsing.formats.table import FORMATS, Format
 from src.parsing.formats.tag_syntax import TagSyntax
 from tests.each import check_each
 from tests.parsing.laws import TOOLS, events_of
 
 OPENERS = {row.opener for row in FORMATS if row.opener[:1] == "<" and row.opener[-1] in ">" and row.grammar != "text"}
-WRAPPERS = sorted(OPENERS | {*MORE_OPENERS})
+WRAPPERS = sorted(OPENERS | {opener for row in FORMATS for opener in row.more_openers})
 
 
 @check_each(opener=WRAPPERS)
@@ -46,18 +46,18 @@ def test_another_element_is_neither(text):
 
 
 NEW_ROWS = (
-    Format(0, "dollars", "", "$call$", "json", "$end$", "", '$call$ {"name": "{name}", "arguments": {args}} $end$'),
+    Format("dollars", "", "$call$", "json", "$end$", "", '$call$ {"name": "{name}", "arguments": {args}} $end$'),
     Format(
-        0, "keys_and_values", "", "<fn_call>", "pairs", "</fn_call>", "", "<fn_call>{call}</fn_call>",
+        "keys_and_values", "", "<fn_call>", "pairs", "</fn_call>", "", "<fn_call>{call}</fn_call>",
         syntax=TagSyntax("{name}\n", "<k>{key}</k><v>", "</v>\n", ""),
     ),
     Format(
-        0, "use", "", "<use name=", "tags", "</use>", "", "{call}",
+        "use", "", "<use name=", "tags", "</use>", "", "{call}",
         syntax=TagSyntax('<use name="{name}">\n', '<with key="{key}">', "</with>\n", "</use>"),
     ),
-    Format(0, "labelled", "", "Use tool:", "named", "", "", "Use tool: {name}\nWith: {args}"),
+    Format("labelled", "", "Use tool:", "named", "", "", "Use tool: {name}\nWith: {args}"),
     Format(
-        0, "labelled_arguments", "", "CALL ", "tags", "DONE", "", "{call}DONE",
+        "labelled_arguments", "", "CALL ", "tags", "DONE", "", "{call}DONE",
         syntax=TagSyntax("CALL {name}\n", "ARG {key}:\n", "\nEND ARG\n", ""),
     ),
 )  # fmt: skip

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from src.parsing import Cut, Malformed, ParsedCall, StreamParser, extract_tool_calls, gathered
 from src.parsing.classify import is_placeholder
-from src.parsing.formats.table import FORMATS, MORE_OPENERS
 from src.types.events import TextDelta
 from src.types.messages import ToolDefinition
 from tests.each import check_each
-from tests.parsing.laws import PIECES, READ, TOOLS, events_of, join_all, join_text, summarize
+from tests.parsing.laws import OPENERS, PIECES, READ, TOOLS, events_of, join_all, join_text, summarize
 
 CUT_CLOSER = (
     "<tool_call>read\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n</tool_call>\nObservation: </arg_value> x"
@@ -238,7 +237,7 @@ HOSTILE = {
     "objects that say no call": '{"id": 1,} ',
     "calls in running text": "read(x) y\n",
     "fences never closed": '```json\n{"id":',
-    **{f"{opener} alone": opener for opener in sorted({row.opener for row in FORMATS if row.opener} | {*MORE_OPENERS})},
+    **{f"{opener} alone": opener for opener in OPENERS},
 }
 
 
