@@ -17,6 +17,9 @@ from ..types.messages import MalformedCall, Text, ToolCall
 _ALL_BLOCKS = 1 << 62  # those still to come included
 
 
+Classification = Union[ToolCall, MalformedCall]
+
+
 class ParsedCall(NamedTuple):
     """A call that may run. `raw` is the block it came from; of several calls in one block the first has it."""
 

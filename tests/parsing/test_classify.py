@@ -4,7 +4,7 @@ import pytest
 
 from src.parsing import StreamParser, extract_tool_calls, gathered
 from src.parsing.arguments.tool_index import ToolIndex
-from src.parsing.classify import CallClassifier, make_id_source
+from src.parsing.classify import BlockText, CallClassifier, make_id_source
 from src.parsing.decode.call_shapes import DecodedBlock, RawCall
 from src.types.messages import MalformedCall, ToolCall
 from tests.parsing.laws import TOOLS, events_of
@@ -15,9 +15,8 @@ def make_classifier(given=(), max_calls=32):
 
 
 def classify(call, *, explicit=True, repairs=(), after_text=False, classifier=None, raw="raw"):
-    classification = (classifier or make_classifier()).classify(
-        DecodedBlock([call], repairs), raw, "text", explicit=explicit, after_text=after_text
-    )
+    block = BlockText(raw, "text", explicit, after_text=after_text)
+    classification = (classifier or make_classifier()).classify(DecodedBlock([call], repairs), block)
     return classification[0] if classification else None
 
 
@@ -56,13 +55,13 @@ def test_a_placeholder_among_other_arguments_makes_a_call_that_is_asked_for_a_gu
     assert classify(RawCall("get_weather", {"city": "...", "days": 2}, []), explicit=False) is None
 
 
-def test_so_is_what_says_of_a_tools_arguments_what_they_are():
+def test_what_says_of_a_tools_arguments_what_they_are_is_text():
     assert classify(RawCall("read", {"path": {"type": "string", "description": "The file"}}, [])) is None
     assert isinstance(classify(RawCall("read", {"path": {"type": "module"}}, [])), ToolCall)
     signature = DecodedBlock([RawCall("read", {"path": "string"}, [])])
     for raw in ("read(path: string),", "```\nread(path: string)\n```"):
-        assert not make_classifier().classify(signature, raw, "text", explicit=True, after_text=False)
-    assert make_classifier().classify(signature, "read(path='string')", "text", explicit=True, after_text=False)
+        assert not make_classifier().classify(signature, BlockText(raw, "text", explicit=True))
+    assert make_classifier().classify(signature, BlockText("read(path='string')", "text", explicit=True))
 
 
 def test_a_value_that_speaks_of_you_is_a_value():

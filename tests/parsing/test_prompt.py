@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from src.parsing import extract_tool_calls, render_call, render_instructions, render_message, render_results
-from src.parsing.classify import is_placeholder
+from src.parsing.mention import is_placeholder
 from src.types.messages import (
     MalformedCall,
     Reasoning,

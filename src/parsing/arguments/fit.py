@@ -12,7 +12,7 @@ from typing import Any
 
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON
-from ..decode.nodes import CallNode, Node, Source
+from ..decode.nodes import CallNode, Guess, Node, Source
 from ..decode.scalars import eval_constant
 from ..decode.xml import NULLS, Markup, group_children, parse_structure
 from .coerce import COERCIONS, KINDS, MISSING, get_kind, parse_literal, unwrap
@@ -40,8 +40,8 @@ for _group in _SYNONYMS:
     for _name in _group:
         _GROUPS.setdefault(normalize(_name), set()).update(map(normalize, _group))
 
-POSITIONAL = "values without names"  # the change that gives values to parameters by their order
-NULL_OR_TEXT = "text to null"  # the change of an untyped or nullable text that says null
+_BY_ORDER = Guess("values without names")
+_TEXT_TO_NULL = Guess("text to null")  # of an untyped or nullable parameter
 _TYPE_NAMES = {
     "dict": "object", "map": "object", "float": "number", "double": "number", "int": "integer", "str": "string",
     "bool": "boolean", "list": "array", "tuple": "array",
@@ -159,7 +159,7 @@ class Fitter:
         if len(positional) > len(free):
             raise ArgumentMismatch(f"{self._tool.name} takes {len(self._tool.properties)} arguments; more were given.")
         if positional:
-            self.changes[POSITIONAL] = None
+            self.changes[_BY_ORDER] = None
         return {**dict(zip(free, positional, strict=False)), **named}
 
     def fit_value(self, value: Node, schema: object, path: str, depth: int) -> JSON:
@@ -174,7 +174,7 @@ class Fitter:
                 return self._fit_any(value, options, path, depth)
         types = _list_types(schema)
         if isinstance(value, Markup) and value in NULLS and (not types or "null" in types):
-            self.changes[NULL_OR_TEXT] = None
+            self.changes[_TEXT_TO_NULL] = None
             return None
         kind = get_kind(value)
         if types and kind not in types and not (kind == "integer" and "number" in types):

@@ -7,12 +7,23 @@ arguments fit. `decode_value` parses a block's text first: strictly, then with r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
-from .json_repair import LOSSY, RepairReader, read_whole
-from .nodes import STANDS_TWICE, CallNode, Node, Pair, Source, UnreadableValue, parse_lenient, parse_strict, put
+from .json_repair import RepairReader, read_whole
+from .nodes import (
+    CallNode,
+    Guess,
+    Node,
+    Pair,
+    RepeatedKey,
+    Source,
+    UnreadableValue,
+    parse_lenient,
+    parse_strict,
+    put,
+)
 
 NAME_KEYS = (
     "name", "function", "function_name", "tool", "tool_name", "toolName", "functionName", "action", "func",
@@ -33,9 +44,11 @@ ENVELOPE_KEYS = frozenset(
      "description", "strict", "status", "explanation")
 )  # fmt: skip
 CALL_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPER_KEYS, *ENVELOPE_KEYS))
-NO_END = "The block was cut off before its end."
-NO_NAME = "No tool's name could be read in it."
-TWO_ARGUMENTS = "arguments under two keys"
+NO_END = UnreadableValue("The block was cut off before its end.")
+NO_NAME = UnreadableValue("No tool's name could be read in it.")
+_TOO_DEEP = UnreadableValue("The value is nested too deep.")
+_NO_TOOL = UnreadableValue('It names no tool: "name" and "args" are expected.')
+_TWO_ARGUMENTS = Guess("arguments under two keys")
 _MAX_NESTING = 6
 _MAX_IN_STRING = 64
 _PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
@@ -54,7 +67,7 @@ class RawCall(NamedTuple):
     name: str
     arguments: dict[str, Node] | None
     positional: list[Node]
-    problem: str = ""
+    problem: UnreadableValue | None = None
     repairs: tuple[str, ...] = ()  # of a string that held the call
     container: object = None  # the node that holds the arguments; if the text ended inside it, the call was cut off
 
@@ -70,7 +83,7 @@ class DecodedBlock(NamedTuple):
 
     calls: list[RawCall]
     repairs: tuple[str, ...] = ()
-    problem: str = ""
+    problem: UnreadableValue | None = None
     cut: bool = False
     guessed: bool = False  # another reading is as good
     closers: tuple[str, ...] = ()
@@ -119,7 +132,7 @@ def join_members(name: str, members: Iterable[tuple[str, Node]], container: obje
         for key, value in members:
             put(arguments, key, value)
     except UnreadableValue as error:
-        return RawCall(name, None, [], str(error))
+        return RawCall(name, None, [], error)
     return RawCall(name, arguments, [], container=container)
 
 
@@ -140,7 +153,7 @@ def _find_in_string(node: str, is_tool: IsTool, depth: int) -> list[RawCall]:
                 reader.skip_space()
     except (UnreadableValue, RecursionError):
         pass  # the calls before it count
-    repairs = tuple(repair for repair in reader.repairs if repair in LOSSY)
+    repairs = tuple(repair for repair in reader.repairs if isinstance(repair, Guess))
     return [call._replace(repairs=(*call.repairs, *repairs)) for call in calls] if repairs else calls
 
 
@@ -166,7 +179,7 @@ def _read_named(node: dict[str, Node], name_key: str) -> list[RawCall]:
             several = []
         calls = [_make_call(name, value) for value in several or [first]]
         if len(keys) > 1 and any(node[key] and node[key] != first for key in keys):
-            return [call._replace(repairs=(TWO_ARGUMENTS,)) for call in calls]
+            return [call._replace(repairs=(_TWO_ARGUMENTS,)) for call in calls]
         return calls
     siblings = {key: value for key, value in node.items() if key != name_key and key not in ENVELOPE_KEYS}
     return [RawCall(name, siblings, [], container=node)]
@@ -183,7 +196,7 @@ def _make_call(name: str, value: Node) -> RawCall:
     if isinstance(value, list):
         return RawCall(name, {}, list(value), container=container)
     if isinstance(value, (bool, int, float)):
-        return RawCall(name, None, [], f"The arguments must be one object; {value!r} was given.")
+        return RawCall(name, None, [], UnreadableValue(f"The arguments must be one object; {value!r} was given."))
     return RawCall(name, {}, [value], container=container)
 
 
@@ -203,33 +216,43 @@ def _unwrap_string(text: str) -> Node:
     return value
 
 
-def decode_value(
-    kind: str, name: str, body: str, parsed: tuple[Node] | None, is_tool: IsTool, *, ended: bool
-) -> DecodedBlock:
+class _ParsedValue(NamedTuple):
+    """`repairs` names what was wrong in the text; `unclosed` are the containers that the text ended in."""
+
+    node: Node
+    repairs: tuple[str, ...] = ()
+    unclosed: Sequence[object] = ()
+
+
+def decode_value(kind: str, name: str, body: str, parsed: Node, is_tool: IsTool, *, ended: bool) -> DecodedBlock:
+    """The calls in a block in brackets; `parsed` is its value if that is read already."""
     if not ended and _NOTHING_CLOSED.match(body):
         return DecodedBlock([], problem=NO_END, cut=True)
-    text = name + body if kind == "pythonic" else body
     try:
-        node, repairs, unclosed = (parsed[0], (), []) if parsed else _parse_value(text)
-    except (UnreadableValue, RecursionError) as error:
-        problem = str(error) if isinstance(error, UnreadableValue) else "The value is nested too deep."
-        return DecodedBlock([], problem=problem, cut=not ended)
-    if (not body.isascii() or "\\u" in body) and (problem := _check_surrogates(body, node)):
+        value = (
+            _ParsedValue(parsed) if parsed is not None else _parse_value(name + body if kind == "pythonic" else body)
+        )
+    except UnreadableValue as error:
+        return DecodedBlock([], problem=error, cut=not ended)
+    if problem := _check_surrogates(body, value.node):
         return DecodedBlock([], problem=problem)
-    if kind != "named":
-        calls = find_calls(node, is_tool)
-    elif isinstance(node, dict):  # the name stood before its arguments
-        calls = [RawCall(name, node, [], container=node)]
-    else:
-        calls = [RawCall(name, None, [], "The arguments must be one object.")]
-    if not ended and any(call.container is container for call in calls for container in unclosed):
+    calls = [_make_named(name, value.node)] if kind == "named" else find_calls(value.node, is_tool)
+    if not ended and any(call.container is container for call in calls for container in value.unclosed):
         return DecodedBlock(calls, problem=NO_END, cut=True)
     if not calls:
-        return DecodedBlock([], problem='It names no tool: "name" and "args" are expected.', cut=not ended)
-    return DecodedBlock(calls, repairs)
+        return DecodedBlock([], problem=_NO_TOOL, cut=not ended)
+    return DecodedBlock(calls, value.repairs)
 
 
-def _parse_value(text: str) -> tuple[Node, tuple[str, ...], list[object]]:
+def _make_named(name: str, node: Node) -> RawCall:
+    """The call of a name that stood before its arguments."""
+    if isinstance(node, dict):
+        return RawCall(name, node, [], container=node)
+    return RawCall(name, None, [], UnreadableValue("The arguments must be one object."))
+
+
+def _parse_value(text: str) -> _ParsedValue:
+    """The value of a text: strictly, then with repairs. Raises UnreadableValue."""
     if text[:1] in ("{", "["):
         for parse, repairs in ((parse_strict, ()), (parse_lenient, ("raw newlines",))):
             try:
@@ -239,24 +262,28 @@ def _parse_value(text: str) -> tuple[Node, tuple[str, ...], list[object]]:
             except (ValueError, RecursionError):
                 continue
             if end == len(text):
-                return node, repairs, []
+                return _ParsedValue(node, repairs)
     reader = RepairReader(text[1:] if text.startswith("{{") and text.endswith("}}") else text)
-    node = reader.read_value()
-    pythonic = {"tuple"} if isinstance(node, CallNode) else set()
-    return node, tuple(repair for repair in reader.repairs if repair not in pythonic), reader.unclosed
+    try:
+        node = reader.read_value()
+    except RecursionError:
+        raise _TOO_DEEP from None
+    if isinstance(node, CallNode):
+        reader.repairs.pop("tuple", None)
+    return _ParsedValue(node, tuple(reader.repairs), reader.unclosed)
 
 
-def _check_surrogates(body: str, node: Node) -> str:
-    """The problem with a string that holds half of a surrogate pair, or an empty string."""
-    if not _SURROGATE.search(body):
-        return ""
+def _check_surrogates(body: str, node: Node) -> UnreadableValue | None:
+    """The problem with a string that holds half of a surrogate pair."""
+    if (body.isascii() and "\\u" not in body) or not _SURROGATE.search(body):
+        return None
     try:
         json.dumps(node, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
-        return "A string holds half of a surrogate pair."
+        return UnreadableValue("A string holds half of a surrogate pair.")
     except (ValueError, RecursionError):
-        return "The value is nested too deep."
-    return ""
+        return _TOO_DEEP
+    return None
 
 
 def decode_label_line(name: str, line: str) -> RawCall:
@@ -264,9 +291,9 @@ def decode_label_line(name: str, line: str) -> RawCall:
     if _KEYWORD.match(line):
         try:
             node = read_whole(f"{name}({line})")
-        except UnreadableValue as error:
-            if str(error).endswith(STANDS_TWICE):
-                return RawCall(name, None, [], str(error))
+        except RepeatedKey as error:
+            return RawCall(name, None, [], error)
+        except UnreadableValue:
             node = None
         if isinstance(node, CallNode) and not node.positional:
             return RawCall(name, node.keywords, [])

@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 
 from ...types.lazy_pattern import LazyPattern
-from .nodes import CallNode, Node, Pair, Source, UnreadableValue, put
-from .scalars import WINDOWS_PATH, eval_constant, unescape
+from .nodes import CallNode, Guess, Node, Pair, Source, UnreadableValue, put
+from .scalars import eval_constant, unescape
 
 MAX_DEPTH = 100
 MISSING_CLOSERS = "missing closers"
-LOSSY = frozenset(("quotes inside a string", "unquoted text", WINDOWS_PATH))  # repairs that may lose a part of a value
+_INNER_QUOTES = Guess("quotes inside a string")
+_UNQUOTED_TEXT = Guess("unquoted text")
 MAX_STRAY_QUOTES = 2_000  # in one string, that are not escaped
 
 _SKIP = LazyPattern(r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>)+", re.DOTALL)
@@ -237,7 +238,7 @@ class RepairReader:
                 raise UnreadableValue("A string is not closed.")
             if after.match(text, end + 1):
                 return text[begin:end], end + 1
-            self.repairs["quotes inside a string"] = None
+            self.repairs[_INNER_QUOTES] = None
             end, stray_quotes = end + 1, stray_quotes + 1
             if stray_quotes > MAX_STRAY_QUOTES:
                 raise UnreadableValue("Quotes inside a string are not escaped.")
@@ -304,7 +305,7 @@ class RepairReader:
             raise self._make_error()
         if source in _NO_VALUE:
             raise UnreadableValue(f"{source} is not a JSON value.")
-        self.repairs["unquoted text" if eval_constant(source) is None else "arithmetic"] = None
+        self.repairs[_UNQUOTED_TEXT if eval_constant(source) is None else "arithmetic"] = None
         return Source(source)
 
     def _make_error(self) -> UnreadableValue:

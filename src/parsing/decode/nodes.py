@@ -15,6 +15,19 @@ class UnreadableValue(ValueError):
     """The text cannot be read as a value; the message is for the model."""
 
 
+class RepeatedKey(UnreadableValue):
+    """A key stands twice in one object or call."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"The key {key[:64]!r} stands twice.")
+
+
+class Guess(str):
+    """What was repaired in a call, if a part of an argument may be lost by it, or given to another parameter."""
+
+    __slots__ = ()
+
+
 class Source(str):
     """Source text in place of a value: an unquoted word or an expression."""
 
@@ -39,9 +52,6 @@ class CallNode(NamedTuple):
 Node = Union[None, bool, int, float, str, list["Node"], dict[str, "Node"], CallNode]
 
 
-STANDS_TWICE = " stands twice."  # ends what the model is told about a key
-
-
 def _refuse(constant: str) -> NoReturn:
     raise UnreadableValue(f"{constant} is not a JSON value.")
 
@@ -49,15 +59,11 @@ def _refuse(constant: str) -> NoReturn:
 def put(members: dict[str, Node], key: str, value: Node) -> None:
     """Adds a member. Raises UnreadableValue if the key stands there already."""
     if key in members:
-        raise _make_repeat_error(key)
+        raise RepeatedKey(key)
     members[key] = value
 
 
-def _make_repeat_error(key: str) -> UnreadableValue:
-    return UnreadableValue(f"The key {key[:64]!r}{STANDS_TWICE}")
-
-
-_build_object = build_unique(_make_repeat_error)
+_build_object = build_unique(RepeatedKey)
 # The JSON value at a position, and where it ends. They raise ValueError and RecursionError as `json` does.
 parse_strict = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_object).raw_decode
 parse_lenient = json.JSONDecoder(  # strings may hold control characters

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...types.lazy_pattern import LazyPattern
+from .nodes import Guess
 
 if TYPE_CHECKING:
     import ast
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _ESCAPE = LazyPattern(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|\r?\n|.)", re.DOTALL)
 _WINDOWS_PATH = LazyPattern(r"[A-Za-z]:\\[^\\\"'/]|\\\\\\\\[\w.-]+\\\w")
 _ALL_LEGAL = LazyPattern(r"(?:[^\\]|\\(?:[\"'\\/bfnrt]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}))*", re.DOTALL)
-WINDOWS_PATH = "a Windows path"  # the repair of backslashes that may as well be escapes
+_PATH_OR_ESCAPES = Guess("a Windows path")  # its backslashes may as well be escapes
 _SURROGATES = LazyPattern("[\ud800-\udbff][\udc00-\udfff]")
 _PLAIN = {
     **dict.fromkeys(("\n", "\r\n"), ""),
@@ -37,7 +38,7 @@ def unescape(raw: str, repairs: dict[str, None]) -> str:
             repairs["raw newlines"] = None
         return raw
     if _WINDOWS_PATH.match(raw):
-        repairs[WINDOWS_PATH if _ALL_LEGAL.fullmatch(raw) else "backslashes"] = None
+        repairs[_PATH_OR_ESCAPES if _ALL_LEGAL.fullmatch(raw) else "backslashes"] = None
         return raw.replace("\\\\", "\\")
     markdown = _MARKDOWN | _MARKDOWN_MAYBE if "\\_" in raw else _MARKDOWN
 

@@ -254,7 +254,7 @@ class _TagCallBuilder:
             try:
                 self._add_value(step)
             except UnreadableValue as error:
-                self.calls[-1] = self.calls[-1]._replace(arguments=None, problem=str(error))
+                self.calls[-1] = self.calls[-1]._replace(arguments=None, problem=error)
 
     def _add_value(self, step: ReadingStep) -> None:
         if step.kind == "json":

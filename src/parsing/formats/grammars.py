@@ -58,12 +58,12 @@ TAG_KINDS = frozenset(("tags", "pairs", "empty", "element"))
 class BlockBody(NamedTuple):
     """The text of a block behind its opening marker.
 
-    `ended`: its end was found. `parsed` holds its value where it was strict JSON and is parsed already.
+    `ended`: its end was found. `parsed`: its value, an object or a list, if that was strict JSON and is read already.
     """
 
     text: str
     ended: bool
-    parsed: tuple[Node] | None
+    parsed: Node = None
 
 
 def decode(start: BlockStart, body: BlockBody, is_tool: IsTool) -> DecodedBlock:
@@ -89,4 +89,4 @@ def _decode_text(name: str, text: str) -> RawCall:
 def _check_names(calls: list[RawCall], *, cut: bool = False) -> DecodedBlock:
     if cut:
         return DecodedBlock(calls, problem=NO_END, cut=True)
-    return DecodedBlock(calls, problem="" if calls else NO_NAME)
+    return DecodedBlock(calls, problem=None if calls else NO_NAME)

@@ -12,9 +12,9 @@ from typing import NamedTuple, Union
 from ...types.events import ToolCallDelta
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import MalformedCall
-from ..classify import CallClassifier
+from ..classify import BlockText, CallClassifier
 from ..decode.call_shapes import DecodedBlock
-from ..decode.nodes import parse_strict
+from ..decode.nodes import UnreadableValue, parse_strict
 from ..decode.tag_reader import TagReader
 from ..events import Cut, Malformed
 from ..formats.format_set import FORMAT_SET, FormatSet
@@ -39,12 +39,12 @@ from .prefix_regex import PrefixMatcher
 MAX_RESCAN_CHARS = 65_536  # in all, of blocks that were none and are searched again
 MAX_STRICT_CHARS = 16_384  # given to json at once: it counts the lines before an error
 MAX_DATA_CHARS = 400  # of an object that is held back, unless a tool's name stands in them
-CUT_OFF = "The block was cut off before its end; send it again, in smaller parts if it is long."
+CUT_OFF = UnreadableValue("The block was cut off before its end; send it again, in smaller parts if it is long.")
 _HEAD_CHARS = 400  # in which a block's name is searched for, for its preview
 _NAME = LazyPattern(
     r"""(?:["'](?:name|tool|function|tool_name)["']\s*:\s*["']|(?:function|name|tool)\s?=\s?["']?)([\w.:-]{1,80})["'>]"""
 )
-_NO_BLOCK, _NO_BODY = BlockStart(0, 0, "", ""), BlockBody("", False, None)
+_NO_BLOCK, _NO_BODY = BlockStart(0, 0, "", ""), BlockBody("", False)
 
 Follower = Union[BracketMatcher, UntilMarker, TagReader]
 
@@ -113,7 +113,7 @@ class BlockReader:
             else:
                 buffer.take(body + length)
                 if not (self.is_undecided and self._give_back_data(text[:length])):
-                    self._settle(BlockBody(text[:length], True, (node,)), body + length)
+                    self._settle(BlockBody(text[:length], True, node), body + length)
                 return True
         if block.kind in TAG_KINDS:
             self.follower = self._formats.make_tag_reader(block.kind, block.opener, self._classifier.rank_parameter)
@@ -140,7 +140,7 @@ class BlockReader:
             if isinstance(follower, TagReader):
                 self._decoded, _ = follower.read(text)
             if not self._give_back_data(text):
-                self._settle(BlockBody(text, True, None), end)
+                self._settle(BlockBody(text, True), end)
         elif follower.size > MAX_BLOCK_CHARS:
             self.follower = None
             self._reject_long("".join(follower.parts))
@@ -212,14 +212,14 @@ class BlockReader:
         text = "".join(follower.parts) + buffer.text[buffer.start :]
         end = LIKELY_END.search(text) if isinstance(follower, BracketMatcher) else None
         if end and len(text) - end.start() <= self.rescan:
-            part = BlockBody(text[: end.start()], end.group().strip()[:2] in ("</", "<|", "``"), None)
+            part = BlockBody(text[: end.start()], end.group().strip()[:2] in ("</", "<|", "``"))
             if not decode(block, part, self._classifier.is_known).problem:
                 self.rescan -= len(text) - end.start()
                 self._at = -1
                 buffer.replace(text[end.start() :])
                 self._settle(part, 0)
                 return
-        self._settle(BlockBody(text, False, None), len(buffer.text))
+        self._settle(BlockBody(text, False), len(buffer.text))
 
     def _end_tags_early(self, reader: TagReader) -> None:
         """The cheapest reading of a block of tags ends it; the text behind that is read again."""
@@ -228,12 +228,12 @@ class BlockReader:
         text = "".join(reader.parts) + buffer.text[end:]
         self._decoded, end = reader.read(text)
         if self._decoded.cut or len(text) - end > self.rescan:
-            self._settle(BlockBody(text, False, None), len(buffer.text))
+            self._settle(BlockBody(text, False), len(buffer.text))
             return
         self.rescan -= len(text) - end
         self._at = -1
         buffer.replace(text[end:])
-        self._settle(BlockBody(text[:end], True, None), 0)
+        self._settle(BlockBody(text[:end], True), 0)
 
     def _reject_long(self, body: str) -> None:
         self._is_rejected = True
@@ -311,14 +311,11 @@ class BlockReader:
         decoded = self._decoded or decode(block, body, self._classifier.is_known)
         if truncated and not body.ended:
             decoded = decoded._replace(problem=CUT_OFF, cut=True)
-        origin, after_text = (
-            self._formats.find_origin(block.opener, block.kind),
-            buffer.called and buffer.shown_chars > 0,
-        )
+        origin = self._formats.find_origin(block.opener, block.kind)
+        after_text = buffer.called and buffer.shown_chars > 0
         is_bare = block.kind in TAG_KINDS or any(map(body.text.__contains__, TOKEN_QUOTES))
-        calls = self._classifier.classify(
-            decoded, raw, origin, explicit=block.explicit, is_bare=is_bare, after_text=after_text, lead=self._lead
-        )
+        text = BlockText(raw, origin, block.explicit, is_bare, after_text, self._lead)
+        calls = self._classifier.classify(decoded, text)
         if not calls:
             return False
         self.doubt_closed_calls()

@@ -12,8 +12,7 @@ import re
 
 from ...types.events import TextDelta
 from ...types.messages import ToolCall
-from ..classify import Classification
-from ..events import Cut, Doubted, Malformed, ParsedCall, ParserEvent
+from ..events import Classification, Cut, Doubted, Malformed, ParsedCall, ParserEvent
 
 MAX_SHOWN_CHARS = 80  # after a call; what merely looks like a call further on explains or repeats one
 _HEAD_CHARS = 160  # of text whose characters are counted first; they mostly suffice

@@ -29,15 +29,13 @@ from .lookback import (
     find_preceding_name,
     is_word_char,
     search_back,
+    starts_line,
 )
 from .openers import BlockStart, NeedMore, Skip
 from .reasoning import MARKER
 
 _RECIPIENT = LazyPattern(TO + r"\Z")
-_AFTER_COLON = LazyPattern(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
-_CODE_END = LazyPattern(r"[^`\n]{1,400}`")
-_CODE_END_PREFIX = LazyPattern(r"[^`\n]{0,400}\Z")
 _METHOD = frozenset("\\$-./")  # before a name, they make it another's
 _LABEL = LazyPattern(
     r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
@@ -127,7 +125,7 @@ class BlockDetector:
         """An element that is named after a tool."""
         text, at = position.text, position.at
         match = openers.ELEMENT.match(text, at)
-        if match and self._names.find(match["name"]) == match["name"] and _starts_line(position.line, True):
+        if match and self._names.find(match["name"]) == match["name"] and starts_line(position.line, after_colon=True):
             return BlockStart(at, at, "element", "", match["name"], False)
         if not match and openers.ELEMENT.is_prefix(text, at) and self._names.is_name_prefix(text[at + 1 : at + 100]):
             return NeedMore(at)
@@ -250,7 +248,7 @@ class BlockDetector:
                 return BlockStart(word.start, match.end() - 1, "named", "@", word.name)
             return NeedMore(word.start) if openers.NUMBERED_CALL.is_prefix(text, at) else None
         before = line[: len(line) - (at - word.begin)]
-        if not _starts_line(before, True):
+        if not starts_line(before, after_colon=True):
             return None
         start = word.start if word.mark else word.begin
         return BlockStart(start, at, "pythonic", "", word.name, explicit=False, must_end_line=True)
@@ -259,7 +257,7 @@ class BlockDetector:
         """A fence or a quoting backtick belongs to the block that it begins with."""
         text, at, _, line, _ = position
         is_fence = "```".startswith(text[at : at + 3])  # or may become one at the end of the text
-        if not text.startswith("``", at) and not _starts_line(line):
+        if not text.startswith("``", at) and not starts_line(line):
             return NeedMore(at) if at + 1 == len(text) else None
         word = find_preceding_name(self._names, position) if is_fence else None
         if word and "\n" in word.gap and (detection := self._detect_named_fence(text, at, word)):
@@ -371,30 +369,9 @@ class BlockDetector:
         if not match:
             return NeedMore(at) if matcher.is_prefix(text, at) else None
         kind = "named" if match["bracket"] == "{" else "pythonic"
-        if not self._names.find(match["name"]) or not (kind == "named" or _starts_line(line)):
+        if not self._names.find(match["name"]) or not (kind == "named" or starts_line(line)):
             return None
         return BlockStart(at, match.end() - 1, kind, ">>>", match["name"], False)
-
-
-def _starts_line(line: str, after_colon: bool = False) -> bool:
-    return bool(LINE_START.fullmatch(line) or (after_colon and _AFTER_COLON.fullmatch(line)))
-
-
-def find_code(position: Position, start: int, *, final: bool) -> Skip | NeedMore | None:
-    """The rest of the inline code amid a line that a block stands in, which begins at `start`, at or before the anchor.
-
-    Inline code quotes. A backtick without an end is none.
-    """
-    text, line, size = position.text, position.line, position.at - start
-    before = line[: len(line) - size]
-    quote = line.rfind("`", 0, len(before)) if before[-1:] == "`" else line.rfind("`")
-    if quote < 0 or "\n" in text[start : position.at] or _starts_line(line[:quote]):
-        return None
-    if before[-1:] != "`" and (len(line) >= LOOK_BACK_CHARS or line.count("`") % 2 == 0):
-        return None
-    if end := _CODE_END.match(text, position.at):
-        return Skip(end.end() - 1)  # the backtick may begin a fence
-    return NeedMore(start) if not final and _CODE_END_PREFIX.match(text, position.at) else None
 
 
 make_detector = lru_cache(maxsize=8)(BlockDetector)  # the next answer mostly has the same tools on offer

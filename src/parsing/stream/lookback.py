@@ -43,6 +43,7 @@ _FIRST_WORDS = ("print(", "await", "return", "call:", "call")  # of the line of 
 LINE_START = LazyPattern(  # before a call that begins its line
     rf"[\s\"'>*+\-#$`\d.)(\[\]]*(?:(?:\w+\s*=|{'|'.join(map(re.escape, _FIRST_WORDS))})\s*)?"
 )
+_AFTER_COLON = LazyPattern(r".*(?::|=|->|→|=>)\s*[`*\"'(\[]*\s*", re.DOTALL)
 _WORD_ENDS = sorted({word[at:] for word in _FIRST_WORDS for at in range(1, len(word))}, key=len, reverse=True)
 _LINE_START_END = LazyPattern(rf"\w*\s*=|(?:{'|'.join(map(re.escape, _WORD_ENDS))})(?:(?<!\w)|(?!\w))")
 
@@ -70,6 +71,11 @@ class PrecedingWord(NamedTuple):
     mark: str
     gap: str
     previous: str
+
+
+def starts_line(line: str, *, after_colon: bool = False) -> bool:
+    """Whether a call behind this beginning of a line begins the line, or also follows a colon or an arrow in it."""
+    return bool(LINE_START.fullmatch(line) or (after_colon and _AFTER_COLON.fullmatch(line)))
 
 
 def ends_line_start(text: str, at: int) -> bool:

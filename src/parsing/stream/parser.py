@@ -22,10 +22,11 @@ from ..echo import GivenText
 from ..events import Answered, Cut, Extraction, ParsedCall, ParserEvent, gathered
 from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import FABRICATED
+from ..mention import find_code, may_hold_call
 from .block import BlockReader, OpenBody
 from .brackets import MAX_BLOCK_CHARS
-from .buffer import CONTEXT_CHARS, LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer, count_backticks, skip_blanks
-from .detector import BlockDetector, Detection, find_code, make_detector
+from .buffer import CONTEXT_CHARS, LOOK_BACK_CHARS, StreamBuffer, count_backticks, skip_blanks
+from .detector import BlockDetector, Detection, make_detector
 from .lookback import Position, find_hold, joins_word
 from .loops import LoopSkipper
 from .openers import ANCHOR_LEAD_CHARS, BlockStart, NeedMore, Skip
@@ -229,7 +230,7 @@ class StreamParser:
             before = low + find_hold(self._names, buffer.text[low : at + 1], max(0, buffer.start - low))
             self._hold(min(detection.start, before), at)
             return False
-        if isinstance(detection, BlockStart) and (detection.explicit or self._is_allowed(detection)):
+        if isinstance(detection, BlockStart) and (detection.explicit or may_hold_call(buffer, detection.start)):
             self._state = "after block" if self._block.begin(detection) else "in block"
         elif isinstance(detection, Marker) and detection.role == "discards":
             buffer.show(detection.at)
@@ -341,13 +342,6 @@ class StreamParser:
         if FABRICATED.match(text, line):
             return Marker(line, line, "discards", "")
         return NeedMore(at) if FABRICATED.is_prefix(text, line) else None
-
-    def _is_allowed(self, block: BlockStart) -> bool:
-        """Whether what merely looks like a call may be one here: not in a fence of code, nor well after the calls."""
-        buffer = self._buffer
-        if buffer.in_fence:
-            return False
-        return not buffer.called or buffer.count_shown_at(block.start) <= MAX_SHOWN_CHARS
 
     def _pass_anchor(self, at: int) -> None:
         """Moves behind an anchor that opened no block, and notes a fence of code."""

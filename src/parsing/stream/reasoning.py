@@ -15,6 +15,7 @@ from ...types.events import ReasoningDelta
 from ...types.lazy_pattern import LazyPattern
 from ..events import Cut, Doubted, Reasoned
 from ..formats.envelopes import ENVELOPES, REASONING
+from ..mention import SENTENCE_CHARS, is_marker_mentioned
 from .buffer import CONTEXT_CHARS, StreamBuffer, skip_whitespace
 from .lookback import TO
 from .openers import NeedMore, Skip
@@ -43,12 +44,8 @@ _ROLES = _list_roles()
 _EXTENDABLE = frozenset(marker for marker, longer in pairwise(sorted(_ROLES)) if longer.startswith(marker))
 MARKER = PrefixMatcher(lambda: any_of_caseless(_ROLES), re.IGNORECASE)
 _OPENERS = {pair.closer: pair.opener for pair in reversed(REASONING)}
-_REST_OF_SENTENCE = LazyPattern(r"[,.;:!?)]|[ \t]{1,2}[a-z(]")
 _RECIPIENT = LazyPattern(TO + r"[\w.:-]{1,80}\s{0,4}\Z")
 MAX_CUT_CHARS = 8192  # of markers in one answer; those behind them are text
-_SENTENCE_CHARS = 3  # after a marker that decide
-_BEFORE_MENTION = frozenset(" \t(")
-_OPENING_QUOTES = frozenset("'“‘«")
 _SENTENCE_ENDS = frozenset(".!?…。")
 
 
@@ -107,7 +104,7 @@ class ReasoningReader:
         elif role == "surrounds" and _RECIPIENT.search(buffer.find_line(at)):
             is_text = True  # what follows is a call, which the detector reads
         else:
-            is_text = _is_mentioned(buffer.find_line(at), text[end : end + _SENTENCE_CHARS], final=final)
+            is_text = is_marker_mentioned(buffer.find_line(at), text[end : end + SENTENCE_CHARS], final=final)
             if is_text is None:
                 return NeedMore(at)
         if is_text or self._cut_chars <= 0:
@@ -176,23 +173,6 @@ class ReasoningReader:
             buffer.skip(end)
             self.is_assumed = False
         return True
-
-
-def _is_mentioned(line: str, following: str, *, final: bool) -> bool | None:
-    """Whether the marker between the two is only mentioned; None if that needs more text.
-
-    It is in backticks, in quotes, or amid a sentence that goes on in lower case.
-    """
-    if line.count("`") % 2:
-        return True
-    quoted = line.count('"') % 2 == 1 or line[-1:] in _OPENING_QUOTES
-    if not quoted and line[-1:] not in _BEFORE_MENTION:
-        return False
-    if quoted:
-        return following[0] not in "\r\n" if following else None if not final else False
-    if _REST_OF_SENTENCE.match(following):
-        return True
-    return None if not final and len(following) < _SENTENCE_CHARS and not following.strip(" \t") else False
 
 
 def _find_last(text: str, at: int, end: int, most: int) -> int:

@@ -15,7 +15,7 @@ KNOWN = {"f"}.__contains__
 
 
 def decode_body(body, kind="json", name="", *, ended=True):
-    return decode(BlockStart(0, 0, kind, "", name), BlockBody(body, ended, None), KNOWN)
+    return decode(BlockStart(0, 0, kind, "", name), BlockBody(body, ended), KNOWN)
 
 
 def test_what_json_accepts_is_read_without_repair():

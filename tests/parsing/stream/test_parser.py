@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from src.parsing import Cut, Malformed, ParsedCall, StreamParser, extract_tool_calls, gathered
-from src.parsing.classify import is_placeholder
+from src.parsing.mention import is_placeholder
 from src.types.events import TextDelta
 from src.types.messages import ToolDefinition
 from tests.each import check_each

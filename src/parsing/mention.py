@@ -1,0 +1,199 @@
+"""Whether a text is about a call, or is one: all that tells a mention, an example or a quotation from a call.
+
+A block presented by the sentence before it, quoted, in inline code or in a fence of code explains calls; so does one
+with placeholders, and what merely looks like a call well after the calls. A marker of reasoning is mentioned amid a
+sentence. Whether a call only repeats what the model was given is decided in echo.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from ..types.lazy_pattern import LazyPattern
+from .arguments.tool_index import IndexedTool, ToolIndex
+from .decode.call_shapes import RawCall
+from .decode.nodes import Node
+from .stream.buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer
+from .stream.lookback import Position, starts_line
+from .stream.openers import NeedMore, Skip
+
+# What the text before a block says.
+_SENTENCE_END = LazyPattern(r"[.!?](?=\s)|\n\s*\n")
+# Of a sentence in lower case, which is searched faster.
+_EXAMPLE = LazyPattern(
+    r"\be\.g\.|\b(?:for (?:example|instance)|such as|like (?:this|so|these)|as follows|looks? like|usage|syntax|how to|"
+    r"examples?\s*(?:calls?|usage|commands?)?\s*[:,(]|used? (?:it|as|like)|to (?:call|use|invoke) (?:it|this|the tool)|"
+    r"(?:would|could|can|might|may|should) (?:be|then|also|now|just|simply)|"
+    r"(?:you|one|they|users?) (?:can|could|may|might|would|should|must|need to)|"
+    r"instead of|never|avoid|(?:do not|don't) (?:run|call|use|write|do))\b"
+)
+_QUOTATION = LazyPattern(
+    r"\b(?:says?|said|reads|contain(?:s|ed)?|includes?|shows?|has|had|holds?|states?|wrote|quotes?|quoted|mentions?|"
+    r"defines?|lists?|line \d+|comments?|docstrings?|readme|documentation|docs|instructions?|asks?|suggests?|"
+    r"recommends?)\b"
+)
+_INTENTION = LazyPattern(  # "Okay, now let me look at what the file says"
+    r"\s*(?:[*#>-]+\s*)?(?:(?:ok(?:ay)?|sure|now|first|next|then|so|and)\b\W*)*(?:(?:i|let|we)\b|i['’]|we['’])"
+)
+_QUOTES = frozenset("\"'`“‘")
+
+
+def presents_call(lead: str) -> bool:
+    """Whether the text before a block presents it as an example or as a quotation."""
+    return is_presentation(lead) or is_quoted(lead)
+
+
+def is_presentation(lead: str) -> bool:
+    """Whether the sentence that a call follows presents it as an example, or as a quotation.
+
+    A sentence that tells what the model is about to do presents a call only with the words of an example.
+    """
+    text = lead.rstrip(" \t\r\n`*_>-").removesuffix("json").rstrip(" \t\r\n`*_>-")
+    if text.endswith((".", "!", "?")) and not text.endswith("e.g."):
+        return False
+    sentence = _SENTENCE_END.split(text)[-1].lower()
+    if _EXAMPLE.search(sentence):
+        return True
+    return _QUOTATION.search(sentence) is not None and not _INTENTION.match(sentence)
+
+
+def is_quoted(lead: str) -> bool:
+    """Whether a quote opens before the block, behind other text."""
+    return lead[-1:] in _QUOTES and bool(lead[:-1].strip())
+
+
+# What the block itself says.
+_PLACEHOLDER_NAMES = frozenset(
+    ("tool_name", "function_name", "name", "tool", "function", "toolname", "functionname", "func", "func_name",
+     "func_name1", "func_name2", "your_tool", "some_tool", "example", "example_function", "example_tool",
+     "tool_name_here", "none")
+)  # fmt: skip
+_COUNTER = LazyPattern(r"_?\d{1,2}\Z")
+_DOTS = r"\s*(?:\.\.\.|…|\{\.\.\.\}|\[\.\.\.\]|<\.\.\.>)\s*"
+_FILL_IN = LazyPattern(rf"{_DOTS}|YOUR_[A-Z_]{{2,40}}|(?i:[<\[](?:your|insert)[ _-][\w -]{{2,40}}[>\]])")
+_TYPE_NAMES = "string|str|integer|int|number|float|boolean|bool|array|object|list|dict|any"
+_SIGNATURE = LazyPattern(  # `read(path: string, lines?: integer)`, as prompts describe tools
+    rf"(?:\s{{0,9}}`{{3}}\w*\s)?\s{{0,64}}[\w.-]+\(\s*"
+    rf"(?:\w+\??\s*:\s*(?:{_TYPE_NAMES})\b(?: of \w+|\[\w*\])?\s*(?:,\s*)?)+\)[\s,;]*(?:`{{3}})?\s*"
+)
+_SCHEMA_KEYS = frozenset(("type", "description", "title", "enum", "default", "items", "format", "minimum", "maximum"))
+_TEMPLATE = LazyPattern(r"\{[{%][ -]|\{[A-Za-z_.-]+\}")  # of Jinja, or of Python
+_FRAMED = LazyPattern(r"\s*<[|｜][^<>]{1,40}>.*<[^<>]{1,40}[|｜]>\s*", re.DOTALL)  # by special tokens of a model
+_LINE_START = LazyPattern(r"(?:\A|\n)[ \t]*(?:\*\*)?\Z")
+
+
+def is_signature(raw: str) -> bool:
+    """Whether the block is a tool's signature, with types for values."""
+    return _SIGNATURE.fullmatch(raw) is not None
+
+
+def is_pattern(call: RawCall, tool: IndexedTool | None, placeholders: list[bool], *, explicit: bool) -> bool:
+    """Whether a call is a pattern to fill in: with placeholders for its name or arguments, or with their types.
+
+    `placeholders` says of each argument whether it is one.
+    """
+    if tool is None and _is_placeholder_name(call.name):
+        return True
+    if any(placeholders):
+        return all(placeholders) or not explicit
+    arguments = call.arguments or {}
+    if call.positional or not tool or not all(map(_is_schema, arguments.values())):
+        return False
+    return not tool.scalar_types.keys().isdisjoint(arguments)  # schemas of its parameters in place of values
+
+
+def find_placeholders(call: RawCall) -> list[bool]:
+    """Whether each argument is a placeholder."""
+    arguments = call.arguments or {}
+    named = map(is_placeholder, arguments.values(), arguments)
+    return [*named, *map(is_placeholder, call.positional, itertools.repeat(""))]
+
+
+def is_placeholder(value: Node, name: str) -> bool:
+    """Whether the value of the parameter `name` is to be filled in: `...`, `<name>`, `YOUR_NAME`, `<your name>`."""
+    if not isinstance(value, str):
+        return False
+    return value == f"<{name}>" or _FILL_IN.fullmatch(value) is not None
+
+
+def _is_placeholder_name(name: str) -> bool:
+    if is_placeholder(name, "") or (name[:1] == "<" and name[-1:] == ">"):
+        return True
+    bare = name.strip("<>[]{}$ \n").casefold().replace("-", "_").replace(" ", "_")
+    return _COUNTER.sub("", bare) in _PLACEHOLDER_NAMES
+
+
+def _is_schema(value: Node) -> bool:
+    return isinstance(value, dict) and value.get("type") in _TYPE_NAMES.split("|") and value.keys() <= _SCHEMA_KEYS
+
+
+def is_meant(name: str, raw: str, lead: str, tools: ToolIndex) -> bool:
+    """Whether a block that cannot be read was meant as a call, so that the model is told.
+
+    It names an offered tool, or nearly so, or begins its line, and is not quoted. Otherwise it is about calls.
+    """
+    if is_quoted(lead):
+        return False
+    if (name and tools.find(name)) or tools.names.mention.search(raw):
+        return True
+    if _TEMPLATE.search(raw):
+        return False
+    if _LINE_START.search(lead) or _FRAMED.fullmatch(raw):
+        return True
+    return bool(name and tools.find_nearest(name))
+
+
+# Where the block stands.
+_CODE_END = LazyPattern(r"[^`\n]{1,400}`")
+_CODE_END_PREFIX = LazyPattern(r"[^`\n]{0,400}\Z")
+
+
+def may_hold_call(buffer: StreamBuffer, at: int) -> bool:
+    """Whether what merely looks like a call at `at` may be one: not in a fence of code, nor well after the calls."""
+    if buffer.in_fence:
+        return False
+    return not buffer.called or buffer.count_shown_at(at) <= MAX_SHOWN_CHARS
+
+
+def find_code(position: Position, start: int, *, final: bool) -> Skip | NeedMore | None:
+    """The rest of the inline code amid a line that a block stands in, which begins at `start`, at or before the anchor.
+
+    Inline code quotes. A backtick without an end is none.
+    """
+    text, line, size = position.text, position.line, position.at - start
+    before = line[: len(line) - size]
+    is_behind_backtick = before[-1:] == "`"
+    quote = line.rfind("`", 0, len(before)) if is_behind_backtick else line.rfind("`")
+    if quote < 0 or "\n" in text[start : position.at] or starts_line(line[:quote]):
+        return None
+    if not is_behind_backtick and (len(line) >= LOOK_BACK_CHARS or line.count("`") % 2 == 0):
+        return None
+    if end := _CODE_END.match(text, position.at):
+        return Skip(end.end() - 1)  # the backtick may begin a fence
+    return NeedMore(start) if not final and _CODE_END_PREFIX.match(text, position.at) else None
+
+
+# Whether a marker of reasoning is only mentioned.
+SENTENCE_CHARS = 3  # behind a marker that decide
+_REST_OF_SENTENCE = LazyPattern(r"[,.;:!?)]|[ \t]{1,2}[a-z(]")
+_BEFORE_MENTION = frozenset(" \t(")
+_OPENING_QUOTES = frozenset("'“‘«")
+
+
+def is_marker_mentioned(line: str, following: str, *, final: bool) -> bool | None:
+    """Whether the marker between the two is only mentioned; None if that needs more text.
+
+    It is in backticks, in quotes, or amid a sentence that goes on in lower case.
+    """
+    if line.count("`") % 2:
+        return True
+    is_undecided = not final and not following
+    if line.count('"') % 2 or line[-1:] in _OPENING_QUOTES:
+        return None if is_undecided else following[:1] not in ("", "\r", "\n")
+    if line[-1:] not in _BEFORE_MENTION:
+        return False
+    if _REST_OF_SENTENCE.match(following):
+        return True
+    is_undecided = not final and len(following) < SENTENCE_CHARS and not following.strip(" \t")
+    return None if is_undecided else False
