@@ -216,29 +216,34 @@ class Fitter:
             value, kind = inner, get_kind(inner)
             if kind in types:
                 return value
-        for wanted in types:
-            change = COERCIONS.get((kind, wanted))
+        for target in types:
+            change = COERCIONS.get((kind, target))
             coerced: Any = change(value) if change else MISSING
             if coerced is not MISSING:
-                self.changes[f"{path} {kind} to {wanted}"] = None
+                self.changes[f"{path} {kind} to {target}"] = None
                 node: Node = coerced
                 return node
-        if "array" in types and isinstance(value, str) and (listed := self._split_choices(value, schema)):
+        if "array" in types and (items := self._make_items(value, kind, schema)):
             self.changes[f"{path} {kind} to array"] = None
-            return listed
-        if "array" in types and (kind not in ("object", "null", "source") or _items_accept(schema, kind)):
-            self.changes[f"{path} {kind} to array"] = None
-            return [value]
+            return items
         if isinstance(value, (Source, CallNode)) and "string" in types and self._is_text(value, path):
             return str(value.source if isinstance(value, CallNode) else value)
         raise ArgumentMismatch(f"Parameter '{path}' must be {_describe(schema)}; {_shorten(value)} was given.")
 
-    def _split_choices(self, value: str, schema: Mapping[str, Any]) -> list[Node]:
-        """The items of a string that lists several choices of the items' enum, divided by commas."""
+    def _make_items(self, value: Node, kind: str, schema: Mapping[str, Any]) -> list[Node]:
+        """The items of a list that one value stands for; none if it cannot.
+
+        A string may list several choices of the items' enum, divided by commas.
+        """
         items = schema.get("items")
-        choices = items.get("enum") if isinstance(items, Mapping) else None
-        parts: list[Node] = [part.strip() for part in value.split(",")]
-        return parts if choices and value not in choices and all(part in choices for part in parts) else []
+        items = items if isinstance(items, Mapping) else {}
+        choices = items.get("enum")
+        if isinstance(value, str) and choices and value not in choices:
+            parts: list[Node] = [part.strip() for part in value.split(",")]
+            if all(part in choices for part in parts):
+                return parts
+        may_stand_alone = kind not in ("object", "null", "source") or kind in _list_types(items)
+        return [value] if may_stand_alone else []
 
     def _is_text(self, value: Source | CallNode, path: str) -> bool:
         """Whether source text may stand for a string; the parameter's own name is a variable."""
@@ -333,11 +338,6 @@ def _accepts(schema: object, kind: str) -> bool:
         return any(_accepts(option, kind) for option in options)
     types = _list_types(schema)
     return not types or kind in types
-
-
-def _items_accept(schema: Mapping[str, Any], kind: str) -> bool:
-    items = schema.get("items")
-    return isinstance(items, Mapping) and kind in _list_types(items)
 
 
 def _describe(schema: object) -> str:

@@ -171,18 +171,21 @@ def _find_in_object(node: dict[str, Node], is_tool: IsTool, depth: int) -> list[
 
 def _read_named(node: dict[str, Node], name_key: str) -> list[RawCall]:
     name = str(node[name_key])
-    keys = _ARGUMENT_RANKS.keys() & node.keys()
-    if keys:
-        first = node[min(keys, key=_ARGUMENT_RANKS.__getitem__)]
-        several = first if isinstance(first, list) and len(first) > 1 else []  # the arguments of several calls
-        if not all(isinstance(each, dict) and "value" not in each for each in several):
-            several = []
-        calls = [_make_call(name, value) for value in several or [first]]
-        if len(keys) > 1 and any(node[key] and node[key] != first for key in keys):
-            return [call._replace(repairs=(_TWO_ARGUMENTS,)) for call in calls]
-        return calls
-    siblings = {key: value for key, value in node.items() if key != name_key and key not in ENVELOPE_KEYS}
-    return [RawCall(name, siblings, [], container=node)]
+    keys = sorted(_ARGUMENT_RANKS.keys() & node.keys(), key=_ARGUMENT_RANKS.__getitem__)
+    if not keys:
+        siblings = {key: value for key, value in node.items() if key != name_key and key not in ENVELOPE_KEYS}
+        return [RawCall(name, siblings, [], container=node)]
+    first = node[keys[0]]
+    values = first if isinstance(first, list) and _are_several(first) else [first]
+    calls = [_make_call(name, value) for value in values]
+    if any(node[key] and node[key] != first for key in keys[1:]):
+        return [call._replace(repairs=(_TWO_ARGUMENTS,)) for call in calls]
+    return calls
+
+
+def _are_several(values: list[Node]) -> bool:
+    """Whether a list holds the arguments of several calls, and not one argument."""
+    return len(values) > 1 and all(isinstance(value, dict) and "value" not in value for value in values)
 
 
 def _make_call(name: str, value: Node) -> RawCall:

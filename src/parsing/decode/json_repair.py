@@ -283,36 +283,34 @@ class RepairReader:
 
         Behind a name it may hold commas: `city=Paris, France`.
         """
-        text, start, depth = self.text, self.position, 0
-        while self.position < len(text):
-            if bare := _BARE.match(text, self.position):
-                self.position = bare.end()
-                continue
-            character = text[self.position]
-            more = _MORE.match(text, self.position) if place in ("pair", "keyword") and not depth else None
-            if more and (more["words"] or " " in text[start : self.position].strip()):
-                self.position = more.end()
-                continue
-            if character in "([{":
-                depth += 1
-            elif character in ")]}":
-                depth -= 1
-            if depth < 0 or (character in ",;\n<" and depth <= 0):
-                break
-            self.position += 1
-        source = text[start : self.position].strip()
+        start = self.position
+        self._pass_source(place in ("pair", "keyword"))
+        source = self.text[start : self.position].strip()
+        if not source and self.position >= len(self.text):
+            raise UnreadableValue("It ends too early.")
         if not source:
-            raise self._make_error()
+            raise UnreadableValue(f"It cannot be read from {self.text[self.position : self.position + 20]!r} on.")
         if source in _NO_VALUE:
             raise UnreadableValue(f"{source} is not a JSON value.")
         self.repairs[_UNQUOTED_TEXT if eval_constant(source) is None else "arithmetic"] = None
         return Source(source)
 
-    def _make_error(self) -> UnreadableValue:
-        if self.position >= len(self.text):
-            return UnreadableValue("It ends too early.")
-        rest = self.text[self.position : self.position + 20]
-        return UnreadableValue(f"It cannot be read from {rest!r} on.")
+    def _pass_source(self, may_hold_commas: bool) -> None:
+        """Moves behind source text: to a comma or a line end outside brackets, or to a bracket that it did not open."""
+        text, start, depth = self.text, self.position, 0
+        while self.position < len(text):
+            if bare := _BARE.match(text, self.position):
+                self.position = bare.end()
+                continue
+            more = _MORE.match(text, self.position) if may_hold_commas and not depth else None
+            if more and (more["words"] or " " in text[start : self.position].strip()):
+                self.position = more.end()
+                continue
+            character = text[self.position]
+            depth += (character in "([{") - (character in ")]}")
+            if depth < 0 or (character in ",;\n<" and depth == 0):
+                break
+            self.position += 1
 
 
 def read_whole(text: str) -> Node:

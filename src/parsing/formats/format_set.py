@@ -40,17 +40,22 @@ from ..stream.prefix_regex import (
     some,
     whole_run,
 )
+from .row_patterns import (
+    MAYBE_NOISE,
+    NAMESPACE,
+    begin_text,
+    cut_lead,
+    cut_pair_lead,
+    cut_text_opener,
+    match_tag,
+    number_opener,
+    open_element,
+)
 from .table import FORMATS, Format
 from .tag_syntax import CALL_ELEMENTS, ELEMENT, NAME_ELEMENTS, NOISE, TagSyntax
 
 MAX_MARKER_RUN = 64  # wrapping markers in a row
 _CHANNELS = ("commentary", "analysis", "final")
-_NOISE = maybe(NOISE)
-_BAR = sequence(some(" ", 0, 1), some("[｜|]", 1, 1), some(" ", 0, 1))
-_FAMILY = either(
-    sequence(_BAR, either("DSML", "GCML"), _BAR, maybe("r:")), sequence(some("[a-z]", 2, 10), some("[:|]", 1, 1))
-)
-_NAMESPACE = maybe(_FAMILY)
 _TOKEN = either(sequence("<|", some(r"[\w▁:/ ]", 1, 40), "|>"), sequence("<｜", some(r"[\w▁ ]", 1, 40), "｜>"))
 _CALL_ID = sequence("[CALL_ID]", some(r"\w", 1, 32))
 _QUOTE = some(r"[\"']", 1, 1)
@@ -58,9 +63,7 @@ _KEY = PrefixPattern(r"(?!to=)\w{1,64}", r"\w{0,64}\Z")  # `to=` names a tool
 _ATTRIBUTES = sequence(some(r"[ \t]", 1, 4), _KEY, "=", some(r"[^\s=>]", 1, 1))
 _ATTRIBUTE = LazyPattern(r"<(\w+)(?: \w+)?=\Z")
 _LAST_MARKER = LazyPattern(r"<([^<>]+)>\s*\Z")
-_PLAIN_TAG = LazyPattern(r"<(?P<slash>/?)(?:[a-z]\w*[:|])?(?P<name>\w+)(?::\w+)?>\Z")
 _BLANKS = LazyPattern(r"\s+")
-_NUMBERED = LazyPattern(r"(<[^<>]+>)\d+\Z")
 _GRAMMARS = {"empty": "pairs", "element": "tags"}
 
 
@@ -74,15 +77,12 @@ class FormatSet:
     def __init__(self, rows: Iterable[Format] = FORMATS) -> None:
         self.rows = tuple(rows)
         literal = [row for row in self.rows if row.opener and row.is_literal]
-        syntaxes = ((row, row.syntax) for row in self.rows if row.opener)
-        self._lone = tuple(row for row, syntax in syntaxes if syntax and syntax.call.startswith(row.opener))
+        self._lone = tuple(row for row in self.rows if row.is_lone)
         self._texts = tuple(row for row in literal if row.grammar == "text")
         apart = {row.opener for row in (*self._lone, *self._texts)}
         self._wrappers = tuple(row for row in literal if row.opener not in apart)
-        self._markers = {marker for row in literal for marker in row.openers if marker not in apart}
-        self._markers |= {marker for row in self.rows for marker in row.more_openers}
-        self._leads = tuple(dict.fromkeys(lead for row in self.rows if row.syntax and (lead := _cut_lead(row.syntax))))
-        self._pair_leads = {_cut_pair_lead(row.syntax) for row in self.rows if row.grammar == "pairs" and row.syntax}
+        self._markers = {marker for row in literal for marker in row.openers} - apart
+        self._markers.update(*(row.more_openers for row in self.rows))
         self.find_origin = functools.lru_cache(maxsize=512)(self._find_origin)
         self.find_wrappers = functools.lru_cache(maxsize=256)(self._find_wrappers)
         self.find_own_closer = functools.lru_cache(maxsize=256)(self._find_own_closer)
@@ -92,7 +92,7 @@ class FormatSet:
 
     @functools.cached_property
     def _opener_pattern(self) -> PrefixPattern:
-        numbered = [opener for row in self._wrappers if (opener := _number_opener(row))]
+        numbered = filter(None, map(number_opener, self._wrappers))
         return either(any_of_caseless(self._markers), *numbered, OWN_OPENER)
 
     @functools.cached_property
@@ -107,16 +107,16 @@ class FormatSet:
     @functools.cached_property
     def _lone_leads(self) -> dict[str, str]:
         """What begins an element that is marker and body in one, and the marker of the row that it is of."""
-        leads = {_cut_lead(row.syntax): row.opener for row in self._lone if row.syntax}
+        leads = {cut_lead(row.syntax): row.opener for row in self._lone if row.syntax}
         for row in self.rows:
-            leads |= dict.fromkeys(row.unwrapped, row.opener if row in self._lone else "")
+            leads |= dict.fromkeys(row.unwrapped, row.opener if row.is_lone else "")
         leads.pop("", None)
         return leads
 
     @functools.cached_property
     def lone_element(self) -> PrefixMatcher:
         """An element that is marker and body in one."""
-        return PrefixMatcher(either(*map(_open_element, self._lone_leads)), re.IGNORECASE)
+        return PrefixMatcher(either(*map(open_element, self._lone_leads)), re.IGNORECASE)
 
     def name_lone_marker(self, element: str) -> str:
         """The marker of the row that such an element is of; empty if the row has another one around it."""
@@ -128,7 +128,7 @@ class FormatSet:
         """What begins blocks and is no anchor in itself."""
         beginnings = {opener: f"{opener}\n" for opener in self._markers}
         beginnings |= {row.opener: row.example for row in self._lone if row.is_literal}
-        beginnings |= {_cut_text_opener(row): row.example for row in self._texts}
+        beginnings |= {cut_text_opener(row): row.example for row in self._texts}
         usual = re.compile(ANCHOR)
         unusual = {opener for opener, text in beginnings.items() if opener[0] not in "<[" or not usual.match(text)}
         return unusual | {NOISE}
@@ -170,25 +170,14 @@ class FormatSet:
     @functools.cached_property
     def body(self) -> PrefixMatcher:
         """What may follow wrapping markers; its groups are named after the kinds of blocks."""
-        attributes = {found[1] for lead in self._leads if (found := _ATTRIBUTE.match(lead))}
-        bare = {lead[1:-1] for lead in self._leads if lead[0] == "<" and lead[-1] == ">" and lead[1:-1].isidentifier()}
-        if not bare.isdisjoint(NAME_ELEMENTS):
-            bare.update(NAME_ELEMENTS)
-        element = either(
-            sequence(
-                any_of({*CALL_ELEMENTS, "parameter", *attributes}), either(sequence(BLANK, "="), some(r"[ \t]", 1, 4))
-            ),
-            sequence(any_of(bare), ">"),
-        )
-        others = [lead for lead in self._leads if not _ATTRIBUTE.match(lead) and lead[1:-1] not in bare]
-        tags = [sequence(_NOISE, "<", _NAMESPACE, element), *map(_open_element, others)]
-        pairs = [_match_tag(lead) for lead in sorted(self._pair_leads)]
+        pair_leads = {cut_pair_lead(row.syntax) for row in self.rows if row.grammar == "pairs" and row.syntax}
+        pairs = [match_tag(lead) for lead in sorted(pair_leads)]
         wrapped = [row for row in self._wrappers if row.grammar == "pairs" and row.closer]
-        closers = [_match_tag(row.closer) for row in wrapped]
+        closers = [match_tag(row.closer) for row in wrapped]
         parts = (
             group("json", SPACE, FENCE, self._bracket),
             group("attributes", SPACE, maybe(_QUOTE), group("attributed", NAME_PATTERN), maybe(_QUOTE), _ATTRIBUTES),
-            group("tags", SPACE, either(*tags)),
+            group("tags", SPACE, self._first_tag),
             group("pairs", SPACE, NAME, SPACE, either(*pairs)),
             group("empty", SPACE, group("empty_name", NAME_PATTERN), SPACE, either(*closers)),
             group(
@@ -197,6 +186,27 @@ class FormatSet:
             ),
         )  # fmt: skip
         return PrefixMatcher(either(*parts), re.IGNORECASE)
+
+    @property
+    def _first_tag(self) -> PrefixPattern:
+        """The first tag of a call that stands behind a wrapping marker."""
+        leads = dict.fromkeys(cut_lead(row.syntax) for row in self.rows if row.syntax)
+        leads.pop("", None)
+        attributes, names, others = {*CALL_ELEMENTS, "parameter"}, set[str](), list[str]()
+        for lead in leads:
+            if attribute := _ATTRIBUTE.match(lead):
+                attributes.add(attribute[1])
+            elif lead[0] == "<" and lead[-1] == ">" and lead[1:-1].isidentifier():
+                names.add(lead[1:-1])
+            else:
+                others.append(lead)
+        if not names.isdisjoint(NAME_ELEMENTS):
+            names.update(NAME_ELEMENTS)
+        element = either(
+            sequence(any_of(attributes), either(sequence(BLANK, "="), some(r"[ \t]", 1, 4))),
+            sequence(any_of(names), ">"),
+        )
+        return either(sequence(MAYBE_NOISE, "<", NAMESPACE, element), *map(open_element, others))
 
     @property
     def _name_leads(self) -> set[str]:
@@ -228,7 +238,7 @@ class FormatSet:
     @functools.cached_property
     def _text_beginnings(self) -> tuple[tuple[Format, PrefixMatcher], ...]:
         """The rows of the grammar `text`, and what begins their calls, up to the first character of the input."""
-        return tuple((row, PrefixMatcher(_begin_text(row.template), re.IGNORECASE)) for row in self._texts)
+        return tuple((row, PrefixMatcher(begin_text(row.template), re.IGNORECASE)) for row in self._texts)
 
     def find_text_call(self, text: str, at: int, names: NameIndex) -> BlockStart | bool:
         """A call of such a row at `at`; otherwise whether more text may make one."""
@@ -248,19 +258,12 @@ class FormatSet:
         """What may follow the end of any block and belongs to it: models mix the markers of formats up."""
         closers = {closer for row in self.rows for closer in row.closers}
         closers |= {row.syntax.call_closer for row in self.rows if row.syntax}
-        closers = {closer for closer in closers if any(map(str.isalnum, closer))}
-        return PrefixMatcher(sequence(SPACE, any_of_caseless(closers)), re.IGNORECASE)
+        return PrefixMatcher(sequence(SPACE, any_of_caseless(filter(_has_word, closers))), re.IGNORECASE)
 
     def _find_own_closer(self, opener: str) -> PrefixMatcher | None:
         """What closes a block with this marker alone, since it may be punctuation elsewhere; None if there is none."""
-        written = opener.rstrip().casefold()
-        closers = {
-            closer
-            for row in self._wrappers + self._texts
-            for closer in row.closers
-            if not any(map(str.isalnum, closer))
-            and any(marker and written.endswith(marker.rstrip().casefold()) for marker in row.openers)
-        }
+        rows = [row for row in self._wrappers + self._texts if any(_ends_with(opener, each) for each in row.openers)]
+        closers = {closer for row in rows for closer in row.closers if not _has_word(closer)}
         return PrefixMatcher(sequence(SPACE, any_of(closers))) if closers else None
 
     @functools.cached_property
@@ -283,20 +286,23 @@ class FormatSet:
 
     def _find_wrappers(self, opener: str, kind: str) -> tuple[tuple[Format, ...], Markers]:
         """The rows whose marker ends `opener`, and the markers that open and close that wrapping of a block."""
-        written = opener.rstrip().casefold()
-        rows = tuple(row for row in self.rows if row.opener and written.endswith(row.opener.rstrip().casefold()))
-        longest = max((len(row.opener) for row in rows), default=0)
-        rows = tuple(row for row in rows if len(row.opener) == longest)
-        closers = {row.closer for row in rows if row.closer}
+        rows = self._list_last_rows(opener)
         last = _LAST_MARKER.search(opener)
-        if kind == "element" or not (last or rows) or (rows and rows[0] in self._lone):
+        is_wrapped = rows or last
+        if kind == "element" or not is_wrapped or (rows and rows[0].is_lone):
             ends = {row.closer for row in rows if row.syntax and not row.syntax.call_end}
             return rows, Markers((), tuple(sorted(ends or self._bare_closers)))
-        openers = {row.opener for row in rows}
+        openers, closers = {row.opener for row in rows}, {row.closer for row in rows}
         if last:
             openers.add(last[0].strip())
             closers.add(f"</{last[1]}>")
-        return rows, Markers(tuple(sorted(openers)), tuple(sorted(closers)))
+        return rows, Markers(tuple(sorted(openers)), tuple(sorted(closers - {""})))
+
+    def _list_last_rows(self, opener: str) -> tuple[Format, ...]:
+        """The rows whose marker ends `opener`, of those with the longest marker."""
+        rows = [row for row in self.rows if _ends_with(opener, row.opener)]
+        longest = max((len(row.opener) for row in rows), default=0)
+        return tuple(row for row in rows if len(row.opener) == longest)
 
     @functools.cached_property
     def _bare_closers(self) -> set[str]:
@@ -333,49 +339,14 @@ class FormatSet:
         return best.call_origin
 
 
-def _number_opener(row: Format) -> PrefixPattern | None:
-    """A marker and the id of a call, if they stand before the row's marker."""
-    found = _NUMBERED.search(row.template.partition(row.opener)[0])
-    return sequence(found[1], some(r"\w", 1, 40), row.opener) if found else None
+def _ends_with(opener: str, marker: str) -> bool:
+    """Whether the last of the markers before a block is this one."""
+    return bool(marker) and opener.rstrip().casefold().endswith(marker.rstrip().casefold())
 
 
-def _cut_lead(syntax: TagSyntax) -> str:
-    """The first tag of a call, up to the name: `<invoke name=`, `<invoke>`, `TOOL_NAME:`."""
-    lead = syntax.call.partition("{name}")[0].rstrip('" ').replace(NOISE, "")
-    return lead.split("\n")[0] if lead != "<" else ""
-
-
-def _cut_pair_lead(syntax: TagSyntax) -> str:
-    """The tag that follows the name of a call: `<arg_key>`, `<tool_sep>`."""
-    follows = syntax.call.partition("{name}")[2].strip()
-    return follows or syntax.key.partition("{key}")[0].rstrip()
-
-
-def _cut_text_opener(row: Format) -> str:
-    """What stands before the name in a call of the grammar `text`."""
-    return row.template.partition("{name}")[0].strip()
-
-
-def _begin_text(template: str) -> PrefixPattern:
-    """The tags around the name, and the first character behind them and behind blanks."""
-    before, _, after = template.partition("{args}")[0].partition("{name}")
-    tags = [part for each in re.split(r"(?<=>)(?=<)|\s+", after) if (part := each.strip())]
-    between = [part for tag in tags for part in (SPACE, tag)]
-    return sequence(before.strip(), BLANK, NAME, *between, SPACE, group("first", some(r"\S", 1, 1)))
-
-
-def _open_element(lead: str) -> PrefixPattern:
-    """A lead and the first character behind it."""
-    if lead[0] != "<" or not lead[1].isalpha():
-        return sequence(lead, BLANK, some(r"[\"'\w]", 1, 1))
-    rest = some(r"[\"'\w>]", 1, 1) if lead[-1] == "=" else any_of([""])
-    return sequence(_NOISE, "<", _NAMESPACE, lead[1:], rest)
-
-
-def _match_tag(tag: str) -> PrefixPattern:
-    """A tag, with any namespace before and any suffix behind its name."""
-    plain = _PLAIN_TAG.match(tag)
-    return sequence(f"<{plain['slash']}", _NAMESPACE, plain["name"]) if plain else any_of([tag])
+def _has_word(closer: str) -> bool:
+    """Whether a closer is no mere punctuation, which may close other things."""
+    return any(map(str.isalnum, closer))
 
 
 FORMAT_SET = FormatSet()

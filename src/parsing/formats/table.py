@@ -81,6 +81,11 @@ class Format(NamedTuple):
         return f"{self.quote}{value}{self.quote}" if isinstance(value, str) else _dump(value)
 
     @property
+    def is_lone(self) -> bool:
+        """Whether the marker is the beginning of the call itself: `<function=`."""
+        return bool(self.opener and self.syntax and self.syntax.call.startswith(self.opener))
+
+    @property
     def openers(self) -> tuple[str, ...]:
         """The markers that a block may begin with; the first is the one that the template begins with."""
         if self.opener not in self.template:

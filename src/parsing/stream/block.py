@@ -247,28 +247,32 @@ class BlockReader:
         """Takes what closes the block, and emits it; False if that needs more text."""
         if self._is_rejected:
             return True
-        text = self._buffer.text
-        if self._block.must_end_line and self._after == self._buffer.start and not LINE_END.match(text, self._after):
-            may_end = LINE_END.is_prefix(text, self._after)
-            if may_end and not final:
-                return False
-            if not may_end:
-                self._give_back(raw := self._join_raw(), len(raw))
+        buffer = self._buffer
+        if self._block.must_end_line and self._after == buffer.start and not LINE_END.match(buffer.text, self._after):
+            if not LINE_END.is_prefix(buffer.text, self._after):
+                self._give_back()
                 return True
-        while not final or self._after < len(text):
-            taken = self._take_closer(text, final)
-            if taken is None:
-                if self._eager and self._block.explicit and self._body.ended and self._after == len(text):
-                    self._is_emitted = self._is_emitted or self._emit_calls(truncated)
+            if not final:
                 return False
-            if not taken:
-                break
+        if not self._take_closers(final):
+            if self._eager and self._block.explicit and self._body.ended and self._after == len(buffer.text):
+                self._is_emitted = self._is_emitted or self._emit_calls(truncated)
+            return False
         if self._is_emitted:
-            self._buffer.emit(Cut(text[self._buffer.start : self._after]))
-            self._buffer.skip(self._after)
+            buffer.emit(Cut(buffer.text[buffer.start : self._after]))
+            buffer.skip(self._after)
         elif not self._emit_calls(truncated):
-            raw = self._join_raw()
-            self._give_back(raw, len(raw))
+            self._give_back()
+        return True
+
+    def _take_closers(self, final: bool) -> bool:
+        """Passes the markers that close the block; False if that needs more text."""
+        text, taken = self._buffer.text, True
+        while taken and not (final and self._after == len(text)):
+            is_closer = self._take_closer(text, final)
+            if is_closer is None:
+                return False
+            taken = is_closer
         return True
 
     def _take_closer(self, text: str, final: bool) -> bool | None:
@@ -345,11 +349,16 @@ class BlockReader:
         if not self.is_undecided or len(body) <= MAX_DATA_CHARS or self._classifier.has_name(body[:MAX_DATA_CHARS]):
             return False
         self._is_rejected, self._after = True, self._buffer.start
-        self._give_back(self._head + body, len(self._head) + MAX_DATA_CHARS)
+        self._return_text(self._head + body, len(self._head) + MAX_DATA_CHARS)
         return True
 
-    def _give_back(self, raw: str, size: int) -> None:
-        """Returns the block to the text; in `size` characters of it blocks are searched for while the budget lasts."""
+    def _give_back(self) -> None:
+        """Returns the block to the text, in which blocks are searched for while the budget lasts."""
+        raw = self._join_raw()
+        self._return_text(raw, len(raw))
+
+    def _return_text(self, raw: str, size: int) -> None:
+        """Returns `raw` to the text; in `size` characters of it blocks are searched for while the budget lasts."""
         buffer, block = self._buffer, self._block
         self.in_call_fence = False
         self.max_returned_chars = max(self.max_returned_chars, len(raw))

@@ -230,18 +230,23 @@ class StreamParser:
             before = low + find_hold(self._names, buffer.text[low : at + 1], max(0, buffer.start - low))
             self._hold(min(detection.start, before), at)
             return False
-        if isinstance(detection, BlockStart) and (detection.explicit or may_hold_call(buffer, detection.start)):
+        if isinstance(detection, Marker):
+            self._state = self._pass_marker(detection)
+        elif isinstance(detection, BlockStart) and (detection.explicit or may_hold_call(buffer, detection.start)):
             self._state = "after block" if self._block.begin(detection) else "in block"
-        elif isinstance(detection, Marker) and detection.role == "discards":
-            buffer.show(detection.at)
-            self._state = "discard"
-        elif isinstance(detection, Marker) and self._reasoning:
-            self._state = "in reasoning" if self._reasoning.pass_marker(detection) else "prose"
         elif isinstance(detection, Skip):
             buffer.pass_over(detection.end)
         else:
             self._pass_anchor(at)
         return True
+
+    def _pass_marker(self, marker: Marker) -> _State:
+        """Moves behind a marker, and says what follows it."""
+        if marker.role == "discards":
+            self._buffer.show(marker.at)
+            return "discard"
+        assert self._reasoning  # noqa: S101 - it found the marker
+        return "in reasoning" if self._reasoning.pass_marker(marker) else "prose"
 
     def _find_next(self) -> int:
         """Where a block may begin next; -1 if nowhere in the text. Nothing before the last block decides on it."""
@@ -313,25 +318,47 @@ class StreamParser:
         if buffer.called and (result := self._detect_result(at)):
             return result
         if text[at] == "`" and buffer.in_fence:
-            return NeedMore(at) if not text[at : at + 5].strip("`") and len(text) < at + 5 else None
-        start = at - 2 if text[at] == "=" else at  # of `to=`
-        is_word = start < at and joins_word(text[max(buffer.floor, start - 1) : start])
-        reads_marker = text[at] in "<[>=" and not (start < buffer.start or is_word or buffer.in_fence)
-        marker = self._reasoning.find_marker(start, final=final) if self._reasoning and reads_marker else None
-        if isinstance(marker, Skip) or (
-            isinstance(marker, Marker)
-            and (marker.role in ("opens", "closes") or not self._formats.opener.match(text, start))
-        ):
-            return marker  # no call begins with it
-        position = Position(text, at, buffer.start, buffer.find_line(at), buffer.floor)
-        detection = self._detector.detect(position)
-        if isinstance(marker, Marker) and not isinstance(detection, BlockStart if final else (BlockStart, NeedMore)):
+            may_be_longer = not text[at : at + 5].strip("`") and len(text) < at + 5
+            return NeedMore(at) if may_be_longer else None
+        marker = self._find_marker(at, final)
+        if isinstance(marker, Skip) or (isinstance(marker, Marker) and not self._may_begin_call(marker)):
             return marker
-        if isinstance(detection, BlockStart) and "`" in position.line and not buffer.in_fence:
+        position = Position(text, at, buffer.start, buffer.find_line(at), buffer.floor)
+        return self._choose(marker, self._detector.detect(position), position, final)
+
+    def _choose(
+        self, marker: Marker | NeedMore | None, detection: Detection, position: Position, final: bool
+    ) -> Detection | Marker:
+        """What counts of a marker around text and of a call at one anchor: the call, if one begins or may begin."""
+        if isinstance(marker, Marker):
+            may_be_call = isinstance(detection, BlockStart) or (isinstance(detection, NeedMore) and not final)
+            if not may_be_call:
+                return marker
+        if isinstance(detection, BlockStart) and "`" in position.line and not self._buffer.in_fence:
             detection = find_code(position, detection.start, final=final) or detection
-        if isinstance(marker, NeedMore) and isinstance(detection, BlockStart):
+        if not isinstance(marker, NeedMore):
+            return detection
+        if isinstance(detection, BlockStart):
             return NeedMore(detection.start)
-        return marker if isinstance(marker, NeedMore) and not isinstance(detection, NeedMore) else detection
+        return detection if isinstance(detection, NeedMore) else marker
+
+    def _find_marker(self, at: int, final: bool) -> Marker | NeedMore | Skip | None:
+        """The marker of reasoning, or around the answer, at the anchor `at`."""
+        buffer, text = self._buffer, self._buffer.text
+        if self._reasoning is None or text[at] not in "<[>=" or buffer.in_fence:
+            return None
+        start = at
+        if text[at] == "=":  # of `to=`
+            start = at - 2
+            if joins_word(text[max(buffer.floor, start - 1) : start]):
+                return None
+        return self._reasoning.find_marker(start, final=final) if start >= buffer.start else None
+
+    def _may_begin_call(self, marker: Marker) -> bool:
+        return (
+            marker.role not in ("opens", "closes")
+            and self._formats.opener.match(self._buffer.text, marker.at) is not None
+        )
 
     def _detect_result(self, at: int) -> Marker | NeedMore | None:
         """After a call: whether a line begins at `at`, or behind the line end there, with a result that was made up."""

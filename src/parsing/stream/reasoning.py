@@ -77,7 +77,7 @@ class ReasoningReader:
 
     def find_marker(self, at: int, *, final: bool) -> Marker | NeedMore | Skip | None:
         """The marker at `at`; Skip if it is text."""
-        buffer, text = self._buffer, self._buffer.text
+        text = self._buffer.text
         match = MARKER.match(text, at)
         if not match:
             return NeedMore(at) if not final and MARKER.is_prefix(text, at) else None
@@ -85,40 +85,53 @@ class ReasoningReader:
         if not final and marker in _EXTENDABLE and MARKER.is_prefix(text, at):
             return NeedMore(at)
         role, closer = _ROLES[marker]
-        is_text: bool | None
-        if role == "opens":
-            is_text = not (buffer.starts_line(at) or text[at - 1] in _SENTENCE_ENDS)
-            self._shown |= {closer} if is_text else set()
-        elif role == "wraps":
-            is_text = bool(self._wrapper) or not self._is_behind(at)
-        elif role == "ends":
-            is_text = closer != self._wrapper if closer else self._is_element(at, marker)
-            is_text = is_text or skip_whitespace(text, end) < len(text)
-            if not (is_text or final):
-                return NeedMore(at)
-        elif role == "closes" and self._is_behind(at):
-            role, is_text = "surrounds", False  # reasoning ends twice
-        elif role == "closes" and (self._passed or closer in self._shown):
-            is_text = True
-            self._shown.discard(closer)
-        elif role == "surrounds" and _RECIPIENT.search(buffer.find_line(at)):
-            is_text = True  # what follows is a call, which the detector reads
+        if role == "closes" and self._is_behind(at):
+            role = "surrounds"  # reasoning ends twice
+            is_text: bool | None = False
         else:
-            is_text = is_marker_mentioned(buffer.find_line(at), text[end : end + SENTENCE_CHARS], final=final)
-            if is_text is None:
-                return NeedMore(at)
+            is_text = self._is_text(match, role, closer, final=final)
+        if is_text is None:
+            return NeedMore(at)
         if is_text or self._cut_chars <= 0:
             return Skip(end)
-        return Marker(at, _find_last(text, at, end, self._cut_chars) if role == "surrounds" else end, role, closer)
+        if role == "surrounds":
+            end = _find_last(text, at, end, self._cut_chars)
+        return Marker(at, end, role, closer)
+
+    def _is_text(self, match: re.Match[str], role: _Role, closer: str, *, final: bool) -> bool | None:
+        """Whether the marker is only text; None if that needs more text. Notes an opening marker that is."""
+        buffer, text, at = self._buffer, self._buffer.text, match.start()
+        if role == "ends":
+            return self._ends_nothing(match, closer) or (False if final else None)
+        if role == "wraps":
+            return bool(self._wrapper) or not self._is_behind(at)
+        if role == "opens":
+            begins = buffer.starts_line(at) or text[at - 1] in _SENTENCE_ENDS
+            if not begins:
+                self._shown.add(closer)
+            return not begins
+        if role == "closes" and (self._passed or closer in self._shown):
+            self._shown.discard(closer)
+            return True
+        line = buffer.find_line(at)
+        if role == "surrounds" and _RECIPIENT.search(line):
+            return True  # what follows is a call, which the detector reads
+        return is_marker_mentioned(line, text[match.end() : match.end() + SENTENCE_CHARS], final=final)
+
+    def _ends_nothing(self, match: re.Match[str], closer: str) -> bool:
+        """Whether a marker that counts at the end of an answer is text: other text follows, or it closes an element."""
+        if skip_whitespace(match.string, match.end()) < len(match.string):
+            return True
+        if closer:
+            return closer != self._wrapper
+        marker = match[0].casefold()
+        lead = self._buffer.find_lead(match.start(), CONTEXT_CHARS).casefold()
+        return marker[1] == "/" and "<" + marker[2:] in lead
 
     def _is_behind(self, at: int) -> bool:
         """Whether the text at `at` is the first behind reasoning."""
         buffer = self._buffer
         return self._passed and not buffer.answered and skip_whitespace(buffer.text, buffer.start) == at
-
-    def _is_element(self, at: int, marker: str) -> bool:
-        """Whether the marker closes an element of the text before it."""
-        return marker[1] == "/" and "<" + marker[2:] in self._buffer.find_lead(at, CONTEXT_CHARS).casefold()
 
     def pass_marker(self, marker: Marker) -> bool:
         """Moves behind the marker; whether reasoning follows."""
