@@ -186,8 +186,8 @@ class CallClassifier:
     def _find_begun(self, decoded: DecodedBlock, raw: str) -> str:
         """The tool of a block that only looks like a call, if it is one but for its end or a key that stands twice."""
         if decoded.cut:
-            begun = _CUT_OBJECT.match(raw)
-            return self.resolve_name(begun["name"]) if begun else ""
+            head = _CUT_OBJECT.match(raw)
+            return self.resolve_name(head["name"]) if head else ""
         problems = (decoded.problem, *(call.problem for call in decoded.calls))
         if not any(isinstance(problem, RepeatedKey) for problem in problems):
             return ""
@@ -199,7 +199,9 @@ class CallClassifier:
     ) -> Classification:
         tool = self._tools.find(call.name)
         if tool is None:
-            return self._reject(call.name, block.raw, self._explain_unknown(call.name), block.origin)
+            near = self._tools.find_nearest(call.name) or list(self._tools.tools)[:8]
+            reason = f"There is no tool named '{call.name[:80]}'; on offer: {', '.join(near) or 'none'}."
+            return self._reject(call.name, block.raw, reason, block.origin)
         if call.arguments is None:
             return self._reject(tool.name, block.raw, f"{tool.name}: {call.problem}", block.origin)
         fitter = Fitter(tool, lenient=block.explicit)
@@ -239,11 +241,6 @@ class CallClassifier:
 
     def _reject(self, name: str, raw: str, reason: str, origin: str) -> MalformedCall:
         return MalformedCall(self._take_id(), name, raw, reason, origin)
-
-    def _explain_unknown(self, name: str) -> str:
-        near = self._tools.find_nearest(name) or list(self._tools.tools)[:8]
-        offered = ", ".join(near) or "none"
-        return f"There is no tool named '{name[:80]}'; on offer: {offered}."
 
 
 def make_id_source() -> Callable[[], str]:

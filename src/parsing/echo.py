@@ -144,15 +144,15 @@ def _unescape(text: str) -> str:
 def _decode_escapes(text: str) -> str:
     """The text as it was before it was encoded as a string."""
     return _ESCAPE.sub(
-        lambda found: _BLANKS.get(found[3], found[3]) if found[3] else chr(int(found[1] or found[2], 16)), text
+        lambda escape: _BLANKS.get(escape[3], escape[3]) if escape[3] else chr(int(escape[1] or escape[2], 16)), text
     )
 
 
 def _simplify_value(value: object) -> object:
     if isinstance(value, Mapping):
-        return {key: _simplify_value(each) for key, each in value.items()}
+        return {key: _simplify_value(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_simplify_value(each) for each in value]
+        return [_simplify_value(item) for item in value]
     return simplify(_LINE_PREFIX.sub("", value)) if isinstance(value, str) else value
 
 
@@ -168,8 +168,8 @@ def _iter_strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, (Mapping, list)):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _iter_strings(each)
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _iter_strings(item)
 
 
 def read_calls(text: str, new_parser: Callable[[], Parser]) -> list[tuple[str, object]] | None:
@@ -180,8 +180,8 @@ def read_calls(text: str, new_parser: Callable[[], Parser]) -> list[tuple[str, o
         plain = _compile_mark().sub(lambda mark: mark["block"] or "\n", _LINE_PREFIX.sub("", written))
         at, unread = 0, _MAX_READINGS * len(plain) + _MAX_PIECE_CHARS
         while at < len(plain):
-            found, behind, end = _read_block(plain, at, new_parser())
-            calls += [(call.name, _simplify_value(call.arguments)) for call in found]
+            block, behind, end = _read_block(plain, at, new_parser())
+            calls += [(call.name, _simplify_value(call.arguments)) for call in block]
             at, unread = behind, unread - (end - at)
             blocks += 1
             if unread < 0 or blocks > _MAX_BLOCKS:
@@ -204,7 +204,7 @@ def _iter_encodings(text: str) -> Iterator[str]:
                 value = json.loads(text)
             except (ValueError, RecursionError):
                 value = None
-            yield from (each for each in _iter_strings(value) if len(each) >= _MIN_ECHO_CHARS)
+            yield from (string for string in _iter_strings(value) if len(string) >= _MIN_ECHO_CHARS)
         text = decoded
 
 

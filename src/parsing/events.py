@@ -46,7 +46,7 @@ class Cut(NamedTuple):
 
 
 class Reasoned(NamedTuple):
-    """A closing reasoning marker, `closer`, that none opened: the text before it was reasoning.
+    """A closing reasoning marker, `closer`, without an opening one: the text before it was reasoning.
 
     The chat template opened it, as it will in the next answer of the model.
     """
@@ -56,7 +56,7 @@ class Reasoned(NamedTuple):
 
 
 class Doubted(NamedTuple):
-    """The calls before may be none, if anything follows: a closing marker of reasoning, or one that ends a value.
+    """The calls before may be text, if anything follows: a closing marker of reasoning, or one that ends a value.
 
     Of the first, `raw` is the marker; of the second it is empty, and the marker is text. `is_certain`: whether or not
     anything follows, since the marker stood in text that was cut.

@@ -159,7 +159,7 @@ def may_hold_call(buffer: StreamBuffer, at: int) -> bool:
 def find_code(position: Position, start: int, *, final: bool) -> Skip | NeedMore | None:
     """The rest of the inline code amid a line that a block stands in, which begins at `start`, at or before the anchor.
 
-    Inline code quotes. A backtick without an end is none.
+    Inline code quotes. A backtick without an end quotes nothing.
     """
     text, line, size = position.text, position.line, position.at - start
     before = line[: len(line) - size]

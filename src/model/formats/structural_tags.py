@@ -56,7 +56,9 @@ def _make_blocks(row: Format, tools: Sequence[ToolDefinition]) -> list[JSON]:
         return [_make_tag(row, tool, row.template.removesuffix(row.turn_end)) for tool in tools]
     unit, _, end = rest.partition("⟧")
     tags = [_make_tag(row, tool, unit) for tool in tools]
-    separator = "," if unit.startswith("\n ") else ", " if begin.endswith("[") else ""
+    separator = ", " if begin.endswith("[") else ""
+    if unit.startswith("\n "):
+        separator = ","
     ends = {str(tag["end"])[-1:] for tag in tags}
     if not separator and len(ends) == 1:  # xgrammar 0.1.29 knows no empty one: what each call ends with is taken
         (separator,) = ends
@@ -101,7 +103,9 @@ def _frame(parts: Sequence[Part]) -> Pattern:
 
 def _join(parts: Sequence[Part]) -> Pattern:
     forms = [_const(part) if isinstance(part, str) else part for part in parts]
-    return forms[0] if len(forms) == 1 else {"type": "sequence", "elements": list(forms)} if forms else _EMPTY
+    if not forms:
+        return _EMPTY
+    return forms[0] if len(forms) == 1 else {"type": "sequence", "elements": list(forms)}
 
 
 def _const(text: str) -> Pattern:
@@ -178,7 +182,7 @@ def _write_value(opened: str, schema: Mapping[str, JSON], closed: str) -> list[P
 
 
 def _list_texts(schema: Mapping[str, JSON]) -> list[str] | None:
-    """The strings that a schema lists; None if it lists none."""
+    """The strings that a schema lists; None unless it lists strings alone."""
     choices = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(choices, list) or not choices:
         return None
@@ -188,7 +192,9 @@ def _list_texts(schema: Mapping[str, JSON]) -> list[str] | None:
 
 def _name_type(schema: Mapping[str, JSON]) -> str:
     kind = schema.get("type")
-    return kind if isinstance(kind, str) else "string" if not schema or _list_texts(schema) else "object"
+    if isinstance(kind, str):
+        return kind
+    return "object" if schema and not _list_texts(schema) else "string"
 
 
 def _write_keywords(_: Format, tool: ToolDefinition) -> list[Part]:
@@ -215,11 +221,10 @@ def _write_python(schema: Mapping[str, JSON]) -> Pattern:
 def _write_members(row: Format, tool: ToolDefinition) -> list[Part]:
     members: list[tuple[list[Part], bool]] = []
     for name, schema, is_needed in _list_parameters(tool):
-        is_text = _name_type(schema) == "string"
-        value: list[Part] = [f"{name}:", _json(schema)]
-        if is_text:
-            value = _write_value(f"{name}:{row.quote}", schema, row.quote)
-        members.append((value, is_needed))
+        if _name_type(schema) == "string":
+            members.append((_write_value(f"{name}:{row.quote}", schema, row.quote), is_needed))
+        else:
+            members.append(([f"{name}:", _json(schema)], is_needed))
     return ["{", *_separate(members, ","), "}"]
 
 

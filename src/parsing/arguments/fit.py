@@ -120,11 +120,7 @@ class Fitter:
             positional.clear()
             given = only
             self.changes["positional arguments"] = None
-        if (
-            positional
-            and not given
-            and all(_PAIR_TEXT.match(item) if isinstance(item, str) else False for item in positional)
-        ):
+        if positional and not given and all(isinstance(item, str) and _PAIR_TEXT.match(item) for item in positional):
             given = self._split_pairs(positional)
         named: dict[str, Node] = {}
         for name, value in given.items():
@@ -147,8 +143,8 @@ class Fitter:
         return not value or any(match_parameter(self._tool, name, value) for name in value)
 
     def _match_name(self, name: str, given: Mapping[str, Node]) -> str:
-        if known := match_parameter(self._tool, name, given):
-            return known
+        if parameter := match_parameter(self._tool, name, given):
+            return parameter
         if not self._lenient or self._tool.schema.get("additionalProperties") is False:
             declared = ", ".join(self._tool.properties) or "none"
             raise ArgumentMismatch(f"{self._tool.name} has no parameter '{name}'; its parameters are: {declared}.")
@@ -190,10 +186,10 @@ class Fitter:
             reference = schema.get("$ref")
             if not isinstance(reference, str) or not reference.startswith("#/"):
                 return schema
-            found: Any = self._tool.schema
+            target: Any = self._tool.schema
             for part in reference[2:].split("/"):
-                found = found.get(part) if isinstance(found, Mapping) else None
-            schema = found
+                target = target.get(part) if isinstance(target, Mapping) else None
+            schema = target
         return {}
 
     def _fit_any(self, value: Node, options: list[Any], path: str, depth: int) -> JSON:
@@ -313,17 +309,26 @@ def match_parameter(tool: IndexedTool, name: str, given: Container[str] = ()) ->
     """The parameter that `name` means, by its spelling or as a usual synonym, and that is not `given` by its own."""
     if name in tool.properties:
         return name
-    key, free = normalize(name), [known for known in tool.properties if known not in given]
-    same = [known for known in free if normalize(known) == key]
-    same = same or [known for known in free if normalize(known) in _GROUPS.get(key, ())]
-    same = same or [known for known in free if key in {lead + normalize(known) for lead in _NAME_LEADS}]
-    return same[0] if len(same) == 1 else None
+    key, free = normalize(name), (parameter for parameter in tool.properties if parameter not in given)
+    spellings = {parameter: normalize(parameter) for parameter in free}
+    for meanings in ({key}, _GROUPS.get(key, ()), _strip_leads(key)):
+        same = [parameter for parameter, spelling in spellings.items() if spelling in meanings]
+        if same:
+            return same[0] if len(same) == 1 else None
+    return None
+
+
+def _strip_leads(key: str) -> set[str]:
+    """What a name may be that is written with the word for all arguments before it: `params_city`."""
+    return {key.removeprefix(lead) for lead in _NAME_LEADS if key.startswith(lead)}
 
 
 def _list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     """The types a schema allows, by JSON Schema's names; empty if it allows any."""
     named = schema.get("type")
-    listed = named if isinstance(named, list) else [named] if isinstance(named, str) else []
+    if isinstance(named, str):
+        named = [named]
+    listed = named if isinstance(named, list) else []
     types = [_TYPE_NAMES.get(str(name).lower(), str(name).lower()) for name in listed]
     if schema.get("nullable") is True and types:
         types.append("null")
@@ -346,5 +351,10 @@ def _describe(schema: object) -> str:
 
 
 def _shorten(value: object) -> str:
-    text = value.source if isinstance(value, CallNode) else value if isinstance(value, Source) else repr(value)
+    if isinstance(value, CallNode):
+        text = value.source
+    elif isinstance(value, Source):
+        text = value
+    else:
+        text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

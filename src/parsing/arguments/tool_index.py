@@ -138,7 +138,7 @@ class ToolIndex:
         try:  # raw tools, which are read for each answer
             names = [str(tool["function"]["name"]) for tool in tools]  # type: ignore[index]  # TypeError tells
         except (KeyError, TypeError):
-            names = [_get_name(tool) for tool in tools]
+            names = [str(_get_function(tool).get("name", "")) for tool in tools]
             aliases = [(each, tool.name) for tool in tools if isinstance(tool, ToolDefinition) for each in tool.aliases]
         self.tools = dict(zip(names, tools, strict=True))
         self.tools.pop("", None)
@@ -149,7 +149,8 @@ class ToolIndex:
         """The offered tool that `written` names, or None."""
         name = self.names.find(written)
         if name and name not in self._indexed:
-            self._indexed[name] = IndexedTool(name, _get_schema(self.tools[name]))
+            function = _get_function(self.tools[name])
+            self._indexed[name] = IndexedTool(name, function.get("parameters") or function.get("input_schema") or {})
         return self._indexed[name] if name else None
 
     def find_nearest(self, written: str) -> list[str]:
@@ -169,15 +170,9 @@ def _add_unique(table: dict[str, str], key: str, name: str) -> None:
     table[key] = "" if table.get(key, name) != name else name
 
 
-def _get_name(offered: ToolDefinition | Mapping[str, Any]) -> str:
+def _get_function(offered: ToolDefinition | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The name and the parameters of an offered tool, as in OpenAI's tool objects."""
     if isinstance(offered, ToolDefinition):
-        return offered.name
+        return {"name": offered.name, "parameters": offered.parameters}
     function = offered.get("function", offered)
-    return str(function.get("name", "")) if isinstance(function, Mapping) else ""
-
-
-def _get_schema(offered: ToolDefinition | Mapping[str, Any]) -> Mapping[str, Any]:
-    if isinstance(offered, ToolDefinition):
-        return offered.parameters
-    function = offered.get("function", offered)
-    return function.get("parameters") or function.get("input_schema") or {}
+    return function if isinstance(function, Mapping) else {}

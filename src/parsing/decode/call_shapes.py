@@ -76,7 +76,7 @@ IsTool = Callable[[str], bool]
 
 
 class DecodedBlock(NamedTuple):
-    """The calls of a block. `problem`: why it is none, for the model; `cut`: its end is missing.
+    """The calls of a block. `problem`: why it cannot be read, for the model; `cut`: its end is missing.
 
     `closers` end its values: tags named after arguments, and labels. What ends values in all rows is not among them.
     """
@@ -91,7 +91,7 @@ class DecodedBlock(NamedTuple):
 
 def find_calls(node: Node, is_tool: IsTool, depth: int = 0) -> list[RawCall]:
     """The calls in `node`, in order. `is_tool` decides whether a name is an offered tool's."""
-    if depth > _MAX_NESTING:
+    if depth > _MAX_NESTING or isinstance(node, Source):
         return []
     if isinstance(node, dict):
         return _find_in_object(node, is_tool, depth)
@@ -99,7 +99,7 @@ def find_calls(node: Node, is_tool: IsTool, depth: int = 0) -> list[RawCall]:
         return _find_in_list(node, is_tool, depth)
     if isinstance(node, CallNode):
         return _find_in_call(node, is_tool, depth)
-    return _find_in_string(node, is_tool, depth) if isinstance(node, str) and not isinstance(node, Source) else []
+    return _find_in_string(node, is_tool, depth) if isinstance(node, str) else []
 
 
 def _find_in_call(node: CallNode, is_tool: IsTool, depth: int) -> list[RawCall]:
@@ -138,9 +138,9 @@ def join_members(name: str, members: Iterable[tuple[str, Node]], container: obje
 
 def _find_in_string(node: str, is_tool: IsTool, depth: int) -> list[RawCall]:
     """Calls in a string; Arctic and DBRX write lists of such strings, with one call or several in each."""
-    calls: list[RawCall] = []
     if not depth or not (_CALL_IN_STRING.match(node) or node.lstrip()[:1] in ("{", "[")):
-        return calls
+        return []
+    calls: list[RawCall] = []
     reader = RepairReader(node)
     try:
         for _ in range(_MAX_IN_STRING):
@@ -232,9 +232,7 @@ def decode_value(kind: str, name: str, body: str, parsed: Node, is_tool: IsTool,
     if not ended and _NOTHING_CLOSED.match(body):
         return DecodedBlock([], problem=NO_END, cut=True)
     try:
-        value = (
-            _ParsedValue(parsed) if parsed is not None else _parse_value(name + body if kind == "pythonic" else body)
-        )
+        value = _parse_value(name + body if kind == "pythonic" else body, parsed)
     except UnreadableValue as error:
         return DecodedBlock([], problem=error, cut=not ended)
     if problem := _check_surrogates(body, value.node):
@@ -254,8 +252,10 @@ def _make_named(name: str, node: Node) -> RawCall:
     return RawCall(name, None, [], UnreadableValue("The arguments must be one object."))
 
 
-def _parse_value(text: str) -> _ParsedValue:
-    """The value of a text: strictly, then with repairs. Raises UnreadableValue."""
+def _parse_value(text: str, parsed: Node) -> _ParsedValue:
+    """The value of a text: strictly, then with repairs, unless it is `parsed` already. Raises UnreadableValue."""
+    if parsed is not None:
+        return _ParsedValue(parsed)
     if text[:1] in ("{", "["):
         for parse, repairs in ((parse_strict, ()), (parse_lenient, ("raw newlines",))):
             try:
@@ -310,7 +310,7 @@ def decode_attributes(name: str, body: str) -> list[RawCall]:
     members: list[tuple[str, Node]] = []
     _, written, text = body.partition(name)
     text, at = text.removesuffix("]" if body[0] == "[" else "").lstrip("\"'").strip() + " ", 0
-    while found := _WRITTEN_ATTRIBUTE.match(text, at):
-        at = found.end()
-        members.append((found[1], json.loads(found[2]) if found[2] else found[3]))
+    while member := _WRITTEN_ATTRIBUTE.match(text, at):
+        at = member.end()
+        members.append((member[1], json.loads(member[2]) if member[2] else member[3]))
     return [join_members(name, members)] if written and at >= len(text) else []

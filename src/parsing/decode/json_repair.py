@@ -90,8 +90,10 @@ class RepairReader:
         self.skip_space()
         text, position = self.text, self.position
         character = text[position : position + 1]
-        if character and character in "{[(":
-            return self._read_object() if character == "{" else self._read_list("]" if character == "[" else ")")
+        if character == "{":
+            return self._read_object()
+        if character in ("[", "("):
+            return self._read_list("]" if character == "[" else ")")
         if quoted := _QUOTED_NAME.match(text, position):
             return self._read_call(quoted)
         if start := _STRING_START.match(text, position):

@@ -62,7 +62,7 @@ _ARITHMETIC = LazyPattern(r"[\d\s.+\-*/%()eE_]+")
 
 
 def eval_constant(source: str) -> int | float | None:
-    """The value of an arithmetic expression of constants; None if it is none, or its value is out of bounds."""
+    """The value of an arithmetic expression of constants; None for other text, or if its value is out of bounds."""
     if len(source) > MAX_EXPRESSION_CHARS or not _ARITHMETIC.fullmatch(source):
         return None
     import ast  # start-up is measured

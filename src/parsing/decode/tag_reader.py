@@ -95,21 +95,21 @@ class TagReader:
         for syntax in self._syntaxes:
             follows = "<" if syntax.key[0] == "<" else syntax.key.partition("{")[0].rstrip()
             pattern = compile_opening(syntax.call, of_call=True, follows=follows)
-            if found := pattern.match(text, start):
-                self._call = syntax, read_opening(found)
-                step = ReadingStep(None, "call", found["word"], self._base + found.start(), self._base + found.end())
+            if tag := pattern.match(text, start):
+                self._call = syntax, read_opening(tag)
+                step = ReadingStep(None, "call", tag["word"], self._base + tag.start(), self._base + tag.end())
                 is_wrapped, has_end = bool(self._markers.openers), bool(syntax.call_end)
                 self._readings = Readings(step, self._rank, is_wrapped=is_wrapped, has_call_end=has_end)
-                return _Progress(found.end(), False, True)
+                return _Progress(tag.end(), False, True)
         self._is_foreign = self._final or len(text) - start > MAX_TAG_CHARS
         return _Progress(at, False, self._is_foreign)
 
     def _pass_foreign(self, text: str, at: int) -> _Progress:
         """Ends the block with a tag that closes a call in some format."""
-        found = _FOREIGN_END.search(text, at)
-        end = len(text) if self._final else max(at, len(text) - _MARKER_CHARS)
-        self._is_complete = found is not None
-        return _Progress(found.end() if found else end, self._is_complete, False)
+        if closing := _FOREIGN_END.search(text, at):
+            self._is_complete = True
+            return _Progress(closing.end(), True, False)
+        return _Progress(len(text) if self._final else max(at, len(text) - _MARKER_CHARS), False, False)
 
     def _choose_style(self, text: str, at: int) -> _Progress:
         """The first argument decides how arguments are written; all may also stand in an object."""
@@ -120,10 +120,10 @@ class TagReader:
             return _Progress(start, False, True)
         syntax, opening = self._call
         own = self._make_own_style()
-        for each in (syntax, *self._syntaxes):
-            found = None if each.is_element else compile_opening(each.key, of_call=False).match(text, start)
-            if found:
-                self._style = make_style(syntax, opening, each, read_opening(found), self._markers)
+        for argument in (syntax, *self._syntaxes):
+            key = None if argument.is_element else compile_opening(argument.key, of_call=False).match(text, start)
+            if key:
+                self._style = make_style(syntax, opening, argument, read_opening(key), self._markers)
                 return _Progress(start, False, True)
         if own.tags.match(text, start):
             self._style = own
@@ -150,26 +150,27 @@ class TagReader:
     def _read_tag(self, text: str, at: int) -> _Progress:
         style, readings = self._style, self._readings
         assert style and readings  # noqa: S101 - the state says so
-        found = style.tags.search(text, at) if self._count < MAX_TAGS else None
-        if found and not self._final and self._may_become_other(text, at, found):
+        match = style.tags.search(text, at) if self._count < MAX_TAGS else None
+        if match and not self._final and self._may_become_other(text, at, match):
             return _Progress(at, False, False)
-        if found is None:
+        if match is None:
             hold = None if self._final else style.starts.search(text, max(at, len(text) - MAX_TAG_CHARS))
             end = hold.start() if hold else len(text)
             self._is_blank = self._is_blank and not text[at:end].strip()
             return _Progress(end, False, False)
-        is_next = self._is_blank and not text[at : found.start()].strip()
-        tag = style.classify(found, self._base, is_next=is_next)
+        is_next = self._is_blank and not text[at : match.start()].strip()
+        tag = style.classify(match, self._base, is_next=is_next)
         readings.add(tag, style)
         self._count += 1
         self._is_blank, self._is_complete = True, readings.is_complete(tag)
-        return _Progress(found.end(), False, True)
+        return _Progress(match.end(), False, True)
 
     def _may_become_other(self, text: str, at: int, found: re.Match[str]) -> bool:
         """Whether more text may make it a longer marker, or part of the tags that begin a call."""
         if found.lastgroup in ("b", "B"):
             rest = text[found.start() : found.start() + MAX_TAG_CHARS]
-            return any(each.startswith(rest) and each != found[0] for group in self._markers for each in group)
+            markers = (*self._markers.openers, *self._markers.closers)
+            return any(marker.startswith(rest) and marker != found[0] for marker in markers)
         first = self._style.first_of_call if self._style else None
         low = max(at, len(text) - _MAX_CALL_TAGS_CHARS)
         return first is not None and low < found.start() and first.search(text, low, found.start()) is not None
@@ -182,25 +183,26 @@ class TagReader:
         if own and own.lastgroup == "P" and not self._style.is_element:  # no argument may follow
             self._is_complete = False
             return _Progress(at, False, True)
-        is_other = _OTHER_MARKER.match(text, start) and not (own and self._closes(own))
-        if not self._final and not own and self._may_begin_tag(text, start, is_marker=bool(is_other)):
+        is_other = _OTHER_MARKER.match(text, start) is not None and not (own and self._closes(own))
+        if not self._final and not own and self._may_begin_tag(text, start, is_marker=is_other):
             return _Progress(at, False, False)
         if is_other:
             return _Progress(at, True, False)
-        for found in self._style.tags.finditer(text, start, min(window, len(text))):
-            if self._closes(found):
+        for tag in self._style.tags.finditer(text, start, min(window, len(text))):
+            if self._closes(tag):
                 self._is_complete = False
                 return _Progress(at, False, True)
-            if found.lastgroup in ("C", "B"):
+            if tag.lastgroup in ("C", "B"):
                 return _Progress(at, True, False)
         return _Progress(at, self._final or len(text) >= window, False)
 
     def _may_begin_tag(self, text: str, start: int, *, is_marker: bool) -> bool:
         """Whether more text may make it a marker, or an argument, if that is begun by several tags."""
-        size, first = len(text) - start, self._style.first_of_key if self._style else None
-        if is_marker:
-            return first is not None and size <= MAX_TAG_CHARS and first.match(text, start) is not None
-        return text[start : start + 1] == "<" and text[start + 1 : start + 2] != "/" and size <= _MARKER_CHARS
+        size = len(text) - start
+        if not is_marker:
+            return size <= _MARKER_CHARS and text[start : start + 1] == "<" and text[start + 1 : start + 2] != "/"
+        first = self._style.first_of_key if self._style else None
+        return first is not None and size <= MAX_TAG_CHARS and first.match(text, start) is not None
 
     def _closes(self, found: re.Match[str]) -> bool:
         """Whether a tag closes a call, a wrapping marker, or a value that is not named after its argument."""
@@ -226,8 +228,8 @@ class TagReader:
 
 
 def _skip_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    blanks = _SPACE.match(text, at)
+    return blanks.end() if blanks else at
 
 
 class _TagCallBuilder:

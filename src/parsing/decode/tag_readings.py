@@ -225,23 +225,24 @@ def _iter_at_section(
     tag: Tag, style: TagStyle, state: ReadingState, reading: Reading, *, begins: bool
 ) -> Iterator[_Move]:
     """A mark of a CDATA section in a value: one that `begins` the value, or text."""
-    plain = 0 if not begins else _MARGIN if style.has_sections else 1
-    yield _Move(state, reading, plain, reading.step)
-    if begins:
-        yield _Move(ReadingState("section", state.key), reading, 0, _take(reading.step, "section", tag))
+    if not begins:
+        yield _Move(state, reading, 0, reading.step)
+        return
+    yield _Move(state, reading, _MARGIN if style.has_sections else 1, reading.step)
+    yield _Move(ReadingState("section", state.key), reading, 0, _take(reading.step, "section", tag))
 
 
 def _iter_in_section(tag: Tag, state: ReadingState, reading: Reading) -> Iterator[_Move]:
     """In a CDATA section, which ends with its own mark and the tag that closes the value."""
     inside, step = ReadingState("section", state.key), reading.step
-    begun = step.before or step if state.place == "section end" else step
+    opening = step.before or step if state.place == "section end" else step
     if tag.kind == "e":
-        closes = _take(begun, "end", tag)
+        closes = _take(opening, "end", tag)
         yield _Move(ReadingState("section end", state.key), reading, 0, closes)
         return
     if state.place == "section end" and tag.kind == "p" and tag.is_next and tag.word in ("", state.key):
         yield _Move(ARGUMENTS, reading, 0, step._replace(end=tag.end))
-    yield _Move(inside, reading, _QUOTED if tag.kind == "p" and begun is not step else 0, begun)
+    yield _Move(inside, reading, _QUOTED if tag.kind == "p" and opening is not step else 0, opening)
 
 
 def _pass_behind(tag: Tag, state: ReadingState, reading: Reading) -> _Move:
@@ -272,9 +273,10 @@ def _keep_cheaper(readings: dict[ReadingState, Reading], move: _Move) -> None:
     state, before = move.state, move.reading
     cost = before.cost + move.cost
     other = cost if move.is_tied else min(before.other + move.cost, _NEVER)
-    known = readings.get(state)
-    if known is None or cost < known.cost:
-        rest = other if known is None else min(other, known.cost)
-        readings[state] = Reading(cost, rest, move.step, before.is_clean and move.is_clean)
-    else:
-        readings[state] = known._replace(other=min(known.other, cost))
+    cheapest = readings.get(state)
+    if cheapest and cheapest.cost <= cost:
+        readings[state] = cheapest._replace(other=min(cheapest.other, cost))
+        return
+    if cheapest:
+        other = min(other, cheapest.cost)
+    readings[state] = Reading(cost, other, move.step, before.is_clean and move.is_clean)

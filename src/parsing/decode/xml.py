@@ -36,10 +36,10 @@ def find_children(text: str) -> list[tuple[str, Node]]:
 
 
 def _group(children: list[tuple[str, Node]]) -> dict[str, Node]:
-    found: dict[str, list[Node]] = {}
+    groups: dict[str, list[Node]] = {}
     for name, value in children:
-        found.setdefault(name, []).append(value)
-    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
+        groups.setdefault(name, []).append(value)
+    return {name: values if len(values) > 1 else values[0] for name, values in groups.items()}
 
 
 def group_children(text: str) -> dict[str, Node]:

@@ -63,7 +63,8 @@ class Format(NamedTuple):
         """The call as the model's chat template writes it."""
         texts = {key: value if isinstance(value, str) else _dump(value) for key, value in arguments.items()}
         keywords = ", ".join(f"{key}={_write_python(value)}" for key, value in arguments.items())
-        members = ",".join(f"{key}:{self._write_member(value)}" for key, value in arguments.items())
+        quoted = {key: f"{self.quote}{value}{self.quote}" for key, value in arguments.items() if isinstance(value, str)}
+        members = ",".join(f"{key}:{quoted.get(key) or _dump(value)}" for key, value in arguments.items())
         written = {
             "name": name,
             "escaped_name": name.replace("_", "\\_"),
@@ -76,9 +77,6 @@ class Format(NamedTuple):
             "call": self.syntax.write(name, texts) if self.syntax else "",
         }
         return FIELDS.sub(lambda field: written[field[1]], self.template.replace("⟦", "").replace("⟧", ""))
-
-    def _write_member(self, value: JSON) -> str:
-        return f"{self.quote}{value}{self.quote}" if isinstance(value, str) else _dump(value)
 
     @property
     def is_lone(self) -> bool:

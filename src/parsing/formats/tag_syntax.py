@@ -59,7 +59,7 @@ class TagSyntax(NamedTuple):
 
     @property
     def call_closer(self) -> str:
-        """The tag that closes a call; empty if that is none or more than one, or depends on the call."""
+        """The tag that closes a call; empty if several do or nothing does, or if the call decides on it."""
         closer = self._prefix(self.call_end).strip()
         return closer if "{" not in closer and len(closer.split()) == 1 else ""
 

@@ -36,7 +36,7 @@ from .buffer import CONTEXT_CHARS, LEAD_CHARS, StreamBuffer, skip_whitespace
 from .openers import BlockStart
 from .prefix_regex import PrefixMatcher
 
-MAX_RESCAN_CHARS = 65_536  # in all, of blocks that were none and are searched again
+MAX_RESCAN_CHARS = 65_536  # in all, of blocks that were text and are searched again
 MAX_STRICT_CHARS = 16_384  # given to json at once: it counts the lines before an error
 MAX_DATA_CHARS = 400  # of an object that is held back, unless a tool's name stands in them
 CUT_OFF = UnreadableValue("The block was cut off before its end; send it again, in smaller parts if it is long.")
@@ -80,7 +80,7 @@ class BlockReader:
         self.follower: Follower | None = None
         self.in_call_fence = False  # the block began with a fence that is still open
         self.rescan = MAX_RESCAN_CHARS  # characters left
-        self.max_returned_chars = 0  # of the longest block that was none
+        self.max_returned_chars = 0  # of the longest block that was text
         self._block = _NO_BLOCK
         self._at = -1  # where the block starts in the buffer, or -1 once part of it has left the buffer
         self._head = ""  # the text from the start of the block to its body

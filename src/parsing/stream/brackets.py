@@ -168,11 +168,7 @@ class BracketMatcher:
         """What stands before `at`, _LOOK_BACK_CHARS at most; what was passed earlier ends at `start`."""
         if at - start >= _LOOK_BACK_CHARS:
             return text[at - _LOOK_BACK_CHARS : at]
-        return (
-            self._tail[at - start :] + text[start:at]
-            if len(self._tail) == _LOOK_BACK_CHARS
-            else self._tail + text[start:at]
-        )
+        return (self._tail + text[start:at])[-_LOOK_BACK_CHARS:]
 
 
 class UntilMarker:
@@ -187,8 +183,8 @@ class UntilMarker:
         self._max_chars = max_chars
 
     def feed(self, text: str, position: int) -> tuple[int, bool]:
-        found = self._closer.search(text, position)
-        end = found.end() if found else max(position, len(text) - self._max_chars)
+        closer = self._closer.search(text, position)
+        end = closer.end() if closer else max(position, len(text) - self._max_chars)
         self.parts.append(text[position:end])
         self.size += end - position
-        return end, bool(found)
+        return end, closer is not None

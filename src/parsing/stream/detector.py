@@ -90,7 +90,8 @@ class BlockDetector:
         """What begins at the anchor."""
         start, text = position.at, position.text
         detection: Detection = None
-        if text[start] not in "<[" and self._begins_unusually(text, start):
+        unusual = self._formats.unusual
+        if text[start] not in "<[" and (unusual.match(text, start) or unusual.is_prefix(text, start)):
             detection = self._detect_opener(text, start)
         if not isinstance(detection, (BlockStart, NeedMore)) and text[start] in self._detectors:
             detection = self._detectors[text[start]](position)
@@ -98,11 +99,6 @@ class BlockDetector:
         if isinstance(detection, BlockStart) and body >= 0 and not text[body + 1 : body + 67].removeprefix("{").strip():
             return NeedMore(detection.start)  # what follows decides whether the brace opens an object at all
         return detection
-
-    def _begins_unusually(self, text: str, at: int) -> bool:
-        """Whether a marker begins at `at` with another character than most."""
-        unusual = self._formats.unusual
-        return unusual.match(text, at) is not None or unusual.is_prefix(text, at)
 
     def _detect_opener(self, text: str, at: int) -> Detection:
         """What begins with a marker of a format."""
@@ -119,11 +115,10 @@ class BlockDetector:
         return NeedMore(at) if lone.is_prefix(text, at) else None
 
     def _detect_angle(self, position: Position) -> Detection:
-        return self._detect_opener(position.text, position.at) or self._detect_element(position)
-
-    def _detect_element(self, position: Position) -> Detection:
-        """An element that is named after a tool."""
+        """A marker, or an element that is named after a tool."""
         text, at = position.text, position.at
+        if detection := self._detect_opener(text, at):
+            return detection
         match = openers.ELEMENT.match(text, at)
         if match and self._names.find(match["name"]) == match["name"] and starts_line(position.line, after_colon=True):
             return BlockStart(at, at, "element", "", match["name"], False)
@@ -183,8 +178,8 @@ class BlockDetector:
         if (own := find_own_marker(position)) >= 0:
             return BlockStart(own, at, "json", OWN)
         word = find_preceding_name(self._names, position)
-        if word and (found := self._detect_named_object(position, word)):
-            return found
+        if word and (named := self._detect_named_object(position, word)):
+            return named
         return self._detect_object(text, at, at)
 
     def _detect_named_object(self, position: Position, word: PrecedingWord) -> Detection:
@@ -351,10 +346,10 @@ class BlockDetector:
     def _detect_recipient(self, position: Position) -> Detection:
         """A recipient of Harmony, a name behind `to=`."""
         text, at, floor, *_ = position
-        found, base = search_back(_RECIPIENT, text, max(floor, at - LOOK_BACK_CHARS), at + 1, position.edge)
-        if not found:
+        recipient, base = search_back(_RECIPIENT, text, max(floor, at - LOOK_BACK_CHARS), at + 1, position.edge)
+        if not recipient:
             return None
-        lead = base + found.start()
+        lead = base + recipient.start()
         match = openers.RECIPIENT_CALL.match(text, at + 1)
         if not match:
             return NeedMore(lead) if openers.RECIPIENT_CALL.is_prefix(text, at + 1) else None

@@ -139,15 +139,15 @@ def _count_held(names: NameIndex, text: str) -> int:
     if not word or gap > _MAX_GAP_CHARS:
         return 0
     marks = 0 if gap else min(8, len(word) - len(word.rstrip("@>*`]")))
-    found = _WORD.search(word[-_MAX_WORD_CHARS:])
-    if found is None or word[-1] in "]@>":
+    last = _WORD.search(word[-_MAX_WORD_CHARS:])
+    if last is None or word[-1] in "]@>":
         return marks
-    name, mark = found[2], found[3]
-    starts = [0, *(found.start(2) - found.start() + joint.end() for joint in _JOINT.finditer(name))]
+    name, mark = last[2], last[3]
+    starts = [0, *(last.start(2) - last.start() + joint.end() for joint in _JOINT.finditer(name))]
     for start in starts:
-        bare = found[0][start:].removesuffix(mark) if start else name
+        bare = last[0][start:].removesuffix(mark) if start else name
         if _may_begin(names, bare, is_whole=bool(gap or mark)):
-            return max(marks, len(found[0]) - start + gap)
+            return max(marks, len(last[0]) - start + gap)
     return marks
 
 
@@ -155,9 +155,9 @@ def _may_begin(names: NameIndex, word: str, *, is_whole: bool) -> bool:
     """Whether a word, or the beginning of one, may belong to a block."""
     bare = word.rstrip(":")
     if is_whole or bare != word:
-        whole = names.names_tool(bare) or normalize(bare) in _KEYWORDS
-        if whole or is_whole:
-            return whole
+        is_word = names.names_tool(bare) or normalize(bare) in _KEYWORDS
+        if is_word or is_whole:
+            return is_word
     return names.is_name_prefix(bare) or normalize(bare) in _KEYWORD_PREFIXES
 
 
@@ -165,9 +165,11 @@ def find_preceding_name(names: NameIndex, position: Position) -> PrecedingWord |
     """The name of an offered tool before the anchor."""
     floor = max(position.floor, position.at - LOOK_BACK_CHARS)
     words = iter_words(position.text, position.at, floor, position.edge)
-    whole = (word for word in words if word.start < word.begin or not is_word_char(word.previous))
-    word = next((word for word in whole if names.names_tool(word.name.rstrip(":"))), None)
-    return None if word and word.start == word.begin and word.previous in _GLUE else word
+    for word in words:
+        is_decorated = word.start < word.begin
+        if (is_decorated or not is_word_char(word.previous)) and names.names_tool(word.name.rstrip(":")):
+            return word if is_decorated or word.previous not in _GLUE else None
+    return None
 
 
 def find_own_marker(position: Position) -> int:

@@ -82,7 +82,8 @@ def sequence(*parts: Part) -> PrefixPattern:
 
 def either(*parts: Part) -> PrefixPattern:
     patterns = [sequence(part) for part in parts]
-    wholes, prefixes = "|".join(each.whole for each in patterns), "|".join(each.prefix for each in patterns)
+    wholes = "|".join(pattern.whole for pattern in patterns)
+    prefixes = "|".join(pattern.prefix for pattern in patterns)
     return PrefixPattern(f"(?:{wholes})", f"(?:{prefixes})")
 
 
