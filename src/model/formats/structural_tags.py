@@ -127,8 +127,8 @@ def _list_parameters(tool: ToolDefinition) -> list[tuple[str, Mapping[str, JSON]
     properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
     needed = required if isinstance(required, list) else []
     listed = properties if isinstance(properties, Mapping) else {}
-    named = [(name, each if isinstance(each, Mapping) else {}, name in needed) for name, each in listed.items()]
-    return sorted(named, key=lambda each: not each[2])
+    named = [(name, schema if isinstance(schema, Mapping) else {}, name in needed) for name, schema in listed.items()]
+    return sorted(named, key=lambda parameter: not parameter[2])
 
 
 def _separate(members: Sequence[tuple[list[Part], bool]], separator: str) -> list[Part]:

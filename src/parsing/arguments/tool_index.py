@@ -40,9 +40,9 @@ class IndexedTool:
     def scalar_types(self) -> Mapping[str, type]:
         """The parameters that have one scalar type and nothing else."""
         return {
-            key: _SCALARS[each["type"]]
-            for key, each in self.properties.items()
-            if isinstance(each, Mapping) and str(each.get("type")) in _SCALARS and _CONSTRAINTS.isdisjoint(each)
+            key: _SCALARS[schema["type"]]
+            for key, schema in self.properties.items()
+            if isinstance(schema, Mapping) and str(schema.get("type")) in _SCALARS and _CONSTRAINTS.isdisjoint(schema)
         }
 
 
@@ -139,7 +139,9 @@ class ToolIndex:
             names = [str(tool["function"]["name"]) for tool in tools]  # type: ignore[index]  # TypeError tells
         except (KeyError, TypeError):
             names = [str(_get_function(tool).get("name", "")) for tool in tools]
-            aliases = [(each, tool.name) for tool in tools if isinstance(tool, ToolDefinition) for each in tool.aliases]
+            aliases = [
+                (alias, tool.name) for tool in tools if isinstance(tool, ToolDefinition) for alias in tool.aliases
+            ]
         self.tools = dict(zip(names, tools, strict=True))
         self.tools.pop("", None)
         self.names = _index_names(tuple(self.tools), tuple(aliases))

@@ -165,15 +165,15 @@ class TagReader:
         self._is_blank, self._is_complete = True, readings.is_complete(tag)
         return _Progress(match.end(), False, True)
 
-    def _may_become_other(self, text: str, at: int, found: re.Match[str]) -> bool:
+    def _may_become_other(self, text: str, at: int, match: re.Match[str]) -> bool:
         """Whether more text may make it a longer marker, or part of the tags that begin a call."""
-        if found.lastgroup in ("b", "B"):
-            rest = text[found.start() : found.start() + MAX_TAG_CHARS]
+        if match.lastgroup in ("b", "B"):
+            rest = text[match.start() : match.start() + MAX_TAG_CHARS]
             markers = (*self._markers.openers, *self._markers.closers)
-            return any(marker.startswith(rest) and marker != found[0] for marker in markers)
+            return any(marker.startswith(rest) and marker != match[0] for marker in markers)
         first = self._style.first_of_call if self._style else None
         low = max(at, len(text) - _MAX_CALL_TAGS_CHARS)
-        return first is not None and low < found.start() and first.search(text, low, found.start()) is not None
+        return first is not None and low < match.start() and first.search(text, low, match.start()) is not None
 
     def _look_ahead(self, text: str, at: int) -> _Progress:
         """Ends the block, unless a closing tag follows soon."""
@@ -204,10 +204,10 @@ class TagReader:
         first = self._style.first_of_key if self._style else None
         return first is not None and size <= MAX_TAG_CHARS and first.match(text, start) is not None
 
-    def _closes(self, found: re.Match[str]) -> bool:
+    def _closes(self, match: re.Match[str]) -> bool:
         """Whether a tag closes a call, a wrapping marker, or a value that is not named after its argument."""
         assert self._style  # noqa: S101 - tags are found with a style
-        kind = self._style.classify(found).kind
+        kind = self._style.classify(match).kind
         return kind in "cb" or (kind == "p" and not self._style.is_element)
 
     def read(self, text: str) -> tuple[DecodedBlock, int]:

@@ -53,8 +53,8 @@ class Opening(NamedTuple):
     element: str = ""
 
 
-def read_opening(found: re.Match[str]) -> Opening:
-    groups = found.groupdict()
+def read_opening(match: re.Match[str]) -> Opening:
+    groups = match.groupdict()
     return Opening(groups["word"], groups.get("prefix") or "", groups.get("element") or "")
 
 
@@ -107,12 +107,12 @@ class TagStyle:
         names = {name for call in calls for name in (call.name, *(call.arguments or ()))}
         return tuple(f"</{name}>" for name in sorted(names))
 
-    def classify(self, found: re.Match[str], base: int = 0, *, is_next: bool = True) -> Tag:
+    def classify(self, match: re.Match[str], base: int = 0, *, is_next: bool = True) -> Tag:
         """The tag of a match of `tags`; `base` is added to its positions."""
-        groups, kind = found.groupdict(), str(found.lastgroup)
+        groups, kind = match.groupdict(), str(match.lastgroup)
         exact = {"d": "c", "q": "p"}.get(kind, kind)
         word = groups.get({"p": "closed", "C": "name"}.get(kind, "word"))
-        start, end = base + found.start(), base + found.end()
+        start, end = base + match.start(), base + match.end()
         return Tag(exact, word or "", groups.get("attributes") or "", start, end, exact != kind, is_next)
 
 

@@ -159,7 +159,7 @@ class FormatSet:
             rests.setdefault(opener[0], []).append(opener[1:])
         branches = [ANCHOR]
         for first, others in rests.items():
-            if first.isalpha():
+            if first.isalpha():  # a word stands in running text: only as it is written in the table, and whole
                 rest = any_of(others)
                 branches.append(rf"{re.escape(first)}(?<!\w{re.escape(first)})(?:(?={rest.whole})|(?={rest.prefix}))")
             else:
@@ -194,6 +194,7 @@ class FormatSet:
         leads.pop("", None)
         attributes, names, others = {*CALL_ELEMENTS, "parameter"}, set[str](), list[str]()
         for lead in leads:
+            # An attribute may be written in several ways, and a bare name has to end its tag.
             if attribute := _ATTRIBUTE.match(lead):
                 attributes.add(attribute[1])
             elif lead[0] == "<" and lead[-1] == ">" and lead[1:-1].isidentifier():
@@ -261,8 +262,10 @@ class FormatSet:
         return PrefixMatcher(sequence(SPACE, any_of_caseless(filter(_has_word, closers))), re.IGNORECASE)
 
     def _find_own_closer(self, opener: str) -> PrefixMatcher | None:
-        """What closes a block with this marker alone, since it may be punctuation elsewhere; None if there is none."""
-        rows = [row for row in self._wrappers + self._texts if any(_ends_with(opener, each) for each in row.openers)]
+        """What closes a block with this marker alone, since it may be punctuation elsewhere; None without any."""
+        rows = [
+            row for row in self._wrappers + self._texts if any(_ends_with(opener, marker) for marker in row.openers)
+        ]
         closers = {closer for row in rows for closer in row.closers if not _has_word(closer)}
         return PrefixMatcher(sequence(SPACE, any_of(closers))) if closers else None
 

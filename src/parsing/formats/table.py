@@ -132,8 +132,6 @@ _PAIRS = TagSyntax("{name}\n", "<arg_key>{key}</arg_key>\n<arg_value>", "</arg_v
 _TREE = TagSyntax(
     "<invoke>\n<tool_name>{name}</tool_name>\n<parameters>\n", "<{key}>", "</{key}>\n", "</parameters>\n</invoke>\n"
 )
-_V3 = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
-_V3_END = "<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
 
 FORMATS = (
     Format("hermes", "Hermes 2 and 3, Qwen2.5, Qwen3", "<tool_call>", "json", "</tool_call>", "hermes, qwen3_json", "<tool_call>\n" + _JSON + "\n</tool_call>",

@@ -278,7 +278,7 @@ class BlockReader:
     def _take_closer(self, text: str, final: bool) -> bool | None:
         """Whether one more closing marker was there; None if that needs more text."""
         opener = self._formats.extended_closer
-        if opener:
+        if opener:  # the next block would lose its marker to this one
             start = skip_whitespace(text, self._after)
             if opener.match(text, start):
                 return False

@@ -31,7 +31,7 @@ from .lookback import (
     search_back,
     starts_line,
 )
-from .openers import BlockStart, NeedMore, Skip
+from .openers import BlockStart, NeedMore, Skip, await_match
 from .reasoning import MARKER
 
 _RECIPIENT = LazyPattern(TO + r"\Z")
@@ -95,9 +95,10 @@ class BlockDetector:
             detection = self._detect_opener(text, start)
         if not isinstance(detection, (BlockStart, NeedMore)) and text[start] in self._detectors:
             detection = self._detectors[text[start]](position)
-        body = detection.body if isinstance(detection, BlockStart) and text[start] in "{=" else -1
-        if isinstance(detection, BlockStart) and body >= 0 and not text[body + 1 : body + 67].removeprefix("{").strip():
-            return NeedMore(detection.start)  # what follows decides whether the brace opens an object at all
+        if isinstance(detection, BlockStart) and text[start] in "{=":
+            inside = text[detection.body + 1 : detection.body + 67]
+            if not inside.removeprefix("{").strip():
+                return NeedMore(detection.start)  # what follows decides whether the brace opens an object at all
         return detection
 
     def _detect_opener(self, text: str, at: int) -> Detection:
@@ -112,7 +113,7 @@ class BlockDetector:
         lone = self._formats.lone_element
         if match := lone.match(text, at):
             return BlockStart(at, at, "tags", self._formats.name_lone_marker(match[0]))
-        return NeedMore(at) if lone.is_prefix(text, at) else None
+        return await_match(lone, text, at, at)
 
     def _detect_angle(self, position: Position) -> Detection:
         """A marker, or an element that is named after a tool."""
@@ -148,30 +149,37 @@ class BlockDetector:
     def _read_body(self, match: re.Match[str], start: int, opener: str) -> Detection:
         """The body behind wrapping markers; a bare name there has to be a tool's."""
         kind = match.lastgroup or ""
-        if kind in ("json", "tags"):
-            return BlockStart(start, match.end() - 1 if kind == "json" else match.start("tags"), kind, opener)
-        if kind == "attributes":
-            return self._read_attributes(match, start, opener)
-        if kind in ("pairs", "empty"):
-            group = "name" if kind == "pairs" else "empty_name"
-            if kind == "empty" and self._names.find(match[group]) is None:
-                return Skip(match.end())
-            return BlockStart(start, match.start(group), kind, opener, match[group])
+        if kind == "json":
+            return BlockStart(start, match.end() - 1, kind, opener)
+        if kind == "tags":
+            return BlockStart(start, match.start("tags"), kind, opener)
+        if kind == "pairs":
+            return BlockStart(start, match.start("name"), kind, opener, match["name"])
+        if kind in ("attributes", "empty"):
+            return self._read_known_name(match, start, opener)
+        return self._read_named(match, start, opener)
+
+    def _read_named(self, match: re.Match[str], start: int, opener: str) -> Detection:
+        """A name behind wrapping markers, and the bracket behind it."""
         name, bracket = match["called"], match["bracket"]
         explicit = bracket == "{" and "[TOOL_CALLS]" not in opener and opener != OWN
         if name in CHANNELS or (not explicit and self._names.find(name) is None):
             return Skip(match.end() - (name in CHANNELS))  # before a channel the name may stand, and the brace tells
         return BlockStart(start, match.end() - 1, "named" if bracket == "{" else "pythonic", opener, name)
 
-    def _read_attributes(self, match: re.Match[str], start: int, opener: str) -> Detection:
-        name = match["attributed"]
+    def _read_known_name(self, match: re.Match[str], start: int, opener: str) -> Detection:
+        """A tool's name behind wrapping markers, with attributes or alone."""
+        kind = str(match.lastgroup)
+        group = "attributed" if kind == "attributes" else "empty_name"
+        name, begin = match[group], match.start(group)
         if self._names.find(name) is None:
             return Skip(match.end())
-        begin = match.start("attributed")
-        # Of `[Calling tool=`, which nothing but the end of the call closes.
-        bracket = match.string.rfind("[", start, begin)
-        is_open = bracket > match.string.rfind("]", start, begin)
-        return BlockStart(start, bracket if is_open else begin, "attributes", opener, name)
+        if kind == "attributes":
+            # Of `[Calling tool=`, which nothing but the end of the call closes.
+            bracket = match.string.rfind("[", start, begin)
+            is_open = bracket > match.string.rfind("]", start, begin)
+            begin = bracket if is_open else begin
+        return BlockStart(start, begin, kind, opener, name)
 
     def _detect_brace(self, position: Position) -> Detection:
         text, at, *_ = position
@@ -187,8 +195,9 @@ class BlockDetector:
         text, at, _, line, _ = position
         if text[word.start] == "@":
             return None
-        before = line[: len(line) - (at - word.start)] if "\n" not in text[word.start : at] else ""
-        if not (word.gap or word.mark or not before.strip() or before.rstrip()[-1:] in "`>.:"):
+        is_apart = word.gap or word.mark or "\n" in text[word.start : at]
+        before = line[: len(line) - (at - word.start)].rstrip()
+        if not (is_apart or before[-1:] in ("", *"`>.:")):
             return None
         return BlockStart(word.start, at, "named", "", word.name.rstrip(":"), False)
 
@@ -196,7 +205,7 @@ class BlockDetector:
         """An object whose first key is one of a call's or a tool's name."""
         key = openers.OBJECT_KEY.match(text, at)
         if not key:
-            return NeedMore(start) if openers.OBJECT_KEY.is_prefix(text, at) else None
+            return await_match(openers.OBJECT_KEY, text, at, start)
         body = key.start() + key[0].startswith("{{")
         if key["key"] not in CALL_KEYS and not self._names.find(key["key"]):
             return None
@@ -224,7 +233,7 @@ class BlockDetector:
     def _detect_list(self, text: str, at: int) -> Detection:
         match = openers.CALL_LIST.match(text, at)
         if not match:
-            return NeedMore(at) if openers.CALL_LIST.is_prefix(text, at) else None
+            return await_match(openers.CALL_LIST, text, at, at)
         if match["object"]:
             inner = self._detect_object(text, match.start("object"), at)
             return inner._replace(body=at) if isinstance(inner, BlockStart) else inner
@@ -241,7 +250,7 @@ class BlockDetector:
         if text[word.start] == "@":
             if match := openers.NUMBERED_CALL.match(text, at):
                 return BlockStart(word.start, match.end() - 1, "named", "@", word.name)
-            return NeedMore(word.start) if openers.NUMBERED_CALL.is_prefix(text, at) else None
+            return await_match(openers.NUMBERED_CALL, text, at, word.start)
         before = line[: len(line) - (at - word.begin)]
         if not starts_line(before, after_colon=True):
             return None
@@ -254,9 +263,10 @@ class BlockDetector:
         is_fence = "```".startswith(text[at : at + 3])  # or may become one at the end of the text
         if not text.startswith("``", at) and not starts_line(line):
             return NeedMore(at) if at + 1 == len(text) else None
-        word = find_preceding_name(self._names, position) if is_fence else None
-        if word and "\n" in word.gap and (detection := self._detect_named_fence(text, at, word)):
-            return detection
+        if is_fence:
+            word = find_preceding_name(self._names, position)
+            if word and "\n" in word.gap and (detection := self._detect_named_fence(text, at, word)):
+                return detection
         inner = self._detect_quoted(text, at)
         if isinstance(inner, NeedMore):
             return NeedMore(at)
@@ -266,7 +276,7 @@ class BlockDetector:
         """A name, then its arguments in a fence."""
         match = openers.FENCE_START.match(text, at)
         if not match:
-            return NeedMore(word.start) if openers.FENCE_START.is_prefix(text, at) else None
+            return await_match(openers.FENCE_START, text, at, word.start)
         body = match.end() - 1
         return BlockStart(word.start, body, "named", "", word.name.rstrip(":"), False) if text[body] == "{" else None
 
@@ -327,21 +337,26 @@ class BlockDetector:
         return self._detect_markers(text, gap.end(), start, OWN)
 
     def _detect_labelled(self, text: str, at: int, start: int) -> Detection:
-        for matcher in (openers.LABELLED_CALL, openers.ACTION_OBJECT):
-            if match := matcher.match(text, at):
-                groups = match.groupdict()
-                name = groups.get("name") or ""
-                action = text[at : at + 6].casefold() == "action"
-                if not action and not self._names.find(name):
-                    return None
-                if groups.get("json") and self._may_continue(match, text):
-                    return NeedMore(start)
-                if groups.get("json"):
-                    kind, explicit = ("named", action) if name else ("json", False)
-                    return BlockStart(start, match.end() - 1, kind, "Action:", name, explicit)
-                return BlockStart(start, match.start("line"), "labels", "Action:", name, action) if action else None
-        matchers = (openers.LABELLED_CALL, openers.ACTION_OBJECT)
-        return NeedMore(start) if any(matcher.is_prefix(text, at) for matcher in matchers) else None
+        """A name and its arguments on labelled lines, or an object behind `Action:`."""
+        if match := openers.LABELLED_CALL.match(text, at):
+            return self._read_labelled(match, start)
+        if match := openers.ACTION_OBJECT.match(text, at):
+            if self._may_continue(match, text):
+                return NeedMore(start)
+            return BlockStart(start, match.end() - 1, "json", "Action:", explicit=False)
+        may_come = openers.LABELLED_CALL.is_prefix(text, at) or openers.ACTION_OBJECT.is_prefix(text, at)
+        return NeedMore(start) if may_come else None
+
+    def _read_labelled(self, match: re.Match[str], start: int) -> Detection:
+        """Only `Action:` asks for a call; behind another label a tool's name and an object have to stand."""
+        name, is_json, is_action = match["name"], match["json"] is not None, match[0][:6].casefold() == "action"
+        if not is_action and not (is_json and self._names.find(name)):
+            return None
+        if not is_json:
+            return BlockStart(start, match.start("line"), "labels", "Action:", name)
+        if self._may_continue(match, match.string):
+            return NeedMore(start)
+        return BlockStart(start, match.end() - 1, "named", "Action:", name, is_action)
 
     def _detect_recipient(self, position: Position) -> Detection:
         """A recipient of Harmony, a name behind `to=`."""
@@ -352,7 +367,7 @@ class BlockDetector:
         lead = base + recipient.start()
         match = openers.RECIPIENT_CALL.match(text, at + 1)
         if not match:
-            return NeedMore(lead) if openers.RECIPIENT_CALL.is_prefix(text, at + 1) else None
+            return await_match(openers.RECIPIENT_CALL, text, at + 1, lead)
         body = match.end() - 1
         is_object = openers.OBJECT_START.match(text, body)
         return BlockStart(lead, body, "named", "<|channel|>", match["name"]) if is_object else None
@@ -362,7 +377,7 @@ class BlockDetector:
         matcher = openers.CHEVRON_CALL
         match = matcher.match(text, at)
         if not match:
-            return NeedMore(at) if matcher.is_prefix(text, at) else None
+            return await_match(matcher, text, at, at)
         kind = "named" if match["bracket"] == "{" else "pythonic"
         if not self._names.find(match["name"]) or not (kind == "named" or starts_line(line)):
             return None

@@ -183,3 +183,8 @@ class Skip(NamedTuple):
     """Text up to `end`: markers that no body follows, or inline code."""
 
     end: int
+
+
+def await_match(matcher: PrefixMatcher, text: str, at: int, start: int) -> NeedMore | None:
+    """NeedMore from `start` on, if more text may make a match at `at`."""
+    return NeedMore(start) if matcher.is_prefix(text, at) else None

@@ -29,7 +29,7 @@ from .buffer import CONTEXT_CHARS, LOOK_BACK_CHARS, StreamBuffer, count_backtick
 from .detector import BlockDetector, Detection, make_detector
 from .lookback import Position, find_hold, joins_word
 from .loops import LoopSkipper
-from .openers import ANCHOR_LEAD_CHARS, BlockStart, NeedMore, Skip
+from .openers import ANCHOR_LEAD_CHARS, BlockStart, NeedMore, Skip, await_match
 from .reasoning import Marker, ReasoningReader
 
 REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
@@ -152,7 +152,9 @@ class StreamParser:
         """
         if not self._is_plain or self._held or not text:
             return -1
-        return (self._count_held if len(text) <= MAX_PLAIN_CHARS else self._detector.count_held_after_call)(text)
+        if len(text) > MAX_PLAIN_CHARS:
+            return self._detector.count_held_after_call(text)
+        return self._count_held(text)
 
     @property
     def certain_kind(self) -> str:
@@ -205,8 +207,9 @@ class StreamParser:
         buffer, follower = self._buffer, self._block.follower
         if dropped := buffer.drop_shown():
             self._block.drop(dropped)
-        begun = skip_blanks(buffer.text, buffer.floor) if buffer.called else buffer.floor
-        self._is_plain = self._state == "prose" and buffer.position > begun and buffer.passed <= buffer.start
+        first = skip_blanks(buffer.text, buffer.floor) if buffer.called else buffer.floor
+        # Behind a call a result may begin the line: its first character is not plain.
+        self._is_plain = self._state == "prose" and buffer.position > first and buffer.passed <= buffer.start
         self._held = buffer.text[buffer.start :] if self._is_plain else ""
         is_read = bool(follower) and buffer.start == len(buffer.text)
         self._is_inside = is_read and not (self._previews or self._block.is_undecided)
@@ -368,7 +371,7 @@ class StreamParser:
             return None
         if FABRICATED.match(text, line):
             return Marker(line, line, "discards", "")
-        return NeedMore(at) if FABRICATED.is_prefix(text, line) else None
+        return await_match(FABRICATED, text, line, at)
 
     def _pass_anchor(self, at: int) -> None:
         """Moves behind an anchor that opened no block, and notes a fence of code."""

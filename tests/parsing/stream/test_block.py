@@ -141,7 +141,7 @@ class TestTooLong:
 
     BODY = '{"name": "read", "args": {"path": "' + "x" * MAX_BLOCK_CHARS
 
-    def test_it_is_malformed_and_what_follows_is_text(self):
+    def test_a_block_that_is_too_long_is_malformed_and_what_follows_is_text(self):
         text = f"TOOL_CALL: {self.BODY}"
         cuts = range(100, len(text) + 3_000_000, 1_000_000)
         events = events_of(text + "y" * 3_000_000, [cut for cut in cuts if cut < len(text)])
@@ -150,7 +150,7 @@ class TestTooLong:
         assert join_text(events).strip("xy") == ""
         assert join_all(events) == text + "y" * 3_000_000
 
-    def test_it_is_noticed_in_a_string_that_comes_in_small_pieces(self):
+    def test_the_limit_is_noticed_in_a_string_that_comes_in_small_pieces(self):
         parser = StreamParser(TOOLS)
         parser.feed('TOOL_CALL: {"name": "read", "args": {"path": "')
         piece = '\\"' + "x" * 1_998
@@ -167,7 +167,7 @@ class TestData:
 
     @pytest.mark.parametrize("fence", ["", "```json\n"])
     @pytest.mark.parametrize("size", [1, 7, 100])
-    def test_it_is_held_back_for_few_characters(self, fence, size):
+    def test_an_object_of_data_is_held_back_for_few_characters(self, fence, size):
         parser, text, shown = StreamParser(TOOLS), fence + self.DOCUMENT, 0
         for at in range(0, len(text), size):
             shown += len(join_text(parser.feed(text[at : at + size])))

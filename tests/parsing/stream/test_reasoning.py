@@ -68,7 +68,7 @@ class TestUnopenedReasoning:
         for cuts in ((), range(1, len(text))):
             assert gathered(events_of(text, cuts)).content == "\n\nHello."
 
-    def test_it_counts_once(self):
+    def test_a_closing_marker_counts_once(self):
         found = extract_tool_calls("First.</think>Second.</think>Third.", TOOLS)
         assert (found.content, found.reasoning) == ("Second.</think>Third.", "First.")
 
