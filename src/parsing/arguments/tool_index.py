@@ -138,7 +138,7 @@ class ToolIndex:
         try:  # raw tools, which are read for each answer
             names = [str(tool["function"]["name"]) for tool in tools]  # type: ignore[index]  # TypeError tells
         except (KeyError, TypeError):
-            names = [str(_get_function(tool).get("name", "")) for tool in tools]
+            names = [_read_offered(tool)[0] for tool in tools]
             aliases = [
                 (alias, tool.name) for tool in tools if isinstance(tool, ToolDefinition) for alias in tool.aliases
             ]
@@ -151,8 +151,7 @@ class ToolIndex:
         """The offered tool that `written` names, or None."""
         name = self.names.find(written)
         if name and name not in self._indexed:
-            function = _get_function(self.tools[name])
-            self._indexed[name] = IndexedTool(name, function.get("parameters") or function.get("input_schema") or {})
+            self._indexed[name] = IndexedTool(*_read_offered(self.tools[name]))
         return self._indexed[name] if name else None
 
     def find_nearest(self, written: str) -> list[str]:
@@ -172,9 +171,11 @@ def _add_unique(table: dict[str, str], key: str, name: str) -> None:
     table[key] = "" if table.get(key, name) != name else name
 
 
-def _get_function(offered: ToolDefinition | Mapping[str, Any]) -> Mapping[str, Any]:
-    """The name and the parameters of an offered tool, as in OpenAI's tool objects."""
+def _read_offered(offered: ToolDefinition | Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The name and the schema of an offered tool; no name if it is neither a ToolDefinition nor a tool object."""
     if isinstance(offered, ToolDefinition):
-        return {"name": offered.name, "parameters": offered.parameters}
+        return offered.name, offered.parameters
     function = offered.get("function", offered)
-    return function if isinstance(function, Mapping) else {}
+    if not isinstance(function, Mapping):
+        return "", {}
+    return str(function.get("name", "")), function.get("parameters") or function.get("input_schema") or {}

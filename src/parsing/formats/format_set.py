@@ -159,12 +159,13 @@ class FormatSet:
             rests.setdefault(opener[0], []).append(opener[1:])
         branches = [ANCHOR]
         for first, others in rests.items():
+            character = re.escape(first)
             if first.isalpha():  # a word stands in running text: only as it is written in the table, and whole
                 rest = any_of(others)
-                branches.append(rf"{re.escape(first)}(?<!\w{re.escape(first)})(?:(?={rest.whole})|(?={rest.prefix}))")
+                branches.append(rf"{character}(?<!\w{character})(?={rest.whole}|{rest.prefix})")
             else:
                 rest = any_of_caseless(others)
-                branches.append(rf"{re.escape(first)}(?:(?=(?i:{rest.whole}))|(?=(?i:{rest.prefix})))")
+                branches.append(rf"{character}(?=(?i:{rest.whole}|{rest.prefix}))")
         return "|".join(branches)
 
     @functools.cached_property
@@ -237,14 +238,18 @@ class FormatSet:
         return maybe(repeat(part, 8))
 
     @functools.cached_property
-    def _text_beginnings(self) -> tuple[tuple[Format, PrefixMatcher], ...]:
-        """The rows of the grammar `text`, and what begins their calls, up to the first character of the input."""
-        return tuple((row, PrefixMatcher(begin_text(row.template), re.IGNORECASE)) for row in self._texts)
+    def _text_beginnings(self) -> dict[str, list[tuple[Format, PrefixMatcher]]]:
+        """By its first character, what begins a call of the grammar `text`, up to the first one of the input."""
+        beginnings: dict[str, list[tuple[Format, PrefixMatcher]]] = {}
+        for row in self._texts:
+            matcher = PrefixMatcher(begin_text(row.template), re.IGNORECASE)
+            beginnings.setdefault(cut_text_opener(row)[0].casefold(), []).append((row, matcher))
+        return beginnings
 
     def find_text_call(self, text: str, at: int, names: NameIndex) -> BlockStart | bool:
         """A call of such a row at `at`; otherwise whether more text may make one."""
         may_come = False
-        for row, beginning in self._text_beginnings:
+        for row, beginning in self._text_beginnings.get(text[at].casefold(), ()):
             match = beginning.match(text, at)
             if match and names.find(match["name"]):
                 kind = "named" if match["first"] == "{" else "text"
@@ -271,9 +276,8 @@ class FormatSet:
 
     @functools.cached_property
     def extended_closer(self) -> PrefixMatcher | None:
-        """An opener that begins with a row's closer (`~~~tool` with `~~~`), which closes nothing; None without any."""
-        closers = tuple(closer for row in self.rows for closer in row.closers)
-        openers = {opener for opener in self._unusual_openers | self._markers if opener.startswith(closers)}
+        """An opener that begins as its row's closer (`~~~tool` and `~~~`), and closes nothing; None without any."""
+        openers = {row.opener for row in self.rows if row.is_literal and row.opener.startswith(row.closers)}
         return PrefixMatcher(any_of_caseless(openers), re.IGNORECASE) if openers else None
 
     @functools.cached_property
