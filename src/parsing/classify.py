@@ -209,17 +209,15 @@ class CallClassifier:
             arguments = fitter.fit(call.arguments, list(call.positional))
         except ArgumentMismatch as error:
             return self._reject(tool.name, block.raw, str(error), block.origin)
-        except RecursionError:
-            return self._reject(tool.name, block.raw, "The arguments are nested too deep.", block.origin)
-        is_renamed = call.name != tool.name
-        repairs = [*decoded.repairs, *call.repairs, *(("name",) if is_renamed else ()), *fitter.changes]
+        renamed = () if call.name == tool.name else ("name",)
+        repairs = (*decoded.repairs, *call.repairs, *renamed, *fitter.changes)
         guessed = (
             is_doubtful
             or decoded.guessed
             or self._is_presented
             or self._is_broken
             or any(isinstance(repair, Guess) for repair in repairs)
-            or (is_renamed and not self._tools.names.is_exact(call.name))
+            or not (call.name == tool.name or self._tools.names.is_exact(call.name))
         )
         made = ToolCall(self._take_id(), tool.name, arguments, block.origin, tuple(map(str, repairs)), guessed=guessed)
         return replace(made, echo=True) if self._is_echo(made, block.raw) else made

@@ -70,21 +70,28 @@ class Fitter:
 
     def fit(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, JSON]:
         """The arguments as the schema requires them. Raises ArgumentMismatch."""
-        tool, fitted = self._tool, dict[str, JSON]()
+        tool = self._tool
         fits = not positional and all(map(given.__contains__, tool.required))
         if fits and all(map(_fits_plainly, given.values(), map(tool.properties.get, given))):
             return dict(given)  # type: ignore[arg-type]  # all are plain values
-        given = self._unwrap_schema(self._unwrap_arguments(given))
+        try:
+            fitted = self._fit_each(self._unwrap_schema(self._unwrap_arguments(given)), positional)
+        except RecursionError:
+            raise ArgumentMismatch("The arguments are nested too deep.") from None
+        for name in tool.required:
+            if name not in fitted and name in tool.properties:
+                expected = _describe(tool.properties[name])
+                raise ArgumentMismatch(f"{tool.name}: the required parameter '{name}' ({expected}) is missing.")
+        return fitted
+
+    def _fit_each(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, JSON]:
+        tool, fitted = self._tool, dict[str, JSON]()
         for name, value in self._place_positional(self._match_names(given, positional), positional).items():
             schema = tool.properties.get(name)
             if value is None and name not in tool.required and schema is not None and not _accepts(schema, "null"):
                 self.changes[f"{name} null"] = None
                 continue
             fitted[name] = self.fit_value(value, {} if schema is None else schema, name, 0)
-        for name in tool.required:
-            if name not in fitted and name in tool.properties:
-                expected = _describe(tool.properties[name])
-                raise ArgumentMismatch(f"{tool.name}: the required parameter '{name}' ({expected}) is missing.")
         return fitted
 
     def _unwrap_arguments(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
@@ -115,13 +122,8 @@ class Fitter:
     def _match_names(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, Node]:
         """The keyword arguments under the names that the schema has for them."""
         properties = self._tool.properties
-        only = positional[0] if len(positional) == 1 and not given else None
-        if isinstance(only, dict) and self._are_arguments(only):
-            positional.clear()
-            given = only
-            self.changes["positional arguments"] = None
-        if positional and not given and all(isinstance(item, str) and _PAIR_TEXT.match(item) for item in positional):
-            given = self._split_pairs(positional)
+        if positional and not given:
+            given = self._name_positional(positional)
         named: dict[str, Node] = {}
         for name, value in given.items():
             target = name if name in properties or not properties else self._match_name(name, given)
@@ -130,14 +132,21 @@ class Fitter:
             named[target] = value
         return named
 
-    def _split_pairs(self, positional: list[Node]) -> Mapping[str, Node]:
-        """Arguments written as strings, `"path=a.txt"`, which are then no longer positional."""
-        pairs = [str(item).partition("=") for item in positional]
-        if not all(match_parameter(self._tool, name.strip()) for name, _, _ in pairs):
+    def _name_positional(self, positional: list[Node]) -> Mapping[str, Node]:
+        """Arguments in one object, or in strings (`"path=a.txt"`), which are then no longer positional."""
+        only, named = positional[0], dict[str, Node]()
+        if len(positional) == 1 and isinstance(only, dict) and self._are_arguments(only):
+            named = only
+        elif all(isinstance(item, str) and _PAIR_TEXT.match(item) for item in positional):
+            pairs = [str(item).partition("=") for item in positional]
+            if not all(match_parameter(self._tool, name.strip()) for name, _, _ in pairs):
+                return {}
+            named = {name.strip(): parse_literal(text.strip()) for name, _, text in pairs}
+        else:
             return {}
         positional.clear()
         self.changes["positional arguments"] = None
-        return {name.strip(): parse_literal(text.strip()) for name, _, text in pairs}
+        return named
 
     def _are_arguments(self, value: Mapping[str, Node]) -> bool:
         return not value or any(match_parameter(self._tool, name, value) for name in value)

@@ -104,29 +104,36 @@ class BlockReader:
         self._previewed, self._is_rejected, self._is_emitted, self._decoded = None, False, False, None
         self.is_undecided = block.kind == "json" and not block.explicit
         buffer.take(body)
-        if block.kind in ("json", "named") and buffer.text[body] in "{[":
-            text = buffer.text[body : body + MAX_STRICT_CHARS]
-            try:
-                node, length = parse_strict(text)
-            except (ValueError, RecursionError):
-                pass
-            else:
-                buffer.take(body + length)
-                if not (self.is_undecided and self._give_back_data(text[:length])):
-                    self._settle(BlockBody(text[:length], True, node), body + length)
-                return True
-        if block.kind in TAG_KINDS:
-            self.follower = self._formats.make_tag_reader(block.kind, block.opener, self._classifier.rank_parameter)
-        else:
-            end = re.compile(re.escape(block.closer)) if block.closer else LINE
-            is_marked = block.kind in ("labels", "text")
-            is_open = block.kind == "attributes" and buffer.text[body] != "["  # only a marker ends it
-            self.follower = UntilMarker(end, MAX_MARKER_CHARS) if is_marked else BracketMatcher(int(is_open))
+        if block.kind in ("json", "named") and buffer.text[body] in "{[" and self._read_strictly(body):
+            return True
+        self.follower = self._make_follower(block)
         if self.is_undecided:  # only its beginning is followed, until that shows that it may be a call
             size, ended = self.follower.feed(buffer.text[body : body + MAX_DATA_CHARS + 1], 0)
             if self.follow(body + size, ended):
                 return True
         return self.follow(*self.follower.feed(buffer.text, buffer.start))
+
+    def _read_strictly(self, body: int) -> bool:
+        """Takes a value that is complete and strict JSON; whether it was."""
+        text = self._buffer.text[body : body + MAX_STRICT_CHARS]
+        try:
+            node, length = parse_strict(text)
+        except (ValueError, RecursionError):
+            return False
+        self._buffer.take(body + length)
+        if not (self.is_undecided and self._give_back_data(text[:length])):
+            self._settle(BlockBody(text[:length], True, node), body + length)
+        return True
+
+    def _make_follower(self, block: BlockStart) -> Follower:
+        """What finds the end of the block."""
+        if block.kind in TAG_KINDS:
+            return self._formats.make_tag_reader(block.kind, block.opener, self._classifier.rank_parameter)
+        if block.kind in ("labels", "text"):
+            end = re.compile(re.escape(block.closer)) if block.closer else LINE
+            return UntilMarker(end, MAX_MARKER_CHARS)
+        is_open = block.kind == "attributes" and self._buffer.text[block.body] != "["  # only a marker ends it
+        return BracketMatcher(int(is_open))
 
     def follow(self, end: int, ended: bool) -> bool:
         """After the follower was fed the buffer's text and stopped at `end`: whether the block is over."""
@@ -179,19 +186,18 @@ class BlockReader:
 
     def _preview_name(self, body: str) -> str:
         """Emits the name if it is known; returns the text so far."""
-        written = _NAME.search(self._head + body[:_HEAD_CHARS])
-        name = self._classifier.resolve_name(self._block.name or (written[1] if written else ""))
+        block, classifier = self._block, self._classifier
+        match = _NAME.search(self._head + body[:_HEAD_CHARS])
+        written = block.name or (match[1] if match else "")
+        name = classifier.resolve_name(written)
         if name or len(body) > _HEAD_CHARS:
             self._previewed = name
         if not name:
             return ""
-        block = self._block
-        is_certain = block.explicit and not block.must_end_line and block.kind in ("json", "named")
-        is_certain = is_certain and self._classifier.is_certain(
-            block.name or (written[1] if written else ""), self._lead
-        )
+        may_be_certain = block.explicit and not block.must_end_line and block.kind in ("json", "named")
+        is_certain = may_be_certain and classifier.is_certain(written, self._lead)
         self.certain_kind = block.kind if is_certain else ""
-        self._buffer.emit(ToolCallDelta(self._index, self._classifier.reserve_id(), name, ""))
+        self._buffer.emit(ToolCallDelta(self._index, classifier.reserve_id(), name, ""))
         return body
 
     def _settle(self, body: BlockBody, end: int) -> None:
