@@ -1,5 +1,6 @@
 """Tasks to rows, on one machine."""
 
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ from tests.waiting import wait_until
 
 from .script import make_repository, open_server, refuse_after_a_turn
 
+SECONDS = f"987.{os.getpid()}"  # for which nobody else on this machine sleeps
 DEADLY = '''
 import os, signal, tempfile
 from vllm_bot import tool
@@ -187,10 +189,10 @@ class TestPoisonedTasks:
         assert re.search(r"ValueError: \S+/vllm-bot-tasks-\w+/tasks/\w+/private\b", journals[1])
 
     def test_one_that_takes_too_long_is_ended_with_its_commands(self, tmp_path):
-        many = "run for i in $(seq 40); do sleep 987 & done; wait"
+        many = f"run for i in $(seq 40); do sleep {SECONDS} & done; wait"
         with run(tmp_path, Task("slow", many), timeout=4.0) as batch:
             assert [row.status for row in batch.rows] == ["timeout"]
-        assert not is_running("sleep", "987")
+        assert not is_running("sleep", SECONDS)
 
 
 def test_nothing_is_left_when_it_is_interrupted(tmp_path):
@@ -198,10 +200,10 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path):
         if progress.running == 2:
             raise KeyboardInterrupt
 
-    tasks = [Task(f"t{n}", "run sleep 986") for n in range(4)]
+    tasks = [Task(f"t{n}", f"run sleep {SECONDS}") for n in range(4)]
     with pytest.raises(KeyboardInterrupt), run(tmp_path, *tasks, show=interrupt):
         pass
-    assert not is_running("sleep", "986")
+    assert not is_running("sleep", SECONDS)
     assert load_rows(tmp_path / "out") == []
 
 
