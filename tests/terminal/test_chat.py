@@ -499,9 +499,10 @@ class TestWhileTheModelWorks:
         chat.prompts()
         assert not re.search("\x1b\\]|\x1b\\[2J|[\x80-\x9f\u202e]", chat.raw)
 
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT], ids=lambda number: number.name)
-    def test_it_is_killed_and_leaves_the_terminal_as_it_was(self, chat, number):
+    def test_it_is_killed_and_leaves_the_terminal_as_it_was(self, chat):
         import termios
+
+        number = signal.SIGTERM
 
         gate = Gate()
         chat = chat(["Half", gate])
