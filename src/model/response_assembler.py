@@ -13,6 +13,7 @@ from dataclasses import replace
 from ..parsing import Answered, EventFold, GivenText, Malformed, ParserEvent, Reasoned, StreamParser, render_example
 from ..parsing.arguments.tool_index import ToolIndex
 from ..parsing.decode.json_repair import MISSING_CLOSERS
+from ..parsing.landing.decisions import Decision, Landing, Show, Waits
 from ..providers.base import Broken, PromptSize, RawTokens, WireEvent
 from ..types.events import Completed, ModelEvent, Notice, ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import (
@@ -48,11 +49,13 @@ class ResponseAssembler:
         index: ToolIndex | None = None,
         *,
         previews: bool = False,
+        waits: Waits = "none",
     ) -> None:
         """`given`: texts that the model was given; a call that only repeats one of them is marked as an echo.
 
         `thought_closer`: what ends the thought that the chat template opens, "" if it opens none; the answer may show
-        that it is otherwise. `index`: of the tools, if it is made already. `previews`: see StreamParser.
+        that it is otherwise. `index`: of the tools, if it is made already. `previews`: see StreamParser;
+        `waits`: see Landing.
         """
         self._tools = tools
         self._new_id = new_id
@@ -62,6 +65,7 @@ class ResponseAssembler:
         self._parser = StreamParser(
             self._index, new_id=new_id, given=given, previews=previews, thought_closer=thought_closer
         )
+        self.landing = Landing(self._parser, self._index, given, waits=waits)
         self._answer = EventFold()
         self.repeats = False  # the answer repeats itself without end: no more of it is read
         self.size = 0  # in characters, thoughts and arguments of calls included
@@ -75,13 +79,13 @@ class ResponseAssembler:
         """Take in an event of the server; returns what is to be shown."""
         if isinstance(event, TextDelta):
             self._watch(event.text)
-            return self.absorb(self._parser.feed(event.text))
+            return _list_shown(self.absorb(self._parser.feed(event.text)))
         if isinstance(event, Completed):
             self.completed = self._name_tools(event.response)
             truncated = event.response.stop_reason == "max_tokens"
             # An answer that ended by itself is wanted, even if it repeats itself.
             self.repeats = truncated and self._degeneration.check_end()
-            return self.absorb(self._parser.close(truncated=truncated))
+            return self._close(truncated=truncated)
         if isinstance(event, RawTokens):
             self.tokens = event
         if isinstance(event, (PromptSize, RawTokens, Broken)):  # the caller compares sizes, and raises what broke
@@ -113,7 +117,10 @@ class ResponseAssembler:
 
     def flush(self) -> list[ModelEvent]:
         """The rest of an answer that breaks off, if a part of it has been shown."""
-        return self.absorb(self._parser.close(truncated=True)) if self._answer.blocks else []
+        return self._close(truncated=True) if self._answer.blocks else []
+
+    def _close(self, *, truncated: bool) -> list[ModelEvent]:
+        return _list_shown(self.absorb(self._parser.close(truncated=truncated), is_over=True))
 
     def response(self) -> Response:
         """The answer with its text replaced by what was found in it; a call made natively and in the text counts once.
@@ -204,18 +211,17 @@ class ResponseAssembler:
         """All text and thoughts that the server gave."""
         return "".join(block.text for block in self.completed.content if isinstance(block, (Text, Reasoning)))
 
-    def absorb(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
-        """Take in events of the parser; returns those to show."""
-        shown: list[ModelEvent] = []
-        for event in found:
-            if isinstance(event, (TextDelta, ReasoningDelta)):
-                shown.append(event)
-            elif isinstance(event, Malformed):
+    def absorb(self, events: Sequence[ParserEvent], *, is_over: bool = False) -> list[Decision]:
+        """Take in events of the parser; returns what is decided by them, or with `is_over` on all that is left."""
+        decisions: list[Decision] = []
+        for event in events:
+            decisions += self.landing.decide(event)
+            if isinstance(event, Malformed):
                 event = event._replace(malformed=self._add_example(event.malformed))
             elif isinstance(event, (Reasoned, Answered)):
                 self.thought_closer = event.closer if isinstance(event, Reasoned) else ""
             self._answer.add(event)
-        return shown
+        return [*decisions, *self.landing.close()] if is_over else decisions
 
     def _add_example(self, call: MalformedCall) -> MalformedCall:
         """The error of a call in our text format, with an example of a correct one."""
@@ -223,6 +229,15 @@ class ResponseAssembler:
         if call.origin != TEXT or tool is None:
             return call
         return replace(call, reason=f"{call.reason} A correct call: {render_example(tool)}")
+
+
+def _list_shown(decisions: Sequence[Decision]) -> list[ModelEvent]:
+    """What the reader of a chat sees of the text now."""
+    return [
+        ReasoningDelta(decision.text) if decision.is_thought else TextDelta(decision.text)
+        for decision in decisions
+        if isinstance(decision, Show)
+    ]
 
 
 def fits(call: ToolCall, tools: Sequence[ToolDefinition]) -> bool:

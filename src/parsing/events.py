@@ -21,10 +21,14 @@ Classification = Union[ToolCall, MalformedCall]
 
 
 class ParsedCall(NamedTuple):
-    """A call that may run. `raw` is the block it came from; of several calls in one block the first has it."""
+    """A call that may run. `raw` is the block it came from; of several calls in one block the first has it.
+
+    `is_bare`: nothing escapes the marks in its values, so that what follows may show that one of them goes on.
+    """
 
     call: ToolCall
     raw: str
+    is_bare: bool = False
 
     @property
     def guessed(self) -> bool:
@@ -104,7 +108,7 @@ class EventFold:
         return "".join(self._reasoning)
 
     def add(self, event: ParserEvent) -> None:
-        if self._doubtful and not _is_silent(event):
+        if self._doubtful and not is_silent(event):
             self._mark_guessed()
         if isinstance(event, TextDelta):
             self.parts.append(event.text)
@@ -131,7 +135,7 @@ class EventFold:
         self._doubtful = self._doubtful if self._doubtful == _ALL_BLOCKS else 0
 
 
-def _is_silent(event: ParserEvent) -> bool:
+def is_silent(event: ParserEvent) -> bool:
     """Whether the event shows nothing and calls nothing."""
     if isinstance(event, (TextDelta, ReasoningDelta)):
         return event.text.isspace()

@@ -27,6 +27,7 @@ from ..model.recovery import Recovery, Replay
 from ..model.response_assembler import ResponseAssembler
 from ..model.server import MAX_BODY_BYTES, OK, ServerApi, read_body, read_refusal
 from ..model.token_budget import TokenBudget
+from ..parsing.landing.decisions import is_safe
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
 from ..providers.server_errors import is_error, read_mid_stream_error
@@ -37,7 +38,6 @@ from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Open, Release, 
 from ..types.events import Completed, ModelEvent, TextDelta
 from ..types.messages import NATIVE, Reasoning, Response, ToolCall
 from .chat_request import ChatBody
-from .chunks.call_writer import is_safe
 from .chunks.guard import StreamGuard, WholeGuard
 from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_rest
 from .chunks.text_run import clear_token_ids, count_prompt_tokens
@@ -230,7 +230,7 @@ class ChatTurn:
             chunks, is_done = sort_events(found, last)
             for index, part in split_choices(chunks) if has_choices else ((0, chunks),) if chunks else ():
                 if (guard := guards.get(index)) is None:
-                    guard = guards[index] = StreamGuard(self._request, self._new_id, previews=not thinks)
+                    guard = guards[index] = StreamGuard(self._request, self._new_id, thinks=bool(thinks))
                 if sent := guard.feed(part):
                     yield Payload(sent)
                 if guard.assembler.repeats:

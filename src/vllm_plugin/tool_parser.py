@@ -89,13 +89,18 @@ class AnyToolParser(ToolParser):  # type: ignore[misc]  # vLLM is not installed 
     def _open(self, request: Any, *, streams_arguments: bool = True) -> CallStream:
         tools = [each.model_dump() for each in request.tools or self.tools or ()]
         choice = request.tool_choice
-        is_forced = choice not in ("auto", "none", None)
+        forced = None
+        if choice == "required":
+            forced = ""
+        elif choice not in ("auto", "none", None):
+            forced = _read_name(choice)
         return CallStream(
             tools,
             _make_id,
             list(_list_results(request)),
             streams_arguments=streams_arguments,
-            forced=None if not is_forced else "" if choice == "required" else _read_name(choice),
+            forced=forced,
+            is_told_end=_IS_TOLD_THE_END or not streams_arguments,
         )
 
     def _ends(self, request: Any, all_ids: Sequence[int], new_ids: Sequence[int]) -> bool:

@@ -7,7 +7,7 @@ searched for inside it only within a fixed budget of characters, so that the who
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Union
+from typing import Union
 
 from ...types.events import ToolCallDelta
 from ...types.lazy_pattern import LazyPattern
@@ -16,7 +16,7 @@ from ..classify import BlockText, CallClassifier
 from ..decode.call_shapes import DecodedBlock
 from ..decode.nodes import UnreadableValue, parse_strict
 from ..decode.tag_reader import TagReader
-from ..events import Cut, Malformed
+from ..events import Cut, Malformed, ParserEvent
 from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import (
     FENCE_END,
@@ -47,13 +47,6 @@ _NAME = LazyPattern(
 _NO_BLOCK, _NO_BODY = BlockStart(0, 0, "", ""), BlockBody("", False)
 
 Follower = Union[BracketMatcher, UntilMarker, TagReader]
-
-
-class OpenBody(NamedTuple):
-    """What a block holds so far. `name`: of the tool, where it stands before the body."""
-
-    name: str
-    text: str
 
 
 class BlockReader:
@@ -92,8 +85,14 @@ class BlockReader:
         self.is_undecided = False  # the block may be mere data, which its first characters decide
         self._before = ""  # the text before the block, CONTEXT_CHARS at most
         self._index = 0  # of the next call in the answer
+        self._ahead = 0  # characters that were previewed and not followed yet
         self._previewed: str | None = None  # the name that was previewed, "" if there is none; None: not known yet
         self.certain_kind = ""  # json or named: of the block that was previewed last, if it is certainly a call
+
+    @property
+    def awaits_name(self) -> bool:
+        """Whether the call is to be previewed, and its name is not known yet."""
+        return self._previews and self._previewed is None
 
     def begin(self, block: BlockStart) -> bool:
         """Shows the text before the block and follows its body; whether its end is there."""
@@ -139,7 +138,8 @@ class BlockReader:
         """After the follower was fed the buffer's text and stopped at `end`: whether the block is over."""
         follower = self.follower
         assert follower  # noqa: S101 - the parser's state says so
-        passed = self._buffer.text[self._buffer.start : end] if self._previews else ""
+        passed = self._buffer.text[self._buffer.start + self._ahead : end] if self._previews else ""
+        self._ahead = 0
         self._buffer.take(end)
         if ended:
             self.follower = None
@@ -161,14 +161,6 @@ class BlockReader:
         return self.follower is None
 
     @property
-    def open_body(self) -> OpenBody | None:
-        """The beginning of a block that asks for a call in brackets; None if none is open."""
-        follower, block = self.follower, self._block
-        if not isinstance(follower, BracketMatcher) or not block.explicit or self._classifier.presents_call(self._lead):
-            return None
-        return OpenBody(block.name, "".join(follower.parts))
-
-    @property
     def _lead(self) -> str:
         return self._before[-LEAD_CHARS:]
 
@@ -181,8 +173,21 @@ class BlockReader:
         """Emits the call being written: its name once it is known, then its text as it comes."""
         if self._previewed is None:
             text = self._preview_name("".join(follower.parts))
-        if text and self._previewed:
-            self._buffer.emit(ToolCallDelta(self._index, None, None, text))
+        for event in self._make_preview(text):
+            self._buffer.emit(event)
+
+    def _make_preview(self, text: str) -> list[ParserEvent]:
+        return [ToolCallDelta(self._index, None, None, text)] if text and self._previewed else []
+
+    def preview_ahead(self, text: str) -> list[ParserEvent]:
+        """The preview of a piece that certainly belongs to the block, before the follower gets it."""
+        self._ahead += len(text)
+        return self._make_preview(text)
+
+    def preview_followed(self) -> list[ParserEvent]:
+        """The preview of the text that the follower got since the last time, all of which belongs to the block."""
+        text, self._ahead = self._buffer.text[self._ahead :], 0
+        return self._make_preview(text)
 
     def _preview_name(self, body: str) -> str:
         """Emits the name if it is known; returns the text so far."""
@@ -334,7 +339,7 @@ class BlockReader:
         if buffer.has_bare_values and any(isinstance(call, MalformedCall) for call in calls):
             buffer.doubt()  # what cannot be read may be the rest of the call before
         for call in calls:
-            buffer.emit_call(call, raw)
+            buffer.emit_call(call, raw, is_bare=is_bare)
             raw = ""
             if self._classifier.is_full:
                 break

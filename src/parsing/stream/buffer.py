@@ -97,13 +97,13 @@ class StreamBuffer:
         self._counted = at
         return self.shown_chars + self._ahead
 
-    def emit_call(self, call: Classification, raw: str) -> None:
-        """Emits a call or a malformed one, whose block is `raw`."""
+    def emit_call(self, call: Classification, raw: str, *, is_bare: bool) -> None:
+        """Emits a call or a malformed one, whose block is `raw`; `is_bare`: see ParsedCall."""
         self.called = self.answered = True
         self.shown_chars = 0
         if isinstance(call, ToolCall):
             self.trailing_calls.append(call)
-            self._events.append(ParsedCall(call, raw))
+            self._events.append(ParsedCall(call, raw, is_bare))
         else:
             self._events.append(Malformed(call, raw))
 

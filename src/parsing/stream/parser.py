@@ -23,7 +23,7 @@ from ..events import Answered, Cut, Extraction, ParsedCall, ParserEvent, gathere
 from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import FABRICATED
 from ..mention import find_code, may_hold_call
-from .block import BlockReader, OpenBody
+from .block import BlockReader
 from .brackets import MAX_BLOCK_CHARS
 from .buffer import CONTEXT_CHARS, LOOK_BACK_CHARS, StreamBuffer, count_backticks, skip_blanks
 from .detector import BlockDetector, Detection, make_detector
@@ -100,17 +100,6 @@ class StreamParser:
         self._quote = ""  # ends the string that the block is in; empty if that is not known
         self._may_end: Callable[[str], object] = bool
 
-    @property
-    def is_in_block(self) -> bool:
-        """Whether the text so far ends inside a block, so that all of the next piece may belong to it."""
-        return self._is_inside
-
-    @property
-    def open_body(self) -> OpenBody | None:
-        """The text so far of the block that is being written, if it asks for a call in brackets."""
-        body = self._block.open_body if self._is_inside else None
-        return body and body._replace(text=body.text + "".join(self._unread))
-
     def feed(self, text: str) -> list[ParserEvent]:
         """The events that `text` brings."""
         if self._is_plain:
@@ -180,10 +169,10 @@ class StreamParser:
         if len(unread) < MAX_UNREAD_PIECES:
             if self._quote:
                 if self._quote not in text:
-                    return []
+                    return self._block.preview_ahead(text)
                 self._quote = ""  # the text may be behind the string, or an escape stands before the quote
             if not self._may_end(text):
-                return []
+                return self._block.preview_ahead(text)
         return self._follow()
 
     def _follow(self) -> list[ParserEvent]:
@@ -195,8 +184,9 @@ class StreamParser:
         end, ended = follower.feed(buffer.text, buffer.start)
         if self._is_inside and end == len(buffer.text) and not ended and follower.size <= MAX_BLOCK_CHARS:
             self._quote, self._may_end = follower.quote, follower.may_end
+            events = self._block.preview_followed()
             buffer.replace("")
-            return []
+            return events
         if self._block.follow(end, ended):
             self._state = "after block"
         return self._run()
@@ -212,7 +202,7 @@ class StreamParser:
         self._is_plain = self._state == "prose" and buffer.position > first and buffer.passed <= buffer.start
         self._held = buffer.text[buffer.start :] if self._is_plain else ""
         is_read = bool(follower) and buffer.start == len(buffer.text)
-        self._is_inside = is_read and not (self._previews or self._block.is_undecided)
+        self._is_inside = is_read and not (self._block.awaits_name or self._block.is_undecided)
         if self._is_inside:
             buffer.replace("")
         if follower:

@@ -9,6 +9,7 @@ waits for the recovery of what the server's parser lost.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,16 +17,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.response_assembler import CHECK_INTERVAL_CHARS, ResponseAssembler
-from ...parsing import Cut, Doubted, Malformed, ParsedCall, ParserEvent, Reasoned
+from ...parsing import ParserEvent
+from ...parsing.landing.decisions import (
+    CallBreaks,
+    CallEnds,
+    Decision,
+    Drop,
+    Hold,
+    Mark,
+    Show,
+    Waits,
+    WholeCall,
+)
 from ...providers.base import WireEvent
 from ...providers.openai import OpenAIStream
-from ...types.events import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
+from ...types.events import TextDelta, ToolCallDelta
 from ...types.messages import ToolCall, ToolDefinition
 from ..chat_request import ChatBody
-from .call_writer import CallWriter, encode_call, is_safe
+from .call_writer import CallWriter, encode_call, take_twin
 from .held_chunk import HeldChunk, build_chunks, build_end, clear_finish, render, render_last, shift_calls
 from .native_call import NativeCall
-from .text_call import TextCall
 from .text_run import TextRun, hide_token_ids
 
 # In a JSON string a quote is escaped, so that these match fields alone.
@@ -36,50 +47,48 @@ _EMPTY = b'"delta":{}'  # vLLM sends such chunks only because token ids are aske
 
 
 class RecordingAssembler(ResponseAssembler):
-    """Keeps the parser's events too: joined, they are the text as the server sent it."""
+    """Keeps the decisions too: joined, they are the text as the server sent it."""
 
     def __init__(
-        self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], request: ChatBody, *, previews: bool
+        self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], request: ChatBody, *, waits: Waits
     ) -> None:
-        super().__init__(tools, new_id, request.list_given(), previews=previews)
-        self._parsed: list[ParserEvent] = []
+        super().__init__(tools, new_id, request.list_given(), previews=waits != "all", waits=waits)
+        self._decisions: list[Decision] = []
         self.count_held = self._parser.count_held
 
-    def absorb(self, found: Sequence[ParserEvent]) -> list[ModelEvent]:
-        self._parsed += found
-        return super().absorb(found)
+    def absorb(self, events: Sequence[ParserEvent], *, is_over: bool = False) -> list[Decision]:
+        decisions = super().absorb(events, is_over=is_over)
+        self._decisions += decisions
+        return decisions
 
-    def begin_call(self, head: ToolCallDelta) -> TextCall | None:
-        """The call that the text has begun; None if it may yet be none, or is not in JSON."""
-        kind, tool = self._parser.certain_kind, self._index.find(head.name or "")
-        if not kind or tool is None:
-            return None
-        return TextCall(head.id or "", tool.name, tool.scalar_types, self._given, has_head=kind == "json")
-
-    def take_parsed(self) -> list[ParserEvent]:
-        """The events since the last time."""
-        parsed, self._parsed = self._parsed, []
-        return parsed
+    def take_decisions(self) -> list[Decision]:
+        """The decisions since the last time."""
+        decisions, self._decisions = self._decisions, []
+        return decisions
 
 
 @dataclass(slots=True)
 class _Segment:
-    """A part of the text. `is_kept`: whether the client gets it; None: not known yet."""
+    """A part of the text. `is_kept`: whether the client gets it; None: not known yet.
+
+    `call`: what it holds, if that is sent at the end of the answer. `delta`: what is sent in its place.
+    """
 
     text: str
     is_kept: bool | None
+    call: ToolCall | None = None
+    delta: dict[str, Any] | None = None
 
 
 class _Guard:
     """What is common to streamed and whole answers."""
 
-    def __init__(self, request: ChatBody, new_id: Callable[[], str], *, previews: bool = False) -> None:
+    def __init__(self, request: ChatBody, new_id: Callable[[], str], *, waits: Waits = "all") -> None:
         self._tools = {tool.name: tool for tool in request.tools}
         self._decoder = OpenAIStream(new_id)
-        self.assembler = RecordingAssembler(request.tools, new_id, request, previews=previews)
+        self.assembler = RecordingAssembler(request.tools, new_id, request, waits=waits)
         self._segments: deque[_Segment] = deque()
         self._native: dict[int, NativeCall] = {}
-        self._has_call = False  # in the text
         self.ends_thought = False  # which the chat template opened
         self._hides_ids = not request.wants_token_ids
 
@@ -87,23 +96,24 @@ class _Guard:
         """The answer has ended. Raises StreamCut."""
         self._sort_in(self._absorb(self._decoder.close()))
 
-    def _sort_in(self, parsed: Sequence[ParserEvent]) -> None:
-        self._segments += map(self._decide, parsed)
+    def _sort_in(self, decisions: Sequence[Decision]) -> None:
+        self._segments += map(self._make_segment, decisions)
 
-    def _absorb(self, events: Sequence[WireEvent]) -> list[ParserEvent]:
-        """The parser's events. Pieces of text in a row are parsed as one."""
+    def _absorb(self, events: Sequence[WireEvent]) -> list[Decision]:
+        """The decisions. Pieces of text in a row are parsed as one."""
         texts: list[str] = []
         for event in events:
             if isinstance(event, TextDelta):
                 texts.append(event.text)
                 continue
+            self._flush(texts)
             if isinstance(event, ToolCallDelta):
                 self._native.setdefault(event.call_index, NativeCall(self._tools)).add(event)
-            self._flush(texts)
+                self.assembler.landing.waits = "all"  # a call in the text would take the place of the next native one
             for _ in self.assembler.feed(event):
                 pass
         self._flush(texts)
-        return self.assembler.take_parsed()
+        return self.assembler.take_decisions()
 
     def _flush(self, texts: list[str]) -> None:
         if texts:
@@ -111,19 +121,18 @@ class _Guard:
                 pass
             texts.clear()
 
-    def _decide(self, event: ParserEvent) -> _Segment:
-        if isinstance(event, (TextDelta, ReasoningDelta)):
-            return _Segment(event.text, True)
-        if isinstance(event, ParsedCall):
-            self._has_call = self._has_call or is_safe(event.call)
-            return _Segment(event.raw, False if is_safe(event.call) else None)
-        if isinstance(event, Malformed):
-            return _Segment(event.raw, None)
-        if isinstance(event, Cut):  # after a call: a result that the model made up
-            return _Segment(event.raw, not self._has_call)
-        if isinstance(event, (Reasoned, Doubted)) and event.raw:
-            self.ends_thought = True
-            return _Segment(event.raw, True)
+    def _make_segment(self, decision: Decision) -> _Segment:
+        if isinstance(decision, Show):
+            return _Segment(decision.text, True)
+        if isinstance(decision, Mark):
+            self.ends_thought = self.ends_thought or decision.ends_thought
+            return _Segment(decision.raw, True)
+        if isinstance(decision, Hold):
+            return _Segment(decision.raw, None)
+        if isinstance(decision, WholeCall):
+            return _Segment(decision.raw, False, decision.call)
+        if isinstance(decision, (Drop, CallEnds, CallBreaks)):
+            return _Segment(decision.raw, False)
         return _Segment("", True)
 
     def _settle_held(self, is_replaced: bool) -> frozenset[int]:
@@ -168,15 +177,16 @@ class WholeGuard(_Guard):
 class StreamGuard(_Guard):
     """`feed` gets the chunks that hold this choice; `settle` comes after all of them.
 
-    `previews`: calls in the text may leave while they are written.
+    `thinks`: the model writes its thoughts into the text, and drafts calls in them.
     """
 
-    def __init__(self, request: ChatBody, new_id: Callable[[], str], *, previews: bool = True) -> None:
-        super().__init__(request, new_id, previews=previews)
+    def __init__(self, request: ChatBody, new_id: Callable[[], str], *, thinks: bool = False) -> None:
+        super().__init__(request, new_id, waits="all" if thinks else "unsure")
         self._chunks: deque[HeldChunk] = deque()
         self._last = b""  # the chunk that came last
         self._ready: list[bytes] = []  # in the order of the answer
-        self._writer = CallWriter(self.assembler.begin_call)
+        self._writer = CallWriter()
+        self._is_over = False
         self._run = TextRun(self.assembler.count_held, hides_ids=self._hides_ids)
 
     def feed(self, chunks: Sequence[bytes]) -> list[bytes]:
@@ -203,6 +213,7 @@ class StreamGuard(_Guard):
         self._take_in(())
         if is_done and self._last and not any(chunk.is_last for chunk in self._chunks):
             self._take_in([build_end(json.loads(self._last), "tool_calls" if self._native else "stop")])
+        self._is_over = True
         super().close()
 
     def _take_in(self, chunks: Sequence[bytes]) -> list[bytes]:
@@ -228,11 +239,11 @@ class StreamGuard(_Guard):
             new[0].data = b""
         if text:
             self._run.learn(text)
-        parsed = self._absorb(found)
-        if is_plain and _is_just_text(parsed, sum([chunk.size for chunk in new])):
+        decisions = self._absorb(found)
+        if is_plain and _is_just_text(decisions, sum([chunk.size for chunk in new])):
             return [chunk.data for chunk in new if chunk.data]
         self._chunks += new
-        self._sort_in(parsed)
+        self._sort_in(decisions)
         self._ready += self._release()
         return self._take_ready()
 
@@ -240,15 +251,15 @@ class StreamGuard(_Guard):
         ready, self._ready = self._ready, []
         return ready
 
-    def _sort_in(self, parsed: Sequence[ParserEvent]) -> None:
-        for event in parsed:
-            segment = self._decide(event)
-            if self._writer.follow(event, may_begin=not self._native):
-                segment.is_kept = False
+    def _sort_in(self, decisions: Sequence[Decision]) -> None:
+        for decision in decisions:
+            segment = self._make_segment(decision)
             self._segments.append(segment)
-            # before the next event: what stands behind a call must not leave before the call's rest
-            if pieces := self._writer.take():
-                self._ready += [*self._release(), *self._release_part(), *self._write_pieces(pieces)]
+            if self._is_over and segment.call:
+                continue  # `settle` says whether it is sent
+            # before the next decision: what stands behind a call must not leave before the call's rest
+            if piece := self._writer.write(decision):
+                self._ready += [*self._release(), *self._release_part(), *self._write_pieces([piece])]
 
     def _release_part(self) -> list[bytes]:
         """The text that is decided on of the first chunk, of which more is to be decided."""
@@ -256,11 +267,10 @@ class StreamGuard(_Guard):
             return []
         front = self._chunks[0]
         self._cover(front)
-        kept = "".join(front.kept)
-        if not kept:
-            return []
-        front.size, front.kept = -1, []
-        return build_chunks(json.loads(self._last), [{"content": kept}])
+        deltas = front.deltas
+        if deltas:
+            front.size, front.deltas = -1, []
+        return build_chunks(json.loads(self._last), deltas)
 
     def _write_pieces(self, pieces: Sequence[dict[str, Any]]) -> list[bytes]:
         """Chunks with these pieces of calls."""
@@ -285,42 +295,71 @@ class StreamGuard(_Guard):
 
     def _cover(self, chunk: HeldChunk) -> None:
         """Give the chunk the segments that its content consists of, as far as they are decided."""
-        while chunk.left and self._segments and self._segments[0].is_kept is not None:
+        while self._segments and self._segments[0].is_kept is not None:
             segment = self._segments[0]
+            if segment.text and not chunk.left:
+                return
             part = segment.text[: chunk.left]
             chunk.left -= len(part)
             if segment.is_kept:
-                chunk.kept.append(part)
+                chunk.keep(part)
             segment.text = segment.text[len(part) :]
-            if not segment.text:
-                self._segments.popleft()
+            if segment.text:
+                return
+            if segment.delta:
+                chunk.deltas.append(segment.delta)
+            self._segments.popleft()
 
     def settle(self, calls: Sequence[ToolCall], text: str = "", *, is_replaced: bool = False) -> list[bytes]:
         """The rest of the answer, with `text` and `calls` added before its finish reason.
 
         `is_replaced`: the calls stand for all that was held, which is dropped.
         """
-        writer, is_cut = self._writer, self.assembler.completed.stop_reason == "max_tokens"
-        calls = writer.settle(calls, is_cut=is_cut)
-        sent = [*self._take_ready(), *self._write_pieces(writer.take())]
+        is_cut = self.assembler.completed.stop_reason == "max_tokens"
+        pieces, unsent = self._writer.settle(calls, is_cut=is_cut)
+        sent = [*self._take_ready(), *self._write_pieces(pieces)]
         dropped = self._settle_held(is_replaced)
         rests: list[dict[str, Any]] = []
         for index, native in self._native.items():
-            if native.is_broken(is_cut=is_cut) and calls:
-                found = native.complete(calls)
-                if found is None:  # the client has a part of the call: another one could only be added to it
-                    calls, dropped, rests = (), frozenset(), []
+            if native.is_broken(is_cut=is_cut) and unsent:
+                completing = native.complete(unsent)
+                if completing is None:  # the client has a part of the call: another one could only be added to it
+                    unsent, dropped, rests = [], frozenset(), []
                     break
                 dropped |= {index}
-                rests.append({"index": writer.count + index, "function": {"arguments": found[1]}})
-                calls = [call for call in calls if call is not found[0]]
-        lost = len(dropped) - len(rests)
-        first = writer.count + len(self._native) - lost
-        deltas = [*rests, *({"index": index, **encode_call(call)} for index, call in enumerate(calls, first))]
-        has_calls = True if deltas or writer.count else False if lost and lost == len(self._native) else None
+                rests.append({"index": self._writer.count + index, "function": {"arguments": completing[1]}})
+                unsent = [call for call in unsent if call is not completing[0]]
+        first = self._writer.count + len(self._native) - len(dropped) + len(rests)
+        indexes = itertools.count(first)
+        in_place = self._place_calls(unsent, indexes)
+        deltas = [
+            *rests,
+            *({"index": index, **encode_call(call)} for call, index in zip(unsent, indexes, strict=False)),
+        ]
         added: list[dict[str, Any]] = [{"tool_calls": [delta]} for delta in deltas]
         if text:
             added.insert(0, {"content": text})
+        has_calls: bool | None = None
+        if deltas or in_place or self._writer.count:
+            has_calls = True
+        elif dropped and len(dropped) == len(self._native):
+            has_calls = False
+        return sent + self._render_rest(added, has_calls, dropped)
+
+    def _place_calls(self, unsent: list[ToolCall], indexes: Iterator[int]) -> int:
+        """Take those calls out of the unsent ones that stand in the text, to send them there; how many there are."""
+        count = 0
+        for segment in self._segments:
+            if segment.call and (call := take_twin(unsent, segment.call)):
+                segment.delta = {"tool_calls": [{"index": next(indexes), **encode_call(call)}]}
+                count += 1
+        return count
+
+    def _render_rest(
+        self, added: Sequence[dict[str, Any]], has_calls: bool | None, dropped: frozenset[int]
+    ) -> list[bytes]:
+        """The held chunks, with the `added` deltas before the finish reason; see render_last."""
+        sent: list[bytes] = []
         end = next((chunk for chunk in reversed(self._chunks) if chunk.is_last), None)
         for chunk in self._chunks:
             self._cover(chunk)
@@ -346,10 +385,10 @@ def _measure(events: Sequence[WireEvent]) -> tuple[int, frozenset[int]]:
     return size, calls
 
 
-def _is_just_text(parsed: Sequence[ParserEvent], size: int) -> bool:
+def _is_just_text(decisions: Sequence[Decision], size: int) -> bool:
     """Whether the parser let all of the text pass."""
-    for event in parsed:
-        if not isinstance(event, (TextDelta, ReasoningDelta)):
+    for decision in decisions:
+        if not isinstance(decision, Show):
             return False
-        size -= len(event.text)
+        size -= len(decision.text)
     return not size

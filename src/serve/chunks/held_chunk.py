@@ -15,28 +15,43 @@ class HeldChunk:
     `data` is empty if it was sent; `size` is -1 if a part of its content was.
     """
 
-    __slots__ = ("calls", "data", "is_last", "kept", "left", "size")
+    __slots__ = ("calls", "data", "deltas", "is_last", "left", "size")
 
     def __init__(self, data: bytes, size: int, calls: frozenset[int], is_last: bool) -> None:
         self.data = data
         self.size = self.left = size
         self.calls = calls  # indexes of the native calls that it has a piece of
         self.is_last = is_last
-        self.kept: list[str] = []
+        self.deltas: list[dict[str, Any]] = []  # what its content becomes: text, and calls that stood in it
+
+    def keep(self, text: str) -> None:
+        """`text` of its content stays."""
+        if self.deltas and "content" in self.deltas[-1]:
+            self.deltas[-1]["content"] += text
+        elif text:
+            self.deltas.append({"content": text})
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether all of its content stays as it is."""
+        return self.size == sum(len(delta.get("content", "")) for delta in self.deltas) and len(self.deltas) <= 1
 
 
 def render(chunk: HeldChunk) -> list[bytes]:
     """The chunk with what is left of its content; none if nothing is, or if it was sent."""
     if not chunk.data:
         return []
-    kept = "".join(chunk.kept)
-    if len(kept) == chunk.size:
+    if chunk.is_untouched:
         return [chunk.data]
     value = json.loads(chunk.data)
-    for choice in value["choices"]:
-        choice["delta"]["content"] = kept
-        choice.pop("logprobs", None)  # they are of the whole content
-    return [dump_json(value).encode()] if kept else []
+    rest = list(chunk.deltas)
+    first: list[bytes] = []
+    if rest and "content" in rest[0]:
+        (choice,) = value["choices"]
+        before = {name: part for name, part in choice.items() if name != "logprobs"}  # they are of the whole content
+        delta = {**choice["delta"], **rest.pop(0)}
+        first = [dump_json({**value, "choices": [{**before, "delta": delta}]}).encode()]
+    return [*first, *build_chunks(value, rest)]
 
 
 def render_last(
@@ -46,13 +61,12 @@ def render_last(
 
     `has_calls`: None leaves the reason. `is_dropped`: its own calls are not sent.
     """
-    if not added and has_calls is None and not is_dropped and chunk.size == sum(map(len, chunk.kept)):
+    if not added and has_calls is None and not is_dropped and chunk.is_untouched:
         return [chunk.data]
     value = json.loads(chunk.data)
     (choice,) = value["choices"]
-    kept = "".join(chunk.kept)
     own = [] if is_dropped or not chunk.calls else [{"tool_calls": choice["delta"]["tool_calls"]}]
-    chunks = build_chunks(value, [*([{"content": kept}] if kept else []), *own, *added])
+    chunks = build_chunks(value, [*chunk.deltas, *own, *added])
     if has_calls is not None and choice["finish_reason"] != "length":
         choice["finish_reason"] = "tool_calls" if has_calls else "stop"
     choice["delta"] = {}

@@ -100,19 +100,6 @@ class TestEager:
         assert isinstance(StreamParser(TOOLS, eager=True).feed(text)[0], ParsedCall)
         assert StreamParser(TOOLS).feed(text) == []
 
-    def test_what_is_open_can_be_looked_at(self):
-        parser = StreamParser(TOOLS)
-        parser.feed('<tool_call>{"name": "read", "arg')
-        assert parser.is_in_block
-        assert parser.open_body == ("", '{"name": "read", "arg')
-        parser.feed('uments": {"path": "a"}}')
-        assert parser.open_body is None
-
-    def test_a_call_that_is_an_example_is_not_looked_at(self):
-        parser = StreamParser(TOOLS)
-        parser.feed('For example: <tool_call>{"name": "read", "arg')
-        assert parser.open_body is None
-
 
 class TestGivenBack:
     def test_what_only_looked_like_a_call_is_text_again(self):

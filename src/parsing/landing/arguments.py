@@ -1,7 +1,7 @@
 """The arguments of a call while the model still writes them: as much of their JSON text as can no longer change. Pure.
 
 Only long strings are worth it, so only members with one scalar type in the tool's schema are followed; at anything
-else the stream stops, and the rest is sent with the whole call. A string's closing quote is held back until the next
+else the reader stops, and the rest comes with the whole call. A string's closing quote is held back until the next
 member begins, since an unescaped quote may be part of the string. The work is linear in the text.
 """
 
@@ -12,14 +12,16 @@ import re
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from ..types.messages import JSON
+from ...types.messages import JSON
+from ..decode.call_shapes import ARGUMENT_KEYS, NAME_KEYS
 
 MAX_PENDING_CHARS = 400  # of what is not decided
-_WRAPPER = re.compile(
-    r'\s*(?:\[\s*)?\{\s*"name"\s*:\s*"(?P<name>[^"\\]{1,200})"\s*,\s*"(?:arguments|parameters|args|input)"\s*:\s*(?=\{)'
+_HEAD = re.compile(
+    rf'\s*(?:\[\s*)?\{{\s*"(?:{"|".join(NAME_KEYS)})"\s*:\s*"(?P<name>[^"\\]{{1,200}})"\s*,'
+    rf'\s*"(?:{"|".join(ARGUMENT_KEYS)})"\s*:\s*(?=\{{)'
 )
 _KEY = r'\s*"(?P<key>[^"\\]{1,200})"\s*:\s*(?=\S)'
-_FIRST = re.compile(r"\{" + _KEY)
+_FIRST = re.compile(r"\s*\{" + _KEY)
 _AFTER_STRING = re.compile(r'"\s*,' + _KEY)
 _AFTER_SCALAR = re.compile(r"(?P<value>[-+.\w]{1,40})\s*," + _KEY)
 _SPECIAL = re.compile(r'["\\\x00-\x1f]')
@@ -32,11 +34,16 @@ _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,4}(?:\\(?:u[0-9a-fA-F]{0,4})?)?)?\Z")
 
 def find_arguments(text: str) -> tuple[str, str]:
     """The tool's name, and what is written of its arguments, in the JSON of a call; empty where that is not known."""
-    found = _WRAPPER.match(text)
-    return (found["name"], text[found.end() :]) if found else ("", "")
+    head = _HEAD.match(text)
+    return (head["name"], text[head.end() :]) if head else ("", "")
 
 
-class ArgumentStream:
+def encode_arguments(arguments: Mapping[str, JSON]) -> str:
+    """The JSON text of arguments."""
+    return _dump(arguments)
+
+
+class ArgumentReader:
     """`types`: the tool's parameters of one scalar type. `sent` tells whether anything was given by `feed`."""
 
     def __init__(self, types: Mapping[str, type]) -> None:
@@ -47,6 +54,8 @@ class ArgumentStream:
         self._value: list[str] | None = None  # of the string that is open, as JSON text
         self._lead = "{"  # before the next member
         self._pending = ""
+        self._open_chars = 0
+        self._ended: list[str] = []
         self._step: Callable[[], str | None] | None = self._begin
 
     def feed(self, text: str) -> str:
@@ -54,7 +63,7 @@ class ArgumentStream:
         if self._step is None:
             return ""
         if self._value is not None and not self._pending and not _SPECIAL.search(text):
-            self._value.append(text)
+            self._add(text)
             return text
         self._pending += text
         given: list[str] = []
@@ -65,15 +74,33 @@ class ArgumentStream:
         self.sent = self.sent or any(given)
         return "".join(given)
 
+    def stop(self) -> None:
+        """No more text is followed."""
+        self._step = None
+
+    def take_strings(self) -> list[str]:
+        """The strings that have ended since the last time."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    @property
+    def open_chars(self) -> int:
+        """Characters so far, as they are written, of the string that is open; 0 if none is."""
+        return self._open_chars if self._value is not None else 0
+
+    def read_open_string(self) -> str:
+        """The string that is open, so far."""
+        return str(json.loads(f'"{"".join(self._value or ())}"'))
+
     def finish(self, arguments: Mapping[str, JSON]) -> str | None:
         """The rest of the JSON text of `arguments`; None if what was given is no beginning of it."""
         if not self.sent:
-            return _dump(arguments)
+            return encode_arguments(arguments)
         if any(name not in arguments or arguments[name] != value for name, value in self._done.items()):
             return None
         rest = ""
         if self._value is not None:
-            written, value = self._load_value(), arguments.get(self._key)
+            written, value = self.read_open_string(), arguments.get(self._key)
             if not isinstance(value, str) or not value.startswith(written):
                 return None
             rest = _dump(value[len(written) :])[1:]
@@ -98,20 +125,25 @@ class ArgumentStream:
         if not is_string:
             self._step = self._pass_scalar
             return ""
-        self._value, self._step = [], self._go_on
+        self._value, self._open_chars, self._step = [], 0, self._go_on
         return f'{self._take_lead()}{_dump(key)}: "'
 
     def _take_lead(self) -> str:
         lead, self._lead = self._lead, ", "
         return lead
 
+    def _add(self, text: str) -> None:
+        if self._value is not None:
+            self._value.append(text)
+            self._open_chars += len(text)
+
     def _go_on(self) -> str | None:
         """What is certainly inside the string."""
         part = _STRING_PART.match(self._pending)
-        if part and part[0] and self._value is not None:
+        if part and part[0]:
             self._pending = self._pending[part.end() :]
             text = _CONTROL.sub(lambda found: _dump(found[0])[1:-1], part[0])
-            self._value.append(text)
+            self._add(text)
             return text
         if self._pending.startswith('"'):
             self._step = self._close_string
@@ -124,11 +156,10 @@ class ArgumentStream:
         found = _AFTER_STRING.match(self._pending)
         if found is None or found["key"] not in self._types:
             return None
-        self._done[self._key], self._value = self._load_value(), None
+        string = self.read_open_string()
+        self._done[self._key], self._value = string, None
+        self._ended.append(string)
         return '"' + (self._open(found) or "")
-
-    def _load_value(self) -> str:
-        return str(json.loads(f'"{"".join(self._value or ())}"'))
 
     def _pass_scalar(self) -> str | None:
         found = _AFTER_SCALAR.match(self._pending)

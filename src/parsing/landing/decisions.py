@@ -1,0 +1,277 @@
+"""What becomes of an answer while it is written: shown, held, dropped, or a call that leaves piece by piece. Pure.
+
+The chat, the gateway and the plugin render these decisions. The laws:
+
+- The texts and blocks of the decisions, joined in order, are the parser's: nothing is lost.
+- Nothing behind a call comes before it. Calls have the order in which the model wrote them.
+- What was decided is never taken back. The pieces of a call, joined, are the JSON text of its arguments.
+- A call begins only where it is certain: its block asks for a call of an offered tool, the text before it does not
+  present it as an example or a quotation, and a string of MIN_PROOF_CHARS characters in it stands in no given text,
+  so that it is no echo. A shorter call comes whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple, Protocol, Union
+
+from ...types.events import ReasoningDelta, TextDelta, ToolCallDelta
+from ...types.messages import MalformedCall, ToolCall
+from ..arguments.tool_index import IndexedTool, ToolIndex
+from ..echo import GivenText
+from ..events import Cut, Doubted, Malformed, ParsedCall, ParserEvent, Reasoned, is_silent
+from .arguments import ArgumentReader, find_arguments
+
+MIN_PROOF_CHARS = 50  # more than a placeholder has
+MAX_HEAD_CHARS = 400  # before the arguments
+_UNSURE_CHARS = 8  # at the end of a string that goes on: they may be the half of an entity or an escape
+
+
+class Show(NamedTuple):
+    """Text of the answer, or of a thought."""
+
+    text: str
+    is_thought: bool = False
+
+
+class Mark(NamedTuple):
+    """A marker of a thought before any call: `raw` is no text of the answer. `ends_thought`: which nothing began."""
+
+    raw: str
+    ends_thought: bool = False
+
+
+class Drop(NamedTuple):
+    """What is neither text nor call: behind a call its closing markers, and results that the model made up."""
+
+    raw: str
+
+
+class Hold(NamedTuple):
+    """A block that is no safe call: it can be read otherwise, only repeats a given text, or cannot be read."""
+
+    raw: str
+    call: ToolCall | MalformedCall
+
+
+class CallBegins(NamedTuple):
+    """A call that leaves while it is written. What follows is its pieces, and then its end."""
+
+    id: str
+    name: str
+
+
+class CallPiece(NamedTuple):
+    """The JSON text that follows in the arguments."""
+
+    arguments: str
+
+
+class CallEnds(NamedTuple):
+    """All pieces of the call have come."""
+
+    call: ToolCall
+    raw: str
+
+
+class CallBreaks(NamedTuple):
+    """A call that has begun, whose block `raw` does not end as a safe call that begins so."""
+
+    begun: BegunCall
+    raw: str
+
+
+class WholeCall(NamedTuple):
+    """A safe call that comes at once."""
+
+    call: ToolCall
+    raw: str
+
+
+Waits = Literal["none", "unsure", "all"]
+Decision = Union[Show, Mark, Drop, Hold, CallBegins, CallPiece, CallEnds, CallBreaks, WholeCall]
+
+
+class PreviewingParser(Protocol):
+    """A StreamParser with previews."""
+
+    @property
+    def certain_kind(self) -> str: ...
+
+
+def is_safe(call: ToolCall) -> bool:
+    """Whether a call from the text may be given to a client that asks for no approval."""
+    return not (call.echo or call.guessed)
+
+
+class BegunCall:
+    """A call that is being written in JSON. `given`: what it may be an echo of.
+
+    `has_head`: its text begins with an object that names the tool; otherwise it is the arguments.
+    """
+
+    def __init__(
+        self, id: str, tool: IndexedTool, tools: ToolIndex, given: Sequence[GivenText], *, has_head: bool
+    ) -> None:
+        self.id = id
+        self.name = tool.name
+        self._tools = tools
+        self.has_left = False  # a piece of it
+        self._given = given
+        self._arguments = ArgumentReader(tool.scalar_types)
+        self._head: str | None = "" if has_head else None  # None behind it
+        self._unsent = ""  # until it is proven that the call is no echo
+        self._proof_chars = MIN_PROOF_CHARS  # that the open string must have for the next look
+        self._is_proven = False
+
+    def feed(self, text: str) -> str:
+        """Take in a piece of the block; returns the arguments that may leave now."""
+        if self._head is not None:
+            self._head += text
+            name, text = find_arguments(self._head)
+            if not name and len(self._head) <= MAX_HEAD_CHARS:
+                return ""
+            if self._tools.names.find(name) != self.name:
+                self._arguments.stop()
+            self._head = None
+        piece = self._arguments.feed(text)
+        if self._is_proven:
+            return piece
+        self._unsent += piece
+        self._is_proven = any(map(self._is_new, self._list_strings()))
+        return self._unsent if self._is_proven else ""
+
+    def _list_strings(self) -> Iterator[str]:
+        """The strings to look at, without the end of the one that goes on."""
+        yield from (string for string in self._arguments.take_strings() if len(string) >= MIN_PROOF_CHARS)
+        if self._arguments.open_chars >= self._proof_chars:
+            self._proof_chars = 2 * self._arguments.open_chars
+            yield self._arguments.read_open_string()[:-_UNSURE_CHARS]
+
+    def _is_new(self, string: str) -> bool:
+        return not any(given.may_hold(string) for given in self._given)
+
+    def finish(self, call: ToolCall) -> str | None:
+        """The rest of the arguments of the whole call; None if it does not begin as what has left."""
+        return self._arguments.finish(call.arguments) if call.name == self.name else None
+
+
+class Landing:
+    """Decides on one answer, event by event.
+
+    `waits` says which calls are decided on at the end of the answer, and with them all that stands behind them: none;
+    those that are not final, since what follows may show that a value of theirs goes on; or all, where what follows may
+    show that they stand in a thought.
+    """
+
+    def __init__(
+        self, parser: PreviewingParser, tools: ToolIndex, given: Iterable[GivenText] = (), *, waits: Waits = "unsure"
+    ) -> None:
+        self.waits = waits
+        self._parser = parser
+        self._tools = tools
+        self._given = tuple(given)
+        self._has_call = False
+        self._open: BegunCall | None = None
+        self._waiting: list[Decision] = []
+        self._doubtful = 0  # how many of them are no calls if anything follows
+
+    def decide(self, event: ParserEvent) -> list[Decision]:
+        if isinstance(event, Doubted):
+            self._doubtful = len(self._waiting)
+        if self._doubtful and (not is_silent(event) or (isinstance(event, Doubted) and event.is_certain)):
+            self._doubt()
+        decisions = list(self._decide(event))
+        if self._waiting:
+            self._waiting += decisions
+            return []
+        if self.waits == "all" or (isinstance(event, ParsedCall) and event.is_bare and self.waits == "unsure"):
+            return self._wait(decisions)
+        return decisions
+
+    def close(self) -> list[Decision]:
+        """What is left to decide at the end of the answer."""
+        decisions = [*self._waiting, *self._break_off()]
+        self._waiting = []
+        return decisions
+
+    def _wait(self, decisions: list[Decision]) -> list[Decision]:
+        """Keeps the first call and what follows; returns what stands before it."""
+        for place, decision in enumerate(decisions):
+            if isinstance(decision, WholeCall):
+                self._waiting = decisions[place:]
+                return decisions[:place]
+        return decisions
+
+    def _doubt(self) -> None:
+        for place, decision in enumerate(self._waiting[: self._doubtful]):
+            if isinstance(decision, WholeCall):
+                self._waiting[place] = Hold(decision.raw, replace(decision.call, guessed=True))
+        self._doubtful = 0
+
+    def _decide(self, event: ParserEvent) -> Iterator[Decision]:
+        if isinstance(event, ToolCallDelta):
+            yield from self._preview(event)
+        elif isinstance(event, ParsedCall):
+            yield from self._end_call(event)
+        elif isinstance(event, Malformed):
+            yield self._hold(event.malformed, event.raw)
+        elif isinstance(event, Cut):
+            yield Drop(event.raw) if self._has_call else Mark(event.raw)
+        elif isinstance(event, Doubted):
+            if event.raw:
+                yield Mark(event.raw, ends_thought=True)
+        else:
+            yield from self._break_off()
+            if isinstance(event, (TextDelta, ReasoningDelta)):
+                yield Show(event.text, isinstance(event, ReasoningDelta))
+            elif isinstance(event, Reasoned):
+                yield Mark(event.raw, ends_thought=True)
+
+    def _break_off(self) -> Iterator[Decision]:
+        """The answer ended, or its text goes on, inside a call."""
+        begun, self._open = self._open, None
+        if begun and begun.has_left:
+            yield self._break(begun, "")
+
+    def _preview(self, delta: ToolCallDelta) -> Iterator[Decision]:
+        if delta.name is not None:
+            kind, tool = self._parser.certain_kind, self._tools.find(delta.name)
+            self._open = None
+            if kind and tool and self.waits != "all" and not self._waiting:
+                self._open = BegunCall(delta.id or "", tool, self._tools, self._given, has_head=kind == "json")
+        elif self._open and (piece := self._open.feed(delta.arguments_delta)):
+            if not self._open.has_left:
+                self._open.has_left = self._has_call = True
+                yield CallBegins(self._open.id, self._open.name)
+            yield CallPiece(piece)
+
+    def _end_call(self, event: ParsedCall) -> Iterator[Decision]:
+        call, begun = event.call, self._open
+        if not is_safe(call):
+            yield self._hold(call, event.raw)
+            return
+        self._has_call = True
+        if begun is None or not begun.has_left:
+            self._open = None
+            yield WholeCall(call, event.raw)
+            return
+        rest = begun.finish(call)
+        if rest is None:
+            yield self._hold(call, event.raw)
+            return
+        self._open = None
+        if rest:
+            yield CallPiece(rest)
+        yield CallEnds(call, event.raw)
+
+    def _hold(self, call: ToolCall | MalformedCall, raw: str) -> Decision:
+        begun, self._open = self._open, None
+        return self._break(begun, raw) if begun and begun.has_left else Hold(raw, call)
+
+    def _break(self, begun: BegunCall, raw: str) -> Decision:
+        """The rest may be known at the end of the answer; the calls behind it wait for that, if any may wait."""
+        if self.waits == "unsure":
+            self.waits = "all"
+        return CallBreaks(begun, raw)
