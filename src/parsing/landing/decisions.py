@@ -144,10 +144,14 @@ class BegunCall:
 
     def _list_strings(self) -> Iterator[str]:
         """The strings to look at, without the end of the one that goes on."""
-        yield from (string for string in self._arguments.take_strings() if len(string) >= MIN_PROOF_CHARS)
-        if self._arguments.open_chars >= self._proof_chars:
-            self._proof_chars = 2 * self._arguments.open_chars
-            yield self._arguments.read_open_string()[:-_UNSURE_CHARS]
+        arguments = self._arguments
+        for string in arguments.take_strings():
+            self._proof_chars = MIN_PROOF_CHARS
+            if len(string) >= MIN_PROOF_CHARS:
+                yield string
+        if arguments.open_chars >= self._proof_chars:
+            self._proof_chars = 2 * arguments.open_chars
+            yield arguments.read_open_string()[:-_UNSURE_CHARS]
 
     def _is_new(self, string: str) -> bool:
         return not any(given.may_hold(string) for given in self._given)

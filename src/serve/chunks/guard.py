@@ -1,8 +1,8 @@
 """Guards one choice of an answer: what the server sends in, what the client gets out. Pure.
 
-A chunk that cannot be part of a call leaves at once, byte for byte but for the token ids that the client did not ask
-for. What may be a call is held. Once the parser has decided, the held chunks leave as they came, or without the text
-of the call. Calls in JSON leave while they are written (call_writer.py). Native calls leave as the server made them, as
+It renders the decisions of parsing/landing. A chunk that cannot be part of a call leaves at once, byte for byte but for
+the token ids that the client did not ask for. What may be a call is held. Once it is decided, the held chunks leave as
+they came, or without the text of the call. Native calls leave as the server made them, as
 soon as their name is one on offer and their first argument is one of that tool's. The chunk with the finish reason
 waits for the recovery of what the server's parser lost.
 """
