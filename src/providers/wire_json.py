@@ -17,6 +17,9 @@ import msgspec
 from ..errors import WireError
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)  # json.dumps makes one a call
+_split_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_split_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
 _decode_string = msgspec.json.Decoder(str).decode
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -82,6 +85,14 @@ def load_json(data: bytes) -> Any:
         raise WireError(f"The server sent an event that is not JSON: {beginning}") from error
 
 
+def count_items(data: bytes, name: str) -> int:
+    """How many items the list `name` of an object has, without making them; 0 if that cannot be told."""
+    try:
+        return len(_split_list(_split_object(data)[name]))
+    except (KeyError, *_UNREADABLE):
+        return 0
+
+
 def load_string(data: bytes) -> str:
     """One string. Raises WireError, also for a lone surrogate."""
     try:
@@ -100,7 +111,10 @@ def dump_json(value: object) -> str:
 
 def encode_json(value: object) -> bytes:
     """As dump_json, in UTF-8; a lone surrogate, which has none, becomes a question mark."""
-    return dump_json(value).encode(errors="replace")
+    try:
+        return _encode(value)
+    except (ValueError, OverflowError, RecursionError):  # a lone surrogate, an integer of more than 64 bits
+        return dump_json(value).encode(errors="replace")
 
 
 def encode_body(name: str, items: Sequence[bytes], *objects: bytes) -> bytes:

@@ -14,7 +14,7 @@ from yarl import URL
 
 from ..app.endpoint import random_id
 from ..errors import BotError
-from ..providers.wire_json import load_json
+from ..providers.wire_json import count_items, load_json
 from .access import CORS_HEADERS, AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers
 from .apis.dialects import COUNT_PATH, DIALECTS, encode_path_error
 from .chat_request import ChatBody
@@ -191,15 +191,14 @@ async def _read_object(request: web.Request) -> dict[str, Any]:
     body = await request.read()
     if _count_containers(body) > MAX_CONTAINERS:
         raise _TooMany(f"The body has more than {MAX_CONTAINERS:,} lists and objects.")
+    if count_items(body, "tools") > MAX_TOOLS:
+        raise _TooMany(f"The request has more than {MAX_TOOLS:,} tools.")
     try:
         value = load_json(body)
     except BotError:
         raise web.HTTPBadRequest(reason="The body is not JSON, or it is nested too deep.") from None
     if not isinstance(value, dict):
         raise web.HTTPBadRequest(reason="The body must be a JSON object.")
-    tools = value.get("tools")
-    if isinstance(tools, list) and len(tools) > MAX_TOOLS:
-        raise _TooMany(f"The request has more than {MAX_TOOLS:,} tools.")
     return value
 
 

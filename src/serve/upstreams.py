@@ -12,7 +12,7 @@ from ..app.state_files import ServerMemory
 from ..errors import BotError
 from ..model.call_path import CallPath
 from ..model.facts import FactStore, ServedModel
-from ..providers.wire_json import dump_json
+from ..providers.wire_json import encode_json
 from ..transport.async_http import AsyncClient
 
 HEALTH_INTERVAL_S = 5.0
@@ -82,7 +82,7 @@ class Upstreams:
             return list(self.replicas)
         messages = chat.get("messages")
         start = messages[:HASHED_MESSAGES] if isinstance(messages, list) else messages
-        key = dump_json([chat.get("model"), start]).encode(errors="replace")
+        key = encode_json([chat.get("model"), start])
         return sorted(
             self.replicas,
             key=lambda each: (each.is_healthy, blake2b(each.address.encode() + key, digest_size=8).digest()),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from ...providers.wire_json import as_dict, dump_json, load_json
+from ...providers.wire_json import as_dict, encode_json, load_json
 from ..chunks.intake import DONE
 from . import messages
 from .responses_answer import ResponseMaker, ResponsesStream
@@ -90,11 +90,11 @@ class MessagesDialect(EventDialect):
         self._stream = messages.MessagesStream()
 
     def encode_answer(self, body: bytes) -> bytes:
-        return _dump(messages.convert_answer(as_dict(load_json(body))))
+        return encode_json(messages.convert_answer(as_dict(load_json(body))))
 
     def encode_refusal(self, body: bytes) -> bytes:
         message, kind = _read_error(body)
-        return _dump(messages.convert_error(message, kind))
+        return encode_json(messages.convert_error(message, kind))
 
     def encode_error(self, status: int, message: str) -> bytes:
         return encode_path_error("/v1/messages", status, message)
@@ -127,7 +127,7 @@ class ResponsesDialect(EventDialect):
         self._stream: ResponsesStream = ResponsesStream(self._maker)
 
     def encode_answer(self, body: bytes) -> bytes:
-        return _dump(self._maker.convert_answer(as_dict(load_json(body))))
+        return encode_json(self._maker.convert_answer(as_dict(load_json(body))))
 
     def encode_refusal(self, body: bytes) -> bytes:
         return body
@@ -150,13 +150,13 @@ DIALECTS: Mapping[str, Callable[[dict[str, Any], Callable[[], str]], Dialect]] =
 def encode_path_error(path: str, status: int, message: str) -> bytes:
     """An error in the shape of the API at this path."""
     if path.startswith("/v1/messages"):
-        return _dump(messages.convert_error(message, "api_error" if status >= 500 else "invalid_request_error"))
+        return encode_json(messages.convert_error(message, "api_error" if status >= 500 else "invalid_request_error"))
     return encode_openai_error(status, message)
 
 
 def encode_openai_error(status: int, message: str) -> bytes:
     kind = "invalid_request_error" if status < 500 else "gateway_error"
-    return _dump({"error": {"message": message, "type": kind, "param": None, "code": status}})
+    return encode_json({"error": {"message": message, "type": kind, "param": None, "code": status}})
 
 
 def _read_error(body: bytes) -> tuple[str, str]:
@@ -168,10 +168,6 @@ def _read_error(body: bytes) -> tuple[str, str]:
     return str(error.get("message", "")), str(error.get("type", "api_error"))
 
 
-def _dump(value: object) -> bytes:
-    return dump_json(value).encode(errors="replace")
-
-
 def _encode_events(events: Iterable[Mapping[str, Any]]) -> bytes:
     """Each event under its type as its name."""
-    return b"".join([f"event: {event['type']}\ndata: ".encode() + _dump(event) + b"\n\n" for event in events])
+    return b"".join([f"event: {event['type']}\ndata: ".encode() + encode_json(event) + b"\n\n" for event in events])

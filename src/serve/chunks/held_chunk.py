@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ...providers.wire_json import dump_json
+from ...providers.wire_json import encode_json
 
 
 class HeldChunk:
@@ -50,7 +50,7 @@ def render(chunk: HeldChunk) -> list[bytes]:
         (choice,) = value["choices"]
         before = {name: part for name, part in choice.items() if name != "logprobs"}  # they are of the whole content
         delta = {**choice["delta"], **rest.pop(0)}
-        first = [dump_json({**value, "choices": [{**before, "delta": delta}]}).encode()]
+        first = [encode_json({**value, "choices": [{**before, "delta": delta}]})]
     return [*first, *build_chunks(value, rest)]
 
 
@@ -70,7 +70,7 @@ def render_last(
     if has_calls is not None and choice["finish_reason"] != "length":
         choice["finish_reason"] = "tool_calls" if has_calls else "stop"
     choice["delta"] = {}
-    return [*chunks, dump_json(value).encode()]
+    return [*chunks, encode_json(value)]
 
 
 def build_chunks(like: dict[str, Any], deltas: Sequence[dict[str, Any]]) -> list[bytes]:
@@ -79,14 +79,14 @@ def build_chunks(like: dict[str, Any], deltas: Sequence[dict[str, Any]]) -> list
     (choice,) = like["choices"]
     ended = {"finish_reason", "logprobs", "stop_reason", "token_ids"} & choice.keys()
     before = {**choice, **dict.fromkeys(ended)}
-    return [dump_json({**shell, "choices": [{**before, "delta": delta}]}).encode() for delta in deltas]
+    return [encode_json({**shell, "choices": [{**before, "delta": delta}]}) for delta in deltas]
 
 
 def build_end(like: dict[str, Any], reason: str) -> bytes:
     """A last chunk, for an answer that has none."""
     value = json.loads(build_chunks(like, [{}])[0])
     value["choices"][0]["finish_reason"] = reason
-    return dump_json(value).encode()
+    return encode_json(value)
 
 
 def clear_finish(data: bytes) -> bytes:
@@ -94,7 +94,7 @@ def clear_finish(data: bytes) -> bytes:
     value = json.loads(data)
     for choice in value["choices"]:
         choice["finish_reason"] = None
-    return dump_json(value).encode()
+    return encode_json(value)
 
 
 def shift_calls(data: bytes, count: int) -> bytes:
@@ -103,4 +103,4 @@ def shift_calls(data: bytes, count: int) -> bytes:
     for choice in value["choices"]:
         for call in choice["delta"].get("tool_calls") or ():
             call["index"] = count + (call.get("index") or 0)
-    return dump_json(value).encode()
+    return encode_json(value)
