@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from types import ModuleType
 
 from .. import __version__
+from ..types.process import ENDING_SIGNALS
 from .arguments import ArgumentParser, add_common, is_near, make_formatter, parse_number
 
 EXIT_INTERRUPTED = 130
@@ -215,7 +216,6 @@ def exit_on_signals() -> Iterator[None]:
     """SIGTERM, SIGHUP and SIGQUIT raise SystemExit, so that started processes are ended, the session is saved, and the
     terminal gets its modes back.
     """
-    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
     has_left = False
 
     def leave(number: int, _: object) -> None:
@@ -230,7 +230,7 @@ def exit_on_signals() -> Iterator[None]:
             signal.signal(number, leave)
             Timer(RESEND_S, os.kill, (os.getpid(), number)).start()  # at once it would be inside the finalizer again
 
-    signals = [each for each in signals if signal.getsignal(each) != signal.SIG_IGN]  # leave nohup alone
+    signals = [each for each in ENDING_SIGNALS if signal.getsignal(each) != signal.SIG_IGN]  # leave nohup alone
     before = {each: signal.signal(each, leave) for each in signals}
     try:
         yield

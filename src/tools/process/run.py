@@ -27,6 +27,7 @@ from types import FrameType, TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ToolError
+from ...types.process import ENDING_SIGNALS
 from ...types.sandbox import Grant, Launch
 from ..fs.paths import UNPASSABLE
 from ..sdk.context import ToolContext
@@ -287,7 +288,7 @@ class HeldInterrupts:
         self._are_allowed = False
 
     def __enter__(self) -> HeldInterrupts:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, *ENDING_SIGNALS):
             handler = signal.getsignal(number)
             if callable(handler):  # the others raise nothing
                 try:

@@ -18,9 +18,10 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from ...errors import ToolError
+from ...types.process import ENDING_SIGNALS
 
 T = TypeVar("T")
-SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM") if hasattr(signal, name)]
+SIGNALS = [signal.SIGINT, *ENDING_SIGNALS, *([signal.SIGALRM] if hasattr(signal, "SIGALRM") else [])]
 Handler = Callable[[int, "FrameType | None"], object]
 
 _in_tool: ContextVar[bool] = ContextVar("in_tool", default=False)

@@ -262,7 +262,7 @@ def test_a_second_ctrl_c_waits_until_all_of_it_is_killed(run, somebody_lives):
     assert not somebody_lives()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 @pytest.mark.parametrize("seconds", [0.0001, 0.0005, 0.001, 0.002, 0.003, 0.005])
 def test_an_interrupt_while_the_command_is_started_leaves_nothing(seconds, number, run, somebody_lives):
     run("exec", command="true")  # an interrupted import would leave a file open

@@ -73,7 +73,10 @@ def test_what_would_end_the_program_is_an_error_of_the_tool(function, said):
     assert run(function) == f"Error executing tool: {said}"
 
 
-@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit), (signal.SIGQUIT, SystemExit)],
+)
 def test_a_signal_during_a_tool_ends_what_it_ends_elsewhere(number, error):
     def wait() -> str:
         """Wait."""
