@@ -3,7 +3,8 @@
 A gateway on a loopback address is not the web's: a page in a browser reaches it, too, and would use the user's server
 and key. A browser says who asks (Origin, Sec-Fetch-Site; Node.js sends other Sec-Fetch headers, and is no browser). A
 page whose own name leads to this machine (DNS rebinding) gives itself away by Host. Sources: Fetch standard (CORS
-protocol, Origin), Fetch Metadata (W3C), RFC 9110 7.2 (Host); vLLM 0.32, entrypoints/serve, for the paths.
+protocol, Origin), Fetch Metadata (W3C), RFC 9110 7.2 (Host); for the paths vLLM 0.32 (entrypoints/serve), SGLang
+(http_server.py), llama.cpp (tools/server/README.md) and Ollama (docs/api.md).
 """
 
 from __future__ import annotations
@@ -20,14 +21,23 @@ DESKTOP_SCHEMES = ("app", "tauri", "vscode-webview")  # of clients that show pag
 OWN_PATHS = frozenset(("/", "/health", "/metrics", "/vllm-bot/events"))
 BROWSER_PATHS = OWN_PATHS | DIALECTS.keys() | {"/v1/models"}
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
-# The last component of paths that change a server, or run code in it.
+# The last component of paths that change a server, or run code in it: of vLLM, then of SGLang.
 CHANGING = frozenset((
     "abort_requests", "collective_rpc", "finish_weight_update", "init_weight_transfer_engine", "load_lora_adapter",
     "pause", "release_kv_cache_memory", "reset_encoder_cache", "reset_mm_cache", "reset_prefix_cache", "resume",
     "scale_elastic_ep", "shutdown_weight_transfer_engine", "sleep", "start_draft_weight_update", "start_profile",
     "start_weight_update", "stop_profile", "unload_lora_adapter", "update_weight_version", "update_weights", "wake_up",
     "weight_checker",
+    "abort_request", "clear_hicache_storage_backend", "continue_generation", "destroy_weights_update_group",
+    "flush_cache", "init_weights_update_group", "load_lora_adapter_from_tensors", "pause_generation",
+    "release_memory_occupation", "resume_memory_occupation", "set_internal_state", "update_weights_from_disk",
+    "update_weights_from_distributed", "update_weights_from_tensor",
 ))  # fmt: skip
+# The beginning of such paths where the last component tells nothing: of llama.cpp and Ollama.
+CHANGING_BELOW = (
+    "/models/load", "/models/unload", "/lora-adapters", "/props", "/slots/",
+    "/api/blobs/", "/api/copy", "/api/create", "/api/delete", "/api/pull", "/api/push",
+)  # fmt: skip
 CORS_HEADERS = "access-control-"
 PREFLIGHT_S = 600  # for which a browser need not ask again
 
@@ -75,7 +85,7 @@ def check_access(asked: Asked, rules: AccessRules) -> None:
     if not rules.has_keys:
         _check_host(asked.headers.get("host", ()), rules.hosts)
     path = "/" + "/".join(filter(None, asked.path.split("/")))
-    if asked.method not in READING and path.rpartition("/")[2] in CHANGING and path not in rules.relay:
+    if asked.method not in READING and _changes_server(path) and path not in rules.relay:
         raise Refused(403, f"{path} changes the server. To let it through, add it to serve.relay.")
     if path == "/" and asked.method in ("GET", "HEAD"):
         return  # the page holds nothing of anybody's, and other sites may link to it
@@ -127,6 +137,10 @@ def drop_key(target: str) -> str:
     path, mark, query = target.partition("?")
     kept = [part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "key"]
     return path + (mark if kept else "") + "&".join(kept)
+
+
+def _changes_server(path: str) -> bool:
+    return path.rpartition("/")[2] in CHANGING or path.startswith(CHANGING_BELOW)
 
 
 def _check_host(hosts: Sequence[str], more: Collection[str]) -> None:

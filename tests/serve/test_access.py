@@ -43,6 +43,8 @@ CLIENTS = {  # the headers of ordinary clients
     "a development name": ask(host="gateway.localhost:8010"),
     "a health check": ask("GET", "/health", user_agent="kube-probe/1.30"),
     "whether the server sleeps": ask("GET", "/is_sleeping"),
+    "what llama.cpp was started with": ask("GET", "/props"),
+    "a client of Ollama": ask(path="/api/chat"),
 }
 
 
@@ -77,6 +79,9 @@ ATTACKS = {
     "an adapter, with odd slashes": (ask(path="/v1//load_lora_adapter/"), 403),
     "code on the workers": (ask(path="/collective_rpc"), 403),
     "sleep": (ask(path="/sleep"), 403),
+    "the weights of SGLang": (ask(path="/update_weights_from_disk"), 403),
+    "a slot of llama.cpp": (ask(path="/slots/0"), 403),
+    "a model of Ollama": (ask("DELETE", "/api/delete"), 403),
 }
 
 
