@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from types import ModuleType
 
 from .. import __version__
-from ..types.process import ENDING_SIGNALS
 from .arguments import ArgumentParser, add_common, is_near, make_formatter, parse_number
 
 EXIT_INTERRUPTED = 130
@@ -216,6 +215,8 @@ def exit_on_signals() -> Iterator[None]:
     """SIGTERM, SIGHUP and SIGQUIT raise SystemExit, so that started processes are ended, the session is saved, and the
     terminal gets its modes back.
     """
+    from ..types.process import ENDING_SIGNALS  # --help loads the command line alone
+
     has_left = False
 
     def leave(number: int, _: object) -> None:
