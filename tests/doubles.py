@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar, Union
 
 from src.cli.demo.loopback import JSON, STREAM, LoopbackReply, LoopbackRequest, serve
 from src.errors import ToolError
-from src.model import FactStore, ServerApi
-from src.model.call_path import CallPath
+from src.negotiation import FactStore, ServerApi
+from src.negotiation.call_path import CallPath
 from src.providers.openai import OpenAICodec
 from src.security.permissions.approval import Answer, Request
 from src.security.permissions.policy import Policy

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from src.app.model import Model
-from src.model import FactStore
+from src.negotiation import FactStore
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.formats.table import FORMATS
 from src.parsing.landing.decisions import Hold, Landing, Mark, Show, WholeCall, is_safe

@@ -14,7 +14,7 @@ import pytest
 from grimp import build_graph
 
 from src.app.model import Model
-from src.model import CallPath
+from src.negotiation import CallPath
 from src.parsing import render_instructions
 from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry
 from src.types.messages import SystemMessage, UserMessage
@@ -133,10 +133,10 @@ class TestAToolIsDescribedInOnePlace:
 
         # providers.vllm wraps a schema, providers.gemini.schema rewrites one, permissions.review has the schema of a
         # reviewer's answer, tools.sources.yaml_commands the keys of a row in YAML, and serve.apis.responses_request what
-        # codex's free-form tools look like as functions; model.formats.written_format asks with a tool of its own
+        # codex's free-form tools look like as functions; written_format.py asks with a tool of its own
         assert writers("properties") == {
             "tools.sdk.schema", "providers.vllm", "providers.gemini.schema", "security.permissions.review",
-            "tools.sources.yaml_commands", "serve.apis.responses_request", "model.formats.written_format",
+            "tools.sources.yaml_commands", "serve.apis.responses_request", "negotiation.formats.written_format",
         }  # fmt: skip
         assert writers("parameters") == {
             "types.tool_schema", "providers.copilot", "tools.sources.yaml_commands", "serve.apis.messages", "serve.apis.responses_request",

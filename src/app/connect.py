@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ..config import Settings
 from ..config.settings import BASE_URLS, VllmSettings
 from ..errors import BotError, ConfigError
-from ..model import ServerApi
 from ..model.retry import RetryPolicy, with_retries
+from ..negotiation import ServerApi
 from ..providers.base import Codec
 from ..providers.table import PROVIDERS
 from ..transport import Client

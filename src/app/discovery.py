@@ -20,7 +20,7 @@ from .address import USUAL_PORTS, complete_address
 from .factory import Factory
 
 if TYPE_CHECKING:
-    from ..model import CallPath
+    from ..negotiation import CallPath
 
 Choose = Callable[[list[str]], str]
 

@@ -15,8 +15,9 @@ from typing import Any, cast
 from ..config import GivenValue, Settings, check_value
 from ..config.settings import BASE_URLS, VllmSettings
 from ..errors import ConfigError
-from ..model import BY_CONFIGURATION, CallPath, FactStore, Mode, ModelCore, ModelOptions
+from ..model import ModelCore, ModelOptions
 from ..model.retry import RetryPolicy
+from ..negotiation import BY_CONFIGURATION, CallPath, FactStore, Mode
 from ..providers.base import Codec
 from ..providers.openai import OpenAICodec
 from ..providers.table import PROVIDERS

@@ -13,7 +13,8 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar, get_args
 
 from ..errors import ConfigError
-from ..model import CallPath, ModelCore
+from ..model import ModelCore
+from ..negotiation import CallPath
 from ..transport import Client
 from ..transport.driver import drive, run
 from ..types.effects import AgentSteps, Turn

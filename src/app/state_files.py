@@ -22,7 +22,7 @@ from ..config.files import replace_json
 from ..types.sandbox import ACCESSES
 
 if TYPE_CHECKING:
-    from ..model import CallPath
+    from ..negotiation import CallPath
     from ..tools.sources.skills import SkillSet
 
 SERVERS, ALLOWED, TRUSTED = "servers.json", "allowed.json", "trusted.json"
@@ -141,7 +141,7 @@ class TrustMemory:
 
 def _read_path(entry: object, version: str) -> CallPath | None:
     """The path in an entry of servers.json; None if it is of another version, or cannot be read."""
-    from ..model import CallPath  # loads the parser: behind the prompt
+    from ..negotiation import CallPath  # loads the parser: behind the prompt
 
     if not isinstance(entry, dict) or entry.get("version") != version:
         return None

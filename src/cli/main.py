@@ -215,7 +215,7 @@ def exit_on_signals() -> Iterator[None]:
     """SIGTERM, SIGHUP and SIGQUIT raise SystemExit, so that started processes are ended, the session is saved, and the
     terminal gets its modes back.
     """
-    from ..types.process import ENDING_SIGNALS  # --help loads the command line alone
+    from ..signals import ENDING_SIGNALS  # --help loads the command line alone
 
     has_left = False
 

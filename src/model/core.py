@@ -24,6 +24,13 @@ from ..errors import (
     WireError,
     join_names,
 )
+from ..negotiation.call_path import GRAMMAR_FIELDS, TOOLS_LEFT_OUT, CallPath, blames_grammar
+from ..negotiation.evidence import PromptCounter, PromptWatch, look_at_template, try_grammar
+from ..negotiation.facts import FactStore, ServedModel
+from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
+from ..negotiation.server import ServerApi, as_tokens_refusal, read_body, read_piece, read_refusal
+from ..negotiation.token_budget import TokenBudget
+from ..negotiation.tool_choice import decide_call
 from ..parsing.arguments.tool_index import ToolIndex
 from ..providers.base import ChatRequest, Codec, Decoder, decode_piece, raise_broken
 from ..providers.server_errors import judge_own_words
@@ -33,17 +40,10 @@ from ..types.caching import LastMemo
 from ..types.effects import Aside, Await, Open, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PromptChanged
 from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMessage
-from .call_path import GRAMMAR_FIELDS, TOOLS_LEFT_OUT, CallPath, blames_grammar
-from .evidence import PromptCounter, PromptWatch, look_at_template, try_grammar
-from .facts import FactStore, ServedModel
-from .formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 from .recovery import Recovery
 from .request_builder import ModelOptions, RequestBuilder, remove_fields
 from .response_assembler import ResponseAssembler
 from .retry import RetryPolicy, with_retries
-from .server import ServerApi, as_tokens_refusal, read_body, read_piece, read_refusal
-from .token_budget import TokenBudget
-from .tool_choice import decide_call
 
 INTERNAL_ERROR = 500
 MAX_CHARS_PER_TOKEN = 16  # of an answer on average: twice what the tokens of source code have

@@ -14,6 +14,8 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from ..errors import RequestFailed
+from ..negotiation.server import ServerApi
+from ..negotiation.token_budget import TokenBudget
 from ..parsing import list_parsers
 from ..parsing.formats.table import FORMATS
 from ..providers.base import ChatRequest
@@ -32,8 +34,6 @@ from ..types.messages import (
     ToolDefinition,
 )
 from .response_assembler import ResponseAssembler, fits, replace_content
-from .server import ServerApi
-from .token_budget import TokenBudget
 
 Replay: TypeAlias = Callable[[ChatRequest], Turn[ResponseAssembler]]
 

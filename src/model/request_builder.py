@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from ..negotiation.call_path import GRAMMAR_FIELD, CallPath
+from ..negotiation.formats.structural_tags import find_format
+from ..negotiation.formats.written_format import constrain_calls
 from ..parsing import GivenText, mentions_call, render_choice
 from ..providers import vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
@@ -24,9 +27,6 @@ from ..types.messages import (
     ToolResults,
     UserMessage,
 )
-from .call_path import GRAMMAR_FIELD, CallPath
-from .formats.structural_tags import find_format
-from .formats.written_format import constrain_calls
 from .request_messages import MessageRenderer
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..negotiation.call_path import CallPath
 from ..parsing import render_instructions, render_message
 from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import (
@@ -24,7 +25,6 @@ from ..types.messages import (
     count_media,
 )
 from ..types.special_tokens import neutralize_with_note
-from .call_path import CallPath
 
 _NO_SYSTEM = SystemMessage("")
 

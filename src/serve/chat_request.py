@@ -12,8 +12,8 @@ import json
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from ..model.call_path import GRAMMAR_FIELD, CallPath
-from ..model.formats.written_format import UNKNOWN, constrain_calls
+from ..negotiation.call_path import GRAMMAR_FIELD, CallPath
+from ..negotiation.formats.written_format import UNKNOWN, constrain_calls
 from ..parsing import GivenText, mentions_call, render_choice, render_instructions, render_message, render_results
 from ..providers.stream.response_builder import parse_arguments
 from ..providers.wire_json import as_dict

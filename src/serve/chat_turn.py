@@ -18,15 +18,15 @@ from ..errors import (
     StreamCut,
     WireError,
 )
-from ..model.call_path import GRAMMAR_FIELD, GRAMMAR_FIELDS, CallPath
 from ..model.core import INTERNAL_ERROR
-from ..model.evidence import MAX_BYTES_PER_TOKEN, probe_template
-from ..model.facts import FactStore, ServedModel
-from ..model.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 from ..model.recovery import Recovery, Replay
 from ..model.response_assembler import ResponseAssembler
-from ..model.server import MAX_BODY_BYTES, OK, ServerApi, read_body, read_refusal
-from ..model.token_budget import TokenBudget
+from ..negotiation.call_path import GRAMMAR_FIELD, GRAMMAR_FIELDS, CallPath
+from ..negotiation.evidence import MAX_BYTES_PER_TOKEN, probe_template
+from ..negotiation.facts import FactStore, ServedModel
+from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
+from ..negotiation.server import MAX_BODY_BYTES, OK, ServerApi, read_body, read_refusal
+from ..negotiation.token_budget import TokenBudget
 from ..parsing.landing.decisions import is_safe
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec

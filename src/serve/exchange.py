@@ -14,7 +14,7 @@ from aiohttp import web
 
 from ..app.endpoint import random_id
 from ..errors import BotError, ClientError, Timeout, WireError
-from ..model.server import OK
+from ..negotiation.server import OK
 from ..providers.server_errors import read_error_message
 from ..providers.wire_json import as_dict, load_json
 from ..transport.async_driver import drive_async

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupported
-from ..model.call_path import CallPath
-from ..model.evidence import probe_template
-from ..model.formats.written_format import PROBE_TOOL
-from ..model.server import ServerApi, read_refusal
+from ..negotiation.call_path import CallPath
+from ..negotiation.evidence import probe_template
+from ..negotiation.formats.written_format import PROBE_TOOL
+from ..negotiation.server import ServerApi, read_refusal
 from ..types.effects import Aside, Fetch
 from ..types.messages import Named
 from ..types.tool_schema import to_openai_tool

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..app.state_files import ServerMemory
 from ..errors import BotError
-from ..model.call_path import CallPath
-from ..model.facts import FactStore, ServedModel
+from ..negotiation.call_path import CallPath
+from ..negotiation.facts import FactStore, ServedModel
 from ..providers.wire_json import encode_json
 from ..transport.async_http import AsyncClient
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
-
-# With these a system, a terminal that closes or a user ends this program, beside SIGINT: it tidies up first.
-ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)]
 
 
 class StartedProcess(NamedTuple):

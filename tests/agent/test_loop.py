@@ -9,7 +9,7 @@ from src.agent.dispatch import NOT_FINISHED, REPEATED
 from src.agent.loop import EMPTY_TURN_PROMPT, FINAL_ANSWER_PROMPT, MAX_MALFORMED_TURNS, AgentLoop
 from src.app.model import Model
 from src.errors import ContextTooLong, StreamCut, WireError
-from src.model import CallPath
+from src.negotiation import CallPath
 from src.security.permissions.approval import Answer
 from src.security.permissions.policy import Policy
 from src.security.permissions.rules import Rule

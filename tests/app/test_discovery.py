@@ -10,7 +10,7 @@ from src.app.factory import Factory
 from src.cli.chat.open import format_banner
 from src.config import BASE_URLS
 from src.errors import ConfigError, NeverReached
-from src.model import CallPath
+from src.negotiation import CallPath
 from src.types.events import Notice
 from tests.doubles import ScriptedServer
 

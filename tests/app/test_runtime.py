@@ -17,7 +17,7 @@ from src.cli.demo.loopback import serve
 from src.cli.demo.protocol import DemoServer, DemoTurn
 from src.config import SecuritySettings, Settings
 from src.config.settings import AgentSettings, ToolSettings, VllmSettings
-from src.model.call_path import REFUSED_HERE, CallPath
+from src.negotiation.call_path import REFUSED_HERE, CallPath
 from src.security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer
 from src.session.replay import replay
 from src.types.events import CallDenied, Completed, Notice

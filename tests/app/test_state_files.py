@@ -7,7 +7,7 @@ import pytest
 from src.app.runtime import make_policy
 from src.app.state_files import ALLOWED, SERVERS, RuleMemory, ServerMemory
 from src.config import Settings
-from src.model import CallPath
+from src.negotiation import CallPath
 from src.types.messages import ToolCall
 from tests.waiting import PATIENCE_S
 

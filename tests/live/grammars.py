@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import fastjsonschema
 
 from src.app.model import Model
-from src.model.call_path import CallPath
-from src.model.formats.structural_tags import find_format
+from src.negotiation.call_path import CallPath
+from src.negotiation.formats.structural_tags import find_format
 from src.parsing.formats.table import FORMATS, Format
 from src.types.events import Completed
 from src.types.messages import Named, ToolDefinition, UserMessage

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from src.model.call_path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED
 from src.model.recovery import RECOVERED_NOTICE
+from src.negotiation.call_path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED
 
 QUESTION = "Quote notes.txt, please."
 CONTENT = "The heron stands in the reeds."

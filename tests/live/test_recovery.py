@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from src.app.model import Model
-from src.model import CallPath
 from src.model.recovery import ASKING_AGAIN_NOTICE
 from src.model.response_assembler import fits
+from src.negotiation import CallPath
 from src.providers.vllm import fits_xgrammar
 from src.tools import REGISTRY
 from src.transport import Client

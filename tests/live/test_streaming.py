@@ -7,7 +7,7 @@ import json
 import pytest
 
 from src.app.model import Model
-from src.model import CallPath
+from src.negotiation import CallPath
 from src.tools import REGISTRY
 from src.transport import Client
 from src.types.events import ReasoningDelta, TextDelta

@@ -16,7 +16,7 @@ from src.errors import (
     TemplateRejected,
     WireError,
 )
-from src.model.call_path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
+from src.negotiation.call_path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
 from src.providers.vllm import fits_openai_strict, fits_xgrammar
 from src.types.events import Completed, Notice, PromptChanged, TextDelta
 from src.types.messages import (

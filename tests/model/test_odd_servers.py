@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from src.errors import ServerError, StreamCut, WireError
-from src.model.call_path import LOST_CALLS, NO_STREAM, TEMPLATE_FAILED, TOOLS_DROPPED, TOOLS_LEFT_OUT, CallPath
 from src.model.recovery import ASKING_AGAIN_NOTICE, ASKING_WHOLE_NOTICE, PART_LOST_NOTICE
+from src.negotiation.call_path import LOST_CALLS, NO_STREAM, TEMPLATE_FAILED, TOOLS_DROPPED, TOOLS_LEFT_OUT, CallPath
 from src.types.messages import UserMessage
 from tests.doubles import stream_event
-from tests.model.test_evidence import complete_with
 from tests.model.test_model import CALL_TEXT, HELLO, NATIVE_CALL, NO_PARSER, READ, Served
 from tests.model.test_tokens import tokenize
+from tests.negotiation.test_evidence import complete_with
 
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
 USED = {"prompt_tokens": 200, "completion_tokens": 30}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from src.app.model import Model
-from src.model import MODES, CallPath
+from src.negotiation import MODES, CallPath
 from src.transport import Client
 from src.types.events import Completed, Notice
 from src.types.messages import ToolDefinition, ToolResult, ToolResults, UserMessage

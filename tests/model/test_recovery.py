@@ -7,8 +7,6 @@ import re
 import pytest
 
 from src.app.model import Model
-from src.model import CallPath
-from src.model.call_path import LOST_CALLS
 from src.model.recovery import (
     ASKING_AGAIN_NOTICE,
     ASKING_WHOLE_NOTICE,
@@ -18,6 +16,8 @@ from src.model.recovery import (
     mark_truncated,
 )
 from src.model.response_assembler import fits
+from src.negotiation import CallPath
+from src.negotiation.call_path import LOST_CALLS
 from src.parsing import render_example, render_instructions
 from src.types.events import Completed, Notice, ReasoningDelta, TextDelta
 from src.types.messages import (

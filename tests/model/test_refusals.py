@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from src.errors import ContextTooLong, ServerError
-from src.model.call_path import NO_PARSER as WITHOUT_PARSER
-from src.model.call_path import REFUSED_HERE, CallPath
-from src.model.facts import FactStore
+from src.negotiation.call_path import NO_PARSER as WITHOUT_PARSER
+from src.negotiation.call_path import REFUSED_HERE, CallPath
+from src.negotiation.facts import FactStore
 from src.types.messages import UserMessage
 from tests.model.test_model import CALL_TEXT, HELLO, NATIVE_CALL, NO_PARSER, READ, Served
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from src.model.call_path import CallPath
 from src.model.request_builder import ModelOptions, RequestBuilder
+from src.negotiation.call_path import CallPath
 from src.types.messages import (
     Response,
     SystemMessage,

@@ -1,7 +1,7 @@
 import pytest
 
-from src.model.call_path import CallPath
 from src.model.request_messages import MessageRenderer
+from src.negotiation.call_path import CallPath
 from src.types.messages import (
     Reasoning,
     Response,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from src.errors import ToolsDropped
-from src.model.call_path import NO_TOKENS, TOOLS_DROPPED, CallPath
+from src.negotiation.call_path import NO_TOKENS, TOOLS_DROPPED, CallPath
 from src.types.events import TextDelta
 from src.types.messages import SystemMessage, UserMessage
 

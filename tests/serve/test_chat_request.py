@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from src.model.call_path import CallPath
+from src.negotiation.call_path import CallPath
 from src.serve.chat_request import ChatBody
 
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {"path": {}}}}}

@@ -16,8 +16,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from src.app.state_files import ServerMemory
-from src.model.call_path import CallPath
-from src.model.formats.written_format import PROBE
+from src.negotiation.call_path import CallPath
+from src.negotiation.formats.written_format import PROBE
 from src.serve import gateway
 from src.serve.chat_request import ChatBody
 from src.serve.chat_turn import ChatTurn

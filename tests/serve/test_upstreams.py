@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from src.app.state_files import ServerMemory
-from src.model.facts import ServedModel, ServerInfo
+from src.negotiation.facts import ServedModel, ServerInfo
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
 

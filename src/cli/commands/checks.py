@@ -21,10 +21,10 @@ from ...app.model import Model
 from ...app.runtime import defer_sandbox, make_policy, make_tools
 from ...config import Settings
 from ...errors import BotError, ConfigError, NeverReached, TokensUnsupported
-from ...model import ServerApi
-from ...model.call_path import NO_PARSER, NO_STREAM
-from ...model.evidence import probe_grammar
 from ...model.recovery import RECOVERED_NOTICE
+from ...negotiation import ServerApi
+from ...negotiation.call_path import NO_PARSER, NO_STREAM
+from ...negotiation.evidence import probe_grammar
 from ...parsing import list_parsers
 from ...providers import vllm
 from ...providers.base import ChatRequest, decode

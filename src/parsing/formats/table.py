@@ -28,7 +28,7 @@ class Format(NamedTuple):
     `template` is how the model's chat template writes a call: `{name}` and, for its arguments, `{args}` (an object),
     `{args_string}` (that as a string), `{keywords}` (Python's), `{quoted}` (such a call as a string) or `{members}`
     (Gemma's). `{call}` stands for what `syntax` writes. Between `⟦` and `⟧` is what each further call of a block
-    repeats. The grammar of a call is made of it, too (src/model/formats/structural_tags.py).
+    repeats. The grammar of a call is made of it, too (src/negotiation/formats/structural_tags.py).
 
     The other columns are what models vary, which a template cannot say; few rows need them.
     """

@@ -16,7 +16,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from ...model.server import OK
+from ...negotiation.server import OK
 from ..exchange import GuardedExchange
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"

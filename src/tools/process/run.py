@@ -27,7 +27,7 @@ from types import FrameType, TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ToolError
-from ...types.process import ENDING_SIGNALS
+from ...signals import ENDING_SIGNALS
 from ...types.sandbox import Grant, Launch
 from ..fs.paths import UNPASSABLE
 from ..sdk.context import ToolContext

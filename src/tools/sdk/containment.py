@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from ...errors import ToolError
-from ...types.process import ENDING_SIGNALS
+from ...signals import ENDING_SIGNALS
 
 T = TypeVar("T")
 SIGNALS = [signal.SIGINT, *ENDING_SIGNALS, *([signal.SIGALRM] if hasattr(signal, "SIGALRM") else [])]

@@ -10,7 +10,7 @@ import pytest
 
 from src import AsyncServer, Server, Timeouts, tool
 from src.errors import BotError, ConfigError
-from src.model import FactStore
+from src.negotiation import FactStore
 from tests.app.library.servers import ParserlessServer
 from tests.doubles import ScriptedServer
 from tests.faults.scripts import HELLO

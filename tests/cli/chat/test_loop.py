@@ -14,7 +14,7 @@ from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
 from src.errors import ConnectFailed
-from src.model.call_path import BY_HAND, CallPath
+from src.negotiation.call_path import BY_HAND, CallPath
 from src.security.permissions.approval import APPROVE_ALL
 from src.tools import REGISTRY
 from src.tools.process.jobs import Jobs

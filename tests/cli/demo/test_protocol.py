@@ -7,7 +7,7 @@ import pytest
 from src.app.model import Model
 from src.cli.demo.loopback import LoopbackRequest, serve
 from src.cli.demo.protocol import CONTEXT_TOKENS, MODEL, VERSION, DemoServer, DemoTurn
-from src.model import CallPath
+from src.negotiation import CallPath
 from src.tools import REGISTRY
 from src.transport import Client
 from src.types.events import Completed

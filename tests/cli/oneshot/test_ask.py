@@ -13,7 +13,7 @@ import pytest
 
 from src.app.state_files import ServerMemory
 from src.cli.main import main
-from src.model import CallPath
+from src.negotiation import CallPath
 from tests.doubles import ScriptedServer
 from tests.sources import ROOT
 from tests.waiting import PATIENCE_S, try_clocks

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from src.model.formats.structural_tags import make_structural_tag
+from src.negotiation.formats.structural_tags import make_structural_tag
 from src.parsing import StreamParser, gathered
 from src.parsing.formats.format_set import FormatSet
 from src.parsing.formats.table import FORMATS

@@ -69,7 +69,7 @@ def _complete_model(state: State) -> Iterable[str]:
 
 def _show_or_choose_path(state: State, mode: str) -> None:
     """Show the call path and the reason for it, or switch to another one."""
-    from ....model import MODES
+    from ....negotiation import MODES
 
     model = state.ensure_runtime().model
     if chosen := next((each for each in MODES if each == mode), None):
@@ -81,7 +81,7 @@ def _show_or_choose_path(state: State, mode: str) -> None:
 
 
 def _complete_path(_: State) -> Iterable[str]:
-    from ....model import MODES
+    from ....negotiation import MODES
 
     return MODES
 

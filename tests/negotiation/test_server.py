@@ -1,7 +1,7 @@
 import pytest
 
 from src.errors import ServerError, WireError
-from src.model import FactStore, ServerApi
+from src.negotiation import FactStore, ServerApi
 from src.providers.base import ChatRequest
 from src.providers.openai import OpenAICodec
 from src.transport.driver import run

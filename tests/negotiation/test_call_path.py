@@ -1,7 +1,7 @@
 import pytest
 
 from src.errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupported
-from src.model.call_path import (
+from src.negotiation.call_path import (
     BY_CONFIGURATION,
     BY_HAND,
     LOST_CALLS,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from src.model.call_path import TOOLS_HIDDEN, CallPath
-from src.model.tool_choice import MAX_PARAMETERS, make_question
+from src.negotiation.call_path import TOOLS_HIDDEN, CallPath
+from src.negotiation.tool_choice import MAX_PARAMETERS, make_question
 from src.providers.vllm import PROBE_TEXT
 from src.types.messages import ToolCall, ToolResults, UserMessage
 from tests.model.test_model import HELLO, READ, TEXT_EXCHANGE, Served

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from src.model.call_path import CallPath
-from src.model.formats.structural_tags import find_format
-from src.model.formats.written_format import PROBE, choose_format, guess_format, read_format
+from src.negotiation.call_path import CallPath
+from src.negotiation.formats.structural_tags import find_format
+from src.negotiation.formats.written_format import PROBE, choose_format, guess_format, read_format
 from src.parsing.formats.table import FORMATS
 from src.providers.vllm import fits_xgrammar
 from src.types.messages import Named, ToolDefinition, UserMessage
 from tests.each import check_each
 
-from ..test_model import HELLO, READ, Served
+from ...model.test_model import HELLO, READ, Served
 
 HERMES = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 CODER = "<tool_call>\n<function=read>\n<parameter=path>\na.txt\n</parameter>\n</function>\n</tool_call>"

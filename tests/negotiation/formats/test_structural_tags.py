@@ -10,7 +10,7 @@ from typing import Any
 import fastjsonschema
 import pytest
 
-from src.model.formats.structural_tags import find_format, make_structural_tag
+from src.negotiation.formats.structural_tags import find_format, make_structural_tag
 from src.parsing import extract_tool_calls, mentions_call
 from src.parsing.formats.table import FORMATS
 from src.types.messages import Named, ToolDefinition

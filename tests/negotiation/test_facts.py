@@ -6,8 +6,8 @@ import pytest
 
 from src.app.model import Model
 from src.errors import ServerError
-from src.model import CallPath, FactStore
-from src.model.facts import FactTable
+from src.negotiation import CallPath, FactStore
+from src.negotiation.facts import FactTable
 from src.types.events import Notice
 from src.types.messages import ToolDefinition, UserMessage
 from tests.doubles import ScriptedClient

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from src.model.call_path import CallPath
+from src.negotiation.call_path import CallPath
 from src.providers.vllm import PROBE_TEXT
 from src.types.messages import UserMessage
 from tests.model.test_model import CALL_TEXT, HELLO, READ, Served
