@@ -8,9 +8,10 @@ lost is recovered from the answer's tokens (see recovery.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from ..errors import (
     BotError,
@@ -24,10 +25,11 @@ from ..errors import (
     WireError,
     join_names,
 )
-from ..negotiation.call_path import GRAMMAR_FIELDS, TOOLS_LEFT_OUT, CallPath, blames_grammar
+from ..negotiation.call_path import TOOLS_LEFT_OUT, CallPath, blames_grammar
 from ..negotiation.evidence import PromptCounter, PromptWatch, look_at_template, try_grammar
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
+from ..negotiation.negotiate import Asker, negotiate
 from ..negotiation.server import ServerApi, as_tokens_refusal, read_body, read_piece, read_refusal
 from ..negotiation.token_budget import TokenBudget
 from ..negotiation.tool_choice import decide_call
@@ -45,10 +47,17 @@ from .request_builder import ModelOptions, RequestBuilder, remove_fields
 from .response_assembler import ResponseAssembler
 from .retry import RetryPolicy, with_retries
 
-INTERNAL_ERROR = 500
 MAX_CHARS_PER_TOKEN = 16  # of an answer on average: twice what the tokens of source code have
 DEFAULT_CONTEXT_TOKENS = 262_144  # where the server tells no length
 _SIGNS_OF_RESTART = (ConnectFailed, ModelNotFound, ServerLoading)  # another server may answer after these
+
+
+class _Asked(NamedTuple):
+    """What a turn is about."""
+
+    messages: Sequence[Message]
+    tools: Sequence[ToolDefinition]
+    choice: ToolChoice
 
 
 class ModelCore:
@@ -90,7 +99,10 @@ class ModelCore:
         self._index_tools = LastMemo[tuple[ToolDefinition, ...], ToolIndex](ToolIndex)
         self._sent_notices: set[str] = set()  # about what a server lost: each is given once
         self._thought_closer = ""  # what ends the thought that the chat template opens, once an answer showed it
-        self._grammar_tried = False
+        self._asked = _Asked((), (), "auto")
+        self._way = path  # of this turn, so far
+        self._is_decided = False  # whether a weak model is to call a tool, for this turn
+        self._doubts_grammar = True  # a failure of this turn may be due to a grammar
         self._grammar_failures = 0  # turns in a row in which a request failed with a grammar only
         self._prompt_counter = PromptCounter(self._budget, codec.encode_prompt)
         self._prompt_watch = PromptWatch()
@@ -147,12 +159,15 @@ class ModelCore:
         """
         if isinstance(tool_choice, Named) and tool_choice.name not in (tool.name for tool in tools):
             raise BotError(f"There is no tool {tool_choice.name}, so the model cannot be made to call it.")
-        self._grammar_tried = False
+        self._asked = _Asked(messages, tools, tool_choice)
+        self._is_decided = False
+        self._doubts_grammar = True
         self._held = []
         try:
             if tools and self._is_untried(self.path):
                 yield from self._wait_for_first_turn()
-            yield from self._find_way(messages, tools, tool_choice)
+            self._way = self.path
+            yield from with_retries(self._try, self._retry_policy, self._jitter, self.server.check_health)
         except RequestFailed:
             yield from self._end_first_turn()
             raise
@@ -184,50 +199,94 @@ class ModelCore:
         held, self._held = self._held, []
         yield from held
 
-    def _find_way(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], tool_choice: ToolChoice
-    ) -> Turn[None]:
-        """See respond. What the server refuses is changed, and sent again."""
-        path = self.path
+    def _try(self) -> Turn[None]:
+        """One attempt; other conversations need not wait for the next one."""
+        asker: Asker[ChatRequest, ModelEvent] = self
+        try:
+            yield from negotiate(asker, self._way, doubts_grammar=self._doubts_grammar)
+        except RequestFailed as error:
+            if error.max_retries:
+                yield from self._end_first_turn()
+            raise
+
+    def prepare(self, path: CallPath) -> Aside[CallPath]:
+        """See Asker, as for the next four."""
+        messages, tools, tool_choice = self._asked
         is_open = path.mode in ("tokens", "native") and path.template_shows_tools is None
         if tools and is_open and self._can_tell_prompts:
             path = yield from self._learn_template(messages, tools, path)
         if path.mode == "tokens" and not self._can_tell_prompts:
             path = path.skip_tokens()
-        tools, tool_choice = yield from decide_call(self.server, self.name, messages, tools, tool_choice, path)
+        if not self._is_decided and path.mode == "text":
+            self._is_decided = True
+            decided = yield from decide_call(self.server, self.name, messages, tools, tool_choice, path)
+            self._asked = self._asked._replace(tools=decided[0], choice=decided[1])
         asks = path.prompt_style == "template" and (path.mode == "template" or path.proven)  # it is in use
-        if tools and asks and not path.written_format and self._builder.wants_grammar:
+        if self._asked.tools and asks and not path.written_format and self._builder.wants_grammar:
             probe = self._build_request(PROBE, [PROBE_TOOL], path)
             self.path = path = replace(path, written_format=(yield from detect_format(self.server, probe)))
-        while True:
-            request = self._build_request(messages, tools, path, tool_choice)
-            tried = yield from try_grammar(self.server, request, path, tool_choice)
+        if self._asked.choice != "auto" and not path.grammar:
+            request = self._build_request(*self._asked[:2], path, self._asked.choice)
+            tried = yield from try_grammar(self.server, request, path)
             if tried is not path:
                 self.path = path = tried
-                request = self._build_request(messages, tools, path, tool_choice)
-            request = yield from self._budget.fit_max_tokens(request)
-            self._prompt_watch = yield from self._prompt_counter.watch(request, path)
-            if (changed := self._list_changes(request, path)) and len(messages) > 2:
-                self._held.append(PromptChanged(changed))
-            try:
-                attempt = partial(self._try, request, tools, path, tool_choice)
-                yield from with_retries(attempt, self._retry_policy, self._jitter, self.server.check_health)
-                return
-            except ModelNotFound as refusal:
-                self._held.append(Notice((yield from self._take_the_only_model(refusal))))
-            except ServerError as refusal:
-                if isinstance(refusal, ToolsDropped) and path.proven:
-                    self._forget_proof(path)
-                    return (yield from self._find_way(messages, tools, tool_choice))
-                if not isinstance(refusal, TokensUnsupported):
-                    refusal = judge_own_words(refusal, load_json(self._builder.encode(request).body))
-                    yield from self.server.hint_base_url(refusal)
-                path, notice = path.downgrade(refusal, self._builder.list_optional_fields(request))
-                if isinstance(refusal, (TokensUnsupported, ToolsDropped)):
-                    self.path = path  # so, whatever becomes of the turn
-                    path = self.path
-                if notice:
-                    self._held.append(Notice(notice))
+        self._way = path
+        return path
+
+    def edit(self, path: CallPath, without: Set[str]) -> ChatRequest:
+        self._doubts_grammar = self._doubts_grammar and not without  # once is enough
+        messages, tools, tool_choice = self._asked
+        return remove_fields(self._build_request(messages, tools, path, tool_choice), without)
+
+    def list_optional_fields(self, body: ChatRequest) -> frozenset[str]:
+        return self._builder.list_optional_fields(body)
+
+    def send(self, body: ChatRequest, path: CallPath) -> Turn[None]:
+        """The events of the answer, and of what was lost in it."""
+        request = yield from self._budget.fit_max_tokens(body)
+        self._prompt_watch = yield from self._prompt_counter.watch(request, path)
+        if (changed := self._list_changes(request, path)) and len(request.messages) > 2:
+            self._held.append(PromptChanged(changed))
+        _, tools, choice = self._asked
+        turn = yield from self._stream_answer(request, tools, path)
+        recovery = Recovery(
+            turn,
+            request,
+            tools,
+            choice=choice,
+            is_native=path.mode == "native",
+            is_unparsed=path.mode == "tokens",
+            server=self.server,
+            budget=self._budget,
+            replay=partial(self._stream_answer, tools=tools, path=path, is_shown=False),
+            disable_native=partial(self._disable_native, path),
+            sent_notices=self._sent_notices,
+        )
+        yield from recovery.run()
+
+    def change(self, path: CallPath, refusal: ServerError, body: ChatRequest, without: Set[str]) -> Aside[CallPath]:  # noqa: ARG002
+        if isinstance(refusal, ModelNotFound):
+            self._held.append(Notice((yield from self._take_the_only_model(refusal))))
+            return path
+        if isinstance(refusal, ToolsDropped) and path.proven:
+            self._forget_proof(path)
+            return self.path
+        if not isinstance(refusal, TokensUnsupported):
+            refusal = judge_own_words(refusal, load_json(self._builder.encode(body).body))
+            yield from self.server.hint_base_url(refusal)
+        path, notice = path.downgrade(refusal, self._builder.list_optional_fields(body))
+        if isinstance(refusal, (TokensUnsupported, ToolsDropped)):
+            self.path = path  # so, whatever becomes of the turn
+            path = self.path
+        if notice:
+            self._held.append(Notice(notice))
+        return path
+
+    def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:  # noqa: ARG002
+        """One failure with a grammar may have had another reason."""
+        self._grammar_failures = self._grammar_failures + 1 if grammar_refusal else 0
+        if grammar_refusal and (self._grammar_failures > 1 or blames_grammar(grammar_refusal)):
+            self.path = self.path.disable_fields(sorted(without))
 
     def _forget_proof(self, path: CallPath) -> None:
         self._prompt_counter.may_doubt = False
@@ -275,53 +334,6 @@ class ModelCore:
         before = self._beginning
         self._beginning = {"path": path.mode, "system prompt": request.messages[:1], "tools": request.tools}
         return tuple(name for name, value in before.items() if value != self._beginning[name])
-
-    def _try(
-        self, request: ChatRequest, tools: Sequence[ToolDefinition], path: CallPath, choice: ToolChoice
-    ) -> Turn[None]:
-        """One attempt; other conversations need not wait for the next one."""
-        try:
-            yield from self._attempt(request, tools, path, choice)
-        except RequestFailed as error:
-            if error.max_retries:
-                yield from self._end_first_turn()
-            raise
-
-    def _attempt(
-        self, request: ChatRequest, tools: Sequence[ToolDefinition], path: CallPath, choice: ToolChoice
-    ) -> Turn[None]:
-        grammar = GRAMMAR_FIELDS & self._builder.list_optional_fields(request)
-        try:
-            turn = yield from self._stream_answer(request, tools, path)
-        except ServerError as refused:
-            if refused.status != INTERNAL_ERROR or refused.in_answer or self._grammar_tried or not grammar:
-                raise
-            # Some servers answer a grammar that they cannot use with status 500: the request without one will tell.
-            self._grammar_tried = True
-            try:
-                turn = yield from self._stream_answer(remove_fields(request, grammar), tools, path)
-            except ServerError:
-                raise refused from None
-            self._grammar_failures += 1
-            if self._grammar_failures > 1 or blames_grammar(refused):
-                path = path.disable_fields(sorted(grammar))
-                self.path = path
-        else:
-            self._grammar_failures = 0 if grammar else self._grammar_failures
-        recovery = Recovery(
-            turn,
-            request,
-            tools,
-            choice=choice,
-            is_native=path.mode == "native",
-            is_unparsed=path.mode == "tokens",
-            server=self.server,
-            budget=self._budget,
-            replay=partial(self._stream_answer, tools=tools, path=path, is_shown=False),
-            disable_native=partial(self._disable_native, path),
-            sent_notices=self._sent_notices,
-        )
-        yield from recovery.run()
 
     def _disable_native(self, path: CallPath) -> str:
         self.path, notice = path.disable_native()

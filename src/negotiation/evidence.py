@@ -18,7 +18,7 @@ from ..providers import vllm
 from ..providers.base import ChatRequest, PromptSize, WireEvent
 from ..types.effects import Aside
 from ..types.events import Completed, ModelEvent
-from ..types.messages import Message, ToolChoice, ToolDefinition, UserMessage, count_media
+from ..types.messages import Message, ToolDefinition, UserMessage, count_media
 from .call_path import GRAMMAR_FIELD, CallPath
 from .server import ServerApi
 from .token_budget import TokenBudget
@@ -183,12 +183,12 @@ def probe_template(server: ServerApi, model: str, tools: Sequence[ToolDefinition
     return len(shown.tokens) > len(hidden.tokens) and not is_dropped
 
 
-def try_grammar(server: ServerApi, request: ChatRequest, path: CallPath, choice: ToolChoice) -> Aside[CallPath]:
-    """The path with what a probe showed, where an answer relies on a grammar: no words ask for the call.
+def try_grammar(server: ServerApi, request: ChatRequest, path: CallPath) -> Aside[CallPath]:
+    """The path with what a probe showed, where the answer to this request relies on a grammar.
 
     A server that tells neither its version nor its models' sizes is not probed, and nothing relies on its grammar.
     """
-    if GRAMMAR_FIELD not in request.options or choice == "auto" or path.grammar:
+    if GRAMMAR_FIELD not in request.options:
         return path
     if not (yield from server.version()) and not server.info.parameter_counts:
         return path

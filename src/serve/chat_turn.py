@@ -1,7 +1,7 @@
 """One guarded chat completion: the client's request in; effects, and what the client gets, out. Sans-IO.
 
-A refusal changes the path and the request is edited anew, as in model/core.py. What the server's parser lost of the
-answer is recovered from its tokens. A call that cannot be read is asked for again, at most `repair_turns` times.
+What the server refuses is negotiated (client_asker.py). What its parser lost is recovered from the tokens. A call
+that cannot be read is asked for again, at most `repair_turns` times.
 """
 
 from __future__ import annotations
@@ -18,33 +18,30 @@ from ..errors import (
     StreamCut,
     WireError,
 )
-from ..model.core import INTERNAL_ERROR
 from ..model.recovery import Recovery, Replay
 from ..model.response_assembler import ResponseAssembler
-from ..negotiation.call_path import GRAMMAR_FIELD, GRAMMAR_FIELDS, CallPath
-from ..negotiation.evidence import MAX_BYTES_PER_TOKEN, probe_template
+from ..negotiation.call_path import CallPath
 from ..negotiation.facts import FactStore, ServedModel
-from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
-from ..negotiation.server import MAX_BODY_BYTES, OK, ServerApi, read_body, read_refusal
+from ..negotiation.formats.written_format import choose_format
+from ..negotiation.negotiate import negotiate
+from ..negotiation.server import OK, ServerApi, read_refusal
 from ..negotiation.token_budget import TokenBudget
 from ..parsing.landing.decisions import is_safe
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
 from ..providers.server_errors import is_error, read_mid_stream_error
-from ..providers.stream.decoder import BLANK, Form, build_page_error, detect_form, read_kind
 from ..providers.stream.sse import EventDecoder
 from ..providers.wire_json import as_dict, as_dicts, encode_json, load_json
-from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Open, Release, ReplyHead
+from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Release, Reply
 from ..types.events import Completed, ModelEvent, TextDelta
 from ..types.messages import NATIVE, Reasoning, Response, ToolCall
 from .chat_request import ChatBody
 from .chunks.guard import StreamGuard, WholeGuard
 from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_rest
-from .chunks.text_run import clear_token_ids, count_prompt_tokens
-from .refusals import Refusals
+from .chunks.text_run import clear_token_ids
+from .client_asker import CHAT_PATH, ChatAsker, CountAsker, encode_prompt
 from .report import LandedCall, Report
 
-CHAT_PATH = "chat/completions"
 MIN_ERROR_STATUS = 400
 GUESSED = "It is not certain that a call was meant, or what it was."
 REPAIR = "{reasons} Nothing was run. Write the call again, correctly, and nothing else."
@@ -78,8 +75,7 @@ class BodyCodec(OpenAICodec):
         self.body = body
 
     def encode_prompt(self, request: ChatRequest | None = None) -> bytes:  # noqa: ARG002
-        names = ("model", "messages", "tools", "chat_template", "chat_template_kwargs", "add_generation_prompt")
-        return encode_json({name: self.body[name] for name in names if name in self.body})
+        return encode_prompt(self.body)
 
 
 class ChatTurn:
@@ -105,111 +101,27 @@ class ChatTurn:
     def run(self) -> GatewayTurn:
         """Raises ClientError, WireError, and ServerError for an error inside the answer."""
         self.fact_key = self.fact_key._replace(version=(yield from self._server.version()))
-        path = self._choose_path(self._facts.paths.get(self.fact_key))
-        without: frozenset[str] = frozenset()
-        refusals = Refusals(self._request, self._make_server(), self._ask_aside)
-        while True:
-            path = yield from self._learn_format(path)
-            self._body = self._codec.body = self._request.edit(path, without)
-            sent = encode_json(self._body)
-            head: ReplyHead = yield Open("POST", CHAT_PATH, sent)
-            if head.is_ok:
-                form, start = yield from _read_start(head)
-                doubted = (yield from self._doubt_prompt(path, start, len(sent))) if refusals.are_proven else None
-                if doubted is None:
-                    break
-                path = doubted
-                self.report.extra_requests += 1
-                continue
-            refused = yield from read_body()
-            optional = self._request.list_optional_fields(self._body)
-            refusal = read_refusal(head, refused, self._request.body)
-            if refusal.status == INTERNAL_ERROR and optional & GRAMMAR_FIELDS and not without:
-                without = GRAMMAR_FIELDS
-                continue
-            try:
-                path = yield from refusals.downgrade(path, refusal, optional, without)
-            except ServerError:
-                if head.status < MIN_ERROR_STATUS:  # a redirect to another host
-                    raise
-                yield WholeAnswer(head.status, refused, head.content_type)
-                return
-            self.report.extra_requests += 1
-        if refusals.are_proven:
-            self._learn(path)
-        self.report.path = path.mode
-        yield from self._stream(start) if form == "stream" else self._answer_whole(start)
+        asker = ChatAsker(self.fact_key, self._facts, self._request, self._new_id, self.report)
+        try:
+            yield from negotiate(asker, asker.choose_path())
+        except ServerError as refusal:
+            yield _relay(asker.refused, refusal)
+            return
+        self._body = self._codec.body = asker.body
+        yield from self._stream(asker.start) if asker.form == "stream" else self._answer_whole(asker.start)
 
     def count_tokens(self) -> GatewayTurn:
         """Answer with the number of tokens that the prompt would have, in the shape of Messages."""
         self.fact_key = self.fact_key._replace(version=(yield from self._server.version()))
-        path = self._facts.paths.get(self.fact_key)
-        refusals = Refusals(self._request, self._make_server(), self._count_prompt)
-        while True:
-            reply = yield self._count_prompt(self._request.edit(path))
-            if reply.head.is_ok:
-                break
-            refusal = read_refusal(reply.head, reply.body, self._request.body)
-            try:
-                path = yield from refusals.downgrade(path, refusal, frozenset())
-            except ServerError:
-                yield WholeAnswer(reply.head.status, reply.body, reply.head.content_type)
-                return
-        if refusals.are_proven:
-            self._learn(path)
-        self.report.path = path.mode
-        count = as_dict(load_json(reply.body)).get("count")
+        asker = CountAsker(self.fact_key, self._facts, self._request, self._new_id, self.report)
+        try:
+            yield from negotiate(asker, asker.choose_path())
+        except ServerError as refusal:
+            yield _relay(asker.refused, refusal)
+            return
+        count = as_dict(load_json(asker.counted)).get("count")
         answer = {"input_tokens": count, "context_management": {"original_input_tokens": count}}
         yield WholeAnswer(OK, encode_json(answer))
-
-    def _ask_aside(self, body: Mapping[str, Any]) -> Fetch:
-        self.report.extra_requests += 1
-        return Fetch("POST", CHAT_PATH, encode_json(body))
-
-    def _count_prompt(self, body: Mapping[str, Any]) -> Fetch:
-        self._codec.body = body
-        return Fetch("POST", "/tokenize", self._codec.encode_prompt())
-
-    def _choose_path(self, known: CallPath) -> CallPath:
-        """A call that is required needs no parser of the server: it is held to the tools' schemas."""
-        is_free = self._request.choice == "auto" and known.mode != "tokens"
-        return known if is_free else replace(known, mode="native")
-
-    def _learn(self, path: CallPath) -> None:
-        if self._request.choice != "auto":
-            path = replace(path, mode="native")
-        if path != CallPath():
-            self._facts.paths.update(self.fact_key, lambda known: known.join(path))
-
-    def _doubt_prompt(self, path: CallPath, start: bytes, sent_bytes: int) -> Aside[CallPath | None]:
-        """The path to ask again on, if the prompt is too short to hold the tools; else None.
-
-        `start`: of the answer; `sent_bytes`: the size of the request. The server may have been started anew, with
-        flags that leave them out. A probe tells, once.
-        """
-        key, request = self.fact_key, self._request
-        if path.mode != "template" or request.has_media or self._facts.measured.get(key):
-            return None
-        tokens = count_prompt_tokens(start)
-        if not 0 < tokens < sent_bytes // MAX_BYTES_PER_TOKEN:
-            return None
-        size = len(encode_json({**self._body, GRAMMAR_FIELD: None}))  # a grammar is no part of the prompt
-        if tokens >= size // MAX_BYTES_PER_TOKEN:
-            return None
-        self._facts.measured.update(key, lambda _: True)
-        shows_tools = yield from probe_template(self._make_server(), request.model, request.tools)
-        return path.drop_tools() if shows_tools is False else path
-
-    def _learn_format(self, path: CallPath) -> Aside[CallPath]:
-        """The path with the format in which the model writes calls, which is asked once."""
-        if path.mode != "template" or path.written_format or GRAMMAR_FIELD in path.disabled_fields:
-            return path
-        probe = ChatRequest(self._request.model, PROBE, [PROBE_TOOL])
-        return replace(path, written_format=(yield from detect_format(self._make_server(), probe)))
-
-    def _make_server(self) -> ServerApi:
-        """The server, to be asked about prompts other than the client's."""
-        return ServerApi(OpenAICodec(self._new_id), self._address, self._facts, is_vllm=True)
 
     def _stream(self, start: bytes) -> GatewayTurn:
         """Raises ServerError for an error of the server inside the stream. `start`: what was read of it."""
@@ -376,15 +288,8 @@ def gather_events(turn: Generator[Union[Effect, ModelEvent], Any, object]) -> As
         return events
 
 
-def _read_start(head: ReplyHead) -> Aside[tuple[Form, bytes]]:
-    """What the open answer is, and its first bytes, or a whole answer. Raises WireError where it is a page."""
-    kind, start = read_kind(head.content_type), b""
-    form: Form | None = None
-    while form is None and (piece := (yield READ)) is not None:
-        start = (start + piece).lstrip(BLANK)
-        form = detect_form(kind, start) if start else None
-    if form == "page":
-        raise build_page_error(kind, start + (yield from read_body()))
-    if form == "whole":
-        start += yield from read_body(MAX_BODY_BYTES)
-    return form or "stream", start
+def _relay(refused: Reply | None, refusal: ServerError) -> WholeAnswer:
+    """What the server answered. Raises the refusal where that was no error, but pointed to another host."""
+    if refused is None or refused.head.status < MIN_ERROR_STATUS:
+        raise refusal
+    return WholeAnswer(refused.head.status, refused.body, refused.head.content_type)

@@ -20,8 +20,8 @@ from src.negotiation.call_path import CallPath
 from src.negotiation.formats.written_format import PROBE
 from src.serve import gateway
 from src.serve.chat_request import ChatBody
-from src.serve.chat_turn import ChatTurn
 from src.serve.chunks.guard import StreamGuard
+from src.serve.client_asker import ChatAsker
 from src.serve.gateway import Gateway
 from src.serve.keys import KeyRing, hash_key
 from src.serve.pages.metrics import Metrics
@@ -620,7 +620,7 @@ def test_a_stream_that_breaks_off_ends_with_an_error_of_the_api(tmp_path, path, 
     drive(tmp_path, lambda _: stream("It is")[:3], use)
 
 
-@pytest.mark.parametrize("owner, name", [(ChatTurn, "_choose_path"), (ChatBody, "__init__")])
+@pytest.mark.parametrize("owner, name", [(ChatAsker, "choose_path"), (ChatBody, "__init__")])
 def test_a_mistake_of_ours_before_the_first_byte_has_the_request_relayed(tmp_path, monkeypatch, owner, name):
     monkeypatch.setattr(owner, name, break_down)
 

@@ -1,0 +1,170 @@
+"""A client's request as negotiation asks the server for it. Sans-IO.
+
+What a refusal changes is this request's alone, until the server refuses a request of our own for the same reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import replace
+from typing import Any
+
+from ..errors import ServerError, ToolsDropped
+from ..negotiation.call_path import GRAMMAR_FIELD, CallPath
+from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, probe_template
+from ..negotiation.facts import FactStore, ServedModel
+from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, detect_format
+from ..negotiation.server import MAX_BODY_BYTES, ServerApi, read_body, read_refusal
+from ..providers.base import ChatRequest
+from ..providers.openai import OpenAICodec
+from ..providers.stream.decoder import BLANK, Form, build_page_error, detect_form, read_kind
+from ..providers.wire_json import encode_json
+from ..types.effects import READ, Aside, Fetch, Open, Reply, ReplyHead
+from .chat_request import ChatBody
+from .chunks.text_run import count_prompt_tokens
+from .refusals import Refusals
+from .report import Report
+
+CHAT_PATH = "chat/completions"
+PROMPT_FIELDS = ("model", "messages", "tools", "chat_template", "chat_template_kwargs", "add_generation_prompt")
+
+
+class ClientAsker:
+    """Of `served`, of which `facts` are known. `new_id` names calls.
+
+    `body`: the last one that was edited; `refused`: what the server answered last, if that was no answer.
+    """
+
+    def __init__(
+        self, served: ServedModel, facts: FactStore, request: ChatBody, new_id: Callable[[], str], report: Report
+    ) -> None:
+        self.body: dict[str, Any] = {}
+        self.refused: Reply | None = None
+        self._served = served
+        self._facts = facts
+        self._request = request
+        self._report = report
+        self._server = ServerApi(OpenAICodec(new_id), served.address, facts, is_vllm=True)  # of other prompts
+        self._refusals = Refusals(request, self._server, self._ask_aside)
+
+    def choose_path(self) -> CallPath:
+        """The path to begin with. A call that is required needs no parser: it is held to the tools' schemas."""
+        known = self._facts.paths.get(self._served)
+        is_free = self._request.choice == "auto" and known.mode != "tokens"
+        return known if is_free else replace(known, mode="native")
+
+    def prepare(self, path: CallPath) -> Aside[CallPath]:
+        """The path with the format in which the model writes calls, which is asked once."""
+        if path.mode != "template" or path.written_format or GRAMMAR_FIELD in path.disabled_fields:
+            return path
+        probe = ChatRequest(self._request.model, PROBE, [PROBE_TOOL])
+        return replace(path, written_format=(yield from detect_format(self._server, probe)))
+
+    def edit(self, path: CallPath, without: Set[str]) -> dict[str, Any]:
+        self.body = self._request.edit(path, without)
+        return self.body
+
+    def list_optional_fields(self, body: Mapping[str, Any]) -> frozenset[str]:
+        return self._request.list_optional_fields(body)
+
+    def change(
+        self, path: CallPath, refusal: ServerError, body: Mapping[str, Any], without: Set[str]
+    ) -> Aside[CallPath]:
+        self._report.extra_requests += 1
+        if isinstance(refusal, ToolsDropped):
+            shows_tools = yield from probe_template(self._server, self._request.model, self._request.tools)
+            return path.drop_tools() if shows_tools is False else path
+        return (yield from self._refusals.downgrade(path, refusal, self.list_optional_fields(body), without))
+
+    def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:  # noqa: ARG002
+        """A grammar may be refused for the client's tools: that tells nothing about the server."""
+        self._report.path = path.mode
+        if not self._refusals.are_proven:
+            return
+        if self._request.choice != "auto":
+            path = replace(path, mode="native")
+        if path != CallPath():
+            self._facts.paths.update(self._served, lambda known: known.join(path))
+
+    def _ask_aside(self, body: Mapping[str, Any]) -> Fetch:
+        self._report.extra_requests += 1
+        return Fetch("POST", CHAT_PATH, encode_json(body))
+
+    def _refuse(self, reply: Reply) -> ServerError:
+        self.refused = reply
+        return read_refusal(reply.head, reply.body, self._request.body)
+
+
+class ChatAsker(ClientAsker):
+    """Asks for the chat completion. `form`: that of the answer, which is open; `start`: what was read of it."""
+
+    form: Form = "stream"
+    start = b""
+
+    def send(self, body: Mapping[str, Any], path: CallPath) -> Aside[None]:
+        sent = encode_json(body)
+        head: ReplyHead = yield Open("POST", CHAT_PATH, sent)
+        if not head.is_ok:
+            raise self._refuse(Reply(head, (yield from read_body())))
+        self.form, self.start = yield from _read_start(head)
+        if self._refusals.are_proven and self._is_too_short(path, len(sent)):
+            self._facts.measured.update(self._served, lambda _: True)
+            raise ToolsDropped(DROPPED)
+
+    def _is_too_short(self, path: CallPath, sent_bytes: int) -> bool:
+        """Whether the prompt cannot hold the tools: the server may have been started anew, with flags that leave them
+        out. It is doubted once.
+
+        `sent_bytes`: the size of the request.
+        """
+        if path.mode != "template" or self._request.has_media or self._facts.measured.get(self._served):
+            return False
+        tokens = count_prompt_tokens(self.start)
+        if not 0 < tokens < sent_bytes // MAX_BYTES_PER_TOKEN:
+            return False
+        size = len(encode_json({**self.body, GRAMMAR_FIELD: None}))  # a grammar is no part of the prompt
+        return tokens < size // MAX_BYTES_PER_TOKEN
+
+
+class CountAsker(ClientAsker):
+    """Asks for the number of tokens of the prompt. `counted`: the server's answer."""
+
+    counted = b""
+
+    def choose_path(self) -> CallPath:
+        return self._facts.paths.get(self._served)
+
+    def prepare(self, path: CallPath) -> Aside[CallPath]:
+        yield from ()
+        return path
+
+    def list_optional_fields(self, body: Mapping[str, Any]) -> frozenset[str]:  # noqa: ARG002
+        return frozenset()  # of a prompt
+
+    def send(self, body: Mapping[str, Any], path: CallPath) -> Aside[None]:  # noqa: ARG002
+        reply = yield self._ask_aside(body)
+        if not reply.head.is_ok:
+            raise self._refuse(reply)
+        self.counted = reply.body
+
+    def _ask_aside(self, body: Mapping[str, Any]) -> Fetch:
+        return Fetch("POST", "/tokenize", encode_prompt(body))
+
+
+def encode_prompt(body: Mapping[str, Any]) -> bytes:
+    """What /tokenize takes, of a chat completion's body."""
+    return encode_json({name: body[name] for name in PROMPT_FIELDS if name in body})
+
+
+def _read_start(head: ReplyHead) -> Aside[tuple[Form, bytes]]:
+    """What the open answer is, and its first bytes, or a whole answer. Raises WireError where it is a page."""
+    kind, start = read_kind(head.content_type), b""
+    form: Form | None = None
+    while form is None and (piece := (yield READ)) is not None:
+        start = (start + piece).lstrip(BLANK)
+        form = detect_form(kind, start) if start else None
+    if form == "page":
+        raise build_page_error(kind, start + (yield from read_body()))
+    if form == "whole":
+        start += yield from read_body(MAX_BODY_BYTES)
+    return form or "stream", start
