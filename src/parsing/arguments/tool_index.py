@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...types.messages import ToolDefinition
 
 NAMESPACES = frozenset(("functions", "function", "tools", "tool", "default_api", "api", "tool_code"))
 _PUNCTUATION = re.compile(r"[\W_]+")
-_PARTS = re.compile(r"[.:/]+|__+")
+_JOINT = r"(?:[.:/]+|__+)"  # between a namespace and a name
+_PARTS = re.compile(_JOINT)
+_NAMESPACE = re.compile(rf"(?:{'|'.join(sorted(NAMESPACES))}){_JOINT}")
 _SUFFIX = re.compile(r"(?::\d+|\(call[-_ ]?\d+\)|\(\)|\.(?:call|run|invoke|execute)|<\|.*)\Z", re.DOTALL)
 _SUFFIX_PREFIX = (  # compiled when needed: that takes 7 ms
     r"(?::\d*|\.(?:c(?:a(?:ll?)?)?|r(?:un?)?|i(?:n(?:v(?:o(?:ke?)?)?)?)?|e(?:x(?:e(?:c(?:u(?:te?)?)?)?)?)?)?)\Z"
@@ -68,18 +70,24 @@ class NameIndex:
         """The offered name that `written` means, or None."""
         if written in self._names:
             return written
-        bare = written.replace("\\", "").strip(" \t\r\n\"'`*")
-        while len(shorter := _SUFFIX.sub("", bare)) < len(bare):
-            if name := self._by_normalized.get(normalize(bare)):
+        bare = _strip_decoration(written)
+        for reading in _read_name(bare):
+            if name := self._by_normalized.get(normalize(reading)):
                 return name
-            bare = shorter
-        parts = _PARTS.split(bare)[-6:]
+        for form in reversed([*_drop_suffixes(bare)]):
+            if name := self._find_end(form):
+                return name
+        return None
+
+    def _find_end(self, word: str) -> str | None:
+        """The tool whose name the last parts of a word are, or whose own last part the word is."""
+        parts = _PARTS.split(word)[-6:]
         if parts[-1] in self._names:  # another name may differ from it in punctuation alone
             return parts[-1]
-        for start in range(len(parts)):
+        for start in range(1, len(parts)):
             if name := self._by_normalized.get(normalize("".join(parts[start:]))):
                 return name
-        return self._by_tail.get(normalize(bare))
+        return self._by_tail.get(normalize(word))
 
     @functools.cached_property
     def mention(self) -> re.Pattern[str]:
@@ -89,36 +97,28 @@ class NameIndex:
 
     def is_exact(self, written: str) -> bool:
         """Whether `written` is an offered name, but for what formats put around one: `functions.read:0`, `**read**`."""
-        bare = written.replace("\\", "").strip(" \t\r\n\"'`*")
-        while not self._has(bare) and len(shorter := _SUFFIX.sub("", bare)) < len(bare):
-            bare = shorter
-        lead, _, rest = bare.partition(".")
-        return self._has(bare) or (lead in NAMESPACES and self._has(rest))
-
-    def _has(self, name: str) -> bool:
-        return name in self._names or name in self._aliases
+        return any(
+            reading in self._names or reading in self._aliases for reading in _read_name(_strip_decoration(written))
+        )
 
     def _names_tool(self, word: str) -> bool:
         """Whether `word`, which precedes a bracket, names a tool; only the usual namespaces may precede the name."""
-        bare = _SUFFIX.sub("", word.replace("\\", ""))
-        parts = _PARTS.split(bare)
-        if len(parts) > 1 and parts[0] in NAMESPACES:
-            return self._names_tool(bare[len(parts[0]) + 1 :])
+        return any(map(self._is_name, _read_name(word.replace("\\", ""))))
+
+    def _is_name(self, word: str) -> bool:
+        parts = _PARTS.split(word)
         if not all(map(normalize, parts)):
             return False
-        return bool(
-            self._by_normalized.get(normalize(bare)) or (len(parts) == 1 and self._by_tail.get(normalize(bare)))
-        )
+        name = normalize(word)
+        return bool(self._by_normalized.get(name) or (len(parts) == 1 and self._by_tail.get(name)))
 
     def _is_name_prefix(self, word: str) -> bool:
-        """Whether `word` may be the beginning of a tool's name, with or without a namespace."""
+        """Whether `word` may be the beginning of a word for which names_tool is true."""
         if word.isalnum():
             return word.casefold() in self._prefixes
-        word = re.sub(_SUFFIX_PREFIX, "", word.replace("\\", ""))
-        head, dot, rest = word.rpartition(".")
-        return normalize(word) in self._prefixes or bool(
-            dot and head in NAMESPACES and normalize(rest) in self._prefixes
-        )
+        # Of the beginning of a name, a shorter beginning is one, too: so all that looks like a suffix may go.
+        *_, word = _drop_suffixes(re.sub(_SUFFIX_PREFIX, "", word.replace("\\", "")))
+        return any(normalize(rest) in self._prefixes for rest in _drop_namespaces(word))
 
     @functools.cached_property
     def _prefixes(self) -> frozenset[str]:
@@ -159,6 +159,30 @@ class ToolIndex:
         import difflib  # only needed once a model wrote a wrong name
 
         return difflib.get_close_matches(written[:100], self.tools, n=3, cutoff=_MIN_SIMILARITY)
+
+
+def _strip_decoration(written: str) -> str:
+    return written.replace("\\", "").strip(" \t\r\n\"'`*")
+
+
+def _read_name(word: str) -> Iterator[str]:
+    """What a word may say, the most likely first: `functions.run:0` is `run`, and `read.run` is `read`."""
+    for form in _drop_suffixes(word):
+        yield from _drop_namespaces(form)
+
+
+def _drop_suffixes(word: str) -> Iterator[str]:
+    """A word, and then without what formats put behind a name, one after the other."""
+    yield word
+    while len(shorter := _SUFFIX.sub("", word)) < len(word):
+        yield (word := shorter)
+
+
+def _drop_namespaces(word: str) -> Iterator[str]:
+    """A word, and then without the namespaces before it, one after the other."""
+    yield word
+    while namespace := _NAMESPACE.match(word):
+        yield (word := word[namespace.end() :])
 
 
 def normalize(name: str) -> str:

@@ -23,6 +23,7 @@ from .lookback import (
     TO,
     Position,
     PrecedingWord,
+    begins_inside_word,
     ends_line_start,
     find_hold,
     find_own_marker,
@@ -73,6 +74,8 @@ class BlockDetector:
         while anchor:
             at = anchor.start()
             if text[at] in "`=" or MARKER.match(text, at) or MARKER.is_prefix(text, at):
+                return -1
+            if (before := text[:at].rstrip()) and begins_inside_word(before):
                 return -1
             detection = self.detect(Position(text, at, 0, text[text.rfind("\n", 0, at) + 1 : at]))
             if isinstance(detection, NeedMore):
@@ -306,11 +309,14 @@ class BlockDetector:
         may_come = own.is_prefix(text, at) or ((not match or match["name"] == "print") and matcher.is_prefix(text, at))
         if may_come and at < len(text):
             return NeedMore(at)
-        if match and (not is_language or (match["mark"] in "({" and self._names.find(match["name"]))):
-            mark = match.start("mark")
-            if text[mark] == ":":  # what follows may make it part of a name before a bracket
-                waits = len(text) < mark + 10 and not text[mark + 1 :].strip()
-                return NeedMore(at) if waits else self._detect_colon(Position(text, mark, at, ""))
+        if not match:
+            return None
+        mark = match.start("mark")
+        if text[mark] == ":" and len(text) < mark + 10 and not text[mark + 1 :].strip():
+            return NeedMore(at)  # what follows may make it part of a name before a bracket
+        if not is_language or (match["mark"] in "({" and self._names.find(match["name"])):
+            if text[mark] == ":":
+                return self._detect_colon(Position(text, mark, at, ""))
             return self.detect(Position(text, mark, match.start("name"), text[at:mark]))
         return None
 

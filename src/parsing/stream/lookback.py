@@ -26,18 +26,20 @@ _KEYWORDS = frozenset(  # besides names, without punctuation: the words that lab
 )  # fmt: skip
 _KEYWORD_PREFIXES = frozenset(word[:end] for word in _KEYWORDS for end in range(len(word) + 1))
 _OWN_CHARS = 48  # more than `TOOL_CALL` and its decoration have
-_OWN_MARKER = re.compile(r"(?<!\w)\**TOOL[ _-]?CALLS?[*`\s]{0,24}\Z", re.IGNORECASE)
+_APART = r"(?<![\w\\$-])"  # begins a word
+_OWN_MARKER = re.compile(rf"{_APART}\**TOOL[ _-]?CALLS?[*`\s]{{0,24}}\Z", re.IGNORECASE)
 _OWN_LAST_CHARS = frozenset("lLsS")
 _PHRASE = (
     re.compile(  # a marker or a label of two words, or its beginning: `tool call`, `Function name:`, `commentary to`
-        r"(?<!\w)\**`?(?:(?:tool|function)[ _-](?:n(?:a(?:me?)?)?|c(?:a(?:l(?:ls?)?)?)?)?[*`\"':\s]{0,24}"
+        rf"{_APART}\**`?(?:(?:tool|function)[ _-](?:n(?:a(?:me?)?)?|c(?:a(?:l(?:ls?)?)?)?)?[*`\"':\s]{{0,24}}"
         rf"|(?:{'|'.join(CHANNELS)})\s{{1,4}}t?o?)\Z",
         re.IGNORECASE,
     )
 )
 _SECOND_WORD = frozenset("nNcCtT*`:\"'")  # what the second of those begins with, or what follows it
 _FIRST_WORD_END = frozenset("lnystLNYST")
-TO = r"(?<!\w)(?:(?:assistant)?(?:commentary|analysis|final)\s{0,4}|assistant\s{1,4})?to="
+TO = rf"{_APART}(?:(?:assistant)?(?:commentary|analysis|final)\s{{0,4}}|assistant\s{{1,4}})?to="
+_INNER = frozenset(".\\/:$-")  # of a word, but not at its beginning
 _GLUE = frozenset("\\$-")  # before a name, they make it the end of another
 _FIRST_WORDS = ("print(", "await", "return", "call:", "call")  # of the line of a call; so is `x =`
 LINE_START = LazyPattern(  # before a call that begins its line
@@ -84,20 +86,31 @@ def ends_line_start(text: str, at: int) -> bool:
     return match is not None and match.end() <= at and "\n" not in text[:at]
 
 
+def begins_inside_word(text: str) -> bool:
+    """Whether the only word of `text` begins as none does, so that it is the end of one."""
+    return (text[0].isdigit() or text[0] in _INNER) and not any(map(str.isspace, text))
+
+
 def iter_words(text: str, end: int, floor: int, edge: int = 0) -> Iterator[PrecedingWord]:
-    """The word that ends at `end`, whole and then without its first parts. Nothing before `edge` is looked at."""
-    gap_start = max(floor, end - _MAX_GAP_CHARS - 1)
+    """The word that ends at `end`, whole and then without its first parts, as far as it begins at `floor` or later.
+
+    Nothing before `edge` is looked at.
+    """
+    gap_start = max(edge, end - _MAX_GAP_CHARS - 1)
     solid = gap_start + len(text[gap_start:end].rstrip())
-    parts = text[max(floor, solid - _MAX_WORD_CHARS) : solid].rsplit(None, 1)
+    parts = text[max(edge, solid - _MAX_WORD_CHARS) : solid].rsplit(None, 1)
     match, base = search_back(_WORD, text, solid - len(parts[-1]), end, edge) if parts else (None, 0)
     if not match:
         return
     _, name, mark, gap = match.groups()
-    start, begin = base + match.start(), base + match.start(2)
-    yield PrecedingWord(start, begin, name, mark, gap, text[max(edge, start - 1) : start])
+    begin = base + match.start(2)
+    if begin >= floor:
+        start = max(floor, base + match.start())
+        yield PrecedingWord(start, begin, name, mark, gap, text[max(edge, start - 1) : start])
     for joint in _JOINT.finditer(name):
         at = begin + joint.end()
-        yield PrecedingWord(at, at, name[joint.end() :], mark, gap, text[at - 1])
+        if at >= floor:
+            yield PrecedingWord(at, at, name[joint.end() :], mark, gap, text[at - 1])
 
 
 def search_back(
@@ -117,18 +130,21 @@ def joins_word(character: str) -> bool:
     return is_word_char(character) or (character != "" and character in _GLUE)
 
 
-def find_hold(names: NameIndex, text: str, floor: int) -> int:
-    """Where the end of `text` begins that may belong to a block still to come; its length if nothing may."""
+def find_hold(names: NameIndex, text: str, floor: int, edge: int = 0) -> int:
+    """Where the end of `text` begins that may belong to a block still to come; its length if nothing may.
+
+    Nothing before `floor` can; nothing before `edge` is looked at.
+    """
     end = len(text)
-    low = floor if end - floor < LOOK_BACK_CHARS else end - LOOK_BACK_CHARS
+    low = max(edge, end - LOOK_BACK_CHARS)
     space = text.rfind(" ", low) + 1 or low
     if space == end:
         space = text.rfind(" ", low, low + len(text[low:].rstrip())) + 1 or low
     held = _count_held(names, text[space:])
     if space > low + 1 and text[space] in _SECOND_WORD and text[space - 2] in _FIRST_WORD_END:
         phrase = _PHRASE.search(text, max(low, end - _OWN_CHARS))
-        return min(end - held, phrase.start()) if phrase else end - held
-    return end - held
+        return max(floor, min(end - held, phrase.start()) if phrase else end - held)
+    return max(floor, end - held)
 
 
 @lru_cache(maxsize=8192)

@@ -265,7 +265,8 @@ class StreamParser:
         elif buffer.called and buffer.position == buffer.floor and skip_blanks(buffer.text, buffer.floor) == end:
             return  # a result may follow the blanks
         else:
-            self._hold(find_hold(self._names, buffer.text, buffer.start), end - count_backticks(buffer.text))
+            start = find_hold(self._names, buffer.text, buffer.start, buffer.floor)
+            self._hold(start, end - count_backticks(buffer.text))
 
     def _end_block(self, final: bool) -> bool:
         """The block's end is not there; where no more text comes, the block ends with it."""

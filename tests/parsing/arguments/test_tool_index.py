@@ -1,6 +1,8 @@
 """Tools found by the name a model wrote."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from src.parsing import extract_tool_calls
 from src.parsing.arguments.tool_index import ToolIndex
@@ -74,6 +76,36 @@ def test_every_beginning_of_a_name_may_begin_one_and_other_words_do_not():
     assert all(BOX.names.is_name_prefix("get_weather"[:end]) for end in range(12))
     assert BOX.names.is_name_prefix("functions.get_w")
     assert not BOX.names.is_name_prefix("hello")
+
+
+PARTS = ["functions", "tools", "tool_code", "run", "read", "get_weather", "file", "call", "0", "a-b"]
+WORDS = st.lists(
+    st.tuples(st.sampled_from(PARTS), st.sampled_from([".", "/", ":", "::", "__", "_", "-", ""])), max_size=4
+)
+
+
+@given(WORDS.map(lambda parts: "".join(part + joint for part, joint in parts)))
+def test_every_beginning_of_a_word_that_names_a_tool_may_begin_one(word):
+    names = ToolIndex([{"name": name} for name in ("run", "read", "get_weather", "call_me", "fs.list")]).names
+    if names.names_tool(word):
+        assert all(names.is_name_prefix(word[:end]) for end in range(len(word) + 1))
+
+
+@pytest.mark.parametrize("namespace", ["functions.", "functions/", "tools::", "tool_code:", "default_api__"])
+@pytest.mark.parametrize("suffix", ["", ":0", ".call"])
+@pytest.mark.parametrize("name", ["run", "call", "execute", "invoke"])
+def test_a_tool_whose_name_is_also_a_suffix_is_found_behind_a_namespace(namespace, name, suffix):
+    tools = ToolIndex([{"name": name}, {"name": "read"}])
+    written = namespace + name + suffix
+    assert tools.find(written).name == name
+    assert tools.names.is_exact(written)
+    assert tools.names.names_tool(written)
+
+
+def test_a_suffix_that_is_also_a_tool_s_name_is_a_suffix_behind_another_name():
+    tools = ToolIndex([{"name": "run"}, {"name": "read"}])
+    assert tools.find("read.run").name == "read"
+    assert tools.find("functions.read.run:0").name == "read"
 
 
 def test_before_a_bracket_only_usual_namespaces_belong_to_a_name():

@@ -136,7 +136,47 @@ def split_texts(draw):
     return text, sorted(draw(st.lists(st.integers(0, len(text)), max_size=6)))
 
 
+LEADS = ["", "foo-", "$", "x\\", "word", "a ", '{"a": ', "1. ", "\n"]
+DECORATIONS = ["", "**", "`", "```", "@", '"', "to=", "call:", "TOOL_CALL: ", "Tool name: ", "print(", "<tool_call>"]
+NAMESPACES = ["functions", "tools", "tool_code", "default_api", "assistant", "my"]
+JOINTS = [".", "/", ":", "::", "__", "..", "-", " ", ""]
+NAMES = ["get_weather", "read", "getWeather", "reader", "get_weathers"]
+SUFFIXES = ["", ":0", "()", ".run", ".call", "(call_0)", ".r"]
+BODIES = [
+    ' {"path": "a"}', '(path="a")', '\n{"city": "Oslo"}', " {", ': {"path": "a"}', '[ARGS]{"path": "a"}',
+    ':\n```json\n{"path": "a"}\n```', '<|message|>{"path": "a"}', '\nAction Input: {"path": "a"}',
+]  # fmt: skip
+ENDS = ["", ")", "**", "`", "\n```", " and so on.", "</tool_call>", "."]
+
+
+@st.composite
+def split_names(draw):
+    """Texts about names with namespaces, and where they are cut."""
+    pick = lambda choices: draw(st.sampled_from(choices))  # noqa: E731
+    calls = []
+    for _ in range(draw(st.integers(1, 3))):
+        spaces = "".join(pick(NAMESPACES) + pick(JOINTS) for _ in range(draw(st.integers(0, 2))))
+        calls.append(
+            pick(LEADS) + pick(DECORATIONS) + spaces + pick(NAMES) + pick(SUFFIXES) + pick(BODIES) + pick(ENDS)
+        )
+    text = "".join(calls)
+    return text, sorted(draw(st.lists(st.integers(0, len(text)), max_size=4)))
+
+
 class TestLaws:
+    @given(split_names())
+    @example(('tool/get_weather {"city": "Oslo"}', [6]))
+    @example(('foo-to=functions.read<|message|>{"path": "a"}', [5]))
+    @example(('foo-functions.read: {"path": "a"}', [3]))
+    @example(('x\\functions:getWeather:0 {"city": "Oslo"}', [1]))
+    @example(('```tools.read: {"path": "a"}', [15]))
+    @example(('{"a": `read(call_0):\n```json\n{"path": "a"}\n```)', [12]))
+    def test_any_chunking_of_names_with_namespaces_gives_the_same_events(self, chunks):
+        text, cuts = chunks
+        whole = summarize(events_of(text))
+        assert summarize(events_of(text, cuts)) == whole
+        assert summarize(events_of(text, range(len(text)))) == whole
+
     @given(split_texts(), st.booleans())
     @example(("n:get_weather(city='Oslo')", [2]), False)
     @example(("tool_call{<", [10]), False)
