@@ -20,7 +20,15 @@ from .decode.call_shapes import DecodedBlock, RawCall
 from .decode.nodes import Guess, RepeatedKey
 from .echo import GivenText, Parser, SoughtCall
 from .events import Classification
-from .mention import find_placeholders, is_meant, is_pattern, is_signature, presents_call
+from .mention import (
+    find_placeholders,
+    is_meant,
+    is_pattern,
+    is_signature,
+    may_stand_amid_text,
+    presents_call,
+    stands_as_mention,
+)
 
 _HEAD_CHARS = 160  # of a block, in which its name stands
 _NAME_WORD = re.compile(r"[^\W\d][\w.:/-]*")
@@ -35,7 +43,8 @@ class BlockText(NamedTuple):
 
     `explicit`: its format asks for a call. `is_bare`: nothing escapes the quotes or tags in its values. `after_text`:
     text followed the last call; what then merely looks like one of the calls before is text. `lead`: the text before
-    the block; after nothing but blanks that of the block before it counts.
+    the block; after nothing but blanks that of the block before it counts. `is_mentioned`: where it stands shows
+    that it is quoted.
     """
 
     raw: str
@@ -44,6 +53,7 @@ class BlockText(NamedTuple):
     is_bare: bool = False
     after_text: bool = False
     lead: str = ""
+    is_mentioned: bool = False
 
 
 class CallClassifier:
@@ -111,6 +121,8 @@ class CallClassifier:
         """Whether a block of the tool `name` behind `lead` is a call, if it can be read and is no echo or pattern."""
         if not self._tools.names.is_exact(name) or self._is_broken or self._count >= self._max_calls:
             return False
+        if stands_as_mention(lead) or may_stand_amid_text(lead):
+            return False
         return not self.presents_call(lead)
 
     def presents_call(self, lead: str) -> bool:
@@ -133,7 +145,7 @@ class CallClassifier:
         for call, to_fill_in in zip(decoded.calls, placeholders, strict=True):
             if is_pattern(call, self._tools.find(call.name), to_fill_in, explicit=block.explicit):
                 return []
-        self._is_presented = self.presents_call(block.lead)
+        self._is_presented = block.is_mentioned or stands_as_mention(block.lead) or self.presents_call(block.lead)
         if decoded.problem:
             classified = self._reject_unreadable(decoded, block)
         else:

@@ -14,7 +14,7 @@ from ..types.lazy_pattern import LazyPattern
 from .arguments.tool_index import IndexedTool, ToolIndex
 from .decode.call_shapes import RawCall
 from .decode.nodes import Node
-from .stream.buffer import LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer
+from .stream.buffer import LEAD_CHARS, LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer
 from .stream.lookback import Position, starts_line
 from .stream.openers import NeedMore, Skip
 
@@ -61,6 +61,66 @@ def is_presentation(lead: str) -> bool:
 def is_quoted(lead: str) -> bool:
     """Whether a quote opens before the block, behind other text."""
     return lead[-1:] in _QUOTES and bool(lead[:-1].strip())
+
+
+# Where the block stands. These rules change none of the recorded right calls.
+_ROLE = LazyPattern(r"\W{0,4}(?:assistant|agent|model|bot|ai)\W{0,3}:", re.IGNORECASE)
+_TILDES = LazyPattern(r"^[ \t]*~~~", re.MULTILINE)
+_JSON_START = LazyPattern(r"\s*(?:\{\s*\"|\[\s*[\[{\"])")
+_SENTENCE_ENDS = frozenset(".!?:>…。！？：")
+_ITEM = r"[ \t]*(?:\d{1,3}[.)]|[-*+•])[ \t]"
+_LIST_ITEM = LazyPattern(rf"{_ITEM}.*[^\W\d]")
+_NEXT_ITEM = LazyPattern(rf"\s{{0,64}}\n{_ITEM}")
+_ITEM_MAY_COME = LazyPattern(r"\s{0,64}(?:\n[ \t]*(?:\d{1,3}[.)]?|[-*+•]))?\Z")
+_MAX_PUNCTUATION = 8
+_WORD_BEHIND = LazyPattern(rf"[^\S\n]{{0,16}}[&)\]*_'\"`“”’,;.!?…—–-]{{0,{_MAX_PUNCTUATION}}}[^\S\n]{{0,16}}\w")
+_WORD_MAY_COME = LazyPattern(rf"[^\S\n]{{0,16}}[&)\]*_'\"`“”’,;.!?…—–-]{{0,{_MAX_PUNCTUATION}}}[^\S\n]{{0,16}}\Z")
+
+
+def stands_as_mention(lead: str) -> bool:
+    """Whether the text before a block shows that it is quoted: a row of a table, a turn of a transcript, a fence of
+    tildes, or the JSON that the answer consists of.
+
+    `lead`: its last LEAD_CHARS characters at most.
+    """
+    start = lead.rfind("\n") + 1
+    line, above = lead[start:], lead[:start]
+    if line.lstrip().startswith("|") or (_ROLE.match(line) and above.strip()):
+        return True
+    if len(_TILDES.findall(lead)) % 2:
+        return True
+    is_open = lead.count("{") > lead.count("}") or lead.count("[") > lead.count("]")
+    return len(lead) < LEAD_CHARS and is_open and bool(_JSON_START.match(lead))
+
+
+def may_stand_amid_text(lead: str) -> bool:
+    """Whether what follows a block decides: words precede it on its line that end no sentence, or it is in a list."""
+    line = lead[lead.rfind("\n") + 1 :]
+    return _stands_in_list(line) or _stands_in_sentence(line)
+
+
+def goes_on(lead: str, text: str, at: int, *, final: bool) -> bool | None:
+    """Whether the sentence, or the list, goes on behind a block that ends at `at`; None if that needs more text."""
+    line = lead[lead.rfind("\n") + 1 :]
+    if _stands_in_sentence(line):
+        if _WORD_BEHIND.match(text, at):
+            return True
+        if not final and _WORD_MAY_COME.match(text, at):
+            return None
+    if not _stands_in_list(line):
+        return False
+    if _NEXT_ITEM.match(text, at):
+        return True
+    return None if not final and _ITEM_MAY_COME.match(text, at) else False
+
+
+def _stands_in_sentence(line: str) -> bool:
+    line = line.rstrip(" \t*_`\"'([")
+    return any(map(str.isalpha, line)) and line[-1] not in _SENTENCE_ENDS
+
+
+def _stands_in_list(line: str) -> bool:
+    return _LIST_ITEM.match(line) is not None
 
 
 # What the block itself says.

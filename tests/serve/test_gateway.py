@@ -918,7 +918,7 @@ def test_a_connection_without_a_whole_head_is_closed_and_one_that_has_asked_is_k
 
 def test_a_model_that_ends_a_thought_in_its_text_sends_no_call_before_its_answer_is_whole(tmp_path):
     long = {"path": "a/long/path/" * 10}
-    draft = f'Maybe <tool_call>{{"name": "read", "arguments": {json.dumps(long)}}}</tool_call> is right.'
+    draft = f'Maybe this:\n<tool_call>{{"name": "read", "arguments": {json.dumps(long)}}}</tool_call>\nThat is right.'
     parameters = {"type": "object", "properties": {"path": {"type": "string"}}}
     typed = json.loads(json.dumps(BODY).replace(json.dumps(FUNCTION["parameters"]), json.dumps(parameters)))
 

@@ -31,9 +31,10 @@ from ..formats.grammars import (
     BlockBody,
     decode,
 )
+from ..mention import goes_on, may_stand_amid_text
 from .brackets import MAX_BLOCK_CHARS, TOKEN_QUOTES, BracketMatcher, UntilMarker
 from .buffer import CONTEXT_CHARS, LEAD_CHARS, StreamBuffer, skip_whitespace
-from .openers import BlockStart
+from .openers import OWN, BlockStart
 from .prefix_regex import PrefixMatcher
 
 MAX_RESCAN_CHARS = 65_536  # in all, of blocks that were text and are searched again
@@ -81,6 +82,7 @@ class BlockReader:
         self._decoded: DecodedBlock | None = None  # of a block of tags, which are read while it is followed
         self._after = 0  # where the text behind the block begins in the buffer
         self._is_rejected = False  # the block was too long and is emitted already, or it is text
+        self._is_mentioned = False  # as where it stands shows
         self._is_emitted = False  # as calls, while what closes it may still come
         self.is_undecided = False  # the block may be mere data, which its first characters decide
         self._before = ""  # the text before the block, CONTEXT_CHARS at most
@@ -101,6 +103,7 @@ class BlockReader:
         buffer.show(block.start)
         self._block, self._at, self._head = block, block.start, buffer.text[block.start : body]
         self._previewed, self._is_rejected, self._is_emitted, self._decoded = None, False, False, None
+        self._is_mentioned = buffer.in_fence  # behind other text of a fence
         self.is_undecided = block.kind == "json" and not block.explicit
         buffer.take(body)
         if block.kind in ("json", "named") and buffer.text[body] in "{[" and self._read_strictly(body):
@@ -200,7 +203,7 @@ class BlockReader:
         if not name:
             return ""
         may_be_certain = block.explicit and not block.must_end_line and block.kind in ("json", "named")
-        is_certain = may_be_certain and classifier.is_certain(written, self._lead)
+        is_certain = may_be_certain and not self._is_mentioned and classifier.is_certain(written, self._lead)
         self.certain_kind = block.kind if is_certain else ""
         self._buffer.emit(ToolCallDelta(self._index, classifier.reserve_id(), name, ""))
         return body
@@ -258,23 +261,43 @@ class BlockReader:
         """Takes what closes the block, and emits it; False if that needs more text."""
         if self._is_rejected:
             return True
-        buffer = self._buffer
-        if self._block.must_end_line and self._after == buffer.start and not LINE_END.match(buffer.text, self._after):
+        buffer, block = self._buffer, self._block
+        if block.must_end_line and self._after == buffer.start and not LINE_END.match(buffer.text, self._after):
             if not LINE_END.is_prefix(buffer.text, self._after):
                 self._give_back()
                 return True
             if not final:
                 return False
         if not self._take_closers(final):
-            if self._eager and self._block.explicit and self._body.ended and self._after == len(buffer.text):
+            is_decided = not (may_stand_amid_text(self._lead) or self._is_fenced_among_text)
+            if self._eager and is_decided and block.explicit and self._body.ended and self._after == len(buffer.text):
                 self._is_emitted = self._is_emitted or self._emit_calls(truncated)
             return False
+        if not (self._is_emitted or self._is_mentioned):
+            is_mentioned = self._find_mention(final)
+            if is_mentioned is None:
+                return False
+            self._is_mentioned = is_mentioned
         if self._is_emitted:
             buffer.emit(Cut(buffer.text[buffer.start : self._after]))
             buffer.skip(self._after)
         elif not self._emit_calls(truncated):
             self._give_back()
         return True
+
+    @property
+    def _is_fenced_among_text(self) -> bool:
+        """Whether the block is a fence behind text, and no TOOL_CALL, which our instructions have models write so."""
+        block = self._block
+        return block.explicit and block.opener != OWN and self._head.startswith("```") and bool(self._lead.strip())
+
+    def _find_mention(self, final: bool) -> bool | None:
+        """Whether what follows the block shows that it is quoted; None if that needs more text."""
+        text = self._buffer.text
+        if self._is_fenced_among_text:
+            following = text[skip_whitespace(text, self._after) :]
+            return bool(following) if following or final else None
+        return may_stand_amid_text(self._lead) and goes_on(self._lead, text, self._after, final=final)
 
     def _take_closers(self, final: bool) -> bool:
         """Passes the markers that close the block; False if that needs more text."""
@@ -329,7 +352,7 @@ class BlockReader:
         origin = self._formats.find_origin(block.opener, block.kind)
         after_text = buffer.called and buffer.shown_chars > 0
         is_bare = block.kind in TAG_KINDS or any(map(body.text.__contains__, TOKEN_QUOTES))
-        text = BlockText(raw, origin, block.explicit, is_bare, after_text, self._lead)
+        text = BlockText(raw, origin, block.explicit, is_bare, after_text, self._lead, self._is_mentioned)
         calls = self._classifier.classify(decoded, text)
         if not calls:
             return False

@@ -36,7 +36,7 @@ from .openers import BlockStart, NeedMore, Skip, await_match
 from .reasoning import MARKER
 
 _RECIPIENT = LazyPattern(TO + r"\Z")
-OWN, _FUNCTOOLS = "TOOL_CALL:", "functools"
+_FUNCTOOLS = "functools"
 _METHOD = frozenset("\\$-./")  # before a name, they make it another's
 _LABEL = LazyPattern(
     r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
@@ -165,7 +165,7 @@ class BlockDetector:
     def _read_named(self, match: re.Match[str], start: int, opener: str) -> Detection:
         """A name behind wrapping markers, and the bracket behind it."""
         name, bracket = match["called"], match["bracket"]
-        explicit = bracket == "{" and "[TOOL_CALLS]" not in opener and opener != OWN
+        explicit = bracket == "{" and "[TOOL_CALLS]" not in opener and opener != openers.OWN
         if name in CHANNELS or (not explicit and self._names.find(name) is None):
             return Skip(match.end() - (name in CHANNELS))  # before a channel the name may stand, and the brace tells
         return BlockStart(start, match.end() - 1, "named" if bracket == "{" else "pythonic", opener, name)
@@ -187,7 +187,7 @@ class BlockDetector:
     def _detect_brace(self, position: Position) -> Detection:
         text, at, *_ = position
         if (own := find_own_marker(position)) >= 0:
-            return BlockStart(own, at, "json", OWN)
+            return BlockStart(own, at, "json", openers.OWN)
         word = find_preceding_name(self._names, position)
         if word and (named := self._detect_named_object(position, word)):
             return named
@@ -230,7 +230,7 @@ class BlockDetector:
             if not inside:
                 return NeedMore(lead)
             if inside[0] not in "/!":
-                return BlockStart(lead, at, "json", OWN if own >= 0 else _FUNCTOOLS)
+                return BlockStart(lead, at, "json", openers.OWN if own >= 0 else _FUNCTOOLS)
         return self._detect_opener(text, at) or self._detect_list(text, at)
 
     def _detect_list(self, text: str, at: int) -> Detection:
@@ -340,7 +340,7 @@ class BlockDetector:
         """The body behind `TOOL_CALL`."""
         gap = openers.OWN_GAP.match(text, at)
         assert gap  # noqa: S101 - it matches the empty string, too
-        return self._detect_markers(text, gap.end(), start, OWN)
+        return self._detect_markers(text, gap.end(), start, openers.OWN)
 
     def _detect_labelled(self, text: str, at: int, start: int) -> Detection:
         """A name and its arguments on labelled lines, or an object behind `Action:`."""

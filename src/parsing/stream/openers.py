@@ -61,6 +61,7 @@ FENCE = maybe("```", some(r"[\w+-]", 0, 20), SPACE)
 _JOINT = maybe(some("[ _-]", 1, 1))  # in TOOL_CALL
 
 # `TOOL_CALL:` as a marker.
+OWN = "TOOL_CALL:"
 OWN_OPENER = sequence(some(r"\*", 0, 3), "tool", _JOINT, "call", some("s", 0, 1), some(r"[:*`]", 1, 8))
 
 # `TOOL_CALL` in any spelling, and what may stand between it and its body: plural, colon, decoration, half a fence.

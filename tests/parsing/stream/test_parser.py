@@ -136,7 +136,7 @@ def split_texts(draw):
     return text, sorted(draw(st.lists(st.integers(0, len(text)), max_size=6)))
 
 
-LEADS = ["", "foo-", "$", "x\\", "word", "a ", '{"a": ', "1. ", "\n"]
+LEADS = ["", "foo-", "$", "x\\", "word", "a ", '{"a": ', "1. ", "\n", "| A | ", "1. As: ", "~~~\n"]
 DECORATIONS = ["", "**", "`", "```", "@", '"', "to=", "call:", "TOOL_CALL: ", "Tool name: ", "print(", "<tool_call>"]
 NAMESPACES = ["functions", "tools", "tool_code", "default_api", "assistant", "my"]
 JOINTS = [".", "/", ":", "::", "__", "..", "-", " ", ""]
@@ -146,7 +146,7 @@ BODIES = [
     ' {"path": "a"}', '(path="a")', '\n{"city": "Oslo"}', " {", ': {"path": "a"}', '[ARGS]{"path": "a"}',
     ':\n```json\n{"path": "a"}\n```', '<|message|>{"path": "a"}', '\nAction Input: {"path": "a"}',
 ]  # fmt: skip
-ENDS = ["", ")", "**", "`", "\n```", " and so on.", "</tool_call>", "."]
+ENDS = ["", ")", "**", "`", "\n```", " and so on.", "</tool_call>", ".", " |", "\n2. Or", "\n~~~\n"]
 
 
 @st.composite

@@ -1,0 +1,65 @@
+"""Where a call stands shows whether it is one: what is quoted is marked, so that it never runs unasked."""
+
+from __future__ import annotations
+
+import pytest
+
+from src.parsing import StreamParser, extract_tool_calls, gathered
+from tests.parsing.laws import READ
+
+CALL = '<tool_call>{"name": "read", "arguments": {"path": "a.txt"}}</tool_call>'
+OWN = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
+MENTIONS = {
+    "amid a sentence": f"I could do it with {CALL} but that is slow.",
+    "amid a sentence, behind a comma": f"Hermes writes it with tags, {CALL}, and Mistral without.",
+    "with escaped tags": "The tag is written &lt;tool_call&gt;"
+    '{"name": "read", "arguments": {"path": "a.txt"}}&lt;/tool_call&gt; in HTML.',
+    "in a row of a table": f"| model | output |\n|---|---|\n| A | {CALL} |\n",
+    "in a transcript": f"User: read it\nAssistant: {CALL}\nTool: ok\n",
+    "in a list that goes on": f"1. Hermes\n2. This one: {CALL}\n3. Plain JSON",
+    "behind other text of a fence": f"```bash\ncat > x <<'EOF'\n{CALL}\nEOF\n```",
+    "in a fence of tildes": f"~~~\n{CALL}\n~~~\n",
+    "in a fence between texts": f"The format is this.\n\n```xml\n{CALL}\n```\n\nEvery block becomes one entry.",
+    "in the JSON of the answer": '{"results": [{"name": "read", "arguments": {"path": "a.txt"}}], "count": 1}',
+}
+CALLS = {
+    "alone": CALL,
+    "behind a sentence": f"I read it. {CALL}",
+    "behind a colon": f"I read it: {CALL}",
+    "behind words that it ends": f"I read it with {CALL}",
+    "with a sentence on the next line": f"I read it with {CALL}\nThen I go on.",
+    "before a sentence": f"{CALL} reads it.",
+    "beside another": f"I read both with {CALL}{CALL.replace('a.txt', 'b.txt')}",
+    "behind its role": f"Assistant: {CALL}",
+    "in a plan": f"1. Read it: {CALL}",
+    "in a fence at the end": f"I read it.\n\n```xml\n{CALL}\n```",
+    "TOOL_CALL in a fence between texts": f"I read it.\n\n```json\n{OWN}\n```\n\nThat shows what is in it.",
+    "behind a fence": f"```\nls\n```\n{CALL}",
+    "behind JSON": f'{{"thought": "I read it"}}\n{CALL}',
+}
+
+
+@pytest.mark.parametrize("name", MENTIONS)
+def test_a_call_that_is_quoted_is_marked(name):
+    assert [call.guessed for call in extract_tool_calls(MENTIONS[name], [READ]).calls] == [True]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_is_made_is_not_marked(name):
+    calls = extract_tool_calls(CALLS[name], [READ]).calls
+    assert calls
+    assert not any(call.guessed for call in calls)
+
+
+@pytest.mark.parametrize("text", [*MENTIONS.values(), *CALLS.values()], ids=[*MENTIONS, *CALLS])
+def test_it_is_the_same_one_character_at_a_time(text):
+    parser = StreamParser([READ])
+    pieces = gathered([event for character in text for event in parser.feed(character)] + parser.close())
+    whole = extract_tool_calls(text, [READ])
+    assert (pieces.content, pieces.calls) == (whole.content, whole.calls)
+
+
+def test_a_call_amid_a_line_waits_for_what_follows_it():
+    parser = StreamParser([READ], previews=False)
+    assert not gathered(parser.feed(f"I read it with {CALL}")).calls
+    assert gathered(parser.feed("\nThen")).calls
