@@ -24,7 +24,6 @@ from .mention import (
     find_placeholders,
     is_meant,
     is_pattern,
-    is_signature,
     may_stand_amid_text,
     presents_call,
     stands_as_mention,
@@ -140,8 +139,6 @@ class CallClassifier:
     def classify(self, decoded: DecodedBlock, block: BlockText) -> list[Classification]:
         """The calls and malformed calls of a block; none if it is text."""
         placeholders = [find_placeholders(call) for call in decoded.calls]
-        if is_signature(block.raw):
-            return []
         for call, to_fill_in in zip(decoded.calls, placeholders, strict=True):
             if is_pattern(call, self._tools.find(call.name), to_fill_in, explicit=block.explicit):
                 return []

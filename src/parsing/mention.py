@@ -132,35 +132,19 @@ _PLACEHOLDER_NAMES = frozenset(
 _COUNTER = LazyPattern(r"_?\d{1,2}\Z")
 _DOTS = r"\s*(?:\.\.\.|…|\{\.\.\.\}|\[\.\.\.\]|<\.\.\.>)\s*"
 _FILL_IN = LazyPattern(rf"{_DOTS}|YOUR_[A-Z_]{{2,40}}|(?i:[<\[](?:your|insert)[ _-][\w -]{{2,40}}[>\]])")
-_TYPE_NAMES = "string|str|integer|int|number|float|boolean|bool|array|object|list|dict|any"
-_SIGNATURE = LazyPattern(  # `read(path: string, lines?: integer)`, as prompts describe tools
-    rf"(?:\s{{0,9}}`{{3}}\w*\s)?\s{{0,64}}[\w.-]+\(\s*"
-    rf"(?:\w+\??\s*:\s*(?:{_TYPE_NAMES})\b(?: of \w+|\[\w*\])?\s*(?:,\s*)?)+\)[\s,;]*(?:`{{3}})?\s*"
-)
-_SCHEMA_KEYS = frozenset(("type", "description", "title", "enum", "default", "items", "format", "minimum", "maximum"))
 _TEMPLATE = LazyPattern(r"\{[{%][ -]|\{[A-Za-z_.-]+\}")  # of Jinja, or of Python
 _FRAMED = LazyPattern(r"\s*<[|｜][^<>]{1,40}>.*<[^<>]{1,40}[|｜]>\s*", re.DOTALL)  # by special tokens of a model
 _LINE_START = LazyPattern(r"(?:\A|\n)[ \t]*(?:\*\*)?\Z")
 
 
-def is_signature(raw: str) -> bool:
-    """Whether the block is a tool's signature, with types for values."""
-    return _SIGNATURE.fullmatch(raw) is not None
-
-
 def is_pattern(call: RawCall, tool: IndexedTool | None, placeholders: list[bool], *, explicit: bool) -> bool:
-    """Whether a call is a pattern to fill in: with placeholders for its name or arguments, or with their types.
+    """Whether a call is a pattern to fill in: with placeholders for its name or arguments.
 
     `placeholders` says of each argument whether it is one.
     """
     if tool is None and _is_placeholder_name(call.name):
         return True
-    if any(placeholders):
-        return all(placeholders) or not explicit
-    arguments = call.arguments or {}
-    if call.positional or not tool or not all(map(_is_schema, arguments.values())):
-        return False
-    return not tool.scalar_types.keys().isdisjoint(arguments)  # schemas of its parameters in place of values
+    return any(placeholders) and (all(placeholders) or not explicit)
 
 
 def find_placeholders(call: RawCall) -> list[bool]:
@@ -182,10 +166,6 @@ def _is_placeholder_name(name: str) -> bool:
         return True
     bare = name.strip("<>[]{}$ \n").casefold().replace("-", "_").replace(" ", "_")
     return _COUNTER.sub("", bare) in _PLACEHOLDER_NAMES
-
-
-def _is_schema(value: Node) -> bool:
-    return isinstance(value, dict) and value.get("type") in _TYPE_NAMES.split("|") and value.keys() <= _SCHEMA_KEYS
 
 
 def is_meant(name: str, raw: str, lead: str, tools: ToolIndex) -> bool:

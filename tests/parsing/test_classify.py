@@ -55,15 +55,6 @@ def test_a_placeholder_among_other_arguments_makes_a_call_that_is_asked_for_a_gu
     assert classify(RawCall("get_weather", {"city": "...", "days": 2}, []), explicit=False) is None
 
 
-def test_what_says_of_a_tools_arguments_what_they_are_is_text():
-    assert classify(RawCall("read", {"path": {"type": "string", "description": "The file"}}, [])) is None
-    assert isinstance(classify(RawCall("read", {"path": {"type": "module"}}, [])), ToolCall)
-    signature = DecodedBlock([RawCall("read", {"path": "string"}, [])])
-    for raw in ("read(path: string),", "```\nread(path: string)\n```"):
-        assert not make_classifier().classify(signature, BlockText(raw, "text", explicit=True))
-    assert make_classifier().classify(signature, BlockText("read(path='string')", "text", explicit=True))
-
-
 def test_a_value_that_speaks_of_you_is_a_value():
     assert isinstance(classify(RawCall("get_weather", {"city": "your name"}, [])), ToolCall)
 
