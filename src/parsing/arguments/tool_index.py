@@ -182,7 +182,7 @@ def _drop_namespaces(word: str) -> Iterator[str]:
     """A word, and then without the namespaces before it, one after the other."""
     yield word
     while namespace := _NAMESPACE.match(word):
-        yield (word := word[namespace.end() :])
+        yield (word := word[namespace.end() :].lstrip("*`"))
 
 
 def normalize(name: str) -> str:

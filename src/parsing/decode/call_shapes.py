@@ -6,6 +6,7 @@ arguments fit. `decode_value` parses a block's text first: strictly, then with r
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -247,8 +248,9 @@ def decode_value(kind: str, name: str, body: str, parsed: Node, is_tool: IsTool,
 
 def _make_named(name: str, node: Node) -> RawCall:
     """The call of a name that stood before its arguments."""
-    if isinstance(node, dict):
-        return RawCall(name, node, [], container=node)
+    arguments = _unwrap_string(node) if isinstance(node, str) else node
+    if isinstance(arguments, dict):
+        return RawCall(name, arguments, [], container=arguments)
     return RawCall(name, None, [], UnreadableValue("The arguments must be one object."))
 
 
@@ -266,6 +268,9 @@ def _parse_value(text: str, parsed: Node) -> _ParsedValue:
                 continue
             if end == len(text):
                 return _ParsedValue(node, repairs)
+    if "&quot;" in text and '"' not in text:
+        inner = _parse_value(html.unescape(text), None)
+        return inner._replace(repairs=("entities", *inner.repairs))
     reader = RepairReader(text[1:] if text.startswith("{{") and text.endswith("}}") else text)
     try:
         node = reader.read_value()

@@ -20,7 +20,10 @@ _INNER_QUOTES = Guess("quotes inside a string")
 _UNQUOTED_TEXT = Guess("unquoted text")
 MAX_STRAY_QUOTES = 2_000  # in one string, that are not escaped
 
-_SKIP = LazyPattern(r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>)+", re.DOTALL)
+_SKIP = LazyPattern(
+    r"(?:\s+|\\[nrt](?![\w])|//[^\n]*|#[^\n]*|/\*.*?\*/|<\|[a-z_]{2,24}\|>|```(?:\w{0,16}\s|(?=\s*[,}\])]|\Z)))+",
+    re.DOTALL,
+)
 _NUMBER = LazyPattern(
     r"[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=\s*(?:[,;}\])\n#]|//(?!\d)|/\*|\\n|<\||\Z)|\s+\"[\w.-]{1,64}\"\s*:)"
 )

@@ -20,6 +20,7 @@ from ..stream.openers import (
     ANCHOR,
     BLANK,
     FENCE,
+    MAX_NAME_CHARS,
     NAME,
     NAME_PATTERN,
     OWN_OPENER,
@@ -57,6 +58,8 @@ from .tag_syntax import CALL_ELEMENTS, ELEMENT, NAME_ELEMENTS, NOISE, TagSyntax
 MAX_MARKER_RUN = 64  # wrapping markers in a row
 _CHANNELS = ("commentary", "analysis", "final")
 _TOKEN = either(sequence("<|", some(r"[\w▁:/ ]", 1, 40), "|>"), sequence("<｜", some(r"[\w▁ ]", 1, 40), "｜>"))
+_DECORATED_NAME = sequence(some(r"[^\W\d]", 1, 1), some(r"[\w.:/\\$*`-]", 0, MAX_NAME_CHARS))  # `functions.**read**`
+_OBJECT_IN_STRING = sequence('"', some(r"[\\\"]", 0, 8), "{")  # encoded once or several times
 _CALL_ID = sequence("[CALL_ID]", some(r"\w", 1, 32))
 _QUOTE = some(r"[\"']", 1, 1)
 _KEY = PrefixPattern(r"(?!to=)\w{1,64}", r"\w{0,64}\Z")  # `to=` names a tool
@@ -169,21 +172,30 @@ class FormatSet:
         return "|".join(branches)
 
     @functools.cached_property
+    def _pairs(self) -> list[PrefixPattern]:
+        """The first tags of pairs of a key and a value."""
+        leads = {cut_pair_lead(row.syntax) for row in self.rows if row.grammar == "pairs" and row.syntax}
+        return [match_tag(lead) for lead in sorted(leads)]
+
+    @functools.cached_property
+    def pair(self) -> PrefixMatcher:
+        return PrefixMatcher(either(*self._pairs), re.IGNORECASE)
+
+    @functools.cached_property
     def body(self) -> PrefixMatcher:
         """What may follow wrapping markers; its groups are named after the kinds of blocks."""
-        pair_leads = {cut_pair_lead(row.syntax) for row in self.rows if row.grammar == "pairs" and row.syntax}
-        pairs = [match_tag(lead) for lead in sorted(pair_leads)]
         wrapped = [row for row in self._wrappers if row.grammar == "pairs" and row.closer]
         closers = [match_tag(row.closer) for row in wrapped]
         parts = (
             group("json", SPACE, FENCE, self._bracket),
             group("attributes", SPACE, maybe(_QUOTE), group("attributed", NAME_PATTERN), maybe(_QUOTE), _ATTRIBUTES),
             group("tags", SPACE, self._first_tag),
-            group("pairs", SPACE, NAME, SPACE, either(*pairs)),
+            group("pairs", SPACE, NAME, SPACE, either(*self._pairs)),
             group("empty", SPACE, group("empty_name", NAME_PATTERN), SPACE, either(*closers)),
             group(
                 "named", SPACE, maybe(maybe(any_of(_CHANNELS), SPACE), "to="), maybe(any_of(self._name_leads), SPACE),
-                group("called", NAME_PATTERN), self._separator, group("bracket", some(r"[{(]", 1, 1)),
+                some("[*`]", 0, 3), group("called", _DECORATED_NAME), self._separator,
+                group("bracket", either(some(r"[{(]", 1, 1), _OBJECT_IN_STRING)),
             ),
         )  # fmt: skip
         return PrefixMatcher(either(*parts), re.IGNORECASE)
@@ -234,7 +246,7 @@ class FormatSet:
         )
         between = {word for text in written for word in text.split() if not word.startswith("<|")}
         between.update(word for row in self.rows for word in row.between)
-        part = either(whole_run(r"\s", 64), _TOKEN, _CALL_ID, any_of(between), whole_run("[:*=]", 16))
+        part = either(whole_run(r"\s", 64), _TOKEN, _CALL_ID, any_of(between), whole_run("[:*=`]", 16))
         return maybe(repeat(part, 8))
 
     @functools.cached_property

@@ -32,7 +32,14 @@ from ..formats.grammars import (
     decode,
 )
 from ..mention import goes_on, may_stand_amid_text
-from .brackets import MAX_BLOCK_CHARS, TOKEN_QUOTES, BracketMatcher, UntilMarker
+from .brackets import (
+    MAX_BLOCK_CHARS,
+    MAX_STRING_END_CHARS,
+    STRING_END,
+    TOKEN_QUOTES,
+    BracketMatcher,
+    UntilMarker,
+)
 from .buffer import CONTEXT_CHARS, LEAD_CHARS, StreamBuffer, skip_whitespace
 from .openers import OWN, BlockStart
 from .prefix_regex import PrefixMatcher
@@ -131,6 +138,8 @@ class BlockReader:
         """What finds the end of the block."""
         if block.kind in TAG_KINDS:
             return self._formats.make_tag_reader(block.kind, block.opener, self._classifier.rank_parameter)
+        if block.kind == "named" and self._buffer.text[block.body] == '"':
+            return UntilMarker(STRING_END, MAX_STRING_END_CHARS)
         if block.kind in ("labels", "text"):
             end = re.compile(re.escape(block.closer)) if block.closer else LINE
             return UntilMarker(end, MAX_MARKER_CHARS)

@@ -30,10 +30,13 @@ _OPENS_STRING = frozenset("{[(,:=")
 _PREFIXES = frozenset("rbfuRBFU")
 _LOOK_BACK_CHARS = 200  # searched for the character that decides whether a value may begin
 _OPENERS, _CLOSERS = frozenset("{[("), frozenset("}])")
-_ENDS_BLOCK = frozenset(("</", "```", "<|", "<｜", "<tool_call|"))
+FENCE = "```"
+_ENDS_BLOCK = frozenset(("</", FENCE, "<|", "<｜", "<tool_call|"))
 _FOLLOWS_STRING = frozenset(",}])<\\;")
 _NOT_SPACE = LazyPattern(r"\S")
 TOKEN_QUOTES = ('<|"|>', '<|\\"|>', "<escape>")
+STRING_END = LazyPattern(r"\}\s{0,8}(?:\\n){0,4}(?:\\{1,7}\"){0,3}(?<!\\)\"")  # of an object, encoded up to four times
+MAX_STRING_END_CHARS = 48
 _MARK = PrefixMatcher(
     either(
         any_of((*TOKEN_QUOTES, "</", "```", "<tool_call|", "<｜")),
@@ -52,6 +55,7 @@ class BracketMatcher:
         self.size = 0
         self._quote = ""
         self._depth = depth
+        self._is_fenced = False  # in a fence of code around a value
         self._tail = ""  # the end of what was passed, _LOOK_BACK_CHARS at most
 
     @property
@@ -144,6 +148,9 @@ class BracketMatcher:
             if text[at] == "`" and self._opens_string(text, at, start):
                 self._quote = "`"
             return at + 1
+        if mark.group() == FENCE and (self._is_fenced or self._opens_string(text, at, start)):
+            self._is_fenced = not self._is_fenced
+            return mark.end()
         if mark.group() in _ENDS_BLOCK:
             return ~at
         self._quote = mark.group()

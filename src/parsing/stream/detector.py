@@ -121,7 +121,7 @@ class BlockDetector:
     def _detect_angle(self, position: Position) -> Detection:
         """A marker, or an element that is named after a tool."""
         text, at = position.text, position.at
-        if detection := self._detect_opener(text, at):
+        if detection := self._detect_pairs(position) or self._detect_opener(text, at):
             return detection
         match = openers.ELEMENT.match(text, at)
         if match and self._names.find(match["name"]) == match["name"] and starts_line(position.line, after_colon=True):
@@ -129,6 +129,23 @@ class BlockDetector:
         if not match and openers.ELEMENT.is_prefix(text, at) and self._names.is_name_prefix(text[at + 1 : at + 100]):
             return NeedMore(at)
         return None
+
+    def _detect_pairs(self, position: Position) -> Detection:
+        """A tool's name on a line of its own, then its arguments as pairs."""
+        text, at = position.text, position.at
+        match = self._formats.pair.match(text, at)
+        if not match and not self._formats.pair.is_prefix(text, at):
+            return None
+        word = find_preceding_name(self._names, position)
+        if not word or "\n" not in word.gap:
+            return None
+        if not starts_line(text[max(position.edge, word.start - LOOK_BACK_CHARS) : word.start].rpartition("\n")[2]):
+            return None
+        return (
+            BlockStart(word.start, word.begin, "pairs", "", word.name, explicit=False)
+            if match
+            else NeedMore(word.start)
+        )
 
     def _detect_markers(self, text: str, at: int, start: int, opener: str = "") -> Detection:
         """Wrapping markers at `at` and the beginning of a body; markers without a body are prose."""
@@ -165,10 +182,11 @@ class BlockDetector:
     def _read_named(self, match: re.Match[str], start: int, opener: str) -> Detection:
         """A name behind wrapping markers, and the bracket behind it."""
         name, bracket = match["called"], match["bracket"]
-        explicit = bracket == "{" and "[TOOL_CALLS]" not in opener and opener != openers.OWN
+        explicit = bracket != "(" and "[TOOL_CALLS]" not in opener and opener != openers.OWN
         if name in CHANNELS or (not explicit and self._names.find(name) is None):
             return Skip(match.end() - (name in CHANNELS))  # before a channel the name may stand, and the brace tells
-        return BlockStart(start, match.end() - 1, "named" if bracket == "{" else "pythonic", opener, name)
+        kind = "pythonic" if bracket == "(" else "named"
+        return BlockStart(start, match.start("bracket"), kind, opener, name)
 
     def _read_known_name(self, match: re.Match[str], start: int, opener: str) -> Detection:
         """A tool's name behind wrapping markers, with attributes or alone."""

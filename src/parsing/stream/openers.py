@@ -151,7 +151,7 @@ ELEMENT = PrefixMatcher(sequence("<", NAME, ">"))
 _GAP = some(r"\s", 0, 4)
 _HEADER = either(any_of(("code", "json", "commentary", "analysis")), sequence("<|", some("[a-z]", 1, 10), "|>"))
 RECIPIENT_CALL = PrefixMatcher(  # behind `to=` of a Harmony header
-    sequence(group("name", some(r"[\w.:-]", 1, MAX_NAME_CHARS)), maybe(repeat(sequence(_GAP, _HEADER), 6)), _GAP, "{")
+    sequence(group("name", some(r"[\w.:*`-]", 1, MAX_NAME_CHARS)), maybe(repeat(sequence(_GAP, _HEADER), 6)), _GAP, "{")
 )
 
 

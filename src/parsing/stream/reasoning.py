@@ -44,7 +44,7 @@ _ROLES = _list_roles()
 _EXTENDABLE = frozenset(marker for marker, longer in pairwise(sorted(_ROLES)) if longer.startswith(marker))
 MARKER = PrefixMatcher(lambda: any_of_caseless(_ROLES), re.IGNORECASE)
 _OPENERS = {pair.closer: pair.opener for pair in reversed(REASONING)}
-_RECIPIENT = LazyPattern(TO + r"[\w.:-]{1,80}\s{0,4}\Z")
+_RECIPIENT = LazyPattern(TO + r"[\w.:*`-]{1,80}\s{0,4}\Z")
 MAX_CUT_CHARS = 8192  # of markers in one answer; those behind them are text
 _SENTENCE_ENDS = frozenset(".!?…。")
 

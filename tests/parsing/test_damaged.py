@@ -1,0 +1,63 @@
+"""Calls that models write a little wrong land as they were meant, whole and in pieces."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from src.parsing import StreamParser, extract_tool_calls, gathered
+from src.types.messages import ToolDefinition
+
+SHELL = ToolDefinition(
+    "shell",
+    "",
+    {
+        "type": "object",
+        "properties": {"command": {"type": "string"}, "timeout": {"type": "integer"}},
+        "required": ["command"],
+    },
+)
+ARGUMENTS = {"command": 'echo "}" \\n', "timeout": 5}
+OBJECT = json.dumps(ARGUMENTS)
+ONCE, TWICE = json.dumps(OBJECT), json.dumps(json.dumps(OBJECT))
+ENTITIES = json.dumps({"name": "shell", "arguments": ARGUMENTS}).replace("&", "&amp;").replace('"', "&quot;")
+TEXTS = {
+    "a bold name, Mistral": f"[TOOL_CALLS]**shell**[ARGS]{OBJECT}",
+    "a name in backticks, Mistral": f"[TOOL_CALLS]`shell`[ARGS]{OBJECT}",
+    "a bold name, Harmony": f"<|channel|>commentary to=functions.**shell** <|constrain|>json<|message|>{OBJECT}<|call|>",
+    "arguments as a string, Mistral": f"[TOOL_CALLS]shell[ARGS]{ONCE}",
+    "arguments as a string of a string, Mistral": f"[TOOL_CALLS]shell[ARGS]{TWICE}",
+    "arguments as a string, DeepSeek": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>shell<｜tool▁sep｜>"
+    f"{ONCE}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "arguments as a string, Kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.shell:0"
+    f"<|tool_call_argument_begin|>{ONCE}<|tool_call_end|><|tool_calls_section_end|>",
+    "arguments in a fence, Hermes": '<tool_call>\n{"name": "shell", "arguments": \n```json\n'
+    f"{OBJECT}\n```\n}}\n</tool_call>",
+    "arguments in a fence, Llama": f'<|python_tag|>{{"name": "shell", "parameters": \n```json\n{OBJECT}\n```\n}}',
+    "entities for quotes": f"<tool_call>\n{ENTITIES}\n</tool_call>",
+}
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 10_000])
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_call_lands_as_it_was_meant(name, size):
+    text, parser = TEXTS[name], StreamParser([SHELL])
+    events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    landed = gathered(events + parser.close())
+    assert [(call.name, call.arguments) for call in landed.calls] == [("shell", ARGUMENTS)]
+    assert landed.content == ""
+
+
+def test_a_name_on_its_line_before_the_pairs_of_glm_is_a_call():
+    pairs = "<arg_key>command</arg_key>\n<arg_value>ls</arg_value>\n</tool_call>"
+    assert [call.arguments for call in extract_tool_calls(f"shell\n{pairs}", [SHELL]).calls] == [{"command": "ls"}]
+    parser = StreamParser([SHELL])
+    pieces = gathered([event for character in f"shell\n{pairs}" for event in parser.feed(character)] + parser.close())
+    assert [call.arguments for call in pieces.calls] == [{"command": "ls"}]
+    assert not extract_tool_calls(f"In shell\n{pairs}", [SHELL]).calls
+
+
+def test_an_object_in_a_string_that_is_not_closed_is_no_call():
+    landed = extract_tool_calls(f"[TOOL_CALLS]shell[ARGS]{ONCE[:-1]}", [SHELL])
+    assert not landed.calls
