@@ -22,6 +22,7 @@ from .echo import GivenText, Parser, SoughtCall
 from .events import Classification
 from .mention import (
     find_placeholders,
+    is_inside_string,
     is_meant,
     is_pattern,
     may_stand_amid_text,
@@ -58,7 +59,8 @@ class BlockText(NamedTuple):
 class CallClassifier:
     """Classifies the calls of one answer.
 
-    A call that stands in one of the `given` texts, which are read with a `new_parser`, is an echo.
+    A call that stands in one of the `given` texts, which are read with a `new_parser`, is an echo. `reads_strings`: see
+    StreamParser.
     """
 
     def __init__(
@@ -68,12 +70,15 @@ class CallClassifier:
         given: Iterable[GivenText],
         max_calls: int,
         new_parser: Callable[[], Parser],
+        *,
+        reads_strings: bool = False,
     ) -> None:
         self._tools = tools
         self._new_id = new_id
         self._given = tuple(given)
         self._max_calls = max_calls
         self._new_parser = new_parser
+        self._reads_strings = reads_strings
         self._count = 0
         self._made: list[ToolCall] = []
         self._ids: list[str] = []  # reserved and not used yet
@@ -138,6 +143,8 @@ class CallClassifier:
 
     def classify(self, decoded: DecodedBlock, block: BlockText) -> list[Classification]:
         """The calls and malformed calls of a block; none if it is text."""
+        if not self._reads_strings and is_inside_string(block.lead):
+            return []
         placeholders = [find_placeholders(call) for call in decoded.calls]
         for call, to_fill_in in zip(decoded.calls, placeholders, strict=True):
             if is_pattern(call, self._tools.find(call.name), to_fill_in, explicit=block.explicit):

@@ -67,6 +67,7 @@ def is_quoted(lead: str) -> bool:
 _ROLE = LazyPattern(r"\W{0,4}(?:assistant|agent|model|bot|ai)\W{0,3}:", re.IGNORECASE)
 _TILDES = LazyPattern(r"^[ \t]*~~~", re.MULTILINE)
 _JSON_START = LazyPattern(r"\s*(?:\{\s*\"|\[\s*[\[{\"])")
+_OPEN_VALUE = LazyPattern(r"(?:\A|[{,(])\s{0,64}(?:\"[^\"\n]{1,64}\"|\w{1,64})\s?[:=]\s{0,8}\"(?:[^\"\\\n]|\\.)*\Z")
 _SENTENCE_ENDS = frozenset(".!?:>…。！？：")
 _ITEM = r"[ \t]*(?:\d{1,3}[.)]|[-*+•])[ \t]"
 _LIST_ITEM = LazyPattern(rf"{_ITEM}.*[^\W\d]")
@@ -91,6 +92,11 @@ def stands_as_mention(lead: str) -> bool:
         return True
     is_open = lead.count("{") > lead.count("}") or lead.count("[") > lead.count("]")
     return len(lead) < LEAD_CHARS and is_open and bool(_JSON_START.match(lead))
+
+
+def is_inside_string(lead: str) -> bool:
+    """Whether a block stands in the string that is the value of a key, where it is data."""
+    return _OPEN_VALUE.search(lead) is not None
 
 
 def may_stand_amid_text(lead: str) -> bool:

@@ -61,3 +61,34 @@ def test_a_name_on_its_line_before_the_pairs_of_glm_is_a_call():
 def test_an_object_in_a_string_that_is_not_closed_is_no_call():
     landed = extract_tool_calls(f"[TOOL_CALLS]shell[ARGS]{ONCE[:-1]}", [SHELL])
     assert not landed.calls
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"shell[ARGS]{OBJECT}",
+        f"I run it.\n\nshell[ARGS] {OBJECT}",
+        f"<think>Which one?</think>functions.shell[ARGS]{OBJECT}",
+    ],
+)
+def test_mistral_s_arguments_behind_a_name_are_a_call_without_the_marker_before_it(text, size):
+    parser = StreamParser([SHELL])
+    events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    assert [call.arguments for call in gathered(events + parser.close()).calls] == [ARGUMENTS]
+
+
+def test_another_name_before_mistral_s_arguments_is_text():
+    assert not extract_tool_calls(f"other[ARGS]{OBJECT}", [SHELL]).calls
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"answer": "Gemma writes call:shell{command:ls}"}',
+        'call:other{query:"<tool_call>{\\"name\\": \\"shell\\", \\"arguments\\": {\\"command\\": \\"ls\\"}}</tool_call>"}',
+    ],
+)
+def test_a_call_in_the_string_of_an_object_is_data(text):
+    landed = extract_tool_calls(text, [SHELL])
+    assert (landed.calls, landed.content) == ((), text)

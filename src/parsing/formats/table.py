@@ -152,6 +152,7 @@ FORMATS = (
     Format("seed_oss", "Seed-OSS", "<seed:tool_call>", "tags", "</seed:tool_call>", "seed_oss", "<seed:tool_call>\n{call}</seed:tool_call>", syntax=_FUNCTION._replace(key="<parameter={key}>", value_end="</parameter>\n")),
     Format("glm45", "GLM-4.5 to 4.7, Ling 3", "<tool_call>", "pairs", "</tool_call>", "glm45, glm47, ling3", "<tool_call>{call}</tool_call>", syntax=_PAIRS),
     Format("glm4", "GLM-4-9B", "", "named", "", "", "{name}\n{args}"),
+    Format("poolside_user", "Laguna", "<user>", "pairs", "</user>", "", "<user>{call}</user>", syntax=_PAIRS),
     Format("poolside", "Poolside, Laguna", "<tool_call>", "pairs", "</tool_call>", "poolside_v1", "<tool_call>{call}</tool_call>", "glm45", syntax=_PAIRS),
     Format("deepseek_v3", "DeepSeek V3, R1-0528", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", "named", "<｜tool▁call▁end｜>", "deepseek_v3", "<｜tool▁calls▁begin｜>⟦<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{args}\n```<｜tool▁call▁end｜>⟧<｜tool▁calls▁end｜>",
            more_openers=("<|tool▁calls▁begin|>", "<|tool▁call▁begin|>", "<|tool▁call▁begin|>function<|tool▁sep|>"), more_closers=("<|tool▁call▁end|>", "<|tool▁calls▁end|>", "<｜end▁of▁sentence｜>"), between=("```", "json")),

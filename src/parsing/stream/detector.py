@@ -249,7 +249,22 @@ class BlockDetector:
                 return NeedMore(lead)
             if inside[0] not in "/!":
                 return BlockStart(lead, at, "json", openers.OWN if own >= 0 else _FUNCTOOLS)
+        if detection := self._detect_args_marker(position):
+            return detection
         return self._detect_opener(text, at) or self._detect_list(text, at)
+
+    def _detect_args_marker(self, position: Position) -> Detection:
+        match = openers.ARGS_MARKER.match(position.text, position.at)
+        if not match and not openers.ARGS_MARKER.is_prefix(position.text, position.at):
+            return None
+        word = find_preceding_name(self._names, position)
+        if not word or word.gap:
+            return None
+        return (
+            BlockStart(word.start, match.end() - 1, "named", "[TOOL_CALLS]", word.name)
+            if match
+            else NeedMore(word.start)
+        )
 
     def _detect_list(self, text: str, at: int) -> Detection:
         match = openers.CALL_LIST.match(text, at)

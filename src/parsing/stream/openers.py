@@ -113,6 +113,9 @@ FENCED_CALL = PrefixMatcher(
     )
 )
 
+# Mistral's arguments behind a name, where the marker before the name is missing.
+ARGS_MARKER = PrefixMatcher(sequence("[ARGS]", SPACE, "{"))
+
 # ReAct: a name on one labelled line, its arguments after the label of the next.
 _NAME_LABELS = (
     "Action", "Tool Name", "Tool_Name", "Tool", "Function Name", "Function_Name", "Function Call", "Function", "name",

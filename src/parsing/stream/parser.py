@@ -46,7 +46,7 @@ class StreamParser:
     ToolCallDelta events for the call being written, with its text as the model writes it. `eager`: a call is given as
     soon as it is complete; the markers that close its block then follow as Cut. `thought_closer`: the chat template
     opens a thought, which ends with this marker; a Reasoned event tells it. `formats`: those that calls may be written
-    in.
+    in. `reads_strings`: a call in the string of an object is read, too, as for what a model was given.
     """
 
     def __init__(
@@ -60,10 +60,13 @@ class StreamParser:
         eager: bool = False,
         thought_closer: str = "",
         formats: FormatSet = FORMAT_SET,
+        reads_strings: bool = False,
     ) -> None:
         index = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
-        new_parser = functools.partial(StreamParser, index, formats=formats)
-        classifier = CallClassifier(index, new_id or make_id_source(), given, max_calls, new_parser)
+        new_parser = functools.partial(StreamParser, index, formats=formats, reads_strings=True)
+        classifier = CallClassifier(
+            index, new_id or make_id_source(), given, max_calls, new_parser, reads_strings=reads_strings
+        )
         self._setup = (index, classifier, make_detector(index.names, formats), formats)
         self._begin(*self._setup, previews=previews, eager=eager, thought_closer=thought_closer)
 
