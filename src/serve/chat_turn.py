@@ -88,6 +88,7 @@ class ChatTurn:
         self, address: str, facts: FactStore, request: ChatBody, new_id: Callable[[], str], repair_turns: int = 1
     ) -> None:
         self.report = Report()
+        self._asker: ChatAsker | None = None
         self.fact_key = ServedModel(address, request.model, "")
         self._address = address
         self._facts = facts
@@ -98,10 +99,15 @@ class ChatTurn:
         self._server = ServerApi(self._codec, address, facts, is_vllm=True)
         self._body: dict[str, Any] = {}
 
+    @property
+    def headers(self) -> Sequence[tuple[str, str]]:
+        """Those of the server's answer, so far."""
+        return self._asker.head.headers if self._asker else ()
+
     def run(self) -> GatewayTurn:
         """Raises ClientError, WireError, and ServerError for an error inside the answer."""
         self.fact_key = self.fact_key._replace(version=(yield from self._server.version()))
-        asker = ChatAsker(self.fact_key, self._facts, self._request, self._new_id, self.report)
+        self._asker = asker = ChatAsker(self.fact_key, self._facts, self._request, self._new_id, self.report)
         try:
             yield from negotiate(asker, asker.choose_path())
         except ServerError as refusal:

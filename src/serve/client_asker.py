@@ -32,13 +32,15 @@ PROMPT_FIELDS = ("model", "messages", "tools", "chat_template", "chat_template_k
 class ClientAsker:
     """Of `served`, of which `facts` are known. `new_id` names calls.
 
-    `body`: the last one that was edited; `refused`: what the server answered last, if that was no answer.
+    `body`: the last one that was edited; `head`: of the last answer or refusal; `refused`: what the server answered
+    last, if that was no answer.
     """
 
     def __init__(
         self, served: ServedModel, facts: FactStore, request: ChatBody, new_id: Callable[[], str], report: Report
     ) -> None:
         self.body: dict[str, Any] = {}
+        self.head = ReplyHead(0)
         self.refused: Reply | None = None
         self._served = served
         self._facts = facts
@@ -103,10 +105,10 @@ class ChatAsker(ClientAsker):
 
     def send(self, body: Mapping[str, Any], path: CallPath) -> Aside[None]:
         sent = encode_json(body)
-        head: ReplyHead = yield Open("POST", CHAT_PATH, sent)
-        if not head.is_ok:
-            raise self._refuse(Reply(head, (yield from read_body())))
-        self.form, self.start = yield from _read_start(head)
+        self.head = yield Open("POST", CHAT_PATH, sent)
+        if not self.head.is_ok:
+            raise self._refuse(Reply(self.head, (yield from read_body())))
+        self.form, self.start = yield from _read_start(self.head)
         if self._refusals.are_proven and self._is_too_short(path, len(sent)):
             self._facts.measured.update(self._served, lambda _: True)
             raise ToolsDropped(DROPPED)

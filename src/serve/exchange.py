@@ -11,9 +11,10 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 
 from aiohttp import web
+from multidict import CIMultiDict
 
 from ..app.endpoint import random_id
-from ..errors import BotError, ClientError, Timeout, WireError
+from ..errors import BotError, ClientError, ServerError, Timeout, WireError
 from ..negotiation.server import OK
 from ..providers.server_errors import read_error_message
 from ..providers.wire_json import as_dict, load_json
@@ -22,7 +23,7 @@ from ..transport.async_http import bound_send_buffer
 from .apis.dialects import COUNT_PATH, Dialect
 from .chat_request import ChatBody
 from .chat_turn import ChatTurn, Output, Payload, WholeAnswer
-from .http_common import refuse
+from .http_common import OF_THE_BODY, is_relayed, refuse
 from .report import Report
 from .upstreams import Replica, Upstreams
 
@@ -30,7 +31,6 @@ HEADER = "x-vllm-bot"
 SEND_BUFFER_BYTES = 256 * 1024  # of a stream; Linux takes twice as many
 
 RELAYED = "The request is relayed as it came."
-_JSON = {"Content-Type": "application/json"}
 
 log = logging.getLogger(__name__.rpartition(".")[0])
 
@@ -67,6 +67,8 @@ class GuardedExchange:
                     break
                 replica.mark_failed()
         self.status = 504 if isinstance(failure, Timeout) else 502
+        if isinstance(failure, ServerError) and 400 <= failure.status < 500:
+            self.status = failure.status  # the first event of a stream may be one: the client is not to ask again
         return refuse(self.status, self._dialect.encode_error(self.status, str(failure)))
 
     async def _ask(self, replica: Replica) -> web.StreamResponse:
@@ -91,18 +93,23 @@ class GuardedExchange:
         replica.save(turn.fact_key)
         self.first_byte_at = self.read_clock()
         self.status = first.status if isinstance(first, WholeAnswer) else OK
-        headers = {HEADER: turn.report.to_header()}
+        headers = CIMultiDict((name, value) for name, value in turn.headers if is_relayed(name))
+        for name in (*OF_THE_BODY, "set-cookie"):  # the body is the gateway's
+            headers.popall(name, None)
+        headers[HEADER] = turn.report.to_header()
         if isinstance(first, Payload):
             return await self._stream(headers, first, outputs)
         if first.status != OK and not _is_error(first.body):  # of something in between
             return refuse(first.status, self._dialect.encode_error(first.status, read_error_message(first.body)))
         encode = self._dialect.encode_answer if first.status == OK else self._dialect.encode_refusal
-        return web.Response(status=first.status, body=encode(first.body), headers={**headers, **_JSON})
+        headers["Content-Type"] = "application/json"
+        return web.Response(status=first.status, body=encode(first.body), headers=headers)
 
     async def _stream(
-        self, headers: Mapping[str, str], first: Payload, rest: AsyncGenerator[Output, None]
+        self, headers: CIMultiDict[str], first: Payload, rest: AsyncGenerator[Output, None]
     ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
+        headers["Content-Type"] = "text/event-stream; charset=utf-8"
+        response = web.StreamResponse(headers=headers)
         if self._request.transport is not None:
             bound_send_buffer(self._request.transport, SEND_BUFFER_BYTES)
         await response.prepare(self._request)

@@ -15,11 +15,11 @@ from yarl import URL
 from ..app.endpoint import random_id
 from ..errors import BotError
 from ..providers.wire_json import count_items, load_json
-from .access import CORS_HEADERS, AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers
+from .access import AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers
 from .apis.dialects import COUNT_PATH, DIALECTS, encode_path_error
 from .chat_request import ChatBody
 from .exchange import RELAYED, GuardedExchange, NotGuarded, log
-from .http_common import HOP_BY_HOP, KEY_HEADERS, NOT_RELAYED, OFF_HEADER, read_key, refuse, select_headers
+from .http_common import KEY_HEADERS, NOT_RELAYED, OFF_HEADER, is_relayed, read_key, refuse, select_headers
 from .keys import KeyRing
 from .pages.metrics import Metrics
 from .pages.page import Pages
@@ -227,7 +227,7 @@ def _refuse(request: web.Request, status: int, message: str) -> web.Response:
 async def _relay_answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
     for name, value in answer.headers.items():
-        if name.lower() not in HOP_BY_HOP and not name.lower().startswith(CORS_HEADERS):
+        if is_relayed(name):
             response.headers.add(name, value)
     await response.prepare(request)
     async for chunk in answer.content.iter_any():

@@ -6,14 +6,22 @@ from collections.abc import Mapping, Set
 
 from aiohttp import web
 
+from .access import CORS_HEADERS
+
 OFF_HEADER = "x-vllm-bot-off"
 HOP_BY_HOP = frozenset(("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
 NOT_RELAYED = HOP_BY_HOP | {"host", "content-length", "expect", "referer", OFF_HEADER}
+OF_THE_BODY = frozenset(("content-length", "content-encoding", "content-type"))
 KEY_HEADERS = frozenset(("authorization", "x-api-key"))
 
 
 def select_headers(headers: Mapping[str, str], left_out: Set[str]) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in left_out}
+
+
+def is_relayed(name: str) -> bool:
+    """Whether a header of the server's answer goes on to the client."""
+    return name.lower() not in HOP_BY_HOP and not name.lower().startswith(CORS_HEADERS)
 
 
 def read_key(headers: Mapping[str, str]) -> str:

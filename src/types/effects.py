@@ -59,12 +59,13 @@ class Await(NamedTuple):
 
 
 class ReplyHead(NamedTuple):
-    """`retry_after`: seconds that the server asks to wait."""
+    """`retry_after`: seconds that the server asks to wait. `headers`: all of them, where the gateway asks."""
 
     status: int
     content_type: str = ""
     location: str = ""
     retry_after: float | None = None
+    headers: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_ok(self) -> bool:

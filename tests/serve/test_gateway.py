@@ -59,6 +59,7 @@ class FakeServer:
         self.packed: list[bytes] = []  # bodies with a Content-Encoding, as they came
         self.rendered = 0
         self.tells_tokens = False
+        self.sent_headers: dict[str, str] = {}  # with answers
         self._answer = answer
 
     def make_app(self) -> web.Application:
@@ -93,11 +94,11 @@ class FakeServer:
         self.headers.append(dict(request.headers))
         made = self._answer(self.bodies[-1])
         if isinstance(made, list):
-            return await _send_stream(request, made)
+            return await _send_stream(request, made, self.sent_headers)
         if made is None:
             await asyncio.Event().wait()
         status, value = made if isinstance(made, tuple) else (200, made)
-        return web.json_response(value, status=status)
+        return web.json_response(value, status=status, headers=self.sent_headers)
 
     async def count(self, request: web.Request) -> web.Response:
         """One token a message and a tool; a second system message is refused."""
@@ -130,9 +131,9 @@ def say(text: str) -> dict[str, Any]:
     }
 
 
-async def _send_stream(request: web.Request, events: list[bytes]) -> web.StreamResponse:
+async def _send_stream(request: web.Request, events: list[bytes], headers: dict[str, str]) -> web.StreamResponse:
     """Each event in a write of its own, after the reader had its turn."""
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    response = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream"})
     await response.prepare(request)
     for event in events:
         await response.write(event)
@@ -207,6 +208,37 @@ def test_a_healthy_answer_is_the_server_s(tmp_path):
         assert await ask(client, BODY) == (200, say("It is done."))
 
     drive(tmp_path, lambda _: say("It is done."), use)
+
+
+@pytest.mark.parametrize("answer", [say(CALL), stream(CALL), (400, {"error": {"message": "bad"}})])
+def test_the_headers_of_the_server_reach_the_client(tmp_path, answer):
+    async def use(client, fake):
+        fake.sent_headers = {
+            "X-Request-Id": "r1",
+            "Set-Cookie": "a=b",
+            "Access-Control-Allow-Origin": "*",
+            "Content-Encoding": "identity",
+        }
+        is_stream = isinstance(answer, list)
+        async with client.post("/v1/chat/completions", json={**BODY, "stream": is_stream}) as reply:
+            await reply.read()
+        assert reply.headers["X-Request-Id"] == "r1"
+        assert not {"Set-Cookie", "Access-Control-Allow-Origin", "Content-Encoding"} & set(reply.headers)
+        kind = "text/event-stream" if is_stream else "application/json"
+        assert reply.headers.getall("Content-Type")[0].startswith(kind)
+
+    drive(tmp_path, lambda _: answer, use)
+
+
+def test_a_refusal_as_the_first_event_of_a_stream_is_the_client_s_error(tmp_path):
+    event = {"error": {"message": "top_logprobs is too high", "type": "BadRequestError", "code": 400}}
+
+    async def use(client, _):
+        status, answer = await ask(client, {**BODY, "stream": True})
+        assert status == 400
+        assert "top_logprobs is too high" in answer["error"]["message"]
+
+    drive(tmp_path, lambda _: [f"data: {json.dumps(event)}\n\n".encode(), b"data: [DONE]\n\n"], use)
 
 
 def test_a_refusal_of_tools_is_learned_once(tmp_path):

@@ -44,6 +44,9 @@ class ResponseMaker:
         echoed = {
             name: default if self._body.get(name) is None else self._body[name] for name, default in _ECHOED.items()
         }
+        for name, default in _ECHOED.items():
+            if isinstance(default, float) and isinstance(echoed[name], int):
+                echoed[name] = float(echoed[name])  # as vLLM writes it
         echoed["tools"] = [
             _TOOL_FIELDS | tool if tool.get("type") == "function" else tool for tool in as_dicts(echoed["tools"])
         ]
