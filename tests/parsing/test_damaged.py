@@ -92,3 +92,36 @@ def test_another_name_before_mistral_s_arguments_is_text():
 def test_a_call_in_the_string_of_an_object_is_data(text):
     landed = extract_tool_calls(text, [SHELL])
     assert (landed.calls, landed.content) == ((), text)
+
+
+NULLABLE = ToolDefinition(
+    "keep",
+    "",
+    {
+        "type": "object",
+        "properties": {
+            "typed": {"type": ["string", "null"]},
+            "either": {"anyOf": [{"type": "null"}, {"type": "string"}]},
+            "text": {"type": "string"},
+            "any": {},
+        },
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "guessed"),
+    [("typed", None, False), ("either", None, False), ("text", "null", False), ("any", None, True)],
+)
+def test_null_in_tags_is_null_where_the_schema_allows_it(name, value, guessed):
+    text = f"<tool_call><function=keep><parameter={name}>null</parameter></function></tool_call>"
+    assert [(call.arguments, call.guessed) for call in extract_tool_calls(text, [NULLABLE]).calls] == [
+        ({name: value}, guessed)
+    ]
+
+
+def test_a_call_is_not_doubted_for_the_next_one_that_is_cut_off():
+    call = "<tool_call>\n<function=shell>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>"
+    landed = extract_tool_calls(f"{call}\n{call[:50]}", [SHELL], truncated=True)
+    assert [(made.arguments, made.guessed) for made in landed.calls] == [({"command": "ls"}, False)]
+    assert len(landed.malformed) == 1

@@ -41,7 +41,7 @@ for _group in _SYNONYMS:
         _GROUPS.setdefault(normalize(_name), set()).update(map(normalize, _group))
 
 _BY_ORDER = Guess("values without names")
-_TEXT_TO_NULL = Guess("text to null")  # of an untyped or nullable parameter
+_TEXT_TO_NULL = Guess("text to null")  # of an untyped parameter
 _TYPE_NAMES = {
     "dict": "object", "map": "object", "float": "number", "double": "number", "int": "integer", "str": "string",
     "bool": "boolean", "list": "array", "tuple": "array",
@@ -174,13 +174,17 @@ class Fitter:
         if _fits_plainly(value, schema):
             return value  # type: ignore[return-value]  # no node of source text
         schema = self._resolve(schema)
-        for key in ("anyOf", "oneOf"):
-            if isinstance(options := schema.get(key), list) and options:
-                return self._fit_any(value, options, path, depth)
+        options = next((schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list)), None)
         types = _list_types(schema)
-        if isinstance(value, Markup) and value in NULLS and (not types or "null" in types):
-            self.changes[_TEXT_TO_NULL] = None
-            return None
+        if isinstance(value, Markup) and value in NULLS:
+            allowed = [types] if options is None else [_list_types(self._resolve(option)) for option in options]
+            if any("null" in each for each in allowed):
+                return None
+            if options is None and not types:
+                self.changes[_TEXT_TO_NULL] = None
+                return None
+        if options:
+            return self._fit_any(value, options, path, depth)
         kind = get_kind(value)
         if types and kind not in types and not (kind == "integer" and "number" in types):
             value = self._coerce(value, kind, types, schema, path)

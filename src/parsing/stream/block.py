@@ -368,7 +368,7 @@ class BlockReader:
         self.doubt_closed_calls()
         if "```" in buffer.text[buffer.start : self._after]:
             self.in_call_fence = False
-        if buffer.has_bare_values and any(isinstance(call, MalformedCall) for call in calls):
+        if buffer.has_bare_values and not decoded.cut and any(isinstance(call, MalformedCall) for call in calls):
             buffer.doubt()  # what cannot be read may be the rest of the call before
         for call in calls:
             buffer.emit_call(call, raw, is_bare=is_bare)
