@@ -16,7 +16,7 @@ from ..types.lazy_pattern import LazyPattern
 from ..types.messages import MalformedCall, ToolCall
 from .arguments.fit import ArgumentMismatch, Fitter, match_parameter
 from .arguments.tool_index import ToolIndex
-from .decode.call_shapes import DecodedBlock, RawCall
+from .decode.call_shapes import CALL_KEYS, NAME_KEYS, DecodedBlock, RawCall
 from .decode.nodes import Guess, RepeatedKey
 from .echo import GivenText, Parser, SoughtCall
 from .events import Classification
@@ -31,6 +31,12 @@ from .mention import (
 )
 
 _HEAD_CHARS = 160  # of a block, in which its name stands
+_NAME = r"([^\W\d][\w.:/-]{0,80})"
+_FIRST_KEY = LazyPattern(r"\{\s*[\"']?([\w.-]{1,80})")
+_CALL_NAME = LazyPattern(  # a key's value, the first key before an object, the first of a list, or before arguments
+    rf"(?:{'|'.join(NAME_KEYS)})[\"']?\s{{0,8}}:\s{{0,8}}[\"']{_NAME}|\A[\s\[{{]{{0,16}}[\"']{_NAME}[\"']\s{{0,8}}:\s{{0,8}}\{{"
+    rf"|\[\s{{0,8}}[\"']{_NAME}[\"']\s{{0,8}},|[\"']{_NAME}\("
+)
 _NAME_WORD = re.compile(r"[^\W\d][\w.:/-]*")
 _CUT_OBJECT = LazyPattern(  # up to the arguments of a call that is cut off
     r"""[\s`\[{]*(?:(?<=`)json\s+[\[{\s]*)?["'](?:name|tool|function)["']\s*:\s*["'](?P<name>[\w.:-]+)["']\s*,\s*"""
@@ -85,9 +91,16 @@ class CallClassifier:
         self._is_presented = False  # the text before the block presents it as an example or a quotation
         self._is_broken = False  # a block with bare values could not be read: what follows may be part of a value
 
-    def has_name(self, text: str) -> bool:
-        """Whether a word of the text is an offered tool's name."""
-        return any(map(self._tools.names.names_tool, _NAME_WORD.findall(text)))
+    def may_be_call(self, name: str, text: str) -> bool:
+        """Whether the beginning of an object may be that of a call.
+
+        Behind the `name` of a tool its first key is a parameter; else an offered tool's name stands where that of a
+        call does.
+        """
+        if name:
+            key = _FIRST_KEY.match(text)
+            return key is None or key[1] in CALL_KEYS or self.rank_parameter(name, key[1]) > 0
+        return any(map(self._tools.names.names_tool, filter(None, itertools.chain(*_CALL_NAME.findall(text)))))
 
     def is_known(self, name: str) -> bool:
         return self._tools.find(name) is not None

@@ -46,7 +46,7 @@ from .prefix_regex import PrefixMatcher
 
 MAX_RESCAN_CHARS = 65_536  # in all, of blocks that were text and are searched again
 MAX_STRICT_CHARS = 16_384  # given to json at once: it counts the lines before an error
-MAX_DATA_CHARS = 400  # of an object that is held back, unless a tool's name stands in them
+MAX_DATA_CHARS = 280  # of an object that is held back, unless they show that it may be a call
 CUT_OFF = UnreadableValue("The block was cut off before its end; send it again, in smaller parts if it is long.")
 _HEAD_CHARS = 400  # in which a block's name is searched for, for its preview
 _NAME = LazyPattern(
@@ -111,7 +111,7 @@ class BlockReader:
         self._block, self._at, self._head = block, block.start, buffer.text[block.start : body]
         self._previewed, self._is_rejected, self._is_emitted, self._decoded = None, False, False, None
         self._is_mentioned = buffer.in_fence  # behind other text of a fence
-        self.is_undecided = block.kind == "json" and not block.explicit
+        self.is_undecided = block.kind in ("json", "named") and not block.explicit
         buffer.take(body)
         if block.kind in ("json", "named") and buffer.text[body] in "{[" and self._read_strictly(body):
             return True
@@ -389,7 +389,9 @@ class BlockReader:
 
     def _give_back_data(self, body: str) -> bool:
         """Returns a long object to the text if no tool's name stands in its beginning; whether it did."""
-        if not self.is_undecided or len(body) <= MAX_DATA_CHARS or self._classifier.has_name(body[:MAX_DATA_CHARS]):
+        if not self.is_undecided or len(body) <= MAX_DATA_CHARS:
+            return False
+        if self._classifier.may_be_call(self._block.name, body[:MAX_DATA_CHARS]):
             return False
         self._is_rejected, self._after = True, self._buffer.start
         self._return_text(self._head + body, len(self._head) + MAX_DATA_CHARS)

@@ -174,5 +174,5 @@ class TestData:
             assert len(gathered(events_of(call, cuts)).calls) == 1
 
     def test_a_short_call_whose_name_comes_last_is_one(self):
-        call = json.dumps({"arguments": {"path": "x" * 300}, "name": "read"})
+        call = json.dumps({"arguments": {"path": "x" * (MAX_DATA_CHARS - 60)}, "name": "read"})
         assert len(gathered(events_of(call, range(1, len(call)))).calls) == 1
