@@ -50,6 +50,8 @@ _NO_VALUE = frozenset(("NaN", "nan", "Infinity", "inf", "Inf"))
 _GAP = r"\s*(?:(?:\\n|(?://|\#)[^\n]{0,400}\n)\s*){0,8}"
 _QUOTED_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’])\s*:"""
 _NEXT_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’]|[\w.\\$-]{1,64})\s*(?::|=)"""
+# Behind a bare value.
+_NEXT_MEMBER = LazyPattern(rf",{_GAP}(?:[}}\]]|\Z|(?:{_QUOTED_KEY}|[^\W\d][\w.\\$-]{{0,63}}\s*[:=]))")
 _AFTER_ARGUMENT = LazyPattern(r"\s*(?:[,;]|[)}\]][)}\]\s]{0,64}(?![\"'`\w)}\]\s])|<\||</|\Z|\n|\#|[+*%])")
 _AFTER = {
     "key": LazyPattern(r"\s*(?::|=)"),
@@ -289,7 +291,7 @@ class RepairReader:
         Behind a name it may hold commas: `city=Paris, France`.
         """
         start = self.position
-        self._pass_source(place in ("pair", "keyword"))
+        self._pass_source(place)
         source = self.text[start : self.position].strip()
         if not source and self.position >= len(self.text):
             raise UnreadableValue("It ends too early.")
@@ -300,18 +302,25 @@ class RepairReader:
         self.repairs[_UNQUOTED_TEXT if eval_constant(source) is None else "arithmetic"] = None
         return Source(source)
 
-    def _pass_source(self, may_hold_commas: bool) -> None:
-        """Moves behind source text: to a comma or a line end outside brackets, or to a bracket that it did not open."""
+    def _pass_source(self, place: str) -> None:
+        """Moves behind source text: to a comma or a line end outside brackets, or to a bracket that it did not open.
+
+        In an object a comma before what is no key belongs to it: `{at: 10:00, 11:00, who: me}`.
+        """
         text, start, depth = self.text, self.position, 0
         while self.position < len(text):
             if bare := _BARE.match(text, self.position):
                 self.position = bare.end()
                 continue
-            more = _MORE.match(text, self.position) if may_hold_commas and not depth else None
+            may_hold_commas = not depth and place in ("pair", "keyword")
+            more = _MORE.match(text, self.position) if may_hold_commas else None
             if more and (more["words"] or " " in text[start : self.position].strip()):
                 self.position = more.end()
                 continue
             character = text[self.position]
+            if character == "," and place == "pair" and not depth and not _NEXT_MEMBER.match(text, self.position):
+                self.position += 1
+                continue
             depth += (character in "([{") - (character in ")]}")
             if depth < 0 or (character in ",;\n<" and depth == 0):
                 break

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.parsing.decode.json_repair import RepairReader
+from src.parsing.decode.json_repair import RepairReader, read_whole
 from src.parsing.decode.nodes import CallNode, Source, UnreadableValue, parse_strict
 
 
@@ -186,3 +186,11 @@ def test_quotes_of_several_characters_keep_or_read_escapes():
     assert read('<|"|>a\\nb<|"|>')[0] == "a\\nb"
     assert read('"""a\\nb"""')[0] == "a\nb"
     assert read("r'a\\nb'")[0] == "a\\nb"
+
+
+def test_a_comma_before_what_is_no_key_belongs_to_a_bare_value():
+    assert read_whole("{at: meet at 10:00, 11:00 tomorrow, who: me}") == {
+        "at": "meet at 10:00, 11:00 tomorrow",
+        "who": "me",
+    }
+    assert read_whole("{a: x, b: y}") == {"a": "x", "b": "y"}
