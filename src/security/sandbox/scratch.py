@@ -20,7 +20,8 @@ def hold_folder(folder: Path) -> int:
     Raises OSError, also for a folder of another user.
     """
     while True:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):  # Path.mkdir looks at it again, when another program may have removed it
+            os.mkdir(folder, 0o700)  # noqa: PTH102
         with suppress(FileNotFoundError):  # another program removed it before it was locked
             descriptor = _open_own(folder)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
