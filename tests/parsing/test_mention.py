@@ -63,3 +63,24 @@ def test_a_call_amid_a_line_waits_for_what_follows_it():
     parser = StreamParser([READ], previews=False)
     assert not gathered(parser.feed(f"I read it with {CALL}")).calls
     assert gathered(parser.feed("\nThen")).calls
+
+
+EMPTY = {
+    "a marker at the end": ("Let me check.[TOOL_CALLS]", "Let me check."),
+    "a tag on a line of its own at the end": ("Let me check.\n<tool_call>\n", "Let me check."),
+    "a section without calls": ("Done. <|tool_calls_section_begin|><|tool_calls_section_end|>", "Done."),
+    "Harmony's header of a preamble": ("<|start|>assistant<|channel|>commentary<|message|>I look.<|end|>", "I look."),
+}
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+@pytest.mark.parametrize("name", EMPTY)
+def test_markers_without_a_call_are_not_shown(name, size):
+    (text, shown), parser = EMPTY[name], StreamParser([READ])
+    events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
+    assert gathered(events + parser.close()).content.strip() == shown
+
+
+@pytest.mark.parametrize("text", ["It begins with <tool_call>", "Write <tool_call></tool_call> around it."])
+def test_a_tag_in_a_sentence_is_shown(text):
+    assert extract_tool_calls(text, [READ]).content == text

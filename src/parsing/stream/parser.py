@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from string import ascii_letters
 from typing import Any, ClassVar, Literal
 
 from ...types.events import TextDelta
@@ -36,6 +37,8 @@ REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for 
 MAX_PLAIN_CHARS = 80  # of a piece of plain text and what is held back before it
 MAX_UNREAD_PIECES = 4096  # kept before they are read
 _State = Literal["prose", "in block", "after block", "in reasoning", "discard"]
+
+_TAG_BEGINS = frozenset("<" + letter for letter in ascii_letters)  # of an element, as it is written in prose
 
 
 class StreamParser:
@@ -226,7 +229,15 @@ class StreamParser:
             before = low + find_hold(self._names, buffer.text[low : at + 1], max(0, buffer.start - low))
             self._hold(min(detection.start, before), at)
             return False
-        if isinstance(detection, Marker):
+        empty = self._find_empty_markers(at, detection, final)
+        if empty is None:
+            self._hold(at, at)
+            return False
+        if empty > at:
+            buffer.show(at)
+            buffer.emit(Cut(buffer.text[at:empty]))
+            buffer.skip(empty)
+        elif isinstance(detection, Marker):
             self._state = self._pass_marker(detection)
         elif isinstance(detection, BlockStart) and (detection.explicit or may_hold_call(buffer, detection.start)):
             self._state = "after block" if self._block.begin(detection) else "in block"
@@ -235,6 +246,23 @@ class StreamParser:
         else:
             self._pass_anchor(at)
         return True
+
+    def _find_empty_markers(self, at: int, detection: Detection | Marker, final: bool) -> int | None:
+        """Where markers at `at` end that hold no call: at the end of the answer, or before those that close them.
+
+        `at` if there are none; None if that needs more text. In running text a tag is mentioned.
+        """
+        text, formats = self._buffer.text, self._formats
+        run = formats.opener_run.match(text, at) if isinstance(detection, (NeedMore, Skip)) else None
+        if not run or (text[at : at + 2] in _TAG_BEGINS and not self._buffer.starts_line(at)):
+            return at
+        if isinstance(detection, NeedMore):
+            return len(text) if final and not text[run.end() :].strip() else at
+        if not isinstance(detection, Skip) or run.end() != detection.end:
+            return at
+        if closer := formats.closing_marker.match(text, run.end()):
+            return closer.end()
+        return None if not final and formats.closing_marker.is_prefix(text, run.end()) else at
 
     def _pass_marker(self, marker: Marker) -> _State:
         """Moves behind a marker, and says what follows it."""
