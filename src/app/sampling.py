@@ -35,7 +35,9 @@ def make_body(given: Mapping[str, Any], provider: str) -> dict[str, JSON]:
         inner = body
         for folder in folders:
             inner = inner.setdefault(folder, {})
-        inner[last] = [value] if name == "stop" and isinstance(value, str) else list(value) if name == "stop" else value
+        if name == "stop":
+            value = [value] if isinstance(value, str) else list(value)
+        inner[last] = value
     return merge_objects(body, given.get("extra_body") or {})
 
 

@@ -113,11 +113,9 @@ def _neutralize_result(result: ToolResult) -> ToolResult:
         ]
         return replace(result, value=blocks)
     text = neutralize_with_note(result.text)
-    return (
-        result
-        if text == result.text
-        else replace(result, kind="error" if result.kind == "error" else "text", value=text)
-    )
+    if text == result.text:
+        return result
+    return replace(result, kind="error" if result.kind == "error" else "text", value=text)
 
 
 def _flatten(message: Message) -> Message:

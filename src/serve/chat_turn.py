@@ -146,7 +146,7 @@ class ChatTurn:
                     yield Payload(sent)
                 continue
             chunks, is_done = sort_events(found, last)
-            for index, part in split_choices(chunks) if has_choices else ((0, chunks),) if chunks else ():
+            for index, part in split_choices(chunks) if has_choices else [(0, chunks)][: len(chunks)]:
                 if (guard := guards.get(index)) is None:
                     guard = guards[index] = StreamGuard(self._request, self._new_id, thinks=bool(thinks))
                 if sent := guard.feed(part):

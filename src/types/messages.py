@@ -138,7 +138,9 @@ class ToolResult(Serializable):
     @property
     def failure(self) -> Literal["", "error", "denied"]:
         """Why there is no output; empty if there is."""
-        return "" if self.kind != "error" else "denied" if self.is_denied else "error"
+        if self.kind != "error":
+            return ""
+        return "denied" if self.is_denied else "error"
 
     @property
     def text(self) -> str:

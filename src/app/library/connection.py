@@ -118,7 +118,9 @@ class BaseServer:
 
 def _read_cert(cert: str | Path | tuple[str | Path, ...] | None) -> tuple[str, ...]:
     """Raises ConfigError."""
-    paths = cert if isinstance(cert, tuple) else () if cert is None else (cert,)
+    if cert is None:
+        return ()
+    paths = cert if isinstance(cert, tuple) else (cert,)
     return tuple(str(resolve_path(str(path), "cert", "file")) for path in paths)
 
 

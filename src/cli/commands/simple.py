@@ -75,7 +75,10 @@ def _change_setting(options: argparse.Namespace) -> int:
         check_given(key, value)
     write_setting(file, key, value)
     is_hidden = not (option := OPTIONS.get(split_key(key)[2])) or not option.repr
-    shown = "not set" if value is REMOVED else "set" if is_hidden else f"= {json.dumps(value, ensure_ascii=False)}"
+    if value is REMOVED:
+        shown = "not set"
+    else:
+        shown = "set" if is_hidden else f"= {json.dumps(value, ensure_ascii=False)}"
     print(sanitize(f"{key} {shown}  ({file})"))
     options.config = str(file) if options.config else None
     place = load_settings(options).places.get(key, "")

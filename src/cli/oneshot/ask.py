@@ -266,7 +266,9 @@ class TextOutlet:
 
     def __init__(self, report: RunReport, stdout: TextIO, *, raw: bool = False) -> None:
         self.report = report
-        clean = None if stdout.isatty() else str if raw else ControlRemover().feed
+        clean = None  # a terminal has its own
+        if not stdout.isatty():
+            clean = str if raw else ControlRemover().feed
         self._screen = PlainScreen(stdout, sys.stderr, thoughts=False, styled=False, clean=clean)
         self._streaming = stdout.isatty()
         self._answering = False

@@ -55,7 +55,9 @@ class BlockSplitter:
             line = ""  # shown once complete: more text may change its kind, and a row the width of all others
         hidden = not line and len(self._lines) < MIN_TABLE_ROWS and all(map(ROW.match, self._lines))
         text = "\n".join([*([] if hidden else self._lines), *([line] if line else [])])
-        return Block(self._kind, text, self._gap if self._lines else self._blank) if text.strip() else None
+        if not text.strip():
+            return None
+        return Block(self._kind, text, self._gap if self._lines else self._blank)
 
     def feed(self, text: str) -> list[Block]:
         """Returns the blocks that this text finishes."""

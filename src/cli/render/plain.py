@@ -97,9 +97,11 @@ def _cut_start(quoted: str, columns: int, width: Callable[[str], int]) -> str:
     if width(quoted) <= columns:
         return quoted
     text, room = quoted[1:-1], columns - len('"..."')
+    if room <= 0:
+        return ELLIPSIS[: max(columns, 0)]
     start = next((at for at in range(len(text)) if width(text[at:]) <= room), len(text))
     folder = text.find("/", start)
-    return f'"{ELLIPSIS}{text[folder if folder >= 0 else start :]}"' if room > 0 else ELLIPSIS[: max(columns, 0)]
+    return f'"{ELLIPSIS}{text[folder if folder >= 0 else start :]}"'
 
 
 class FoldedItem(NamedTuple):

@@ -152,7 +152,9 @@ class BodySniffer:
         form = detect_form(self._kind, start)
         if form == "stream":
             return self._stream
-        return WholeDecoder(self._stream) if form == "whole" else PageDecoder(self._kind) if form else None
+        if form == "whole":
+            return WholeDecoder(self._stream)
+        return PageDecoder(self._kind) if form else None
 
 
 def detect_form(kind: str, start: bytes) -> Form | None:

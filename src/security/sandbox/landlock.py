@@ -175,7 +175,8 @@ def create_ruleset(readable: Iterable[Path], writable: Iterable[Path], abi: int,
 
 def _make_ruleset(files: int, tcp: int, scopes: int, abi: int) -> int:
     """The file descriptor of a ruleset that handles these rights. Raises OSError."""
-    attributes = struct.pack("=QQQ", files, tcp, scopes)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
+    count = 1 + (abi >= 4) + (abi >= 6)  # which versions know the network, and signals and sockets
+    attributes = struct.pack(f"={count}Q", *(files, tcp, scopes)[:count])
     fd = int(_syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0)))
     if fd < 0:
         raise _last_error("landlock_create_ruleset")

@@ -103,7 +103,9 @@ class ResponseMaker:
 
     def choose_kind(self, function: str) -> str:
         """See _PREFIXES."""
-        return "search" if function in self._names.searches else "custom" if function in self._names.custom else "call"
+        if function in self._names.searches:
+            return "search"
+        return "custom" if function in self._names.custom else "call"
 
 
 def make_message(id: str, text: str) -> dict[str, Any]:

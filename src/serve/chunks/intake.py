@@ -85,4 +85,6 @@ def _rewrite(data: bytes) -> list[bytes]:
     """A chunk that has no delta, or one call in place of a list; as it is if it is no answer either."""
     chunk = as_dict(load_json(data)) if data.strip() else {}
     is_answer = any(choice.get("message") or choice.get("delta") for choice in as_dicts(chunk.get("choices")))
-    return make_chunks(chunk) if is_answer else [data] if data.strip() else []
+    if is_answer:
+        return make_chunks(chunk)
+    return [data] if data.strip() else []

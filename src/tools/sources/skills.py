@@ -135,7 +135,8 @@ def _read_skill(path: Path, name: str, top: Path | None) -> Skill:
     is_command = path.name != "SKILL.md"
     fields, body = _split(text)
     given = fields.get("name", name)
-    name = name if is_command else given if isinstance(given, str) else ""
+    if not is_command:
+        name = given if isinstance(given, str) else ""
     if not NAME.fullmatch(name):
         shown = repr(given[:80]) if isinstance(given, str) else "in the front matter"
         raise ValueError(f"its name {shown} is not one of letters, digits and hyphens")

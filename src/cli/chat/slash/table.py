@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 from ....security.text.sanitize import sanitize
 from ..state import ChatIO, SlashCommand, State
@@ -19,11 +19,18 @@ def run_command(state: State, line: str, io: ChatIO | None = None) -> None:
     io = io or ChatIO()
     name, _, argument = line.partition(" ")
     if command := find_command(name):
-        with io.suspend() if command.takes_terminal else io.turn() if command.asks_model else nullcontext():
+        with _enter(command, io):
             command.run(state, argument.strip())
         return
     near = suggest_command(name)
     state.screen.say(f"There is no command {sanitize(name)}. " + (f"Did you mean {near}?" if near else "Try /help."))
+
+
+def _enter(command: SlashCommand, io: ChatIO) -> AbstractContextManager[object]:
+    """What the chat does while a command runs."""
+    if command.takes_terminal:
+        return io.suspend()
+    return io.turn() if command.asks_model else nullcontext()
 
 
 def run_command_at_question(state: State, line: str) -> None:
