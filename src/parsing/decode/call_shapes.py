@@ -6,7 +6,6 @@ arguments fit. `decode_value` parses a block's text first: strictly, then with r
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -269,7 +268,9 @@ def _parse_value(text: str, parsed: Node) -> _ParsedValue:
             if end == len(text):
                 return _ParsedValue(node, repairs)
     if "&quot;" in text and '"' not in text:
-        inner = _parse_value(html.unescape(text), None)
+        from html import unescape  # few answers need it
+
+        inner = _parse_value(unescape(text), None)
         return inner._replace(repairs=("entities", *inner.repairs))
     reader = RepairReader(text[1:] if text.startswith("{{") and text.endswith("}}") else text)
     try:
