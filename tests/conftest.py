@@ -28,6 +28,19 @@ def pytest_configure() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.pop("PYTHONUNBUFFERED", None)
     sys.dont_write_bytecode = False
+    _hold_coverage_at_forks()
+
+
+def _hold_coverage_at_forks() -> None:
+    """A child of a command runs Python before its program starts, and coverage.py locks its data to trace a new file.
+
+    Held by another thread at the fork, that lock would never be free in the child. So no thread holds it then.
+    """
+    coverage = sys.modules.get("coverage")
+    measured = coverage.Coverage.current() if coverage else None
+    lock = measured._collector.data_lock if measured and measured._collector else None
+    if lock:
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 def pytest_collection_finish() -> None:
