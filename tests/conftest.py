@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -34,12 +35,13 @@ def pytest_configure() -> None:
 def _hold_coverage_at_forks() -> None:
     """A child of a command runs Python before its program starts, and coverage.py locks its data to trace a new file.
 
-    Held by another thread at the fork, that lock would never be free in the child. So no thread holds it then.
+    Held by another thread at the fork, that lock would never be free in the child. So no other thread holds it then;
+    the same one may take it again, since a signal's handler may run in between.
     """
     coverage = sys.modules.get("coverage")
     measured = coverage.Coverage.current() if coverage else None
-    lock = measured._collector.data_lock if measured and measured._collector else None
-    if lock:
+    if measured and measured._collector:
+        measured._collector.data_lock = lock = threading.RLock()
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 

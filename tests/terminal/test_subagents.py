@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 from .terminal import Gate
 
@@ -21,9 +21,12 @@ GLOB = [call(0, "glob", pattern="*.py")]
 
 
 def test_each_has_a_line_which_says_what_it_does_and_then_folds_to_its_report(open_chat):
-    gate = Gate()
-    chat = open_chat(TASKS, GLOB, GLOB, [gate, "Nothing there."], [gate, "Nothing there."], ["All done."])
+    start, gate = Gate(), Gate()
+    first = [start, *GLOB]  # of both, or one that is slow would leave its answer to the other
+    chat = open_chat(TASKS, first, first, [gate, "Nothing there."], [gate, "Nothing there."], ["All done."])
     chat.line("look everywhere")
+    wait_until(lambda: len(chat.server.requests) == 3, "both ask")
+    start.set()
     for part in "AB":
         chat.shows(rf'task\(prompt="Part {part}"\) -> 1 call, glob\(pattern="\*\.py"\)')
     gate.set()
