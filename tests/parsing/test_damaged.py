@@ -125,3 +125,10 @@ def test_a_call_is_not_doubted_for_the_next_one_that_is_cut_off():
     landed = extract_tool_calls(f"{call}\n{call[:50]}", [SHELL], truncated=True)
     assert [(made.arguments, made.guessed) for made in landed.calls] == [({"command": "ls"}, False)]
     assert len(landed.malformed) == 1
+
+
+def test_a_call_is_doubted_for_a_cut_one_of_another_format():
+    """The first value holds the quote of its own format, and then a tag of another one."""
+    text = "<start_function_call>call:shell{command:<escape><escape>]<invoke name='shell'><escape>}<end_function_call>"
+    landed = extract_tool_calls(text, [SHELL])
+    assert [call.guessed for call in landed.calls] == [True]

@@ -33,6 +33,7 @@ from ..formats.grammars import (
 )
 from ..mention import goes_on, may_stand_amid_text
 from .brackets import (
+    FENCE,
     MAX_BLOCK_CHARS,
     MAX_STRING_END_CHARS,
     STRING_END,
@@ -368,7 +369,8 @@ class BlockReader:
         self.doubt_closed_calls()
         if "```" in buffer.text[buffer.start : self._after]:
             self.in_call_fence = False
-        if buffer.has_bare_values and not decoded.cut and any(isinstance(call, MalformedCall) for call in calls):
+        is_next_call = decoded.cut and buffer.bare_origin == origin
+        if buffer.has_bare_values and not is_next_call and any(isinstance(call, MalformedCall) for call in calls):
             buffer.doubt()  # what cannot be read may be the rest of the call before
         for call in calls:
             buffer.emit_call(call, raw, is_bare=is_bare)
@@ -378,7 +380,7 @@ class BlockReader:
         self._index += len(calls)
         buffer.skip(self._after)
         if is_bare:
-            buffer.follow_bare_values(decoded.closers)
+            buffer.follow_bare_values(decoded.closers, origin)
         return True
 
     def doubt_closed_calls(self) -> None:
@@ -411,11 +413,12 @@ class BlockReader:
             buffer.start = self._at
         else:
             buffer.replace(raw + buffer.text[self._after :], self._before)
-        if self._head.startswith("```") and not buffer.in_fence:
-            buffer.in_fence = not buffer.in_fence
-            buffer.position = buffer.start + 3
-        elif not block.explicit and size <= self.rescan:
+        is_fence = self._head.startswith(FENCE) and not buffer.in_fence
+        if (is_fence or not block.explicit) and size <= self.rescan:
             self.rescan -= size
-            buffer.position = buffer.start + len(self._head) + 1
+            buffer.in_fence = buffer.in_fence or is_fence
+            buffer.position = buffer.start + (len(FENCE) if is_fence else len(self._head) + 1)
         else:
+            if is_fence:
+                buffer.in_fence = raw.count(FENCE, 0, size) % 2 == 1
             buffer.position = buffer.start + size

@@ -55,7 +55,7 @@ class BracketMatcher:
         self.size = 0
         self._quote = ""
         self._depth = depth
-        self._is_fenced = False  # in a fence of code around a value
+        self._fence_depth = -1  # at which a fence of code around a value began; -1 outside
         self._tail = ""  # the end of what was passed, _LOOK_BACK_CHARS at most
 
     @property
@@ -148,9 +148,13 @@ class BracketMatcher:
             if text[at] == "`" and self._opens_string(text, at, start):
                 self._quote = "`"
             return at + 1
-        if mark.group() == FENCE and (self._is_fenced or self._opens_string(text, at, start)):
-            self._is_fenced = not self._is_fenced
-            return mark.end()
+        if mark.group() == FENCE:
+            if self._fence_depth == self._depth:
+                self._fence_depth = -1
+                return mark.end()
+            if self._fence_depth < 0 and self._opens_string(text, at, start):
+                self._fence_depth = self._depth
+                return mark.end()
         if mark.group() in _ENDS_BLOCK:
             return ~at
         self._quote = mark.group()

@@ -37,6 +37,7 @@ class StreamBuffer:
         self.shown_chars = 0  # since then, whitespace aside; counted up to a bit more than MAX_SHOWN_CHARS
         self._counted, self._ahead = 0, 0  # `_ahead` characters, whitespace aside, between `start` and `_counted`
         self.has_bare_values = False  # a call has values whose quotes nothing escapes, and is not doubted yet
+        self.bare_origin = ""  # the format of that call
         self.bare_closers: tuple[str, ...] = ()  # what closes the values of such calls, besides the formats' closers
         self._following: list[str] = []  # the text behind such a call
         self.answered = False  # text or a call was emitted
@@ -107,9 +108,12 @@ class StreamBuffer:
         else:
             self._events.append(Malformed(call, raw))
 
-    def follow_bare_values(self, closers: tuple[str, ...]) -> None:
-        """After a call with bare values: it is doubted if one of `closers` follows, or another end of values."""
-        self.has_bare_values = True
+    def follow_bare_values(self, closers: tuple[str, ...], origin: str) -> None:
+        """After a call with bare values: it is doubted if one of `closers` follows, or another end of values.
+
+        `origin`: the format of the call.
+        """
+        self.has_bare_values, self.bare_origin = True, origin
         self.bare_closers = tuple({*self.bare_closers, *closers})
 
     def take_following(self) -> str:
