@@ -24,6 +24,7 @@ from .nodes import (
     parse_strict,
     put,
 )
+from .xml import NULLS, Markup
 
 NAME_KEYS = (
     "name", "function", "function_name", "tool", "tool_name", "toolName", "functionName", "action", "func",
@@ -53,9 +54,9 @@ _MAX_NESTING = 6
 _MAX_IN_STRING = 64
 _PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
 _KEYWORD = LazyPattern(r"[^\W\d]\w{0,63}\s?=(?!=)")
-_WRITTEN_ATTRIBUTE = LazyPattern(
-    r"""(\w{1,64})=(?:("(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*")|([^\s"]+?))(?:,\s*|\s+)"""
-)
+_ATTRIBUTE_KEY = LazyPattern(r"(\w{1,64})=")
+_ATTRIBUTE_WORD = LazyPattern(r"""'([^'\\]*)'|([^\s"{\[']\S*?)(?=,?(?:\s|\Z))""")  # a value that is not JSON
+_ATTRIBUTE_END = LazyPattern(r",\s*|\s+|\Z")
 _NOTHING_CLOSED = LazyPattern(r"[^}\])]*\Z")
 _SURROGATE = LazyPattern(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 _CALL_IN_STRING = LazyPattern(r"\s*[^\W\d][\w.\\-]{0,80}\(")
@@ -312,11 +313,31 @@ def decode_label_line(name: str, line: str) -> RawCall:
 
 
 def decode_attributes(name: str, body: str) -> list[RawCall]:
-    """The call of a name and `key="value"` pairs, divided by blanks; none if anything else stands there."""
+    """The call of a name and `key=value` pairs, divided by blanks; none if anything else stands there.
+
+    A value is JSON, a word, or text in single quotes.
+    """
     members: list[tuple[str, Node]] = []
     _, written, text = body.partition(name)
-    text, at = text.removesuffix("]" if body[0] == "[" else "").lstrip("\"'").strip() + " ", 0
-    while member := _WRITTEN_ATTRIBUTE.match(text, at):
-        at = member.end()
-        members.append((member[1], json.loads(member[2]) if member[2] else member[3]))
-    return [join_members(name, members)] if written and at >= len(text) else []
+    text, at = text.removesuffix("]" if body[0] == "[" else "").lstrip("\"'").strip(), 0
+    while key := _ATTRIBUTE_KEY.match(text, at):
+        try:
+            value, at = _read_attribute(text, key.end())
+        except (ValueError, RecursionError):
+            return []
+        end = _ATTRIBUTE_END.match(text, at)
+        if end is None:
+            return []
+        at = end.end()
+        members.append((key[1], value))
+    return [join_members(name, members)] if written and at == len(text) else []
+
+
+def _read_attribute(text: str, at: int) -> tuple[Node, int]:
+    """The value at `at`, and where it ends. Raises ValueError and RecursionError."""
+    if text[at : at + 1] in ('"', "{", "["):
+        return parse_strict(text, at)
+    word = _ATTRIBUTE_WORD.match(text, at)
+    if word is None:
+        raise UnreadableValue("No value follows the name of an argument.")
+    return Markup(word[2]) if word[2] in NULLS else word[1] or word[2] or "", word.end()

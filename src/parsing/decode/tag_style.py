@@ -12,6 +12,7 @@ from ..formats.tag_syntax import (
     CALL_ELEMENTS,
     ELEMENT,
     ELEMENT_NAMES,
+    NOISE,
     PARAMETER_ELEMENTS,
     PREFIX,
     TagSyntax,
@@ -93,7 +94,7 @@ class TagStyle:
         self.boundary = re.compile(tags["p"] + r"\s*" + self.first_of_key.pattern) if self.first_of_key else None
         if opening.element and not self.is_element:
             tags |= _LOOSE
-        kinds = (kind for kind in "cCbBPpdqse" if tags.get(kind))
+        kinds = (kind for kind in "cCBbPpdqse" if tags.get(kind))
         flags = re.IGNORECASE if self.is_labelled else 0
         self.tags = re.compile("|".join(f"(?P<{kind}>{tags[kind]})" for kind in kinds), flags)
         closers = (argument.value_end.strip(), call.call_end.strip(), *markers.closers)
@@ -136,6 +137,7 @@ def _compile_argument(argument: TagSyntax, key: Opening, call: TagSyntax, openin
 
 def _compile_first_tag(template: str) -> re.Pattern[str] | None:
     """The pattern of the first of several tags in a template; None if there is one alone, or the first holds a name."""
+    template = template.replace(NOISE, "")
     first = template.partition(">")[0] + ">"
     if template.count("<") < 2 or "{" in first:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from ...types.lazy_pattern import LazyPattern
 from ..formats.tag_syntax import NOISE
@@ -11,6 +12,7 @@ from .nodes import Node
 _ELEMENT = LazyPattern(r"<([A-Za-z_][\w.-]{0,63})(?:\s[^<>]*)?>")
 _CDATA = LazyPattern(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 _MAX_DEPTH = 20
+_EMPTY: dict[str, Callable[[], Node]] = {"object": dict, "array": list}
 NULLS = frozenset(("null", "None"))  # what templates write for no value
 
 
@@ -54,6 +56,8 @@ def parse_structure(text: str, kind: str = "", depth: int = 0) -> Node:
     """
     children = find_children(text) if depth < _MAX_DEPTH else []
     names = {name for name, _ in children}
+    if not children and kind in _EMPTY and not text.strip():
+        return _EMPTY[kind]()  # templates write an empty object or list as no elements
     if not children or (kind == "array" and len(names) > 1):
         return str(text)
     deep = [(name, value if kind else parse_structure(str(value), depth=depth + 1)) for name, value in children]

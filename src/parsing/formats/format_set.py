@@ -188,7 +188,10 @@ class FormatSet:
         closers = [match_tag(row.closer) for row in wrapped]
         parts = (
             group("json", SPACE, FENCE, self._bracket),
-            group("attributes", SPACE, maybe(_QUOTE), group("attributed", NAME_PATTERN), maybe(_QUOTE), _ATTRIBUTES),
+            group(
+                "attributes", SPACE, maybe(_QUOTE), group("attributed", NAME_PATTERN),
+                either(sequence(maybe(_QUOTE), _ATTRIBUTES), sequence(_QUOTE, SPACE, "]")),
+            ),
             group("tags", SPACE, self._first_tag),
             group("pairs", SPACE, NAME, SPACE, either(*self._pairs)),
             group("empty", SPACE, group("empty_name", NAME_PATTERN), SPACE, either(*closers)),
@@ -264,6 +267,8 @@ class FormatSet:
         for row, beginning in self._text_beginnings.get(text[at].casefold(), ()):
             match = beginning.match(text, at)
             if match and names.find(match["name"]):
+                if may_come:
+                    return True  # of a row that comes first
                 kind = "named" if match["first"] == "{" else "text"
                 return BlockStart(at, match.start("first"), kind, row.opener, match["name"], closer=row.closer)
             may_come = may_come or (match is None and beginning.is_prefix(text, at))
@@ -309,8 +314,10 @@ class FormatSet:
         last = _LAST_MARKER.search(opener)
         is_wrapped = rows or last
         if kind == "element" or not is_wrapped or (rows and rows[0].is_lone):
-            ends = {row.closer for row in rows if row.syntax and not row.syntax.call_end}
-            return rows, Markers((), tuple(sorted(ends or self._bare_closers)))
+            unended = [row for row in rows if row.syntax and not row.syntax.call_end]
+            begins = {row.template.partition("{call}")[0].strip() for row in unended}
+            ends = {row.closer for row in unended} or self._bare_closers
+            return rows, Markers(tuple(sorted(begins - {""})), tuple(sorted(ends)))
         openers, closers = {row.opener for row in rows}, {row.closer for row in rows}
         if last:
             openers.add(last[0].strip())
@@ -319,9 +326,12 @@ class FormatSet:
 
     def _list_last_rows(self, opener: str) -> tuple[Format, ...]:
         """The rows whose marker ends `opener`, of those with the longest marker."""
-        rows = [row for row in self.rows if _ends_with(opener, row.opener)]
-        longest = max((len(row.opener) for row in rows), default=0)
-        return tuple(row for row in rows if len(row.opener) == longest)
+        lengths = {
+            row: max((len(marker) for marker in (row.opener, *row.more_openers) if _ends_with(opener, marker)), default=0)
+            for row in self.rows
+        }
+        longest = max(lengths.values(), default=0)
+        return tuple(row for row, length in lengths.items() if 0 < length == longest)
 
     @functools.cached_property
     def _bare_closers(self) -> set[str]:

@@ -50,7 +50,9 @@ def begin_text(template: str) -> PrefixPattern:
     for tag in re.split(r"(?<=>)(?=<)|\s+", after):
         if tag:
             between += [SPACE, tag]
-    return sequence(before.strip(), BLANK, NAME, *between, SPACE, group("first", some(r"\S", 1, 1)))
+    lead = SPACE if before.endswith("\n") else BLANK
+    gap = SPACE if between else some(r"\s", 1, 64)  # nothing else ends the name
+    return sequence(before.strip(), lead, NAME, *between, gap, group("first", some(r"\S", 1, 1)))
 
 
 def open_element(lead: str) -> PrefixPattern:

@@ -259,6 +259,8 @@ FORMATS = (
            shared_with="text"),
     Format("langchain", "LangChain, XML agents", "<tool_input>", "text", "</tool_input>", "", "<tool>{name}</tool><tool_input>{args}</tool_input>"),
     Format("cwm", "CWM", "<tool:", "text", "</tool>", "", "<tool: {name}>\n{args}\n</tool>"),
+    Format("cwm_function", "CWM, second shape", "<tool: function>", "text", "</tool>", "", "<tool: function>\n{name} {args}\n</tool>", "cwm"),
+    Format("cwm_line", "CWM, on one line", "<tool:", "text", "</tool>", "", "<tool: {name} {args} </tool>", "cwm"),
     Format("continue_bare", "Continue, without its label", "```tool", "pairs", "```", "", "```tool\n{call}```", "continue", syntax=TagSyntax("{name}\n", "BEGIN_ARG: {key}\n", "\nEND_ARG\n", ""),
            is_literal=False, shared_with="text"),
     Format("attributes", "Hermes, arguments as words", "<tool_call>", "attributes", "</tool_call>", "", "<tool_call>{name} {attributes}</tool_call>"),

@@ -330,6 +330,8 @@ class BlockReader:
                 return None
         for matcher in self._list_closers():
             if match := matcher.match(text, self._after):
+                if matcher is FENCE_END and match.end() == len(text) and not final:
+                    return None  # a fence may be longer
                 self._after = match.end()
                 return True
             if not final and matcher.is_prefix(text, self._after):
@@ -342,7 +344,9 @@ class BlockReader:
             matchers.append(own)
         if "`" in self._head or self.in_call_fence:
             self.in_call_fence = True
-            matchers.append(FENCE_END)
+            passed = self._body.text[-len(FENCE) :] + self._buffer.text[self._buffer.start : self._after]
+            if "`" not in passed:  # the next fence opens
+                matchers.append(FENCE_END)
         if not self._block.explicit or self._block.kind == "pythonic":
             matchers.append(SEPARATOR)
         elif self._block.kind in ("json", "named"):
