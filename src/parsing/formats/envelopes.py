@@ -54,8 +54,11 @@ REASONING = (
     ReasoningPair("<unused94>thought\n", "<unused95>", "MedGemma"),
     ReasoningPair("[BEGIN REASONING]", "[BEGIN FINAL RESPONSE]", "Apriel"),
     ReasoningPair("[unused16]", "[unused17]", "Pangu"),
+    ReasoningPair("◁think▷", "◁/think▷", "Kimi k1.5, Kimi-VL"),
     ReasoningPair("<|im_start|>assistant/think\n", "<|im_end|>\n<|im_start|>assistant\n", "HyperCLOVA X"),
     ReasoningPair("<|channel|>analysis<|message|>", "<|end|>", "gpt-oss", ends_only_reasoning=False),
+    ReasoningPair("Here is my thought process:", "Here is my response:", "Granite 3.2", ends_only_reasoning=False),
+    ReasoningPair("Here's my thought process:", "Here's my response:", "Granite 3.2", ends_only_reasoning=False),
     ReasoningPair("<|think|>", "<|end|>", "Solar Open", ends_only_reasoning=False),
     ReasoningPair("<|content_thinking|>", "<|end_message|>", "Inkling", ends_only_reasoning=False),
     ReasoningPair("<|start|>assistant to=self<|message|>", "<|eom|>", "Muse", ends_only_reasoning=False),
@@ -100,3 +103,9 @@ ENVELOPES = (
     Envelope("Mistral, Llama 2", ("</s>",), "ends"),
     Envelope("Gemma", ("<eos>",), "ends"),
 )  # fmt: skip
+
+_MARKERS = {marker for row in ENVELOPES for marker in row.markers}
+_MARKERS |= {marker for pair in REASONING for marker in (pair.opener, pair.closer)}
+# The characters that such a marker may begin with; `to=` is found by its sign.
+MARKER_STARTS = frozenset("=" if marker.startswith("to=") else marker[0] for marker in _MARKERS)
+UNUSUAL_MARKERS = frozenset(marker for marker in _MARKERS if marker[0] not in "<[>" and not marker.startswith("to="))

@@ -41,6 +41,7 @@ from ..stream.prefix_regex import (
     some,
     whole_run,
 )
+from .envelopes import UNUSUAL_MARKERS
 from .row_patterns import (
     MAYBE_NOISE,
     NAMESPACE,
@@ -156,9 +157,9 @@ class FormatSet:
 
     @property
     def _anchor_source(self) -> str:
-        """ANCHOR and the other openers; each branch begins with one character, which `re` searches fast."""
+        """ANCHOR, the other openers and markers; each branch begins with one character, which `re` searches fast."""
         rests: dict[str, list[str]] = {}
-        for opener in sorted(self._unusual_openers):
+        for opener in sorted(self._unusual_openers | UNUSUAL_MARKERS):
             rests.setdefault(opener[0], []).append(opener[1:])
         branches = [ANCHOR]
         for first, others in rests.items():
@@ -327,7 +328,9 @@ class FormatSet:
     def _list_last_rows(self, opener: str) -> tuple[Format, ...]:
         """The rows whose marker ends `opener`, of those with the longest marker."""
         lengths = {
-            row: max((len(marker) for marker in (row.opener, *row.more_openers) if _ends_with(opener, marker)), default=0)
+            row: max(
+                (len(marker) for marker in (row.opener, *row.more_openers) if _ends_with(opener, marker)), default=0
+            )
             for row in self.rows
         }
         longest = max(lengths.values(), default=0)

@@ -27,6 +27,7 @@ ELEMENT_NAMES = {  # elements that hold a name or arguments
     **dict.fromkeys(("parameters", "arguments"), "(?:parameters|arguments|args|params|input)"),
 }
 _WORD = r"[^\s\"'<>=/]{1,200}"
+_TOKENS = r"(?:<\|\w{1,24}\|>){0,4}"  # special tokens that a model left in a name
 _ATTRIBUTES = r"(?P<attributes>[^<>\n]{0,200})"
 _PARTS = LazyPattern(
     r"(?P<attribute> \w+)?=\"?\{(?P<valued>name|key)\}\"?[^<>\n]*(?P<end>>|<\|sep\|>)"
@@ -127,7 +128,7 @@ def _compile_attribute(part: re.Match[str], of_call: bool) -> str:
     end, named = re.escape(part["end"]), ""
     if part["attribute"]:
         named = rf"\s{{0,8}}(?:name|key|tool|function|{part['attribute'].strip()})"
-    quoted = rf"{named}\s{{0,8}}=\s{{0,8}}[\"']?\s{{0,8}}(?P<word>{_WORD})(?:\s{{0,8}}[\"'])?"
+    quoted = rf"{named}\s{{0,8}}=\s{{0,8}}[\"']?\s{{0,8}}(?P<word>{_WORD}){_TOKENS}(?:\s{{0,8}}[\"'])?"
     if part["end"] != ">":
         return f"{quoted}{_ATTRIBUTES}{end}"
     drifted = "" if of_call else "=|"  # `<parameter=city=Oslo</parameter>`

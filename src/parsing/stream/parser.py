@@ -21,6 +21,7 @@ from ..arguments.tool_index import ToolIndex
 from ..classify import CallClassifier, make_id_source
 from ..echo import GivenText
 from ..events import Answered, Cut, Extraction, ParsedCall, ParserEvent, gathered
+from ..formats.envelopes import MARKER_STARTS
 from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import FABRICATED
 from ..mention import find_code, may_hold_call
@@ -370,7 +371,7 @@ class StreamParser:
     def _find_marker(self, at: int, final: bool) -> Marker | NeedMore | Skip | None:
         """The marker of reasoning, or around the answer, at the anchor `at`."""
         buffer, text = self._buffer, self._buffer.text
-        if self._reasoning is None or text[at] not in "<[>=" or buffer.in_fence:
+        if self._reasoning is None or text[at] not in MARKER_STARTS or buffer.in_fence:
             return None
         start = at
         if text[at] == "=":  # of `to=`

@@ -1,8 +1,9 @@
 """Reasoning inside the text, and the envelope of the answer: their markers are cut, calls in reasoning do not count.
 
 A closing marker that no opening one preceded makes the text before it reasoning, once and before any call: the chat
-template wrote the opening one. After a call it only makes the calls before it doubtful. A marker in quotes, in code, or
-in the middle of a sentence is text. Where nothing is answered after reasoning, the complete calls at its end count.
+template wrote the opening one. One more does so where reasoning was opened within reasoning. After a call it only makes
+the calls before it doubtful. A marker in quotes, in code, or in the middle of a sentence is text. Where nothing is
+answered after reasoning, the complete calls at its end count.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from ..formats.envelopes import ENVELOPES, REASONING
 from ..mention import SENTENCE_CHARS, is_marker_mentioned
 from .buffer import CONTEXT_CHARS, StreamBuffer, skip_whitespace
 from .lookback import TO
-from .openers import NeedMore, Skip
-from .prefix_regex import PrefixMatcher, any_of_caseless
+from .openers import SPACE, NeedMore, Skip
+from .prefix_regex import PrefixMatcher, any_of_caseless, group, maybe, sequence, some
 
 _Role = Literal["opens", "closes", "surrounds", "wraps", "ends", "discards"]
 
@@ -43,6 +44,11 @@ _ROLES = _list_roles()
 # The beginnings of longer markers: one of those stands next to it in order.
 _EXTENDABLE = frozenset(marker for marker, longer in pairwise(sorted(_ROLES)) if longer.startswith(marker))
 MARKER = PrefixMatcher(lambda: any_of_caseless(_ROLES), re.IGNORECASE)
+CALL_HEADER = PrefixMatcher(
+    sequence(
+        group("header", maybe("<|start|>assistant "), "to=", some(r"[\w.:-]", 1, 80), "<|message|>"), SPACE, "<atem:"
+    )
+)
 _OPENERS = {pair.closer: pair.opener for pair in reversed(REASONING)}
 _RECIPIENT = LazyPattern(TO + r"[\w.:*`-]{1,80}\s{0,4}\Z")
 MAX_CUT_CHARS = 8192  # of markers in one answer; those behind them are text
@@ -67,6 +73,7 @@ class ReasoningReader:
         self._parts: list[str] = []
         self._shown: set[str] = set()  # closers of opening markers that were text
         self._passed = bool(closer)  # a marker of reasoning
+        self._nested_ends = 0  # closers of reasoning that was opened within reasoning
         self._wrapper = ""  # what closes the answer
         self._cut_chars = MAX_CUT_CHARS  # that are left
 
@@ -80,7 +87,7 @@ class ReasoningReader:
         text = self._buffer.text
         match = MARKER.match(text, at)
         if not match:
-            return NeedMore(at) if not final and MARKER.is_prefix(text, at) else None
+            return self._find_call_header(at, final=final)
         end, marker = match.end(), match[0].casefold()
         if not final and marker in _EXTENDABLE and MARKER.is_prefix(text, at):
             return NeedMore(at)
@@ -98,6 +105,14 @@ class ReasoningReader:
             end = _find_last(text, at, end, self._cut_chars)
         return Marker(at, end, role, closer)
 
+    def _find_call_header(self, at: int, *, final: bool) -> Marker | NeedMore | None:
+        """The header that Muse writes before the tags of a call."""
+        text = self._buffer.text
+        if header := CALL_HEADER.match(text, at):
+            return Marker(at, header.end("header"), "surrounds", "")
+        may_come = not final and (MARKER.is_prefix(text, at) or CALL_HEADER.is_prefix(text, at))
+        return NeedMore(at) if may_come else None
+
     def _is_text(self, match: re.Match[str], role: _Role, closer: str, *, final: bool) -> bool | None:
         """Whether the marker is only text; None if that needs more text. Notes an opening marker that is."""
         buffer, text, at = self._buffer, self._buffer.text, match.start()
@@ -110,13 +125,18 @@ class ReasoningReader:
             if not begins:
                 self._shown.add(closer)
             return not begins
-        if role == "closes" and (self._passed or closer in self._shown):
+        if role == "closes" and (self._passed or closer in self._shown) and not self._is_nested(closer):
             self._shown.discard(closer)
             return True
         line = buffer.find_line(at)
         if role == "surrounds" and _RECIPIENT.search(line):
             return True  # what follows is a call, which the detector reads
         return is_marker_mentioned(line, text[match.end() : match.end() + SENTENCE_CHARS], final=final)
+
+    def _is_nested(self, closer: str) -> bool:
+        """Whether the reasoning that was read opened itself once more than closers followed."""
+        opener = _OPENERS.get(closer, "")
+        return bool(opener) and self.text.count(opener) > self._nested_ends
 
     def _ends_nothing(self, match: re.Match[str], closer: str) -> bool:
         """Whether a marker that counts at the end of an answer is text: other text follows, or it closes an element."""
@@ -142,6 +162,7 @@ class ReasoningReader:
         buffer.skip(marker.end)
         self._passed = self._passed or marker.role in ("opens", "closes")
         self._wrapper = marker.closer if marker.role == "wraps" else self._wrapper
+        self._nested_ends += marker.role == "closes" and self._is_nested(marker.closer)
         if marker.role == "closes" and not buffer.called:
             buffer.emit(Reasoned(text, marker.closer))
             buffer.reset()
