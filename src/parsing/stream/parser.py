@@ -258,7 +258,7 @@ class StreamParser:
         if not run or (text[at : at + 2] in _TAG_BEGINS and not self._buffer.starts_line(at)):
             return at
         if isinstance(detection, NeedMore):
-            return len(text) if final and not text[run.end() :].strip() else at
+            return len(text) if final else at  # the beginning of a call that was cut off
         if not isinstance(detection, Skip) or run.end() != detection.end:
             return at
         if closer := formats.closing_marker.match(text, run.end()):
