@@ -3,7 +3,8 @@
     VLLM_BOT_RIG=../shared/rig python -m tests.live.cells
 
 runs its tests alone (about five minutes) and prints the table, as a run of all live tests does too.
-The server's grammar is left out (`strict_tools: false`), for under it a model cannot write most of this.
+The server's grammars are left out (`strict_tools`, `text_protocol.constrained`): under them a model cannot write most of
+this.
 """
 
 from __future__ import annotations

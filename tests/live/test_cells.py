@@ -21,7 +21,8 @@ def test_cell(server, cell, workspace, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DEBUG", "1")
     monkeypatch.setenv("VLLM_API_KEY", server.api_key)
     config = tmp_path / "config.json"
-    config.write_text(json.dumps({"vllm": {"strict_tools": False, "stream": cell.stream}}))
+    unconstrained = {"text_protocol": {"constrained": "off"}, "vllm": {"strict_tools": False, "stream": cell.stream}}
+    config.write_text(json.dumps(unconstrained))
     where = ["-u", server.base_url, "-m", "tiny", "-c", str(config), "-w", str(workspace)]
     FOUND[cell] = "FAILED"
     code = main([*where, "-p", QUESTION.format(cell.emission)])
