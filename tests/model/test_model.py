@@ -511,7 +511,7 @@ class TestStrict:
         served.ask(UserMessage("import functools; what is a <tool>?"))
         assert self.strict(served) == [True]
 
-    def test_not_where_the_server_reads_no_calls_anyway(self):
+    def test_tools_are_not_strict_where_the_server_reads_no_calls(self):
         served = self.served(HELLO, path=CallPath("template"))
         served.ask()
         assert self.strict(served) == [False]

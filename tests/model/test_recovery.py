@@ -352,7 +352,7 @@ class TestNativeArgumentsThatAreNotValid:
         return completed.response
 
     @pytest.mark.parametrize("arguments", ['{"path": "a",}', "{'path': 'a'}", '{"path": "a"} ', '{path: "a"}'])
-    def test_mended(self, arguments):
+    def test_arguments_with_an_end_are_read(self, arguments):
         (call,) = self.ask(arguments).calls
         assert (call.id, call.name, dict(call.arguments), call.origin) == ("n0", "read", {"path": "a"}, "native")
 
@@ -360,7 +360,7 @@ class TestNativeArgumentsThatAreNotValid:
         "arguments",
         ['{"path": "a"', '{"path": "a', '{"path": "a "b" c"}', '{"path": "a", "path": "b"}', "a", '{"b": 1,}'],
     )
-    def test_not_mended(self, arguments):
+    def test_arguments_without_one_meaning_are_told(self, arguments):
         response = self.ask(arguments)
         assert response.calls == ()
         assert "not valid JSON" in response.malformed[0].reason or "twice" in response.malformed[0].reason

@@ -67,7 +67,7 @@ For a model that understands you, start a server and leave out `--demo`:
 
 ```sh
 vllm serve Qwen/Qwen3-8B --enable-auto-tool-choice --tool-call-parser hermes
-python cli.py --base-url http://localhost:8000/v1
+vllm-bot --base-url http://localhost:8000/v1
 ```"""
 
 TOPICS = (

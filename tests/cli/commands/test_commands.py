@@ -129,7 +129,7 @@ class TestConfig:
         assert code == 2
         assert err.startswith(f"vllm-bot: {tmp_path}/config.json: {said}")
 
-    def test_as_json(self, run):
+    def test_config_as_json_names_where_each_value_is_from(self, run):
         settings = json.loads(run("config", "--json")[1])
         assert settings["vllm.retries"] == {"value": 2, "from": "default"}
 

@@ -38,7 +38,7 @@ def test_the_model_is_not_told_of_options_of_the_command_line():
     assert "--yes" not in REFUSE_ALL.approve(REQUEST).message
 
 
-def test_and_why_it_was_to_be_asked_and_what_needs_no_asking():
+def test_the_model_is_told_why_it_was_refused_and_what_needs_no_question():
     said = REFUSE_ALL.approve(REQUEST).message
     assert "(why)" in said
     assert "read, glob or grep" in said

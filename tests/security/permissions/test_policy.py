@@ -198,7 +198,7 @@ class TestWhatNoRuleAllows:
         policy = Policy(workspace, "full", (Rule("exec", "allow"),), ("ls",))
         assert policy.decide(call, risk)[:3:2] == ("ask", "echo")
 
-    def test_and_is_denied_where_it_would_be_denied_anyway(self, workspace):
+    def test_a_repeated_call_that_the_mode_denies_is_denied(self, workspace):
         call = ToolCall("c", "exec", {"command": "ls", "access": "write"}, "text", echo=True)
         assert Policy(workspace, "plan").decide(call, "high").action == "deny"
 

@@ -128,7 +128,7 @@ def test_it_follows_no_link_out_of_the_workspace(leftovers, workspace):
     assert (other / "hooks").is_dir()
 
 
-def test_not_even_where_a_folder_became_a_link(leftovers, workspace):
+def test_a_folder_that_became_a_link_is_put_back_and_its_target_untouched(leftovers, workspace):
     other = workspace.parent / "other"
     (workspace / ".config" / "fish").mkdir(parents=True)
     (workspace / ".config" / "fish" / "config.fish").write_text("good\n")

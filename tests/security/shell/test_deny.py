@@ -161,7 +161,7 @@ def test_files_that_redirections_write_are_named():
         "bash -c 'ls >.git/hooks/x'",
     ],
 )
-def test_also_behind_a_change_of_folders_and_in_a_line_for_a_shell(line):
+def test_files_written_behind_cd_and_by_an_inner_shell_are_named(line):
     assert ".git/hooks/x" in set(list_written_files(line))
 
 

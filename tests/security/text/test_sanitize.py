@@ -123,7 +123,7 @@ class TestWhatIsApproved:
     def test_a_payload_behind_thousands_of_blanks_is_beside_what_is_before_them(self):
         assert reveal("ls" + " " * 12_000 + "; rm x") == "ls\\x20{12000}; rm x"
 
-    def test_so_are_empty_lines(self):
+    def test_a_payload_behind_empty_lines_is_beside_what_is_before_them(self):
         assert reveal("ls" + "\n" * 500 + "rm x") == "ls\\n{500}\nrm x"
 
     @pytest.mark.parametrize(

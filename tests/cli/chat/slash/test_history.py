@@ -111,7 +111,7 @@ class TestUndo:
         assert "got no answer, so there is nothing to undo: two" in chat.shown
         assert chat.questions[-1] == ["one", "three"]
 
-    def test_once_more_it_is_the_turn_before(self, folder):
+    def test_a_second_undo_takes_back_the_turn_before(self, folder):
         chat = Chatting(folder, "one", "two", "/undo", "/undo", turns=[says("1"), KeyboardInterrupt()])
         assert "Undone: one" in chat.shown
 
@@ -125,7 +125,7 @@ class TestUndo:
         assert ("nothing more to undo" in chat.shown) == (count == "9")
         assert ("! x is not a number of turns.\n! /undo 2 undoes the last two.\n" in chat.shown) == (count == "x")
 
-    def test_and_done_again(self, folder):
+    def test_several_undone_turns_are_done_again_by_their_number(self, folder):
         turns = [says(number) for number in "1234"]
         chat = Chatting(folder, "one", "two", "three", "/undo 2", "/redo 2", "four", turns=turns)
         assert chat.questions[-1] == ["one", "two", "three", "four"]
