@@ -157,6 +157,8 @@ def _describe(event):
             repr(event.call.arguments),
             event.call.origin,
             event.call.repaired,
+            event.call.guessed,
+            event.call.echo,
             event.raw,
         )
     if isinstance(event, Malformed):

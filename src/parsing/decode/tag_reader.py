@@ -168,12 +168,16 @@ class TagReader:
     def _may_become_other(self, text: str, at: int, match: re.Match[str]) -> bool:
         """Whether more text may make it a longer marker, or part of the tags that begin a call."""
         if match.lastgroup in ("b", "B"):
-            rest = text[match.start() : match.start() + MAX_TAG_CHARS]
-            markers = (*self._markers.openers, *self._markers.closers)
-            return any(marker.startswith(rest) and marker != match[0] for marker in markers)
+            return self._may_be_longer(text, match)
         first = self._style.first_of_call if self._style else None
         low = max(at, len(text) - _MAX_CALL_TAGS_CHARS)
         return first is not None and low < match.start() and first.search(text, low, match.start()) is not None
+
+    def _may_be_longer(self, text: str, match: re.Match[str]) -> bool:
+        """Whether more text may make a marker a longer one."""
+        rest = text[match.start() : match.start() + MAX_TAG_CHARS]
+        markers = (*self._markers.openers, *self._markers.closers)
+        return any(marker.startswith(rest) and marker != match[0] for marker in markers)
 
     def _look_ahead(self, text: str, at: int) -> _Progress:
         """Ends the block, unless a closing tag follows soon."""
@@ -189,6 +193,8 @@ class TagReader:
         if is_other:
             return _Progress(at, True, False)
         for tag in self._style.tags.finditer(text, start, min(window, len(text))):
+            if not self._final and tag.lastgroup in ("b", "B") and self._may_be_longer(text, tag):
+                return _Progress(at, False, False)
             if self._closes(tag):
                 self._is_complete = False
                 return _Progress(at, False, True)

@@ -38,8 +38,8 @@ def test_the_example_split_at_any_character_is_the_same_call(row):
 
 
 @check_each(row=FORMATS)
-def test_the_example_one_character_at_a_time_is_the_same_call(row):
-    text = LEAD + row.example
+def test_two_examples_one_character_at_a_time_are_the_same_calls(row):
+    text = f"{row.example}\n{row.example}\nDone."
     events = events_of(text, range(1, len(text)))
     assert summarize(events) == summarize(events_of(text))
     assert join_all(events) == text
