@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from ...types.process import StartedProcess
 PROC = Path("/proc")
 MAX_COMMAND_CHARS = 200
 DEAD = "ZX"  # states: without an init, dead ones stay
+SCAN_S = 1.0  # seconds between counts of a command's processes, which look at each process of the machine
 
 
 class ProcessStatus(NamedTuple):
@@ -55,15 +57,25 @@ def list_descendants(pid: int) -> list[ProcessStatus]:
 class TaskLimit:
     """How many processes and threads a process of ours may start: the kernel does not hold root to its own limit."""
 
-    def __init__(self, pid: int, max_tasks: int) -> None:
+    def __init__(self, pid: int, max_tasks: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._pid = pid
         self._max_tasks = max_tasks
+        self._clock = clock
         self._before = _count_tasks()
+        self._next_scan = clock() + SCAN_S
 
     def check(self) -> None:
-        """Raises ToolError if there are more."""
-        if not self._max_tasks or _count_tasks() - self._before <= self._max_tasks // 2:  # others have ended meanwhile
+        """Raises ToolError if there are more.
+
+        They are counted at once where the machine has many more than before, and else now and then: the end of other
+        processes can hide those of this one.
+        """
+        if not self._max_tasks:
             return
+        has_grown = _count_tasks() - self._before > self._max_tasks // 2
+        if not has_grown and self._clock() < self._next_scan:
+            return
+        self._next_scan = self._clock() + SCAN_S
         if sum(each.threads for each in list_descendants(self._pid)) > self._max_tasks:
             raise ToolError(f"it started more than {self._max_tasks:,} processes, and was killed")
 

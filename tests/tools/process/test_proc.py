@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from src.tools.process.proc import find_living, identify
+from src.errors import ToolError
+from src.tools.process.proc import SCAN_S, TaskLimit, find_living, identify
 from src.types.process import StartedProcess
 
 from ...waiting import wait_until
@@ -55,3 +56,15 @@ def test_another_process_that_has_the_number_now_is_not_found():
 
 def test_a_command_without_a_shell_is_named_by_its_words():
     assert identify(os.getpid(), ["rg", "--", "x"]).command == "rg -- x"
+
+
+def test_processes_over_the_limit_are_counted_though_the_machine_has_no_more_than_before():
+    process, _ = start("exec 3<&0; for i in 1 2 3; do { read line <&3; } & done; echo begun; wait")
+    now = 0.0
+    limit = TaskLimit(process.pid, 2, lambda: now)  # the machine's count holds them
+    limit._before += 100  # as after the end of others
+    limit.check()
+    now = SCAN_S
+    with pytest.raises(ToolError, match="it started more than 2 processes, and was killed"):
+        limit.check()
+    process.communicate()
