@@ -63,7 +63,13 @@ class Payload(NamedTuple):
     events: list[bytes]
 
 
-Output = Union[WholeAnswer, Payload]
+class KeepAlive(NamedTuple):
+    """Comments of the server in its stream: it is at work."""
+
+    comments: bytes
+
+
+Output = Union[WholeAnswer, Payload, KeepAlive]
 GatewayTurn: TypeAlias = Generator[Union[Effect, Output], Any, None]
 
 
@@ -141,6 +147,8 @@ class ChatTurn:
             piece, start = start or (yield READ), b""
             is_over = piece is None
             found = take_rest(events) if piece is None else events.feed(piece)
+            if events.comments:
+                yield KeepAlive(events.take_comments())
             if sole and len(found) == 1 and (sent := sole.pass_on(found[0])) is not None:
                 if sent:
                     yield Payload(sent)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -19,16 +20,15 @@ from ..negotiation.server import OK
 from ..providers.server_errors import read_error_message
 from ..providers.wire_json import as_dict, load_json
 from ..transport.async_driver import drive_async
-from ..transport.async_http import bound_send_buffer
 from .apis.dialects import COUNT_PATH, Dialect
 from .chat_request import ChatBody
-from .chat_turn import ChatTurn, Output, Payload, WholeAnswer
+from .chat_turn import ChatTurn, KeepAlive, Output, Payload, WholeAnswer
 from .http_common import OF_THE_BODY, is_relayed, refuse
+from .keep_alive import LiveStream
 from .report import Report
 from .upstreams import Replica, Upstreams
 
 HEADER = "x-vllm-bot"
-SEND_BUFFER_BYTES = 256 * 1024  # of a stream; Linux takes twice as many
 
 RELAYED = "The request is relayed as it came."
 
@@ -43,7 +43,13 @@ class GuardedExchange:
     """`headers`: those of the client that go on to the server. Times are the event loop's, in seconds."""
 
     def __init__(
-        self, request: web.Request, dialect: Dialect, chat: ChatBody, headers: Mapping[str, str], repair_turns: int
+        self,
+        request: web.Request,
+        dialect: Dialect,
+        chat: ChatBody,
+        headers: Mapping[str, str],
+        repair_turns: int,
+        live: LiveStream,
     ) -> None:
         self.chat = chat
         self.report = Report()
@@ -52,24 +58,36 @@ class GuardedExchange:
         self._dialect = dialect
         self._headers = headers
         self._repair_turns = repair_turns
+        self._live = live
         self.read_clock = asyncio.get_running_loop().time
         self.began = self.first_byte_at = self.read_clock()
 
     async def answer(self, upstreams: Upstreams) -> web.StreamResponse:
         """Raises NotGuarded."""
         failure: BotError | None = None
-        for replica in upstreams.rank(self.chat.body):
-            try:
-                return await self._ask(replica)
-            except BotError as error:
-                failure = error
-                if isinstance(error, Timeout) or not isinstance(error, ClientError):
-                    break
-                replica.mark_failed()
-        self.status = 504 if isinstance(failure, Timeout) else 502
-        if isinstance(failure, ServerError) and 400 <= failure.status < 500:
-            self.status = failure.status  # the first event of a stream may be one: the client is not to ask again
-        return refuse(self.status, self._dialect.encode_error(self.status, str(failure)))
+        with self._live:
+            for replica in upstreams.rank(self.chat.body):
+                try:
+                    return await self._ask(replica)
+                except BotError as error:
+                    failure = error
+                    if isinstance(error, Timeout) or not isinstance(error, ClientError):
+                        break
+                    replica.mark_failed()
+            status = 504 if isinstance(failure, Timeout) else 502
+            if isinstance(failure, ServerError) and 400 <= failure.status < 500:
+                status = failure.status  # the first event of a stream may be one: the client is not to ask again
+            return await self._fail(status, str(failure))
+
+    async def _fail(self, status: int, message: str, body: bytes = b"") -> web.StreamResponse:
+        """An error as the answer, or as the end of a stream of which only signs of life were sent.
+
+        `body`: of the answer, where it has one.
+        """
+        self.status = status
+        if self._live.is_open:
+            return await self._live.end(self._dialect.encode_break(status, message))
+        return refuse(status, body or self._dialect.encode_error(status, message))
 
     async def _ask(self, replica: Replica) -> web.StreamResponse:
         """Raises BotError and NotGuarded while nothing was sent."""
@@ -77,59 +95,84 @@ class GuardedExchange:
         is_count = self._request.path == COUNT_PATH
         turn = ChatTurn(replica.address, replica.facts, self.chat, random_id, self._repair_turns)
         self.report = turn.report
-        outputs: AsyncGenerator[Output, None] = drive_async(
-            turn.count_tokens() if is_count else turn.run(), replica.client.with_headers(self._headers)
-        )
-        try:
-            first = await anext(outputs)
-        except BotError:
-            raise
-        except Exception as error:
-            log.exception(RELAYED)
-            raise NotGuarded from error
-        if is_count and isinstance(first, WholeAnswer) and first.status != OK:  # the server may count in its own way
-            await outputs.aclose()
-            raise NotGuarded
-        replica.save(turn.fact_key)
-        self.first_byte_at = self.read_clock()
-        self.status = first.status if isinstance(first, WholeAnswer) else OK
+        steps = turn.count_tokens() if is_count else turn.run()
+        answer: AsyncGenerator[Output, None] = drive_async(steps, replica.client.with_headers(self._headers))
+        async with aclosing(answer) as outputs:
+            try:
+                first = await self._find_first(turn, outputs)
+            except (BotError, ConnectionResetError):
+                raise
+            except Exception as error:
+                log.exception(RELAYED)
+                if self._live.is_open:
+                    return await self._fail(500, describe_mistake(error))
+                raise NotGuarded from error
+            if (
+                is_count and isinstance(first, WholeAnswer) and first.status != OK
+            ):  # the server may count in its own way
+                raise NotGuarded
+            replica.save(turn.fact_key)
+            self.first_byte_at = self.read_clock()
+            if isinstance(first, WholeAnswer):
+                return await self._send_whole(first, self._select_headers(turn))
+            self.status = OK
+            await self._live.open(self._select_headers(turn))
+            return await self._stream(first, outputs)
+
+    async def _find_first(self, turn: ChatTurn, outputs: AsyncGenerator[Output, None]) -> Payload | WholeAnswer:
+        """The first output that is part of an answer."""
+        async for output in outputs:
+            if not isinstance(output, KeepAlive):
+                return output
+            await self._live.open(self._select_headers(turn))
+            await self._live.write(self._dialect.encode_keep_alive(output.comments))
+        raise WireError("The server's answer was empty.")
+
+    def _select_headers(self, turn: ChatTurn) -> CIMultiDict[str]:
+        """The headers of the server's answer that the client gets, and what was done."""
         headers = CIMultiDict((name, value) for name, value in turn.headers if is_relayed(name))
         for name in (*OF_THE_BODY, "set-cookie"):  # the body is the gateway's
             headers.popall(name, None)
         headers[HEADER] = turn.report.to_header()
-        if isinstance(first, Payload):
-            return await self._stream(headers, first, outputs)
-        if first.status != OK and not _is_error(first.body):  # of something in between
-            return refuse(first.status, self._dialect.encode_error(first.status, read_error_message(first.body)))
-        encode = self._dialect.encode_answer if first.status == OK else self._dialect.encode_refusal
-        headers["Content-Type"] = "application/json"
-        return web.Response(status=first.status, body=encode(first.body), headers=headers)
+        return headers
 
-    async def _stream(
-        self, headers: CIMultiDict[str], first: Payload, rest: AsyncGenerator[Output, None]
-    ) -> web.StreamResponse:
-        headers["Content-Type"] = "text/event-stream; charset=utf-8"
-        response = web.StreamResponse(headers=headers)
-        if self._request.transport is not None:
-            bound_send_buffer(self._request.transport, SEND_BUFFER_BYTES)
-        await response.prepare(self._request)
-        encode = self._dialect.encode_payload
+    async def _send_whole(self, answer: WholeAnswer, headers: CIMultiDict[str]) -> web.StreamResponse:
+        """An answer that does not stream, or a refusal."""
+        is_ok = answer.status == OK
+        if self._live.is_open or not (is_ok or _is_error(answer.body)):  # the second: of something in between
+            return await self._fail(answer.status, read_error_message(answer.body))
+        self.status = answer.status
+        encode = self._dialect.encode_answer if is_ok else self._dialect.encode_refusal
+        headers["Content-Type"] = "application/json"
+        return web.Response(status=answer.status, body=encode(answer.body), headers=headers)
+
+    async def _stream(self, first: Payload, rest: AsyncGenerator[Output, None]) -> web.StreamResponse:
+        encode, live = self._dialect.encode_payload, self._live
+        last = b""
         try:
-            await response.write(encode(first.events))
+            await live.write(encode(first.events))
             async for output in rest:
-                if isinstance(output, Payload) and (encoded := encode(output.events)):
-                    await response.write(encoded)
+                if isinstance(output, Payload):
+                    encoded = encode(output.events)
+                elif isinstance(output, KeepAlive):
+                    encoded = self._dialect.encode_keep_alive(output.comments)
+                else:
+                    continue
+                if encoded:
+                    await live.write(encoded)
         except BotError as error:
-            await response.write(self._dialect.encode_break(502, str(error)))
+            last = self._dialect.encode_break(502, str(error))
         except (asyncio.CancelledError, ConnectionResetError):
             raise
         except Exception as error:
             log.exception("A guarded stream failed.")
-            await response.write(self._dialect.encode_break(500, f"The gateway failed: {type(error).__name__}."))
-        finally:
-            await rest.aclose()
-        await response.write_eof()
-        return response
+            last = self._dialect.encode_break(500, describe_mistake(error))
+        return await live.end(last)
+
+
+def describe_mistake(error: Exception) -> str:
+    """Of ours, for the client; the log has the rest."""
+    return f"The gateway failed: {type(error).__name__}."
 
 
 def _is_error(body: bytes) -> bool:

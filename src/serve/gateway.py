@@ -16,13 +16,15 @@ from ..app.endpoint import random_id
 from ..errors import BotError
 from ..providers.wire_json import count_items, load_json
 from .access import AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers
-from .apis.dialects import COUNT_PATH, DIALECTS, encode_path_error
+from .apis.dialects import COUNT_PATH, DIALECTS, Dialect, encode_path_error
 from .chat_request import ChatBody
 from .exchange import RELAYED, GuardedExchange, NotGuarded, log
-from .http_common import KEY_HEADERS, NOT_RELAYED, OFF_HEADER, is_relayed, read_key, refuse, select_headers
+from .http_common import KEY_HEADERS, NOT_RELAYED, OFF_HEADER, read_key, refuse, select_headers
+from .keep_alive import LiveStream, read_interval
 from .keys import KeyRing
 from .pages.metrics import Metrics
 from .pages.page import Pages
+from .relayed_stream import RelayedStream, relay_answer
 from .upstreams import Replica, Upstreams
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -39,7 +41,7 @@ Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 class Gateway:
     """In front of `upstreams`. `keys`: those of clients; None lets anyone in that the rules let in. `repair_turns`: see
-    ChatTurn.
+    ChatTurn. `keep_alive`: seconds of silence before a sign of life, 0 for none.
     """
 
     def __init__(
@@ -49,12 +51,14 @@ class Gateway:
         keys: KeyRing | None = None,
         repair_turns: int = 1,
         rules: AccessRules = AccessRules(),  # noqa: B008 - it cannot be changed
+        keep_alive: float = 0.0,
     ) -> None:
         self._upstreams = upstreams
         self._metrics = metrics
         self._keys = keys
         self._rules = rules._replace(has_keys=keys is not None)
         self._repair_turns = repair_turns
+        self._keep_alive = keep_alive
         self._session: aiohttp.ClientSession | None = None
 
     def make_app(self) -> web.Application:
@@ -130,6 +134,7 @@ class Gateway:
             return await self.relay(request)
         value = await _read_object(request)
         try:
+            interval = read_interval(request.headers, self._keep_alive)
             dialect = DIALECTS[request.path](value, random_id)
             chat = None if dialect.chat is None else ChatBody(dialect.chat)
         except ValueError as error:
@@ -137,12 +142,14 @@ class Gateway:
         except Exception:  # noqa: BLE001 - a mistake of ours costs no request
             log.exception(RELAYED)
             return await self.relay(request)
+        # a whole answer stays silent: its status cannot be taken back
+        live = LiveStream(request, dialect.encode_keep_alive(), interval if value.get("stream") is True else 0.0)
         if chat is None or not (chat.is_guarded or request.path == COUNT_PATH):
-            return await self.relay(request)
+            return await self._relay_alive(request, dialect, live)
         headers = self._forward_headers(request, _OURS)
         if self._keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
-        exchange = GuardedExchange(request, dialect, chat, headers, self._repair_turns)
+        exchange = GuardedExchange(request, dialect, chat, headers, self._repair_turns, live)
         try:
             with self._metrics.track(exchange, request.path.removeprefix("/v1/")):
                 return await exchange.answer(self._upstreams)
@@ -151,26 +158,51 @@ class Gateway:
 
     async def relay(self, request: web.Request) -> web.StreamResponse:
         """Pass a request and its answer on, byte for byte."""
+        try:
+            answer = await self._find_answer(request, NOT_RELAYED)
+        except _Unreachable as failure:
+            return _refuse(request, 502, str(failure))
+        async with answer:
+            return await relay_answer(request, answer)
+
+    async def _relay_alive(self, request: web.Request, dialect: Dialect, live: LiveStream) -> web.StreamResponse:
+        """As `relay`; between the events of a stream there may be signs of life."""
+        if not live.interval:
+            return await self.relay(request)
+        with live:
+            relayed = RelayedStream(request, live, dialect)
+            try:
+                answer = await self._find_answer(request, NOT_RELAYED | {"accept-encoding"})
+            except _Unreachable as failure:
+                return await relayed.fail(502, str(failure))
+            async with answer:
+                return await relayed.send(answer)
+
+    async def _find_answer(self, request: web.Request, left_out: Set[str]) -> aiohttp.ClientResponse:
+        """The answer of the first server that gives one. Raises _Unreachable. `left_out`: headers of the request."""
         body = await request.read() if request.body_exists else None
         failure = ""
         has_choice = len(self._upstreams.replicas) > 1  # else a large body need not be read
         for replica in self._upstreams.rank(_read_beginning(body) if has_choice else {}):
             try:
-                answer = await self._send(request, replica, body)
+                answer = await self._send(request, replica, body, left_out)
             except (aiohttp.ClientError, OSError) as error:
                 replica.mark_failed()
                 reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
                 failure = f"{replica.root} cannot be reached: {reason}."
                 continue
             self._metrics.count_relay(answer.status)
-            async with answer:
-                return await _relay_answer(request, answer)
-        return _refuse(request, 502, failure)
+            return answer
+        raise _Unreachable(failure)
 
-    async def _send(self, request: web.Request, replica: Replica, body: bytes | None) -> aiohttp.ClientResponse:
+    async def _send(
+        self, request: web.Request, replica: Replica, body: bytes | None, left_out: Set[str]
+    ) -> aiohttp.ClientResponse:
         assert self._session is not None  # noqa: S101 - opened with the application
         key = replica.client.key_headers
-        headers = self._forward_headers(request, NOT_RELAYED | (KEY_HEADERS if key else frozenset())) | key
+        headers = self._forward_headers(request, left_out | (KEY_HEADERS if key else frozenset())) | key
+        if "accept-encoding" in left_out:
+            headers["Accept-Encoding"] = "identity"  # aiohttp would send one of its own
         target = str(request.rel_url)  # as it came
         target = target if self._keys is None else drop_key(target)
         url = URL(f"{replica.root}{target}", encoded=True)
@@ -202,6 +234,10 @@ async def _read_object(request: web.Request) -> dict[str, Any]:
     return value
 
 
+class _Unreachable(Exception):
+    """No server gives an answer; the message says why."""
+
+
 class _TooMany(web.HTTPRequestEntityTooLarge):
     """A request that would hold up all others while it is read."""
 
@@ -222,18 +258,6 @@ def _describe(request: web.Request) -> Asked:
 
 def _refuse(request: web.Request, status: int, message: str) -> web.Response:
     return refuse(status, encode_path_error(request.path, status, message))
-
-
-async def _relay_answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    response = web.StreamResponse(status=answer.status, reason=answer.reason)
-    for name, value in answer.headers.items():
-        if is_relayed(name):
-            response.headers.add(name, value)
-    await response.prepare(request)
-    async for chunk in answer.content.iter_any():
-        await response.write(chunk)
-    await response.write_eof()
-    return response
 
 
 def _read_beginning(body: bytes | None) -> Mapping[str, object]:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Set
 from aiohttp import web
 
 from .access import CORS_HEADERS
+from .keep_alive import KEEP_ALIVE_HEADER
 
 OFF_HEADER = "x-vllm-bot-off"
 HOP_BY_HOP = frozenset(("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
-NOT_RELAYED = HOP_BY_HOP | {"host", "content-length", "expect", "referer", OFF_HEADER}
+NOT_RELAYED = HOP_BY_HOP | {"host", "content-length", "expect", "referer", OFF_HEADER, KEEP_ALIVE_HEADER}
 OF_THE_BODY = frozenset(("content-length", "content-encoding", "content-type"))
 KEY_HEADERS = frozenset(("authorization", "x-api-key"))
 

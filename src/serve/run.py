@@ -217,7 +217,8 @@ def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: st
     options = settings.serve
     keys = read_keys(Path(options.keys)) if options.keys else None
     rules = AccessRules(options.hosts, options.origins, options.relay)
-    app = Gateway(make_upstreams(settings), Metrics(Path(folder)), keys, options.repair_turns, rules).make_app()
+    metrics, upstreams = Metrics(Path(folder)), make_upstreams(settings)
+    app = Gateway(upstreams, metrics, keys, options.repair_turns, rules, options.keep_alive).make_app()
     checks = _load_tls(tls)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until the loop handles them
     try:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from ...config import Settings
 
+CODEX_IDLE_MS = 3_600_000
 START_TIMEOUT_S = 120.0  # a gateway that ends is told at once
 POLL_S = 0.1
 NO_KEY = "none"  # programs insist on one
@@ -145,7 +146,8 @@ def _launch_claude(address: str, model: str, _: Path, context: int | None) -> Cl
 
 
 def _launch_codex(address: str, model: str, _: Path, context: int | None) -> ClientCommand:
-    provider = f'{{name="vllm-bot",base_url="{address}/v1",wire_api="responses"}}'
+    idle = f"stream_idle_timeout_ms={CODEX_IDLE_MS}"  # it does not count the comments that show life
+    provider = f'{{name="vllm-bot",base_url="{address}/v1",wire_api="responses",{idle}}}'
     settings = {"model": json.dumps(model), "model_provider": '"vllm-bot"', "model_providers.vllm-bot": provider}
     if context:
         settings["model_context_window"] = str(context)

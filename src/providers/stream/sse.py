@@ -2,8 +2,8 @@
 
 Linear whatever the chunking: a chunk that is one whole event is returned directly, others are appended to one
 buffer, and no byte is searched twice. Lines end in LF, CRLF or CR; a blank line ends an event; `data` lines of
-one event are joined by LF; comments (vLLM's ": keep-alive") and other fields are skipped. Lines are found in bytes,
-so characters such as U+2028 do not end them. Specification: WHATWG HTML, section 9.2.
+one event are joined by LF; comments (vLLM's ": keep-alive") are set aside; other fields are skipped. Lines are found
+in bytes, so characters such as U+2028 do not end them. Specification: WHATWG HTML, section 9.2.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 from ...errors import WireError
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
+MAX_COMMENTS = 16  # that wait to be taken
+MAX_COMMENT_BYTES = 1024  # of one
 _BOM = b"\xef\xbb\xbf"
 _DATA = (b"data", b"error")  # llama.cpp's server sends errors in this field
 
@@ -21,9 +23,13 @@ def build_size_error(limit: int = MAX_EVENT_BYTES) -> WireError:
 
 
 class EventDecoder:
-    """`feed(bytes)` returns the data of the events completed by a blank line."""
+    """`feed(bytes)` returns the data of the events completed by a blank line.
+
+    `comments`: those that have come, until they are taken.
+    """
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self.comments: list[bytes] = []
         self._buffer = bytearray()
         self._searched = 0
         self._data: list[bytes] = []
@@ -52,6 +58,11 @@ class EventDecoder:
         """The data lines that no blank line has ended, each for itself: some servers write none."""
         return [line for event in self.feed(b"\n\n") for line in event.split(b"\n")]
 
+    def take_comments(self) -> bytes:
+        """Those since the last time, each as an event without data."""
+        comments, self.comments = self.comments, []
+        return b"".join([comment + b"\n\n" for comment in comments])
+
     def _with_plain_ends(self, chunk: bytes) -> bytes:
         """Every line end as LF. A CR at the end counts at once, so that an event need not wait for the next chunk."""
         if self._after_cr and chunk[:1] == b"\n":
@@ -78,6 +89,8 @@ class EventDecoder:
         """Take in a line of the buffer, copying only its value, as it may be long."""
         colon = self._buffer.find(b":", start, end)
         name = self._buffer[start : colon if colon >= 0 else end]
+        if colon == start:
+            self._keep_comment(bytes(self._buffer[start:end]))
         if name not in _DATA:
             return
         value = colon + 1 if colon >= 0 else end
@@ -86,6 +99,11 @@ class EventDecoder:
         with memoryview(self._buffer) as view:
             self._data.append(bytes(view[min(value, end) : end]))
         self._held += end - value
+
+    def _keep_comment(self, line: bytes) -> None:
+        """One for whoever forwards them; of those that nobody takes only a few are kept."""
+        if len(self.comments) < MAX_COMMENTS:
+            self.comments.append(line[:MAX_COMMENT_BYTES])
 
     def _skip_bom(self) -> bool:
         """Skip a byte order mark; False while there are too few bytes to tell."""

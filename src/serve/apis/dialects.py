@@ -16,6 +16,7 @@ from .responses_request import ToolNames, Unconvertible
 from .responses_request import to_chat as responses_to_chat
 
 COUNT_PATH = "/v1/messages/count_tokens"
+KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class Dialect(Protocol):
@@ -37,6 +38,9 @@ class Dialect(Protocol):
 
     def encode_break(self, status: int, message: str) -> bytes:
         """An error after the stream began, as an event."""
+
+    def encode_keep_alive(self, comments: bytes = KEEP_ALIVE) -> bytes:
+        """A sign of life in a stream. `comments`: those of the server, where it has sent some."""
 
 
 class ChatDialect:
@@ -60,6 +64,9 @@ class ChatDialect:
     def encode_break(self, status: int, message: str) -> bytes:
         return self.encode_payload([encode_openai_error(status, message)])
 
+    def encode_keep_alive(self, comments: bytes = KEEP_ALIVE) -> bytes:
+        return comments
+
 
 class EventDialect(ABC):
     """An API whose events are other than the chunks that they are made from."""
@@ -81,6 +88,9 @@ class EventDialect(ABC):
     def encode_break(self, status: int, message: str) -> bytes:
         """See Dialect."""
 
+    def encode_keep_alive(self, comments: bytes = KEEP_ALIVE) -> bytes:
+        return comments
+
 
 class MessagesDialect(EventDialect):
     """Anthropic's Messages."""
@@ -101,6 +111,9 @@ class MessagesDialect(EventDialect):
 
     def encode_break(self, status: int, message: str) -> bytes:  # noqa: ARG002
         return _encode_events([messages.convert_error(message, "api_error")])
+
+    def encode_keep_alive(self, comments: bytes = KEEP_ALIVE) -> bytes:  # noqa: ARG002 - the API has an event for it
+        return _encode_events([{"type": "ping"}])
 
 
 class CountDialect(MessagesDialect):
