@@ -242,7 +242,7 @@ class Connections:
         theirs = VllmSettings(seat.provider, address, seat.model, seat.api_key)
         kept = (
             *("timeout", "connect_timeout", "first_token_timeout", "total_timeout", "load_timeout", "retries"),
-            *("ssl_verify", "stream", "strict_tools", "enable_function_calling"),
+            *("ssl_verify", "stream", "strict_tools", "send_thoughts", "enable_function_calling"),
         )
         vllm = replace(theirs, **{name: getattr(ours, name) for name in kept})
         places = {**self.settings.places, "vllm.base_url": "argument of review.models"}

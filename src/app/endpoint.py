@@ -56,6 +56,7 @@ def make_core(
     retry_policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - a NamedTuple
     is_name_fixed: bool = False,
     facts: FactStore | None = None,
+    send_thoughts: str = "auto",
 ) -> ModelCore:
     """`codec`: OpenAI's by default. `facts`: shared with other models; by default its own. See ModelOptions."""
     return ModelCore(
@@ -63,7 +64,9 @@ def make_core(
         codec or OpenAICodec(new_id),
         address,
         facts or FactStore(),
-        options=ModelOptions(is_vllm, temperature, strict, stream, constrained, answer_schema, extra or {}),
+        options=ModelOptions(
+            is_vllm, temperature, strict, stream, constrained, answer_schema, extra or {}, send_thoughts
+        ),
         path=path or CallPath(),
         max_tokens=max_tokens,
         new_id=new_id,
@@ -164,4 +167,5 @@ def make_model_options(settings: Settings, model: str, *, is_retried: bool = Tru
         "constrained": settings.text_protocol.constrained,
         "retry_policy": RetryPolicy(vllm.retries, vllm.load_timeout) if is_retried else RetryPolicy(0, 0),
         "facts": FACTS,
+        "send_thoughts": vllm.send_thoughts,
     }

@@ -105,6 +105,12 @@ class VllmSettings:
     stream: bool = option(
         True, "Stream answers; false: fetch them whole, for servers that lose parts of a stream", per_model=True
     )
+    send_thoughts: str = option(
+        "auto",
+        "Send a model its earlier thoughts; auto: unless its chat template shows none",
+        choices=("auto", "always", "never"),
+        per_model=True,
+    )
     timeout: float = option(300.0, "Longest pause within an answer, in seconds", least=0.01, most=WEEK_S)
     connect_timeout: float = option(5.0, "Longest wait for a connection, in seconds", least=0.01, most=WEEK_S)
     first_token_timeout: float = option(600.0, "Longest wait for the first token, in seconds", least=0.01, most=WEEK_S)

@@ -31,6 +31,14 @@ from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 from ..negotiation.negotiate import Asker, negotiate
 from ..negotiation.server import ServerApi, as_tokens_refusal, read_body, read_piece, read_refusal
+from ..negotiation.thoughts import (
+    PLAIN_PROBE,
+    THOUGHT_PROBE,
+    describe_thoughts,
+    holds_thoughts,
+    is_untold,
+    probe_thoughts,
+)
 from ..negotiation.token_budget import TokenBudget
 from ..negotiation.tool_choice import decide_call
 from ..parsing.arguments.tool_index import ToolIndex
@@ -107,6 +115,7 @@ class ModelCore:
         self._prompt_counter = PromptCounter(self._budget, codec.encode_prompt)
         self._prompt_watch = PromptWatch()
         self._can_tell_prompts = True  # the server: what the template makes of a conversation
+        self._can_tell_thoughts = True  # the server: what it makes of a thought
         self._beginning: dict[str, object] = {}  # of the last prompt
         self._held: list[ModelEvent] = []  # until the server accepts the request
         self._first_turn: ServedModel | None = None  # that this model finds out about for others
@@ -125,6 +134,11 @@ class ModelCore:
     @property
     def _fact_key(self) -> ServedModel:
         return ServedModel(self._address, self.name, self.server.info.version or "")
+
+    @property
+    def thoughts(self) -> str:
+        """What becomes of its earlier thoughts, for the user."""
+        return describe_thoughts(self.path, self._builder.thoughts_policy)
 
     def context_length(self) -> Aside[int | None]:
         """In tokens; None if the server does not say."""
@@ -221,6 +235,8 @@ class ModelCore:
             self._is_decided = True
             decided = yield from decide_call(self.server, self.name, messages, tools, tool_choice, path)
             self._asked = self._asked._replace(tools=decided[0], choice=decided[1])
+        if is_untold(path, self._builder.thoughts_policy) and self._can_tell_thoughts:
+            path = yield from self._learn_thoughts(messages, path)
         asks = path.prompt_style == "template" and (path.mode == "template" or path.proven)  # it is in use
         if self._asked.tools and asks and not path.written_format and self._builder.wants_grammar:
             probe = self._build_request(PROBE, [PROBE_TOOL], path)
@@ -310,7 +326,8 @@ class ModelCore:
         path: CallPath,
         tool_choice: ToolChoice = "auto",
     ) -> ChatRequest:
-        return self._builder.build(self.name, messages, tools, path, self.max_tokens, tool_choice)
+        writer = self.server.identify(self.name)
+        return self._builder.build(self.name, messages, tools, path, self.max_tokens, tool_choice, writer)
 
     def _learn_template(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath
@@ -328,6 +345,17 @@ class ModelCore:
             self.path, notice = path.learn_template(shows_tools=is_shown)
             self._held += [Notice(notice)] if notice else []
         return self.path
+
+    def _learn_thoughts(self, messages: Sequence[Message], path: CallPath) -> Aside[CallPath]:
+        """The path with whether the template shows thoughts, once there is one that could go back."""
+        if path.mode == "tokens" or not any(map(holds_thoughts, messages)):
+            return path
+        shown, hidden = (self._build_request(each, [PROBE_TOOL], path) for each in (THOUGHT_PROBE, PLAIN_PROBE))
+        shows = yield from probe_thoughts(self.server, shown, hidden)
+        self._can_tell_thoughts = shows is not None
+        if shows is not None:
+            self.path = path = replace(path, shows_thoughts=shows)
+        return path
 
     def _list_changes(self, request: ChatRequest, path: CallPath) -> tuple[str, ...]:
         """What begins otherwise than in the request before."""

@@ -112,7 +112,7 @@ class Recovery:
         turn = self._turn
         whole = response = self._response
         if turn.repeats:
-            yield Completed(response)
+            yield self._complete(response)
             return
         self._loss = yield from self._find_loss()
         if self._loss != "none":
@@ -139,7 +139,10 @@ class Recovery:
         whole = mark_truncated(whole, self._tools, cap)
         if unmet := _describe_unmet(self._choice, whole):
             yield Notice(unmet)
-        yield Completed(whole)
+        yield self._complete(whole)
+
+    def _complete(self, response: Response) -> Completed:
+        return Completed(replace(response, writer=self._server.identify(self._request.model)))
 
     def _notify(self, text: str) -> Iterator[Notice]:
         if text not in self._sent_notices:

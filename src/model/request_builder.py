@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..negotiation.call_path import GRAMMAR_FIELD, CallPath
+from ..negotiation.call_path import GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
 from ..negotiation.formats.structural_tags import find_format
 from ..negotiation.formats.written_format import constrain_calls
+from ..negotiation.thoughts import holds_thoughts, sends_thoughts
 from ..parsing import GivenText, mentions_call, render_choice
 from ..providers import vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
@@ -38,6 +39,7 @@ class ModelOptions:
     `stream`: false asks for answers as a whole. `constrained`: "auto", "on" or "off": whether a grammar allows only
     valid calls behind what begins one in the text; "auto" goes on without one if the server refuses it.
     `answer_schema`: of an answer's text, if the API supports it. `extra`: more fields of each request's body.
+    `send_thoughts`: "auto", "always" or "never"; see negotiation/thoughts.py.
     """
 
     is_vllm: bool = True
@@ -47,6 +49,7 @@ class ModelOptions:
     constrained: str = "auto"
     answer_schema: Mapping[str, JSON] | None = None
     extra: Mapping[str, JSON] = field(default_factory=dict)
+    send_thoughts: str = "auto"
 
 
 class _Input(NamedTuple):
@@ -86,8 +89,10 @@ class RequestBuilder:
         path: CallPath,
         max_tokens: int | None,
         choice: ToolChoice = "auto",
+        writer: str = "",
     ) -> ChatRequest:
-        key = model, tuple(tools), path, max_tokens, choice
+        """`writer`: the name of the model on its server, whose thoughts may go back; see Response."""
+        key = model, tuple(tools), path, max_tokens, choice, writer
         known = count_shared(self._messages, messages)
         if not self._built or self._built[0] != key or not len(messages) == len(self._messages) == known:
             self._built = None  # in case that it is interrupted here
@@ -102,6 +107,7 @@ class RequestBuilder:
         path: CallPath,
         max_tokens: int | None,
         choice: ToolChoice,
+        writer: str,
         messages: Sequence[Message],
     ) -> ChatRequest:
         if self._codec.shows_tools:
@@ -124,7 +130,9 @@ class RequestBuilder:
             messages = [*messages, UserMessage(wish)]
         return ChatRequest(
             model,
-            self._renderer.render(messages, tools, path),
+            self._renderer.render(
+                messages, tools, path, writer if sends_thoughts(path, self._options.send_thoughts) else None
+            ),
             self._offer_tools(tools, path, allow_grammar),
             self._options.temperature,
             max_tokens,
@@ -150,6 +158,7 @@ class RequestBuilder:
             "strict": any(tool.strict for tool in request.tools),
             "stream": request.stream,
             "max_tokens": request.max_tokens,
+            THOUGHTS_FIELD: any(map(holds_thoughts, request.messages)),
         }
         wanted = [GRAMMAR_FIELD] if self._options.constrained == "on" else []
         return frozenset([*request.options, *filter(sent.get, sent)]) - frozenset(wanted)
@@ -191,6 +200,10 @@ class RequestBuilder:
             if path.grammar in vllm.SCHEMA_FIELDS and is_forced:
                 options[path.grammar] = vllm.build_choice_schema(tools, choice)
         return options
+
+    @property
+    def thoughts_policy(self) -> str:
+        return self._options.send_thoughts
 
     @property
     def wants_grammar(self) -> bool:

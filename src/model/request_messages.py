@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ..negotiation.call_path import CallPath
 from ..parsing import render_instructions, render_message
@@ -15,6 +16,7 @@ from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import (
     TEXT,
     Message,
+    Reasoning,
     Response,
     SystemMessage,
     Text,
@@ -23,6 +25,7 @@ from ..types.messages import (
     ToolResults,
     UserMessage,
     count_media,
+    is_open_thought,
 )
 from ..types.special_tokens import neutralize_with_note
 
@@ -36,6 +39,8 @@ class MessageRenderer:
         self._neutralized = MessageMemo(_neutralize)
         self._as_text = MessageMemo(render_message)
         self._flattened = MessageMemo(_flatten)
+        self._writer: str | None = ""
+        self._thoughtful = MessageMemo(partial(_drop_thoughts, ""))
         self._media_counts = MessageMemo(count_media)
         self._instructions = LastMemo[tuple[tuple[ToolDefinition, ...], bool], str](
             lambda key: render_instructions(key[0], native=key[1])
@@ -44,8 +49,16 @@ class MessageRenderer:
         self._sources: list[Message] = []  # of the exchanges of a path that is not text
         self._exchanges: list[Message] = []
 
-    def render(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath) -> list[Message]:
-        """The conversation as `path` needs it, with instructions for `tools`; `messages` are not changed."""
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath, writer: str | None = ""
+    ) -> list[Message]:
+        """The conversation as `path` needs it, with instructions for `tools`; `messages` are not changed.
+
+        `writer`: whose thoughts stay, with those of unknown writers; None: nobody's.
+        """
+        if writer != self._writer:
+            self._writer, self._thoughtful = writer, MessageMemo(partial(_drop_thoughts, writer))
+        messages = self._thoughtful(messages)
         has_system = bool(messages) and isinstance(messages[0], SystemMessage)
         # Where the chat template shows the tools, a second list would only take up context.
         shown = path.prompt_style == "template" or (path.mode == "native" and path.template_shows_tools)
@@ -118,6 +131,14 @@ def _neutralize_result(result: ToolResult) -> ToolResult:
     return replace(result, kind="error" if result.kind == "error" else "text", value=text)
 
 
+def _drop_thoughts(writer: str | None, message: Message) -> Message:
+    """The message without thoughts, unless this writer's may stay. Signed ones do: only their own API takes them."""
+    if not isinstance(message, Response) or (writer is not None and message.writer in ("", writer)):
+        return message
+    kept = tuple(block for block in message.content if not is_open_thought(block))
+    return message if len(kept) == len(message.content) else replace(message, content=kept)
+
+
 def _flatten(message: Message) -> Message:
     """Images and sound as the text that describes them."""
     if isinstance(message, UserMessage) and message.blocks:
@@ -148,7 +169,8 @@ def _merge(messages: Sequence[Message]) -> list[Message]:
         if isinstance(message, UserMessage) and isinstance(last, UserMessage):
             merged[-1] = last.merge(message)
         elif isinstance(message, Response) and isinstance(last, Response):
-            merged[-1] = Response((Text(f"{last.text}\n\n{message.text}"),))
+            thoughts = [block for each in (last, message) for block in each.content if isinstance(block, Reasoning)]
+            merged[-1] = Response((*thoughts, Text(f"{last.text}\n\n{message.text}")))
         elif isinstance(message, ToolResults) or message.text:
             merged.append(message)
     return merged

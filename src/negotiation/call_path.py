@@ -65,6 +65,7 @@ REFUSED_HERE = "the server refused native calls in this conversation"
 NO_PARSER = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
 
 GRAMMAR_FIELD = "structured_outputs"
+THOUGHTS_FIELD = "reasoning"  # of an assistant's message; it stands for `reasoning_content`, too
 GRAMMAR_FIELDS = frozenset({GRAMMAR_FIELD, "strict"})  # by which a server makes a grammar
 # Fields of a request that a server may not know, and that an answer does not need.
 OPTIONAL_FIELDS = (
@@ -74,6 +75,7 @@ OPTIONAL_FIELDS = (
     "stream_options",
     "skip_special_tokens",
     "strict",
+    THOUGHTS_FIELD,
 )
 
 _NAMELESS = LazyPattern(  # a refusal of a field that it does not name
@@ -90,6 +92,7 @@ _NO_STREAM = LazyPattern(  # Bedrock behind proxies, and servers that stream no 
 _ABOUT_TOOLS = LazyPattern(
     r"\b(tools?|functions?)\b|\btool_|content\b.{0,40}\b(non-?empty|not be empty|empty)\b", re.IGNORECASE
 )
+_THOUGHTS = LazyPattern(r"\breasoning(_content)?\b")  # and not reasoning_effort
 _STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
 
 
@@ -104,6 +107,7 @@ class CallPath:
     `grammar`: the field by which a probe was held to its grammar, "none" if by no field; "" before that is known.
     `system_first`: the template accepts one system message, before all others. Only conversations with more need it.
     `written_format`: the name of the format in which the model writes calls; "": not asked yet.
+    `shows_thoughts`: whether the chat template shows the model its earlier thoughts in this mode; None: not known.
     `proven`: an answer showed that the mode does what it is for: the prompt held the tools, or a call came as one.
     """
 
@@ -119,6 +123,7 @@ class CallPath:
     proven: bool = False
     written_format: str = ""
     grammar: str = ""
+    shows_thoughts: bool | None = None
     order: tuple[Mode, ...] = field(default=MODES, compare=False)
 
     @property
@@ -215,7 +220,7 @@ class CallPath:
         return replace(self, mode="native", reason=BY_DEFAULT, proven=False) if self.reason == REFUSED_HERE else self
 
     def _change_mode(self, mode: Mode, reason: str) -> CallPath:
-        return replace(self, mode=mode, reason=reason, proven=False)
+        return replace(self, mode=mode, reason=reason, proven=False, shows_thoughts=None)
 
     def _downgrade_roles(self, refusal: TemplateRejected) -> Downgrade:
         if not self.alternate:
@@ -271,6 +276,7 @@ class CallPath:
             any(path.proven and path.mode == best.mode for path in (self, other)),
             self.written_format or other.written_format,
             self.grammar or other.grammar,
+            _join_facts(*(path.shows_thoughts if path.mode == best.mode else None for path in (self, other))),
             self.order,
         )
 
@@ -298,7 +304,7 @@ class CallPath:
         if path.mode not in MODES or "order" in stored:
             raise ValueError(f"no such path: {path.mode!r}")
         kinds: dict[str, tuple[type, ...]] = {name: (type(value),) for name, value in cls().to_dict().items()}
-        kinds["template_shows_tools"] = (bool, type(None))
+        kinds["template_shows_tools"] = kinds["shows_thoughts"] = (bool, type(None))
         if any(type(value) not in kinds[name] for name, value in stored.items()):
             raise TypeError("a value of another kind than it should be")
         if not all(isinstance(name, str) for name in path.disabled_fields):
@@ -332,4 +338,6 @@ def _blames(refusal: ServerError, name: str) -> bool:
     """Whether the refusal names this field; a grammar that cannot be compiled is named differently."""
     if name in GRAMMAR_FIELDS and blames_grammar(refusal):
         return True
+    if name == THOUGHTS_FIELD:
+        return refusal.status in (400, 422) and bool(_THOUGHTS.search(refusal.body))
     return refusal.status in (400, 422) and name in refusal.body

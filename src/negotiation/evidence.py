@@ -16,9 +16,11 @@ from typing import NamedTuple, TypeAlias
 from ..errors import ToolsDropped
 from ..providers import vllm
 from ..providers.base import ChatRequest, PromptSize, WireEvent
+from ..providers.wire_json import encode_json
+from ..types.caching import MessageMemo
 from ..types.effects import Aside
 from ..types.events import Completed, ModelEvent
-from ..types.messages import Message, ToolDefinition, UserMessage, count_media
+from ..types.messages import Message, Reasoning, Response, ToolDefinition, UserMessage, count_media
 from .call_path import GRAMMAR_FIELD, CallPath
 from .server import ServerApi
 from .token_budget import TokenBudget
@@ -50,6 +52,7 @@ class PromptCounter:
         self.may_doubt = True
         self._budget = budget
         self._encode = encode
+        self._thought_sizes = MessageMemo(measure_thoughts)
         self._last: tuple[_Prompt, PromptSizes] | None = None
 
     def count(self, request: ChatRequest) -> Aside[PromptSizes | None]:
@@ -70,7 +73,8 @@ class PromptCounter:
         On the native path nothing is counted anew: the server parses its own prompt's calls, and tells at once.
         """
         if request.tools and path.proven and path.template_shows_tools and self._is_measurable(request):
-            size = len(self._encode(request) or b"")
+            # A template may leave thoughts out.
+            size = len(self._encode(request) or b"") - sum(self._thought_sizes(request.messages))
             return PromptWatch(is_held=False, min_tokens=size // MAX_BYTES_PER_TOKEN)
         if not request.tools or path.proven:
             return PromptWatch()
@@ -89,6 +93,12 @@ class PromptCounter:
     def _is_measurable(self, request: ChatRequest) -> bool:
         """Images have more bytes than tokens."""
         return self.may_doubt and not any(map(count_media, request.messages))
+
+
+def measure_thoughts(message: Message) -> int:
+    """The bytes that its thoughts take in a request, in which they stand twice."""
+    blocks = message.content if isinstance(message, Response) else ()
+    return sum(2 * len(encode_json(block.text)) for block in blocks if isinstance(block, Reasoning))
 
 
 class PromptWatch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from typing import TypeVar
 from urllib.parse import urljoin
 
@@ -49,6 +50,10 @@ class ServerApi:
         self.is_vllm = is_vllm
         self._has_tokenize = True  # unless it was seen otherwise
         self.tagless_models: set[str] = set()  # those seen to write calls without tags, as in JSON
+
+    def identify(self, model: str) -> str:
+        """The name of a model on this server, for what only that model may read. It tells no address."""
+        return sha256(f"{self._address}\n{model}".encode()).hexdigest()[:16]
 
     @property
     def info(self) -> ServerInfo:

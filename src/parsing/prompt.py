@@ -27,6 +27,7 @@ from ..types.messages import (
     ToolResults,
     UserMessage,
     detach_media,
+    is_open_thought,
 )
 from ..types.tool_schema import describe_type
 
@@ -79,7 +80,10 @@ def render_results(results: Sequence[ToolResult]) -> str:
 
 
 def render_message(message: Message) -> Message:
-    """The message with calls and results as text, for a model whose prompt describes the tools; no reasoning."""
+    """The message with calls and results as text, for a model whose prompt describes the tools.
+
+    Thoughts that are plain text stay beside the text; signed ones are left out.
+    """
     if isinstance(message, ToolResults):
         results, media = detach_media(message.results)
         text = render_results(results)
@@ -87,7 +91,8 @@ def render_message(message: Message) -> Message:
     if not isinstance(message, Response) or all(isinstance(block, Text) for block in message.content):
         return message
     text = "".join(_render_blocks(message))
-    return replace(message, content=(Text(text),) if text else ())
+    thoughts = filter(is_open_thought, message.content)
+    return replace(message, content=(*thoughts, *([Text(text)] if text else [])))
 
 
 def _render_blocks(response: Response) -> list[str]:

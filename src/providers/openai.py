@@ -117,9 +117,10 @@ def _encode_message(message: Message) -> bytes:
 
 
 def encode_messages(message: Message) -> list[dict[str, JSON]]:
-    """A neutral message as chat messages: one per tool result, none for an answer of only reasoning.
+    """A neutral message as chat messages: one per tool result, none for an answer without anything.
 
-    Images and sound of results follow in a user message: OpenAI and most chat templates take them in no other.
+    Thoughts stand under two names: vLLM reads the first, older servers and DeepSeek's API the second. Images and sound
+    of results follow in a user message: OpenAI and most chat templates take them in no other.
     """
     if isinstance(message, SystemMessage):
         return [{"role": "system", "content": message.text}]
@@ -132,11 +133,13 @@ def encode_messages(message: Message) -> list[dict[str, JSON]]:
             for result in results
         ]
         return [*sent, {"role": "user", "content": _encode_parts(media)}] if media else sent
-    calls: list[JSON] = [_encode_call(call) for call in message.requested_calls]
-    if calls:
-        # Not null: templates that print `message.content` would print None.
-        return [{"role": "assistant", "content": message.text, "tool_calls": calls}]
-    return [{"role": "assistant", "content": message.text}] if message.text else []
+    # Not null: templates that print `message.content` would print None.
+    answer: dict[str, JSON] = {"role": "assistant", "content": message.text}
+    if thought := "".join(block.text for block in message.content if isinstance(block, Reasoning)):
+        answer |= {"reasoning": thought, "reasoning_content": thought}
+    if calls := [_encode_call(call) for call in message.requested_calls]:
+        answer["tool_calls"] = calls
+    return [answer] if any(answer.get(name) for name in ("content", "reasoning", "tool_calls")) else []
 
 
 def _encode_call(call: ToolCall | MalformedCall) -> JSON:

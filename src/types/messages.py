@@ -203,6 +203,11 @@ class Reasoning(Serializable):
     metadata: Mapping[str, JSON] = field(default_factory=dict)
 
 
+def is_open_thought(block: object) -> bool:
+    """Whether it is a thought as plain text: one with metadata is signed, and goes back to its provider as it came."""
+    return isinstance(block, Reasoning) and bool(block.text) and not block.metadata
+
+
 RequestedCall: TypeAlias = Union[ToolCall, MalformedCall]
 Block = Union[Text, Reasoning, ToolCall, MalformedCall]
 
@@ -255,7 +260,8 @@ class Response(Serializable):
     """The model's turn: its blocks in the order they came, and why it stopped.
 
     `provider_stop_reason` is the provider's own word, such as content_filter, where no StopReason has its meaning.
-    `id` is the server's name for it, for traces; it is not saved.
+    `id` is the server's name for it, for traces; it is not saved. `writer` names the model on its server: thoughts go
+    back to nobody else. It is empty where that is not known.
     """
 
     TYPE = "response"
@@ -265,6 +271,7 @@ class Response(Serializable):
     model: str = ""
     provider_stop_reason: str = ""
     id: str = field(default="", compare=False)
+    writer: str = ""
 
     @property
     def text(self) -> str:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -369,15 +370,15 @@ class TestNativeArgumentsThatAreNotValid:
 class TestRepetition:
     def test_an_answer_that_repeats_itself_is_stopped_and_said_once(self):
         lost = Lost({"content": "So: "}, *[{"content": "and so on, "}] * 2000)
-        assert lost.response == Response((Text("So: and so on, "),), "repetition")
+        assert replace(lost.response, writer="") == Response((Text("So: and so on, "),), "repetition")
 
     def test_a_thought_too(self):
         lost = Lost({"reasoning": "Hm. "}, *[{"reasoning": "But wait. "}] * 2000)
-        assert lost.response == Response((Reasoning("Hm. But wait. "),), "repetition")
+        assert replace(lost.response, writer="") == Response((Reasoning("Hm. But wait. "),), "repetition")
 
     def test_a_call_whose_arguments_do_is_none(self):
         lost = Lost(native("read", '{"path": "'), *[native(None, "\n  \n") for _ in range(2000)])
-        assert lost.response == Response((), "repetition")
+        assert replace(lost.response, writer="") == Response((), "repetition")
 
     def test_it_is_noticed_in_the_middle_of_a_large_chunk_too(self):
         events = b"".join(stream_event({"content": each}) for each in ["and so on, "] * 2000 + ["Oh."] * 9)
@@ -392,7 +393,7 @@ class TestRepetition:
 
     def test_what_came_to_the_end_of_its_tokens_was_not(self):
         lost = Lost({"content": "0, " * 9000}, {"finish": "length"})
-        assert lost.response == Response((Text("0, "),), "repetition")
+        assert replace(lost.response, writer="") == Response((Text("0, "),), "repetition")
 
 
 def test_text_that_was_lost_together_with_the_end_is_had_back():

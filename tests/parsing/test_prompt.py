@@ -114,16 +114,16 @@ def test_the_instructions_say_that_results_are_data_and_where_they_stand():
     assert said in " ".join(render_instructions([READ]).split())
 
 
-def test_a_response_as_text_has_its_calls_in_words_and_no_reasoning():
+def test_a_response_as_text_has_its_calls_in_words_and_its_thoughts_beside_them():
     broken = MalformedCall("2", "", "TOOL_CALL: {", "cut")
     response = Response((Reasoning("hm"), Text("Let me look."), CALL, broken), "tool_use")
     assert render_message(response) == Response(
-        (Text(f"Let me look.\n{render_call(CALL)}\nTOOL_CALL: {{"),), "tool_use"
+        (Reasoning("hm"), Text(f"Let me look.\n{render_call(CALL)}\nTOOL_CALL: {{")), "tool_use"
     )
 
 
-def test_a_response_of_reasoning_alone_becomes_empty():
-    assert render_message(Response((Reasoning("hm"),))).content == ()
+def test_a_signed_thought_is_none_of_the_text():
+    assert render_message(Response((Reasoning("hm", {"signature": "s"}),))).content == ()
 
 
 def test_results_become_a_message_of_the_user():

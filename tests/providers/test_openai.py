@@ -80,6 +80,8 @@ class TestEncode:
             {
                 "role": "assistant",
                 "content": "Looking.",
+                "reasoning": "hm",
+                "reasoning_content": "hm",
                 "tool_calls": [
                     {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path":"ä"}'}},
                     {"id": "c2", "type": "function", "function": {"name": "ls", "arguments": "{}"}},
@@ -97,9 +99,11 @@ class TestEncode:
         sent = body(codec, [Response((MalformedCall("c1", "read", '{"path', "cut"),))])
         assert sent["messages"][0]["tool_calls"][0]["function"] == {"name": "read", "arguments": "{}"}
 
-    def test_an_answer_of_thoughts_alone_is_not_sent(self, codec):
-        assert body(codec, [UserMessage("a"), Response((Reasoning("hm"),))])["messages"] == [
-            {"role": "user", "content": "a"}
+    def test_an_answer_of_thoughts_alone_is_sent_and_one_of_nothing_is_not(self, codec):
+        thought, nothing = Response((Reasoning("hm"),)), Response(())
+        assert body(codec, [UserMessage("a"), thought, nothing])["messages"] == [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "", "reasoning": "hm", "reasoning_content": "hm"},
         ]
 
     def test_lone_surrogates_do_not_stop_a_request(self, codec):

@@ -26,8 +26,8 @@ PROBE_TOOL = ToolDefinition(
     "The weather in a city.",
     {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 )
-_CALL = ToolCall("000000001", PROBE_TOOL.name, {"city": "Oslo"})
-PROBE: tuple[Message, ...] = (UserMessage(_QUESTION), Response((_CALL,)))
+PROBE_CALL = ToolCall("000000001", PROBE_TOOL.name, {"city": "Oslo"})
+PROBE: tuple[Message, ...] = (UserMessage(_QUESTION), Response((PROBE_CALL,)))
 _BLANKS = re.compile(r"\s+")
 
 
@@ -41,11 +41,11 @@ def detect_format(server: ServerApi, probe: ChatRequest) -> Aside[str]:
 def read_format(prompt: str) -> str:
     """The name of the format in which the text of the probe's prompt has the call; empty if it has none."""
     written = prompt.rpartition(_QUESTION)[2]
-    calls = [call for call in extract_tool_calls(written, [PROBE_TOOL]).calls if call.arguments == _CALL.arguments]
+    calls = [call for call in extract_tool_calls(written, [PROBE_TOOL]).calls if call.arguments == PROBE_CALL.arguments]
     if not calls:
         return ""
     bare = _BLANKS.sub("", written)
-    exact = [row for row in FORMATS if _BLANKS.sub("", row.write(_CALL.name, _CALL.arguments)) in bare]
+    exact = [row for row in FORMATS if _BLANKS.sub("", row.write(PROBE_CALL.name, PROBE_CALL.arguments)) in bare]
     row = max(exact, key=lambda row: len(row.example), default=None)
     return _name(row.name if row else calls[0].origin)
 

@@ -163,6 +163,8 @@ def _set_effort(state: State, word: str) -> None:
     root = state.factory.connections.find_root(model) if settings.vllm.provider == "vllm" else ""
     known = find_thinking(settings.vllm.provider, *filter(None, (root, model)))
     name = sanitize(root or model)
+    if not word:
+        state.screen.say(f"  earlier thoughts: {state.ensure_runtime().model.core.thoughts}")
     if known is None:
         state.screen.say(f"Nothing is known of how {name} is told to think. {UNKNOWN_EFFORT}")
         return
