@@ -8,9 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from src.app.async_model import AsyncModel
+from src.app.async_model import AsyncModel, make_async_client
 from src.app.connect import Connections
-from src.app.endpoint import make_client_options, make_model_options
+from src.app.endpoint import make_core
+from src.model import ModelCore
 from src.transport.async_driver import drive_async, run_async
 from src.transport.async_http import AsyncClient
 
@@ -18,11 +19,11 @@ from src.transport.async_http import AsyncClient
 class BridgedModel:
     """An AsyncModel as a Model."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, client: AsyncClient, name: str, **options) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, client: AsyncClient, core: ModelCore) -> None:
         self._loop = loop
         self._client = client
-        self._model = AsyncModel(client, name, **options)
-        self._core = self._model._core
+        self._model = AsyncModel(client, core)
+        self._core = core
 
     def __getattr__(self, name):
         return getattr(self._core, name)
@@ -78,9 +79,9 @@ def bridging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         async def sleep(seconds):
             self.sleep(seconds)
 
-        options = make_model_options(self.settings, name, is_retried=within is None)
-        clients.append(AsyncClient(**make_client_options(self.settings, within), sleep=sleep))
-        return BridgedModel(loop, clients[-1], name, answer_schema=answer_schema, **options)
+        clients.append(make_async_client(self.settings, within, sleep=sleep))
+        core = make_core(self.settings, name, answer_schema=answer_schema, is_retried=within is None)
+        return BridgedModel(loop, clients[-1], core)
 
     with monkeypatch.context() as patched:
         patched.setattr(Connections, "make_model", make_model)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, Union
 
+from src.app.endpoint import random_id
+from src.app.model import Model
 from src.cli.demo.loopback import JSON, STREAM, LoopbackReply, LoopbackRequest, serve
 from src.errors import ToolError
+from src.model import ModelCore, ModelOptions
+from src.model.retry import RetryPolicy
 from src.negotiation import FactStore, ServerApi
 from src.negotiation.call_path import CallPath
+from src.providers.base import Codec
 from src.providers.openai import OpenAICodec
 from src.security.permissions.approval import Answer, Request
 from src.security.permissions.policy import Policy
 from src.tools.sdk.registry import Registry, ToolContext
-from src.transport import HttpReply
+from src.transport import Client, HttpReply
 from src.transport.driver import drive, run
 from src.types.effects import AgentSteps
 from src.types.events import Completed, Event, ModelEvent, TextDelta
@@ -28,6 +34,38 @@ from src.types.messages import Message, Response, Text, ToolCall, ToolChoice, To
 from tests.waiting import PATIENCE_S, wait_until
 
 T = TypeVar("T")
+
+
+def make_core(
+    address: str,
+    name: str,
+    *,
+    codec: Codec | None = None,
+    path: CallPath | None = None,
+    max_tokens: int | None = None,
+    new_id: Callable[[], str] = random_id,
+    jitter: Callable[[], float] = random.random,
+    facts: FactStore | None = None,
+    **options: Any,
+) -> ModelCore:
+    """A model's logic. `facts`: shared with other models; by default its own. `options`: of ModelOptions."""
+    return ModelCore(
+        name,
+        codec or OpenAICodec(new_id),
+        address,
+        facts or FactStore(),
+        options=ModelOptions(**options),
+        path=path or CallPath(),
+        max_tokens=max_tokens,
+        new_id=new_id,
+        jitter=jitter,
+        retry_policy=RetryPolicy(),
+    )
+
+
+def make_model(client: Client, name: str, **options: Any) -> Model:
+    """A model of threads; the options as in make_core."""
+    return Model(client, make_core(client.base_url, name, **options))
 
 
 def says(text: str, *calls: ToolCall, **fields) -> Response:

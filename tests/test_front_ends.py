@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from src.app.model import Model
 from src.negotiation import FactStore
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.formats.table import FORMATS
@@ -25,7 +24,7 @@ from src.transport.driver import drive
 from src.types.events import Completed, TextDelta
 from src.types.messages import MalformedCall, ToolCall, ToolDefinition, UserMessage
 from src.vllm_plugin.call_stream import CallStream
-from tests.doubles import ScriptedClient
+from tests.doubles import ScriptedClient, make_model
 from tests.sources import ROOT
 
 SHARED = ROOT.parent / "shared"
@@ -92,7 +91,7 @@ def new_ids() -> Iterator[str]:
 
 def run_program(deltas: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]]) -> ProgramOutcome:
     ids = new_ids()
-    model = Model(ScriptedClient(deltas), "tiny", new_id=lambda: next(ids))
+    model = make_model(ScriptedClient(deltas), "tiny", new_id=lambda: next(ids))
     functions = [tool["function"] for tool in tools]
     offered = [ToolDefinition(each["name"], each["description"], each["parameters"]) for each in functions]
     events = list(model.respond([UserMessage("Do it.")], offered))

@@ -13,12 +13,11 @@ from typing import Annotated
 import pytest
 from grimp import build_graph
 
-from src.app.model import Model
 from src.negotiation import CallPath
 from src.parsing import render_instructions
 from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry
 from src.types.messages import SystemMessage, UserMessage
-from tests.doubles import ScriptedClient
+from tests.doubles import ScriptedClient, make_model
 
 from .sources import SOURCES, SRC, is_string, nodes
 
@@ -155,7 +154,7 @@ class TestAToolIsDescribedInOnePlace:
         assert render_instructions(registry.definitions).count("Weigh a parcel on the scales.") == 1
 
         server = ScriptedClient([{"content": "Yes."}, {"finish": "stop"}])
-        model = Model(server, "any")
+        model = make_model(server, "any")
         list(model.respond([SystemMessage("Be brief."), UserMessage("How heavy?")], registry.definitions))
         (body,) = server.requests
         assert body["tools"] == registry.openai_tools
@@ -165,12 +164,12 @@ class TestAToolIsDescribedInOnePlace:
 
     def test_the_request_holds_the_list_as_it_is(self):
         server = ScriptedClient([{"content": "Yes."}, {"finish": "stop"}])
-        list(Model(server, "any").respond([UserMessage("Hello")], REGISTRY.definitions))
+        list(make_model(server, "any").respond([UserMessage("Hello")], REGISTRY.definitions))
         assert server.requests[0]["tools"] == TOOL_DEFINITIONS
 
     def test_on_the_text_path_the_prompt_alone_tells_of_the_tools(self):
         server = ScriptedClient([{"content": "Yes."}, {"finish": "stop"}])
-        list(Model(server, "any", path=CallPath("text")).respond([UserMessage("Hello")], REGISTRY.definitions))
+        list(make_model(server, "any", path=CallPath("text")).respond([UserMessage("Hello")], REGISTRY.definitions))
         assert "tools" not in server.requests[0]
         assert server.requests[0]["messages"][0] == {
             "role": "system",

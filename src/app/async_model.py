@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
+from ..config import Settings
+from ..errors import ConfigError
+from ..model import ModelCore
 from ..transport.async_driver import drive_async, run_async
 from ..transport.async_http import AsyncClient
 from ..types.events import ModelEvent
 from ..types.messages import Message, ToolChoice, ToolDefinition
-from .endpoint import DEFAULT_URL, check_async, make_client_options, make_model_options, make_settings, take_only
+from .endpoint import DEFAULT_URL, fill_client, make_core, make_settings, take_only
 from .model import BaseModel
 
 
+def make_async_client(settings: Settings, within: float | None = None, **more: Any) -> AsyncClient:
+    """A client of asyncio; the arguments as in fill_client. Raises ConfigError."""
+    if settings.vllm.provider == "copilot":
+        hint = "Use Server, Agent or Model; for `vllm-bot serve`, name the server that the CLI would use."
+        raise ConfigError("The provider copilot answers in threads only, not on asyncio.", hint)
+    return fill_client(AsyncClient, settings, within, **more)
+
+
 class AsyncModel(BaseModel):
-    """A model that answers conversations, one at a time; models may share a client. `options`: see make_core."""
+    """A model that answers conversations, one at a time; models may share a client."""
 
     @classmethod
     async def connect(
@@ -31,20 +42,18 @@ class AsyncModel(BaseModel):
         settings = make_settings(
             base_url, provider, model=model, api_key=api_key, temperature=temperature, max_tokens=max_tokens
         )
-        options = make_model_options(settings, model) | {"is_name_fixed": True}
-        check_async(provider)
-        connected = cls(AsyncClient(**make_client_options(settings)), model, **options)
+        connected = cls(make_async_client(settings), make_core(settings, model, is_name_fixed=True))
         if not model:
             try:
-                core, client = connected._core, connected._client
-                core.name = take_only(await run_async(core.server.find_models(), client), base_url)
+                names = await run_async(connected.core.server.find_models(), connected._client)
+                connected.core.name = take_only(names, base_url)
             except BaseException:
                 await connected.close()
                 raise
         return connected
 
-    def __init__(self, client: AsyncClient, name: str, **options: Any) -> None:
-        super().__init__(client.base_url, name, **options)
+    def __init__(self, client: AsyncClient, core: ModelCore) -> None:
+        super().__init__(core)
         self._client = client
 
     def respond(

@@ -28,7 +28,7 @@ from ..types.effects import Aside, Turn
 from ..types.events import Completed, ModelEvent
 from ..types.messages import JSON, Message, ToolChoice, ToolDefinition, UserMessage
 from ..types.special_tokens import neutralize_with_note
-from .endpoint import FACTS, make_client, make_client_options, make_model_options, random_id, take_only
+from .endpoint import FACTS, make_client, make_core, random_id, take_only
 from .model import Model
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ class Connections:
 
     def make_client(self, within: float | None = None) -> Client:
         """Raises ConfigError where the API key cannot be sent."""
-        options = make_client_options(self.settings, within)
-        client = make_client(self.settings.vllm.provider, **options, sleep=self.sleep)
+        client = make_client(self.settings, within, sleep=self.sleep)
         if self.cancelled:
             client.bind_cancellation(self.cancelled)
         return client
@@ -169,8 +168,8 @@ class Connections:
         answer_schema: Mapping[str, JSON] | None = None,
     ) -> Model:
         """With `within` nothing is tried twice. `answer_schema`: as in Model."""
-        options = make_model_options(self.settings, name, is_retried=within is None)
-        return Model(client or self.make_client(within), name, answer_schema=answer_schema, **options)
+        core = make_core(self.settings, name, answer_schema=answer_schema, is_retried=within is None)
+        return Model(client or self.make_client(within), core)
 
     def make_compactor(self, model: Model) -> Compactor:
         """What summarizes the conversations of `model`, with the model that the settings name for it."""

@@ -10,7 +10,7 @@ import random
 import string
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ..config import GivenValue, Settings, check_value
 from ..config.settings import BASE_URLS, VllmSettings
@@ -18,13 +18,13 @@ from ..errors import ConfigError
 from ..model import ModelCore, ModelOptions
 from ..model.retry import RetryPolicy
 from ..negotiation import BY_CONFIGURATION, CallPath, FactStore, Mode
-from ..providers.base import Codec
-from ..providers.openai import OpenAICodec
 from ..providers.table import PROVIDERS
 from ..providers.vllm import fits_nothing
 from ..transport import Client, Timeouts
 from ..types.messages import JSON
 from .sampling import make_model_body
+
+ClientT = TypeVar("ClientT")
 
 DEFAULT_URL = "http://localhost:8000/v1"
 ARGUMENTS = {"ssl_verify": "verify"}  # what the library calls a key of the section `vllm`, where the names differ
@@ -35,45 +35,6 @@ _ALPHANUMERIC = string.ascii_letters + string.digits
 def random_id() -> str:
     """9 letters and digits: the only shape that every chat template takes (Mistral's raises on others)."""
     return "".join(random.choices(_ALPHANUMERIC, k=9))  # noqa: S311 - names a call, guards nothing
-
-
-def make_core(
-    address: str,
-    name: str,
-    *,
-    codec: Codec | None = None,
-    is_vllm: bool = True,
-    path: CallPath | None = None,
-    temperature: float | None = None,
-    max_tokens: int | None = None,
-    strict: Callable[[Mapping[str, JSON]], bool] = fits_nothing,
-    stream: bool = True,
-    constrained: str = "auto",
-    answer_schema: Mapping[str, JSON] | None = None,
-    extra: Mapping[str, JSON] | None = None,
-    new_id: Callable[[], str] = random_id,
-    jitter: Callable[[], float] = random.random,
-    retry_policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - a NamedTuple
-    is_name_fixed: bool = False,
-    facts: FactStore | None = None,
-    send_thoughts: str = "auto",
-) -> ModelCore:
-    """`codec`: OpenAI's by default. `facts`: shared with other models; by default its own. See ModelOptions."""
-    return ModelCore(
-        name,
-        codec or OpenAICodec(new_id),
-        address,
-        facts or FactStore(),
-        options=ModelOptions(
-            is_vllm, temperature, strict, stream, constrained, answer_schema, extra or {}, send_thoughts
-        ),
-        path=path or CallPath(),
-        max_tokens=max_tokens,
-        new_id=new_id,
-        jitter=jitter,
-        retry_policy=retry_policy,
-        is_name_fixed=is_name_fixed,
-    )
 
 
 def make_settings(base_url: str, provider: str = "vllm", **values: Any) -> Settings:
@@ -101,11 +62,13 @@ def take_only(names: list[str], base_url: str) -> str:
     raise ConfigError(f"The server at {base_url} serves {serves}.", f"Name one: model={names[0]!r}." if names else "")
 
 
-def make_client_options(settings: Settings, within: float | None = None) -> dict[str, Any]:
-    """The arguments of Client and AsyncClient, but for `sleep`. `within`: seconds, tighter than the settings' own."""
+def fill_client(make: Callable[..., ClientT], settings: Settings, within: float | None = None, **more: Any) -> ClientT:
+    """A client for the server of these settings. `make`: Client, or a class with the same arguments. `within`: seconds,
+    tighter than the settings' own. `more`: arguments that the settings do not give, or that win over theirs.
+    """
     vllm, row = settings.vllm, PROVIDERS[settings.vllm.provider]
     limits = Timeouts(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout)
-    return {
+    arguments = {
         "base_url": vllm.base_url,
         "api_key": settings.key_to_send,
         "clocks": limits if within is None else _tighten(limits, within),
@@ -114,22 +77,17 @@ def make_client_options(settings: Settings, within: float | None = None) -> dict
         "headers": {**row.headers, **settings.headers_to_send},
         "ssl_verify": vllm.ssl_verify,
     }
+    return make(**{**arguments, **more})
 
 
-def make_client(provider: str, **options: Any) -> Client:
-    """A client of threads for a server of this provider. `options`: those of Client. Raises ConfigError."""
-    if provider != "copilot":
-        return Client(**options)
+def make_client(settings: Settings, within: float | None = None, **more: Any) -> Client:
+    """A client of threads; the arguments as in fill_client. Raises ConfigError."""
+    if settings.vllm.provider != "copilot":
+        return fill_client(Client, settings, within, **more)
     from ..transport.copilot import CopilotClient  # start-up is measured
 
-    return CopilotClient(**options, is_service=options["base_url"] == BASE_URLS["copilot"])
-
-
-def check_async(provider: str) -> None:
-    """Raises ConfigError where there is no client for asyncio."""
-    if provider == "copilot":
-        hint = "Use Server, Agent or Model; for `vllm-bot serve`, name the server that the CLI would use."
-        raise ConfigError("The provider copilot answers in threads only, not on asyncio.", hint)
+    is_service = settings.vllm.base_url == BASE_URLS["copilot"]
+    return fill_client(CopilotClient, settings, within, is_service=is_service, **more)
 
 
 def _tighten(limits: Timeouts, within: float) -> Timeouts:
@@ -149,23 +107,43 @@ def _make_path(vllm: VllmSettings) -> CallPath:
     return CallPath(order[0], order=order)
 
 
-def make_model_options(settings: Settings, model: str, *, is_retried: bool = True) -> dict[str, Any]:
-    """The arguments of make_core, but for the address and the name.
+def choose_strict(vllm: VllmSettings) -> Callable[[Mapping[str, JSON]], bool]:
+    """Whether the server can hold calls to a schema."""
+    return PROVIDERS[vllm.provider].strict if vllm.strict_tools else fits_nothing
+
+
+def make_core(
+    settings: Settings,
+    model: str,
+    *,
+    answer_schema: Mapping[str, JSON] | None = None,
+    is_retried: bool = True,
+    is_name_fixed: bool = False,
+) -> ModelCore:
+    """A model's logic without I/O. `answer_schema`: see ModelOptions; `is_name_fixed`: see ModelCore.
 
     Raises ConfigError for a setting that the provider's API does not have.
     """
-    vllm, row = settings.get_model_settings(model), PROVIDERS[settings.vllm.provider]
-    return {
-        "codec": row.codec(random_id),
-        "is_vllm": vllm.provider == "vllm",
-        "path": _make_path(vllm),
-        "strict": row.strict if vllm.strict_tools else fits_nothing,
-        "stream": vllm.stream,
-        "temperature": vllm.temperature,
-        "max_tokens": vllm.max_tokens,
-        "extra": make_model_body(settings, model),
-        "constrained": settings.text_protocol.constrained,
-        "retry_policy": RetryPolicy(vllm.retries, vllm.load_timeout) if is_retried else RetryPolicy(0, 0),
-        "facts": FACTS,
-        "send_thoughts": vllm.send_thoughts,
-    }
+    vllm = settings.get_model_settings(model)
+    return ModelCore(
+        model,
+        PROVIDERS[vllm.provider].codec(random_id),
+        vllm.base_url,
+        FACTS,
+        options=ModelOptions(
+            is_vllm=vllm.provider == "vllm",
+            temperature=vllm.temperature,
+            strict=choose_strict(vllm),
+            stream=vllm.stream,
+            constrained=settings.text_protocol.constrained,
+            answer_schema=answer_schema,
+            extra=make_model_body(settings, model),
+            send_thoughts=vllm.send_thoughts,
+        ),
+        path=_make_path(vllm),
+        max_tokens=vllm.max_tokens,
+        new_id=random_id,
+        jitter=random.random,
+        retry_policy=RetryPolicy(vllm.retries, vllm.load_timeout) if is_retried else RetryPolicy(0, 0),
+        is_name_fixed=is_name_fixed,
+    )

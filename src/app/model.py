@@ -10,7 +10,7 @@ async_model.py is the same for asyncio.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeVar, get_args
+from typing import TypeVar, get_args
 
 from ..errors import ConfigError
 from ..model import ModelCore
@@ -20,15 +20,7 @@ from ..transport.driver import drive, run
 from ..types.effects import AgentSteps, Turn
 from ..types.events import Event, ModelEvent
 from ..types.messages import Message, ToolChoice, ToolDefinition
-from .endpoint import (
-    DEFAULT_URL,
-    make_client,
-    make_client_options,
-    make_core,
-    make_model_options,
-    make_settings,
-    take_only,
-)
+from .endpoint import DEFAULT_URL, make_client, make_core, make_settings, take_only
 
 T = TypeVar("T")
 
@@ -46,28 +38,23 @@ def check_messages(messages: Sequence[Message]) -> None:
 
 
 class BaseModel:
-    """What models of threads and of asyncio share. `options`: see make_core."""
+    """What models of threads and of asyncio share. `core`: its logic without I/O, for an agent's loop."""
 
-    def __init__(self, address: str, name: str, **options: Any) -> None:
-        self._core = make_core(address, name, **options)
-
-    @property
-    def core(self) -> ModelCore:
-        """Its logic without I/O, for an agent's loop."""
-        return self._core
+    def __init__(self, core: ModelCore) -> None:
+        self.core = core
 
     @property
     def name(self) -> str:
-        return self._core.name
+        return self.core.name
 
     @property
     def path(self) -> CallPath:
         """How tools are offered to it, with what its server has refused so far."""
-        return self._core.path
+        return self.core.path
 
     @path.setter
     def path(self, path: CallPath) -> None:
-        self._core.path = path
+        self.core.path = path
 
     def _start_turn(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], choice: ToolChoice
@@ -77,20 +64,20 @@ class BaseModel:
         for each in tools:
             if not isinstance(each, ToolDefinition):
                 raise ConfigError(f"tools: expected a ToolDefinition, got {each!r:.60}.", "Write `weather.definition`.")
-        return self._core.respond(messages, tools, choice)
+        return self.core.respond(messages, tools, choice)
 
     @property
     def max_tokens(self) -> int | None:
         """Of one answer; None leaves it to the server."""
-        return self._core.max_tokens
+        return self.core.max_tokens
 
     @max_tokens.setter
     def max_tokens(self, limit: int | None) -> None:
-        self._core.max_tokens = limit
+        self.core.max_tokens = limit
 
 
 class Model(BaseModel):
-    """A model that answers conversations, one at a time. `options`: see make_core."""
+    """A model that answers conversations, one at a time."""
 
     @classmethod
     def connect(
@@ -110,8 +97,7 @@ class Model(BaseModel):
         settings = make_settings(
             base_url, provider, model=model, api_key=api_key, temperature=temperature, max_tokens=max_tokens
         )
-        options = make_model_options(settings, model) | {"is_name_fixed": True}
-        connected = cls(make_client(provider, **make_client_options(settings)), model, **options)
+        connected = cls(make_client(settings), make_core(settings, model, is_name_fixed=True))
         if not model:
             try:
                 names = run(connected.core.server.find_models(), connected._client)
@@ -121,19 +107,19 @@ class Model(BaseModel):
                 raise
         return connected
 
-    def __init__(self, client: Client, name: str, **options: Any) -> None:
-        super().__init__(client.base_url, name, **options)
+    def __init__(self, client: Client, core: ModelCore) -> None:
+        super().__init__(core)
         self._client = client
 
     @property
     def context_length(self) -> int | None:
         """In tokens; None if the server does not say."""
-        return run(self._core.context_length(), self._client)
+        return run(self.core.context_length(), self._client)
 
     @property
     def server_version(self) -> str:
         """The version of vLLM; empty if the server does not say."""
-        return run(self._core.server.version(), self._client)
+        return run(self.core.server.version(), self._client)
 
     def measure_fill(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
@@ -142,7 +128,7 @@ class Model(BaseModel):
 
         Below `exact_from` an upper bound is enough; the server counts tokens above it.
         """
-        return run(self._core.measure_fill(messages, tools, exact_from=exact_from), self._client)
+        return run(self.core.measure_fill(messages, tools, exact_from=exact_from), self._client)
 
     def drive(self, steps: AgentSteps[T], on_silence: Callable[[], object] = lambda: None) -> Generator[Event, None, T]:
         """The events of an agent's run, whose effects this model's client performs.

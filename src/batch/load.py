@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..app.endpoint import make_client_options
+from ..app.endpoint import fill_client
 from ..config import Settings
 from ..errors import BotError
 from ..transport import Client
@@ -73,9 +73,9 @@ class LoadControl:
 
 def fetch_waiting(settings: Settings) -> float | None:
     """How many requests wait on the server of these settings; None if it does not say."""
-    options = make_client_options(settings, METRICS_TIMEOUT_S)
+    opened = fill_client(Client, settings, METRICS_TIMEOUT_S)
     try:
-        with Client(**options) as client, client.open("GET", "/metrics", within=METRICS_TIMEOUT_S) as reply:
+        with opened as client, client.open("GET", "/metrics", within=METRICS_TIMEOUT_S) as reply:
             found = WAITING.findall(reply.read()) if reply.status == 200 else []
     except BotError:
         return None

@@ -21,11 +21,10 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from ..app.endpoint import check_async, make_client_options
+from ..app.async_model import make_async_client
 from ..app.state_files import ServerMemory
 from ..config import Settings
 from ..errors import ConfigError
-from ..transport.async_http import AsyncClient
 from ..transport.http import find_free_port, try_connecting
 from .access import AccessRules
 from .gateway import HAS_ASKED, MAX_HEADER_BYTES, Gateway
@@ -184,14 +183,13 @@ def _is_loopback(host: str) -> bool:
 
 def make_upstreams(settings: Settings) -> Upstreams:
     """Raises ConfigError."""
-    check_async(settings.vllm.provider)
     addresses = [_complete(url) for url in settings.serve.upstreams] or [settings.vllm.base_url]
     memory = ServerMemory(settings.state)
     places = {**settings.places, "vllm.base_url": "argument upstream"}
     replicas = []
     for address in addresses:
         named = replace(settings, vllm=replace(settings.vllm, base_url=address), places=places)
-        replicas.append(Replica(AsyncClient(**make_client_options(named)), memory))
+        replicas.append(Replica(make_async_client(named), memory))
     return Upstreams(replicas)
 
 

@@ -7,7 +7,6 @@ import pytest
 from src.agent.compaction import Compactor
 from src.agent.dispatch import NOT_FINISHED, REPEATED
 from src.agent.loop import EMPTY_TURN_PROMPT, FINAL_ANSWER_PROMPT, MAX_MALFORMED_TURNS, AgentLoop
-from src.app.model import Model
 from src.errors import ContextTooLong, StreamCut, WireError
 from src.negotiation import CallPath
 from src.security.permissions.approval import Answer
@@ -26,6 +25,7 @@ from src.types.messages import (
     ToolResults,
     UserMessage,
 )
+from tests.doubles import make_model
 
 from ..doubles import POLICY, ScriptedApprover, ScriptedClient, ScriptedModel, context, perform, says, toolbox
 
@@ -414,7 +414,7 @@ class TestTheBeginningOfThePrompt:
             models=self.MODELS,
             tokenize=lambda body: {"tokens": [1] * (len(json.dumps(body)) // 3), "max_model_len": 4000},
         )
-        model = Model(client, "tiny", path=path)
+        model = make_model(client, "tiny", path=path)
         registry, _ = toolbox()
         compactor = Compactor(model.core) if options.pop("compacts", False) else None
         loop = AgentLoop(model.core, registry, context(), ScriptedApprover(), POLICY, compactor=compactor, **options)

@@ -26,7 +26,6 @@ from pathlib import Path
 import requests
 
 from src.agent.loop import AgentLoop
-from src.app.model import Model
 from src.security.permissions.approval import APPROVE_ALL
 from src.security.permissions.policy import Policy
 from src.tools import Registry, ToolContext
@@ -35,6 +34,7 @@ from src.types.messages import UserMessage
 from tests.benchmarks.measure import ROOT, Row, ask_program, make_options, print_table, require_byte_code, run
 from tests.benchmarks.peers import PEERS, TIMED
 from tests.benchmarks.serving import fetch, list_turn_costs, serving
+from tests.doubles import make_model
 
 TURNS = (10, 50, 100)
 GOAL, GROWTH = 1.5, 1.2  # times the bare loop; a turn of 100 against one of 10
@@ -95,21 +95,20 @@ print(time.process_time() - start)
 # argv: the address, how many models, how many turns each. Prints the CPU seconds of all of them.
 ASYNC_OURS = """
 import asyncio, sys, time
-from src import AsyncModel, Completed
-from src.transport.async_http import AsyncClient
+from src import AsyncServer, Completed
 from src.types.messages import UserMessage
 
-async def work(client, turns):
-    model = AsyncModel(client, "tiny", is_vllm=False)
+async def work(server, turns):
+    model = await server.model("tiny")
     for _ in range(turns):
         texts = [event.response.text async for event in model.respond([UserMessage("go")]) if isinstance(event, Completed)]
         assert texts[0]
 
 async def main():
-    async with AsyncClient(sys.argv[1] + "/v1") as client:
-        await work(client, 1)  # once unmeasured: modules are loaded
+    async with AsyncServer(sys.argv[1] + "/v1", provider="openai") as server:
+        await work(server, 1)  # once unmeasured: modules are loaded
         start = time.process_time()
-        await asyncio.gather(*(work(client, int(sys.argv[3])) for _ in range(int(sys.argv[2]))))
+        await asyncio.gather(*(work(server, int(sys.argv[3])) for _ in range(int(sys.argv[2]))))
         print(time.process_time() - start)
 
 asyncio.run(main())
@@ -240,7 +239,7 @@ def ours(base_url: str) -> None:
         return str(a + b)
 
     with Client(base_url) as client:
-        model = Model(client, "tiny", is_vllm=False)
+        model = make_model(client, "tiny", is_vllm=False)
         agent = AgentLoop(
             model.core, registry, ToolContext(workspace=ROOT), APPROVE_ALL, Policy(ROOT), max_tool_turns=1000
         )

@@ -25,12 +25,12 @@ from pathlib import Path
 
 import requests
 
-from src.app.model import Model
 from src.transport import Client
 from src.types.events import TextDelta
 from src.types.messages import UserMessage
 from tests.benchmarks.measure import Row, ask_program, make_options, print_table, require_byte_code
 from tests.benchmarks.serving import CHAT, serving
+from tests.doubles import make_model
 
 SHORT, ANSWER = 500, 5_500  # chunks of the program's answers
 SHORT_PACED, ANSWER_PACED, PACED_ANSWER = 100, 1_100, ",pace=0.002"
@@ -108,7 +108,7 @@ print(best)
 def ours(base_url: str) -> Iterator[str]:
     """The text of each event, all the way."""
     with Client(base_url) as client:
-        for event in Model(client, "tiny", is_vllm=False).respond([UserMessage("go")]):
+        for event in make_model(client, "tiny", is_vllm=False).respond([UserMessage("go")]):
             if isinstance(event, TextDelta):
                 yield event.text
 

@@ -14,13 +14,12 @@ pytest.importorskip("aiohttp")
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from src.app.endpoint import make_client_options
+from src.app.async_model import make_async_client
 from src.app.state_files import ServerMemory
 from src.config import load
 from src.serve.gateway import Gateway
 from src.serve.pages.metrics import Metrics
 from src.serve.upstreams import Replica, Upstreams
-from src.transport.async_http import AsyncClient
 from tests.thorough import sample
 from tests.waiting import PATIENCE_S
 
@@ -53,10 +52,10 @@ class Told(NamedTuple):
 def ask(folder: Path, url: str, settings: dict[str, object], path: str, stream: bool) -> Told:
     config = folder / "config.json"
     config.write_text(json.dumps({"vllm": {**settings, "base_url": url}}))
-    options = make_client_options(load(config, {}, {"HOME": str(folder)}))
+    loaded = load(config, {}, {"HOME": str(folder)})
 
     async def run() -> Told:
-        gateway = Gateway(Upstreams([Replica(AsyncClient(**options), ServerMemory(folder))]), Metrics(folder))
+        gateway = Gateway(Upstreams([Replica(make_async_client(loaded), ServerMemory(folder))]), Metrics(folder))
         body = {"model": "tiny", "stream": stream, **BODIES[path]}
         async with TestClient(TestServer(gateway.make_app())) as client, client.post(path, json=body) as reply:
             return Told(reply.status, reply.content_type, (await reply.read()).decode(errors="replace"))

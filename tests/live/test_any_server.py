@@ -6,11 +6,10 @@ import asyncio
 
 import pytest
 
-from src.app.model import Model
 from src.transport import Client
 from src.types.events import Completed, TextDelta
 from src.types.messages import UserMessage
-from tests.doubles import list_models
+from tests.doubles import list_models, make_core, make_model
 
 from .rig import Server, free_port
 
@@ -47,14 +46,14 @@ class TestTheModel:
         """On both drivers."""
         name = list_models(client)[0]
         if request.param == "threads":
-            yield Model(client, name)
+            yield make_model(client, name)
             return
         pytest.importorskip("aiohttp")
         from src.transport.async_http import AsyncClient
         from tests.bridge import BridgedModel
 
         loop, other = asyncio.new_event_loop(), AsyncClient(any_server.base_url, any_server.api_key)
-        yield BridgedModel(loop, other, name)
+        yield BridgedModel(loop, other, make_core(other.base_url, name))
         loop.run_until_complete(other.close())
         loop.close()
 

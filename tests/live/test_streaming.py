@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from src.app.model import Model
 from src.negotiation import CallPath
 from src.tools import REGISTRY
 from src.transport import Client
 from src.types.events import ReasoningDelta, TextDelta
 from src.types.messages import Reasoning, SystemMessage, ToolCall, Usage, UserMessage
+from tests.doubles import make_model
 
 KINDS = pytest.mark.parametrize("server", ["hermes", "no parser", "strict"], indirect=True)
 RUNNING = "vllm:num_requests_running"
@@ -38,7 +38,7 @@ def ask(client: Client, method: str, path: str, body: dict | None = None) -> str
 
 @KINDS
 def test_the_first_words_are_here_while_the_server_is_still_writing(client, root):
-    events = Model(client, "tiny").respond([UserMessage("Count to four hundred.")])
+    events = make_model(client, "tiny").respond([UserMessage("Count to four hundred.")])
     first = next(event for event in events if isinstance(event, TextDelta))
     assert first.text.startswith("1")
     (running,) = [line for line in ask(root, "GET", "metrics").splitlines() if line.startswith(RUNNING)]
@@ -50,7 +50,7 @@ def test_the_first_words_are_here_while_the_server_is_still_writing(client, root
 @KINDS
 def test_a_block_never_shows_in_the_text_that_streams(client):
     messages = [SystemMessage("Be brief."), UserMessage("Quote notes.txt, please.")]
-    events = list(Model(client, "tiny").respond(messages, REGISTRY.definitions))
+    events = list(make_model(client, "tiny").respond(messages, REGISTRY.definitions))
     shown = "".join(event.text for event in events if isinstance(event, TextDelta))
     assert shown.strip() == "I will look."
     response = events[-1].response
@@ -61,7 +61,7 @@ def test_a_block_never_shows_in_the_text_that_streams(client):
 
 @KINDS
 def test_usage_is_what_the_server_counts(client, root):
-    *_, completed = Model(client, "tiny").respond([UserMessage("Say hello.")])
+    *_, completed = make_model(client, "tiny").respond([UserMessage("Say hello.")])
     assert completed.response.text == "Hello there."
     written = json.loads(ask(root, "POST", "tokenize", {"model": "tiny", "prompt": "Hello there."}))["count"]
     asked = {"model": "tiny", "messages": [{"role": "user", "content": "Say hello."}]}
@@ -75,7 +75,7 @@ class TestAThinkingModel:
     QUESTION = "Think first, then quote notes.txt, please."
 
     def test_its_thoughts_are_kept_apart_from_its_text(self, client, native):
-        model = Model(client, "tiny", path=CallPath("native" if native else "text"))
+        model = make_model(client, "tiny", path=CallPath("native" if native else "text"))
         events = list(model.respond([UserMessage(self.QUESTION)], REGISTRY.definitions))
         response = events[-1].response
         (thought,) = [block for block in response.content if isinstance(block, Reasoning)]

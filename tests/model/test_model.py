@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from src.app.endpoint import random_id
-from src.app.model import Model
 from src.errors import (
     BotError,
     ConnectFailed,
@@ -31,7 +30,7 @@ from src.types.messages import (
     ToolResults,
     UserMessage,
 )
-from tests.doubles import ScriptedClient, list_models
+from tests.doubles import ScriptedClient, list_models, make_model
 from tests.providers.doubles import codec
 
 READ = ToolDefinition(
@@ -68,7 +67,7 @@ class Served:
         aside = {name: options.pop(name) for name in names if name in options}
         self.client = ScriptedClient(*answers, **aside)
         ids = (f"made{number}" for number in itertools.count())
-        self.model = Model(self.client, "tiny", new_id=lambda: next(ids), **options)
+        self.model = make_model(self.client, "tiny", new_id=lambda: next(ids), **options)
 
     def ask(self, *messages, tools=(READ,)):
         conversation = messages or (SystemMessage("Be brief."), UserMessage("go"))

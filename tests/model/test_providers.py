@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from src.app.model import Model
 from src.negotiation import MODES, CallPath
 from src.transport import Client
 from src.types.events import Completed, Notice
 from src.types.messages import ToolDefinition, ToolResult, ToolResults, UserMessage
-from tests.doubles import ScriptedClient, ScriptedServer, stream_event
+from tests.doubles import ScriptedClient, ScriptedServer, make_model, stream_event
 from tests.providers.doubles import codec
 from tests.providers.test_exchanges import ANSWERS, WHOLE, answer
 
@@ -35,7 +34,7 @@ def refused(provider, message):
 def test_an_answer_goes_back_as_it_came(name):
     case = ANSWERS[name]
     client = ScriptedClient(answer(case), answer(case))
-    model = Model(client, "any", codec=codec(case["provider"]), is_vllm=False)
+    model = make_model(client, "any", codec=codec(case["provider"]), is_vllm=False)
     conversation = [UserMessage("Look.")]
     conversation.append(last(model.respond(conversation, TOOLS)))
     asked = [*conversation[1].calls, *conversation[1].malformed]
@@ -52,7 +51,7 @@ def test_an_answer_goes_back_as_it_came(name):
 def test_a_gemini_turn_over_http():
     call, said = ANSWERS["gemini-call"], ANSWERS["gemini-thoughts-and-text"]
     with ScriptedServer(answer(call), answer(said)) as server, Client(server.url) as client:
-        model = Model(client, "gemini-3-pro-preview", codec=codec("gemini"), is_vllm=False)
+        model = make_model(client, "gemini-3-pro-preview", codec=codec("gemini"), is_vllm=False)
         conversation = [UserMessage("When is high water?")]
         conversation.append(last(model.respond(conversation, TOOLS)))
         conversation.append(ToolResults((ToolResult("made0", "read", "text", "noon"),)))
@@ -65,7 +64,7 @@ def test_a_stop_reason_of_the_providers_own_is_kept():
     said = "Here: <think>hm</think> ok"
     stream = b"".join(map(stream_event, [{"content": said}, {"finish": "content_filter"}]))
     for mode in MODES:
-        model = Model(ScriptedClient(stream), "any", is_vllm=False, path=CallPath(mode))
+        model = make_model(ScriptedClient(stream), "any", is_vllm=False, path=CallPath(mode))
         response = last(model.respond([UserMessage("Look.")], TOOLS))
         assert (response.stop_reason, response.provider_stop_reason) == ("other", "content_filter")
 
@@ -80,7 +79,9 @@ def test_a_stop_reason_of_the_providers_own_is_kept():
 def test_a_server_that_takes_no_tools_is_asked_through_text(provider, message):
     case = ANSWERS["anthropic-redacted-thinking" if provider == "anthropic" else "openai-refusal"]
     client = ScriptedClient((400, refused(provider, message)), answer(case))
-    events = list(Model(client, "any", codec=codec(provider), is_vllm=False).respond([UserMessage("Look.")], TOOLS))
+    events = list(
+        make_model(client, "any", codec=codec(provider), is_vllm=False).respond([UserMessage("Look.")], TOOLS)
+    )
     assert [type(event) for event in events].count(Notice) == 1
     first, second = client.requests
     assert first["tools"] and "tools" not in second

@@ -5,11 +5,10 @@ import json
 
 import pytest
 
-from src.app.model import Model
 from src.negotiation import CallPath, FactStore
 from src.types.events import Completed
 from src.types.messages import Reasoning, Response, Text, ToolCall, ToolResult, ToolResults, UserMessage
-from tests.doubles import ScriptedClient
+from tests.doubles import ScriptedClient, make_model
 from tests.model.test_model import READ
 
 THOUGHT = "The file tells."
@@ -42,7 +41,7 @@ class Talk:
         aside = {"tokenize": options.pop("tokenize")} if "tokenize" in options else {}
         self.client = ScriptedClient(*(answers or (THINKING, HELLO)), **aside)
         ids = (f"made{number}" for number in itertools.count())
-        self.model = Model(self.client, "tiny", new_id=lambda: next(ids), **options)
+        self.model = make_model(self.client, "tiny", new_id=lambda: next(ids), **options)
         self.messages = [UserMessage("Read a.txt.")]
 
     def ask(self):
@@ -139,20 +138,22 @@ class TestAnotherModel:
     def test_gets_none_of_the_thoughts(self, name, goes):
         talk = Talk().go_on()
         client = ScriptedClient(HELLO)
-        list(Model(client, name).respond(talk.messages[:3], [READ]))
+        list(make_model(client, name).respond(talk.messages[:3], [READ]))
         assert has_thought(client.requests[0]) is goes
 
     def test_on_another_server_gets_none_either(self):
         talk = Talk().go_on()
         client = ScriptedClient(HELLO)
         client.base_url = "http://elsewhere/v1"
-        list(Model(client, "tiny").respond(talk.messages[:3], [READ]))
+        list(make_model(client, "tiny").respond(talk.messages[:3], [READ]))
         assert not has_thought(client.requests[0])
 
     def test_gets_those_that_a_program_wrote_itself(self):
         client = ScriptedClient(HELLO)
         call = ToolCall("n1", "read", {"path": "a.txt"})
-        list(Model(client, "tiny").respond([UserMessage("go"), Response((Reasoning("Hm."), call)), RESULTS], [READ]))
+        list(
+            make_model(client, "tiny").respond([UserMessage("go"), Response((Reasoning("Hm."), call)), RESULTS], [READ])
+        )
         assert has_thought(client.requests[0])
 
     def test_sees_the_same_messages_after_the_journal(self):

@@ -4,13 +4,12 @@ import threading
 
 import pytest
 
-from src.app.model import Model
 from src.errors import ServerError
 from src.negotiation import CallPath, FactStore
 from src.negotiation.facts import FactTable
 from src.types.events import Notice
 from src.types.messages import ToolDefinition, UserMessage
-from tests.doubles import ScriptedClient
+from tests.doubles import ScriptedClient, make_model
 
 READ = ToolDefinition("read", "Read", {"type": "object", "properties": {}})
 HELLO = [{"content": "Hello"}, {"finish": "stop"}]
@@ -60,36 +59,39 @@ class TestSharing:
     def test_what_one_model_learns_another_on_the_same_server_knows(self):
         facts = FactStore()
         first, second = ScriptedClient(NO_FIELD, HELLO), ScriptedClient(HELLO)
-        ask(Model(first, "tiny", facts=facts))
-        ask(Model(second, "tiny", facts=facts))
+        ask(make_model(first, "tiny", facts=facts))
+        ask(make_model(second, "tiny", facts=facts))
         assert "return_token_ids" not in second.requests[0]
 
     def test_of_another_model_it_is_not_assumed(self):
         facts = FactStore()
-        ask(Model(ScriptedClient(NO_FIELD, HELLO), "tiny", facts=facts))
+        ask(make_model(ScriptedClient(NO_FIELD, HELLO), "tiny", facts=facts))
         other = ScriptedClient(HELLO)
-        ask(Model(other, "large", facts=facts))
+        ask(make_model(other, "large", facts=facts))
         assert "return_token_ids" in other.requests[0]
 
     def test_a_turn_that_fails_takes_back_nothing_that_another_learned_meanwhile(self):
         facts = FactStore()
-        failing, other = Model(ScriptedClient(NO_PARSER, WRONG), "tiny", facts=facts), ScriptedClient(NO_FIELD, HELLO)
+        failing, other = (
+            make_model(ScriptedClient(NO_PARSER, WRONG), "tiny", facts=facts),
+            ScriptedClient(NO_FIELD, HELLO),
+        )
         turn = failing.respond([UserMessage("go")], [READ])
         assert isinstance(next(turn), Notice)
-        ask(Model(other, "tiny", facts=facts))
+        ask(make_model(other, "tiny", facts=facts))
         with pytest.raises(ServerError, match="temperature"):
             list(turn)
         assert failing.path == CallPath(disabled_fields=("return_token_ids",))
 
     def test_a_downgrade_that_did_not_help_is_not_kept(self):
-        model = Model(ScriptedClient(NO_PARSER, WRONG), "tiny")
+        model = make_model(ScriptedClient(NO_PARSER, WRONG), "tiny")
         with pytest.raises(ServerError, match="temperature"):
             ask(model)
         assert model.path == CallPath()
 
     def test_a_mode_that_one_user_chose_is_no_other_ones(self):
         facts = FactStore()
-        chosen, other = (Model(ScriptedClient(HELLO), "tiny", facts=facts) for _ in range(2))
+        chosen, other = (make_model(ScriptedClient(HELLO), "tiny", facts=facts) for _ in range(2))
         chosen.path = chosen.path.choose("text")
         ask(chosen)
         assert (chosen.path.mode, other.path.mode) == ("text", "native")
@@ -98,5 +100,5 @@ class TestSharing:
         facts, asked = FactStore(), []
         for _ in range(3):
             client = ScriptedClient(HELLO, models=lambda _: asked.append(1) or MODELS)
-            assert Model(client, "tiny", facts=facts).context_length == 4096
+            assert make_model(client, "tiny", facts=facts).context_length == 4096
         assert len(asked) == 1

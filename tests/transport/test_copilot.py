@@ -42,6 +42,7 @@ from src.types.messages import (
     ToolResults,
     UserMessage,
 )
+from tests.doubles import make_core
 from tests.waiting import PATIENCE_S, wait_until
 
 ADD = ToolDefinition("add", "Add", {"type": "object", "properties": {"a": {"type": "number"}}})
@@ -87,7 +88,7 @@ def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Double]:
 
 def make_model(*, is_service: bool = False, **client: Any) -> Model:
     made = CopilotClient(URL, is_service=is_service, **client)
-    return Model(made, "tiny", codec=CopilotCodec(lambda: "made"), is_vllm=False)
+    return Model(made, make_core(URL, "tiny", codec=CopilotCodec(lambda: "made"), is_vllm=False))
 
 
 def ask(model: Model, *messages: Message) -> Response:

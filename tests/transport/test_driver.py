@@ -10,12 +10,11 @@ from typing import NamedTuple
 import pytest
 
 from src.app.async_model import AsyncModel
-from src.app.model import Model
 from src.errors import Cancelled
 from src.types.effects import ReplyHead
 from src.types.events import Completed, Notice, TextDelta
 from src.types.messages import ToolDefinition, UserMessage
-from tests.doubles import ScriptedClient
+from tests.doubles import ScriptedClient, make_core, make_model
 
 READ = ToolDefinition("read", "Read", {"type": "object", "properties": {"path": {"type": "string"}}})
 HELLO = [{"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]
@@ -71,7 +70,9 @@ def start(name, cancel_at=None):
     """A client, and the turn of a scenario on it."""
     answers, aside = SCENARIOS[name]
     client = WatchedClient(*answers, cancel_at=cancel_at, **aside)
-    return client, Model(client, "tiny", jitter=lambda: 0.5, new_id=lambda: "made").respond([UserMessage("go")], [READ])
+    return client, make_model(client, "tiny", jitter=lambda: 0.5, new_id=lambda: "made").respond(
+        [UserMessage("go")], [READ]
+    )
 
 
 class AsyncReply(NamedTuple):
@@ -127,7 +128,9 @@ async def collect_async(name, events, cancel_at=None):
     """The client; the events of the scenario's turn are added to `events`."""
     answers, aside = SCENARIOS[name]
     client = AsyncWatchedClient(*answers, cancel_at=cancel_at, **aside)
-    turn = AsyncModel(client, "tiny", jitter=lambda: 0.5, new_id=lambda: "made").respond([UserMessage("go")], [READ])
+    turn = AsyncModel(client, make_core(client.base_url, "tiny", jitter=lambda: 0.5, new_id=lambda: "made")).respond(
+        [UserMessage("go")], [READ]
+    )
     try:
         async for event in turn:
             events.append(event)
@@ -163,7 +166,7 @@ def test_an_asynchronous_turn_can_be_closed_at_each_of_its_events(name):
     async def close_at(place):
         answers, aside = SCENARIOS[name]
         client = AsyncWatchedClient(*answers, **aside)
-        turn = AsyncModel(client, "tiny").respond([UserMessage("go")], [READ])
+        turn = AsyncModel(client, make_core(client.base_url, "tiny")).respond([UserMessage("go")], [READ])
         for _ in range(place + 1):
             await anext(turn)
         asked = len(client.client.requests)
@@ -222,7 +225,7 @@ def test_an_interrupt_passes_through_a_turn_and_ends_it():
         yield
 
     client.open = interrupt
-    turn = Model(client, "tiny").respond([UserMessage("go")])
+    turn = make_model(client, "tiny").respond([UserMessage("go")])
     with pytest.raises(KeyboardInterrupt):
         next(turn)
     assert list(turn) == []

@@ -8,25 +8,20 @@ async with AsyncServer("http://localhost:8000/v1") as server:
 from __future__ import annotations
 
 from concurrent.futures import Future
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ...security.permissions.approval import Answer, Request
-from ...tools import Registry
 from ...tools.sdk.async_calls import AsyncCallRunner
 from ...transport.async_driver import run_async
 from ...transport.async_http import AsyncClient
 from ...types.messages import ToolChoice
-from ..async_model import AsyncModel
-from ..endpoint import check_async
-from .agent import BaseAgent
+from ..async_model import AsyncModel, make_async_client
 from .approval import Approval, AsyncApprove
 from .async_run import AsyncRun
 from .connection import BaseServer
-from .exchange import Question
-from .options import NO_OVERRIDES, SYSTEM, Options, Overrides, Sampling, Stored, Tools
+from .exchange import AsyncOnly, BaseAgent, Question
+from .options import Options, Sampling
 from .result import Result, raise_if_cut
-from .run import AsyncOnly
 from .wording import rewording
 
 if TYPE_CHECKING:
@@ -51,25 +46,19 @@ class AsyncApproval(Approval):
         return self._read(await self._runner.call(self._approve, request))
 
 
-class AsyncAgent(AsyncOnly, BaseAgent):
+class AsyncAgent(AsyncOnly, BaseAgent[AsyncCallRunner]):
     """As Agent, for asyncio; `AsyncServer.agent` makes one. Coroutine functions as tools run in its event loop."""
 
-    def __init__(self, server: BaseServer, client: AsyncClient, options: Options) -> None:
-        super().__init__(server, options)
+    _run: AsyncRun | None
+
+    def __init__(self, server: BaseServer[Any, Any], client: AsyncClient, options: Options) -> None:
+        super().__init__(server, options, AsyncCallRunner, AsyncApproval)
         self._client = client
-        self._run: AsyncRun | None = None
-
-    def _make_runner(self, registry: Registry) -> AsyncCallRunner:
-        self._calls = AsyncCallRunner(registry)
-        return self._calls
-
-    def _make_approver(self, approve: AsyncApprove) -> AsyncApproval:
-        return AsyncApproval(approve, self._calls)
 
     def ask(self, question: Question, *, tool_choice: ToolChoice | None = None, schema: object = None) -> AsyncRun:
         """As Agent.ask, to iterate with `async for`."""
         exchange = self._make_exchange(question, tool_choice, schema)
-        self._run = AsyncRun(exchange, self._client, self._context, self._calls, self._run)
+        self._run = AsyncRun(exchange, self._client, self._context, self._runner, self._run)
         return self._run
 
     @overload
@@ -97,11 +86,6 @@ class AsyncAgent(AsyncOnly, BaseAgent):
         result = await self.ask(question, tool_choice=tool_choice, schema=schema).finish()
         return raise_if_cut(result) if raise_on_limit else result
 
-    def cancel(self) -> None:
-        """Stop the run, from any task or thread: who iterates gets Cancelled. Without a run, nothing happens."""
-        if self._run:
-            self._run.cancel()
-
     async def close(self) -> None:
         """End the run, if there is one. The agent answers no more questions."""
         if self._run:
@@ -115,49 +99,20 @@ class AsyncAgent(AsyncOnly, BaseAgent):
         await self.close()
 
 
-class AsyncServer(AsyncOnly, BaseServer):
+class AsyncServer(AsyncOnly, BaseServer[AsyncAgent, AsyncApprove]):
     """As Server, for asyncio: any number of agents may answer at once, in one event loop. It needs aiohttp."""
 
     def _open(self) -> None:
-        check_async(self.provider)
-        self._client = AsyncClient(**self._client_options)
+        self._client = make_async_client(self._settings, **self._client_options)
 
-    def agent(
-        self,
-        tools: Tools = (),
-        model: str = "",
-        *,
-        system: str = SYSTEM,
-        approve: AsyncApprove | None = None,
-        tool_choice: ToolChoice = "auto",
-        conversation: Stored = None,
-        overrides: Overrides = NO_OVERRIDES,
-        max_tool_turns: int = 10,
-        compact: bool = True,
-        workspace: str | Path = ".",
-        **sampling: Unpack[Sampling],
-    ) -> AsyncAgent:
-        """As Server.agent; `approve` may be a coroutine function, and so may tools."""
-        options = Options(
-            tools,
-            model,
-            system,
-            approve,
-            tool_choice,
-            conversation,
-            overrides,
-            max_tool_turns,
-            compact,
-            workspace,
-            sampling,
-        )
+    def _make_agent(self, options: Options) -> AsyncAgent:
         return AsyncAgent(self, self._client, options)
 
     async def model(self, model: str = "", **sampling: Unpack[Sampling]) -> AsyncModel:
         """As Server.model."""
         self.check_open()
-        options = self.make_core_options(Options((), model, sampling=sampling).check())
-        made = AsyncModel(self._client, model, **options)
+        options = Options((), model, sampling=sampling).check()
+        made = AsyncModel(self._client, self.make_core(model, options.sampling))
         with rewording():
             made.core.name = await run_async(self.resolve_model(made.core), self._client)
         return made
@@ -166,7 +121,7 @@ class AsyncServer(AsyncOnly, BaseServer):
         """The names of its models. Raises BotError."""
         self.check_open()
         with rewording():
-            return await run_async(self.make_core("").server.list_models(), self._client)
+            return await run_async(self.make_core("", {}).server.list_models(), self._client)
 
     async def close(self) -> None:
         """Close the connections. Its agents answer no more questions."""

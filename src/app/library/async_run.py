@@ -15,13 +15,12 @@ from ...tools.sdk.async_calls import AsyncCallRunner
 from ...transport.async_driver import AsyncCancellation, drive_async
 from ...transport.async_http import AsyncClient
 from ...types.events import Event
-from .exchange import Exchange
+from .exchange import READ_TWICE, AsyncOnly, BaseRun, Exchange
 from .result import Result
-from .run import READ_TWICE, AsyncOnly, get_result
 from .wording import rewording
 
 
-class AsyncRun(AsyncOnly):
+class AsyncRun(AsyncOnly, BaseRun):
     """As Run, for asyncio. A task that is cancelled ends it, too."""
 
     def __init__(
@@ -32,8 +31,8 @@ class AsyncRun(AsyncOnly):
         runner: AsyncCallRunner,
         previous: AsyncRun | None,
     ) -> None:
+        super().__init__(exchange)
         self._previous = previous
-        self._exchange = exchange
         self._client = client
         self._context = context
         self._runner = runner
@@ -63,11 +62,6 @@ class AsyncRun(AsyncOnly):
             raise BotError(READ_TWICE)
 
     @property
-    def result(self) -> Result[Any]:
-        """What came of it. Raises BotError if it is not over."""
-        return get_result(self._exchange)
-
-    @property
     def was_left(self) -> bool:
         """Whether the `async for` over it has ended, while the event loop has not closed it yet."""
         return self._iterator is not None and self._iterator() is None
@@ -83,7 +77,7 @@ class AsyncRun(AsyncOnly):
 
     def cancel(self) -> None:
         """Stop it from another task or thread: who iterates gets Cancelled. After its end, nothing happens."""
-        self._exchange.cancelled.set()
+        super().cancel()
         self._cancellation.cancel()
 
     async def __aenter__(self) -> AsyncRun:

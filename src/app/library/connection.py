@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...config.checks import resolve_path
 from ...config.settings import WEEK_S
@@ -12,23 +13,21 @@ from ...errors import BotError, ConfigError, ServerError, join_names
 from ...model import ModelCore
 from ...transport import Client, Timeouts
 from ...types.effects import Aside
-from ..endpoint import (
-    DEFAULT_URL,
-    make_client,
-    make_client_options,
-    make_core,
-    make_model_options,
-    make_settings,
-    take_only,
-)
-from ..sampling import make_body
-from .options import Options
+from ...types.messages import JSON, ToolChoice
+from ..endpoint import DEFAULT_URL, make_client, make_core, make_settings, take_only
+from .approval import AsyncApprove
+from .options import NO_OVERRIDES, SYSTEM, Options, Overrides, Sampling, Stored, Tools
 from .wording import rewording
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+AgentT = TypeVar("AgentT")
+ApproveT = TypeVar("ApproveT", bound=AsyncApprove)
 CLOSED_HINT = "Ask inside its `with` block, or make another one."
 
 
-class BaseServer:
+class BaseServer(Generic[AgentT, ApproveT]):
     """`provider`: vllm, openai, ollama, anthropic, gemini, vertex or copilot. `timeouts`: in seconds, see Timeouts.
 
     `headers` are sent with every request. `verify`: whether to check the server's certificate, or the path of a CA
@@ -50,7 +49,7 @@ class BaseServer:
         retries: int = 2,
     ) -> None:
         with rewording():
-            settings = make_settings(
+            self._settings = make_settings(
                 base_url,
                 provider,
                 api_key=api_key,
@@ -58,17 +57,64 @@ class BaseServer:
                 ssl_verify=str(verify) if isinstance(verify, Path) else verify,
                 retries=retries,
             )
-            self.base_url = settings.vllm.base_url
+            self.base_url = self._settings.vllm.base_url
             self.provider = provider
             self.is_closed = False
-            self._client_options = make_client_options(settings) | {"cert": _read_cert(cert)}
+            self._client_options: dict[str, Any] = {}  # that no setting holds
+            if cert is not None:
+                paths = cert if isinstance(cert, tuple) else (cert,)
+                self._client_options["cert"] = tuple(str(resolve_path(str(path), "cert", "file")) for path in paths)
             if timeouts is not None:
                 self._client_options["clocks"] = _check_timeouts(timeouts)
-            self._model_options = make_model_options(settings, "") | {"is_name_fixed": True}
             self._open()
 
     def _open(self) -> None:
         """Make what the agents share."""
+
+    def agent(
+        self,
+        tools: Tools = (),
+        model: str = "",
+        *,
+        system: str = SYSTEM,
+        approve: ApproveT | None = None,
+        tool_choice: ToolChoice = "auto",
+        conversation: Stored = None,
+        overrides: Overrides = NO_OVERRIDES,
+        max_tool_turns: int = 10,
+        compact: bool = True,
+        workspace: str | Path = ".",
+        **sampling: Unpack[Sampling],
+    ) -> AgentT:
+        """A conversation with a model; without `model`, the server's only one. Nothing is sent before its question.
+
+        `tools`: functions with type hints and a docstring, decorated with @tool or not. One of low risk,
+        `@tool(risk="low")`, runs when the model calls it. For any other, `approve` is asked; without `approve` it does
+        not run. On asyncio, both may be coroutine functions.
+        `system`: the system prompt. `tool_choice`: "auto", "none", "required" or Named("weather").
+        `conversation`: to go on with, see Conversation. `overrides`: factories that replace those of dependencies.
+        `max_tool_turns`: turns with tool calls before the model must answer. `compact`: whether the older part of the
+        conversation is summed up before it fills the model's context. `workspace`: the folder of tools that work on
+        files. `sampling`: see Sampling.
+        Raises ConfigError for impossible arguments, TypeError or ValueError for tools that cannot be offered.
+        """
+        options = Options(
+            tools,
+            model,
+            system,
+            approve,
+            tool_choice,
+            conversation,
+            overrides,
+            max_tool_turns,
+            compact,
+            workspace,
+            sampling,
+        )
+        return self._make_agent(options)
+
+    def _make_agent(self, options: Options) -> AgentT:
+        raise NotImplementedError
 
     def check_open(self) -> None:
         """Raises BotError once it is closed."""
@@ -77,21 +123,15 @@ class BaseServer:
 
     def make_client(self) -> Client:
         """A client for one agent in one thread; those of a server share their connections."""
-        return make_client(self.provider, **self._client_options)
+        return make_client(self._settings, **self._client_options)
 
-    def make_core_options(self, options: Options) -> dict[str, Any]:
-        """What endpoint.make_core takes. Raises ConfigError for a setting that this provider does not take."""
-        sampling = options.sampling
-        return {
-            **self._model_options,
-            "temperature": sampling["temperature"],
-            "max_tokens": sampling["max_tokens"],
-            "extra": make_body(sampling, self.provider),
-        }
-
-    def make_core(self, model: str, **options: Any) -> ModelCore:
-        """One model's logic; `options` as in endpoint.make_core."""
-        return make_core(self.base_url, model, **{**self._model_options, **options})
+    def make_core(
+        self, model: str, sampling: Mapping[str, Any], answer_schema: Mapping[str, JSON] | None = None
+    ) -> ModelCore:
+        """One model's logic. Raises ConfigError for a setting that this provider does not take."""
+        given = {name: value for name, value in sampling.items() if value is not None}
+        settings = replace(self._settings, vllm=replace(self._settings.vllm, **given))
+        return make_core(settings, model, answer_schema=answer_schema, is_name_fixed=True)
 
     def resolve_model(self, core: ModelCore) -> Aside[str]:
         """The name of the model: the one that was named, or the server's only one.
@@ -114,14 +154,6 @@ class BaseServer:
             served = join_names(names) or "none"
             raise ConfigError(f"The server at {self.base_url} has no model {core.name!r}.", f"It serves {served}.")
         return core.name
-
-
-def _read_cert(cert: str | Path | tuple[str | Path, ...] | None) -> tuple[str, ...]:
-    """Raises ConfigError."""
-    if cert is None:
-        return ()
-    paths = cert if isinstance(cert, tuple) else (cert,)
-    return tuple(str(resolve_path(str(path), "cert", "file")) for path in paths)
 
 
 def _check_timeouts(timeouts: Timeouts) -> Timeouts:

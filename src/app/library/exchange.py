@@ -1,20 +1,37 @@
-"""One question to one agent, without I/O: what runs of threads and of asyncio share."""
+"""Agents and the questions to them, without I/O: what threads and asyncio share."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from threading import Event as CancelToken
-from typing import TYPE_CHECKING, Any, Protocol, Union
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, Union, cast
 
+from ...agent.compaction import Compactor
 from ...agent.loop import AgentLoop
-from ...errors import BotError
-from ...tools import Media, ToolContext
+from ...agent.pruning import compute_output_budget
+from ...agent.subagents import SubagentModel
+from ...errors import BotError, ConfigError
+from ...model import ModelCore
+from ...security.permissions.approval import REFUSE_ALL, Approver
+from ...security.permissions.policy import Policy
+from ...tools import Media, Registry, ToolContext, registry_of
+from ...tools.sdk.calls import CallRunner
 from ...tools.sdk.result import to_content_block
+from ...transport.driver import drive
 from ...types.effects import AgentSteps, Aside
 from ...types.events import CallFinished, Event
-from ...types.messages import JSON, ToolChoice, UserMessage
-from .conversation import Conversation
+from ...types.messages import JSON, Message, Named, ToolChoice, Usage, UserMessage
+from ..model import check_messages
+from .approval import Approval
+from .connection import CLOSED_HINT, BaseServer
+from .conversation import Conversation, read_conversation
+from .options import Options, Stored
 from .result import Result, RunRecord
 from .structured import Form
 from .wording import reword_event
@@ -23,36 +40,165 @@ if TYPE_CHECKING:
     from ..spans import Spans
 
 Question = Union[str, Sequence[Union[str, Media]]]
+RunnerT = TypeVar("RunnerT", bound=CallRunner)
+LEFT = "This run was left before its end."
+READ_TWICE = "This run is read in another thread or task already."
 
 
-class Answerer(Protocol):
-    """The agent that a question is put to, see BaseAgent."""
+class BaseAgent(Generic[RunnerT]):
+    """What agents of threads and of asyncio share. `make_approver` gets the function that approves, and the runner."""
 
-    conversation: Conversation
+    def __init__(
+        self,
+        server: BaseServer[Any, Any],
+        options: Options,
+        make_runner: Callable[[Registry], RunnerT],
+        make_approver: Callable[[Any, RunnerT], Approver],
+    ) -> None:
+        """Raises ConfigError, TypeError and ValueError for options that cannot be used."""
+        self._registry = registry_of(options.tools)
+        self._options = options = options.check()
+        self._server = server
+        self._runner = make_runner(self._registry)
+        self._approver = REFUSE_ALL if options.approve is None else make_approver(options.approve, self._runner)
+        self._check_choice(options.tool_choice)
+        self._policy = Policy(workspace=Path(options.workspace))
+        self._context = ToolContext(workspace=self._policy.workspace, overrides=cast(Any, options.overrides))
+        self._core = self._make_core(options.model)
+        self._conversation = read_conversation(options.conversation, options.system)
+        self._loops: dict[str, AgentLoop] = {}
+        self._lock = Lock()
+        self._is_closed = False
+        self._run: BaseRun | None = None
+
+    def _make_core(self, model: str, schema: Mapping[str, JSON] | None = None) -> ModelCore:
+        return self._server.make_core(model, self._options.sampling, schema)
 
     @property
-    def tools(self) -> tuple[str, ...]: ...
+    def conversation(self) -> Conversation:
+        """The messages so far. One that is set is read as the argument `conversation` is. Raises ConfigError."""
+        return self._conversation
 
-    def take(self) -> None: ...
-
-    def release(self) -> None: ...
-
-    def resolve_model(self) -> Aside[None]: ...
-
-    def get_loop(self, schema: Mapping[str, JSON] | None) -> AgentLoop: ...
-
-    def take_approval_error(self) -> TypeError | None: ...
-
-    def describe(self) -> Mapping[str, str]: ...
+    @conversation.setter
+    def conversation(self, given: Stored) -> None:
+        self._conversation = read_conversation(given, self._options.system)
 
     @property
-    def request_settings(self) -> Mapping[str, Any]: ...
+    def model(self) -> str:
+        """The name of its model; empty until the server was asked for its only one."""
+        return self._core.name
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of the whole conversation so far, as the server counted them."""
+        return self.conversation.usage
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The names of its tools."""
+        return tuple(tool.definition.name for tool in self._registry)
+
+    def resolve_model(self) -> Aside[None]:
+        """Find the only model if none was named. Raises BotError, ConfigError with the names that there are."""
+        self._core.name = yield from self._server.resolve_model(self._core)
+
+    def get_loop(self, schema: Mapping[str, JSON] | None) -> AgentLoop:
+        """The loop whose answers have the form of `schema`, where the server can hold them to one."""
+        key = json.dumps(schema)
+        if key not in self._loops:
+            core = self._core if schema is None else self._make_core(self.model, schema)
+            self._loops[key] = AgentLoop(
+                core,
+                self._registry,
+                self._context,
+                self._approver,
+                self._policy,
+                max_tool_turns=self._options.max_tool_turns,
+                compactor=Compactor(core, leaves_out=True) if self._options.compact else None,
+                output_budget=lambda: compute_output_budget(core.context_limit),
+                runner=self._runner,
+                open_subagent=self._open_subagent,
+            )
+        return self._loops[key]
+
+    @contextmanager
+    def _open_subagent(
+        self, server: str, opening: Sequence[Message], cancelled: CancelToken
+    ) -> Iterator[SubagentModel]:
+        """See OpenModel of src/agent/subagents.py; there is only one server here."""
+        del server
+        core = self._make_core(self.model)
+        core.path = self._core.path
+        with self._server.make_client() as client:
+            client.bind_cancellation(cancelled)
+            yield SubagentModel(
+                core,
+                [*opening],
+                partial(drive, client=client),
+                Compactor(core, leaves_out=True),
+                lambda: compute_output_budget(core.context_limit),
+            )
+
+    def describe(self) -> Mapping[str, str]:
+        """Who answers, for traces."""
+        return {"server": self._server.base_url, "provider": self._server.provider, "model": self.model}
+
+    @property
+    def request_settings(self) -> Mapping[str, Any]:
+        """What each request asks for, beside the conversation, for traces."""
+        return {"stream": True, **self._options.sampling}
+
+    def take(self) -> None:
+        """Begin a question. Raises BotError."""
+        if self._is_closed:
+            raise BotError("This agent is closed.", CLOSED_HINT)
+        self._server.check_open()
+        check_messages(self.conversation)
+        if not self._lock.acquire(blocking=False):
+            raise BotError("This agent is answering another question.", "Ask it afterwards, or ask another agent.")
+        self.take_approval_error()
+
+    def release(self) -> None:
+        """The question is over."""
+        self._lock.release()
+
+    def take_approval_error(self) -> TypeError | None:
+        """What the approve function did wrong, once."""
+        if not isinstance(self._approver, Approval):
+            return None
+        error, self._approver.error = self._approver.error, None
+        return error
+
+    def cancel(self) -> None:
+        """Stop the run, from any thread: who iterates gets Cancelled. Without a run, nothing happens.
+
+        The server's answer and commands end at once; a tool of yours ends when it reads `ctx.cancelled`.
+        """
+        if self._run:
+            self._run.cancel()
+
+    def _make_exchange(self, question: Question, tool_choice: ToolChoice | None, schema: object) -> Exchange:
+        choice = self._options.tool_choice if tool_choice is None else tool_choice
+        self._check_choice(choice)
+        return Exchange(self, question, choice, None if schema is None else Form(schema))
+
+    def _check_choice(self, choice: object) -> None:
+        """Raises ConfigError."""
+        if isinstance(choice, Named):
+            if choice.name not in self.tools:
+                names = f"It has {', '.join(self.tools)}." if self.tools else "It has no tools."
+                raise ConfigError(f"tool_choice: this agent has no tool {choice.name}.", names)
+        elif choice not in ("auto", "none", "required"):
+            hint = f'Write Named("{choice}").' if choice in self.tools else ""
+            raise ConfigError(f'tool_choice: expected "auto", "none", "required" or Named(...), not {choice!r}.', hint)
+        elif choice == "required" and not self.tools:
+            raise ConfigError("tool_choice: a call is required, and this agent has no tools.")
 
 
 class Exchange:
     """`cancelled` tells tools to end."""
 
-    def __init__(self, agent: Answerer, question: Question, tool_choice: ToolChoice, form: Form | None) -> None:
+    def __init__(self, agent: BaseAgent[Any], question: Question, tool_choice: ToolChoice, form: Form | None) -> None:
         self._agent = agent
         self._asked = _to_message(question, form)
         self._tool_choice = tool_choice
@@ -113,6 +259,39 @@ class Exchange:
     def result(self) -> Result[object]:
         """So far."""
         return self._record.make_result()
+
+
+class BaseRun:
+    """What runs of threads and of asyncio share."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    @property
+    def result(self) -> Result[Any]:
+        """What came of it. Raises BotError if it is not over."""
+        if not self._exchange.is_over:
+            raise BotError("The run is not over, so it has no result yet.", "Iterate it to its end first.")
+        if not self._exchange.is_answered:
+            raise BotError(LEFT, "Its events so far are what there is.")
+        return self._exchange.result
+
+    def cancel(self) -> None:
+        """Stop it from another thread: who iterates gets Cancelled. After its end, nothing happens."""
+        self._exchange.cancelled.set()
+
+
+class AsyncOnly:
+    """What is used with `async for` and `async with`, and says so."""
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} is asynchronous. Use `async for`, or an agent of Server.")
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} is asynchronous. Use `async with`, or Server.")
+
+    def __exit__(self, *_: object) -> None:
+        """Without it, Python has an error of its own."""
 
 
 def _to_message(question: Question, form: Form | None) -> UserMessage:

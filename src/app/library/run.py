@@ -17,19 +17,16 @@ from ...tools import ToolContext
 from ...transport import CANCELLED, Client
 from ...transport.driver import drive
 from ...types.events import Event
-from .exchange import Exchange
+from .exchange import READ_TWICE, BaseRun, Exchange
 from .result import Result
 from .wording import rewording
 
-LEFT = "This run was left before its end."
-READ_TWICE = "This run is read in another thread or task already."
 
-
-class Run:
+class Run(BaseRun):
     """Iterate it for events; it is a context manager, which closes it. What ends it early raises BotError in `for`."""
 
     def __init__(self, exchange: Exchange, client: Client, context: ToolContext) -> None:
-        self._exchange = exchange
+        super().__init__(exchange)
         self._events = cast("GeneratorType[Event, None, None]", _follow(exchange, client, context))
         self._closer: int | None = None  # the thread that closed it
 
@@ -60,11 +57,6 @@ class Run:
         if self._events.gi_running:
             raise BotError(READ_TWICE)
 
-    @property
-    def result(self) -> Result[Any]:
-        """What came of it. Raises BotError if it is not over."""
-        return get_result(self._exchange)
-
     def close(self) -> None:
         """Leave it: the server's answer ends at once."""
         self._closer = get_ident() if self._closer is None else self._closer
@@ -73,10 +65,6 @@ class Run:
             self._events.close()
         except ValueError:  # it runs in another thread
             self.cancel()
-
-    def cancel(self) -> None:
-        """Stop it from another thread: who iterates gets Cancelled. After its end, nothing happens."""
-        self._exchange.cancelled.set()
 
     def __enter__(self) -> Run:
         return self
@@ -101,24 +89,3 @@ def _follow(exchange: Exchange, client: Client, context: ToolContext) -> Generat
         exchange.is_answered = True
     finally:
         exchange.close()
-
-
-class AsyncOnly:
-    """What is used with `async for` and `async with`, and says so."""
-
-    def __iter__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} is asynchronous. Use `async for`, or an agent of Server.")
-
-    def __enter__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} is asynchronous. Use `async with`, or Server.")
-
-    def __exit__(self, *_: object) -> None:
-        """Without it, Python has an error of its own."""
-
-
-def get_result(exchange: Exchange) -> Result[Any]:
-    if not exchange.is_over:
-        raise BotError("The run is not over, so it has no result yet.", "Iterate it to its end first.")
-    if not exchange.is_answered:
-        raise BotError(LEFT, "Its events so far are what there is.")
-    return exchange.result

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...app.address import complete_address
 from ...app.check_settings import check_given
-from ...app.endpoint import make_model_options
+from ...app.endpoint import choose_strict
 from ...app.factory import Factory
 from ...app.runtime import list_offered, make_tools
 from ...config import OPTIONS, REMOVED, get_user_file, list_settings, parse_words, split_key, write_setting
@@ -44,7 +44,7 @@ def run_tools(options: argparse.Namespace) -> int:
     offered = list_offered(settings, tools)
     for notice in tools.notices:
         print(f"! {sanitize(notice)}", file=sys.stderr)
-    can_hold = make_model_options(settings, settings.vllm.model)["strict"]
+    can_hold = choose_strict(settings.get_model_settings(settings.vllm.model))
     sent = [to_openai_tool(make_strict(each, can_hold)) for each in offered]
     print(json.dumps(sent, indent=2, ensure_ascii=False))
     return 0

@@ -182,8 +182,8 @@ def test_files_may_be_given_as_paths(tmp_path):
     file = tmp_path / "ca.pem"
     file.touch()
     with Server(verify=file, cert=(file, str(file)), api_key=None) as server:
-        options = server._client_options
-    assert (options["ssl_verify"], options["cert"], options["api_key"]) == (str(file), (str(file), str(file)), "")
+        vllm, cert = server._settings.vllm, server._client_options["cert"]
+    assert (vllm.ssl_verify, cert, vllm.api_key) == (str(file), (str(file), str(file)), "")
 
 
 class TestEventLoops:

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from src.app.model import Model
 from src.cli.demo.loopback import LoopbackRequest, serve
 from src.cli.demo.protocol import CONTEXT_TOKENS, MODEL, VERSION, DemoServer, DemoTurn
 from src.negotiation import CallPath
@@ -12,6 +11,7 @@ from src.tools import REGISTRY
 from src.transport import Client
 from src.types.events import Completed
 from src.types.messages import Reasoning, UserMessage
+from tests.doubles import make_model
 
 TURN = DemoTurn("I read it.", "A file, then.", (("read", {"path": "a.txt"}), ("read", {"path": "b.txt"})))
 
@@ -28,7 +28,7 @@ def asked(method, path, body=b""):
 @pytest.fixture
 def model():
     with serve(protocol()) as address, Client(f"{address}/v1") as client:
-        yield lambda mode: Model(client, MODEL, path=CallPath(mode))
+        yield lambda mode: make_model(client, MODEL, path=CallPath(mode))
 
 
 @pytest.mark.parametrize("mode", ["native", "template", "text"])
