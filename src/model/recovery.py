@@ -252,7 +252,7 @@ class Recovery:
         return replace_content(
             response,
             [
-                replace(block, arguments=other.arguments, repaired=other.repaired, guessed=other.guessed)
+                replace(block, arguments=other.arguments, repaired=other.repaired, guessed=other.guessed, written="")
                 if isinstance(block, ToolCall) and (other := whole.get(block.id))
                 else block
                 for block in response.content

@@ -10,7 +10,17 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..parsing import Answered, EventFold, GivenText, Malformed, ParserEvent, Reasoned, StreamParser, render_example
+from ..parsing import (
+    Answered,
+    EventFold,
+    GivenText,
+    Malformed,
+    ParserEvent,
+    Reasoned,
+    StreamParser,
+    render_example,
+    render_text,
+)
 from ..parsing.arguments.tool_index import ToolIndex
 from ..parsing.decode.json_repair import MISSING_CLOSERS
 from ..parsing.landing.decisions import Decision, Landing, Show, Waits
@@ -133,7 +143,8 @@ class ResponseAssembler:
             return replace_content(self.completed, self.completed.content)
         native: list[Block] = [*self.completed.calls, *self.completed.malformed]
         parsed = [block for block in self._answer.blocks if not self._is_native_too(block)]
-        return replace_content(self.completed, [*self._collect_reasoning(), *parsed, *native])
+        whole = replace_content(self.completed, [*self._collect_reasoning(), *parsed, *native])
+        return whole if native else _keep_written(whole, self._answer.written)
 
     def _build_shortened(self) -> Response:
         """The answer up to its repetition; calls are left out, since the turn did not end."""
@@ -162,7 +173,8 @@ class ResponseAssembler:
         truncated = source is not None and source.stop_reason == "max_tokens"
         again.absorb([*again._parser.feed(text), *again._parser.close(truncated=truncated)])
         thoughts = again._collect_reasoning() if source else self._collect_reasoning() or again._collect_reasoning()
-        return replace_content(source or self.completed, [*thoughts, *again._answer.blocks])
+        whole = replace_content(source or self.completed, [*thoughts, *again._answer.blocks])
+        return _keep_written(whole, again._answer.written)
 
     def find_origin(self) -> str:
         """The origin of the last call that was certainly meant and found in the text; empty if there is none."""
@@ -229,6 +241,12 @@ class ResponseAssembler:
         if call.origin != TEXT or tool is None:
             return call
         return replace(call, reason=f"{call.reason} A correct call: {render_example(tool)}")
+
+
+def _keep_written(response: Response, written: str) -> Response:
+    """The response with its text as the model wrote it, if that goes back as text and is not what we would write."""
+    is_textual = any(call.origin == TEXT for call in response.requested_calls)
+    return replace(response, written=written) if is_textual and written != render_text(response) else response
 
 
 def _list_shown(decisions: Sequence[Decision]) -> list[ModelEvent]:

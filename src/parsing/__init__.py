@@ -21,7 +21,15 @@ from .events import (
     gathered,
 )
 from .formats.table import list_parsers, mentions_call
-from .prompt import render_call, render_choice, render_example, render_instructions, render_message, render_results
+from .prompt import (
+    render_call,
+    render_choice,
+    render_example,
+    render_instructions,
+    render_message,
+    render_results,
+    render_text,
+)
 from .stream.parser import StreamParser, extract_tool_calls
 
 __all__ = [
@@ -46,4 +54,5 @@ __all__ = [
     "render_instructions",
     "render_message",
     "render_results",
+    "render_text",
 ]

@@ -91,6 +91,7 @@ class EventFold:
 
     def __init__(self) -> None:
         self.parts: list[str | ToolCall | MalformedCall] = []  # pieces of text, and calls
+        self._written: list[str] = []  # text and calls
         self._reasoning: list[str] = []
         self._doubtful = 0  # how many of the parts hold calls that were guessed if anything follows them
 
@@ -104,6 +105,11 @@ class EventFold:
         return blocks
 
     @property
+    def written(self) -> str:
+        """Text and calls as the model wrote them; thoughts, and results that it made up, are left out."""
+        return "".join(self._written)
+
+    @property
     def reasoning(self) -> str:
         return "".join(self._reasoning)
 
@@ -112,15 +118,18 @@ class EventFold:
             self._mark_guessed()
         if isinstance(event, TextDelta):
             self.parts.append(event.text)
+            self._written.append(event.text)
         elif isinstance(event, ReasoningDelta):
             self._reasoning.append(event.text)
         elif isinstance(event, ParsedCall):
             self.parts.append(event.call)
+            self._written.append(event.raw)
         elif isinstance(event, Malformed):
             self.parts.append(event.malformed)
+            self._written.append(event.raw)
         elif isinstance(event, Reasoned):
             self._reasoning += [part for part in self.parts if isinstance(part, str)]
-            self.parts = []
+            self.parts, self._written = [], []
         elif isinstance(event, Doubted):
             self._doubtful = len(self.parts)
             if event.is_certain:

@@ -29,6 +29,7 @@ from ..types.messages import (
     detach_media,
     is_open_thought,
 )
+from ..types.special_tokens import escape_in_json
 from ..types.tool_schema import describe_type
 
 RESULTS_HEADING = "Tool execution results:"
@@ -90,12 +91,13 @@ def render_message(message: Message) -> Message:
         return UserMessage(text, ({"type": "text", "text": text}, *media) if media else ())
     if not isinstance(message, Response) or all(isinstance(block, Text) for block in message.content):
         return message
-    text = "".join(_render_blocks(message))
+    text = escape_in_json(message.written or render_text(message))
     thoughts = filter(is_open_thought, message.content)
     return replace(message, content=(*thoughts, *([Text(text)] if text else [])))
 
 
-def _render_blocks(response: Response) -> list[str]:
+def render_text(response: Response) -> str:
+    """Its text and its calls in the order of the blocks, each call on a line of its own."""
     parts: list[str] = []
     for block in response.content:
         if isinstance(block, Reasoning):
@@ -103,7 +105,7 @@ def _render_blocks(response: Response) -> list[str]:
         if not isinstance(block, Text) and parts and not parts[-1].endswith("\n"):
             parts.append("\n")  # a block begins on its own line, as in the instructions
         parts.append(_render_block(block))
-    return parts
+    return "".join(parts)
 
 
 def _render_block(block: Text | ToolCall | MalformedCall) -> str:

@@ -29,7 +29,9 @@ from ..types.messages import (
     UserMessage,
     block_text,
     detach_media,
+    write_arguments,
 )
+from ..types.special_tokens import escape_in_json
 from ..types.tool_schema import to_openai_tool
 from .base import (
     ChatRequest,
@@ -143,8 +145,14 @@ def encode_messages(message: Message) -> list[dict[str, JSON]]:
 
 
 def _encode_call(call: ToolCall | MalformedCall) -> JSON:
+    """The call as the model wrote it, but for words that a chat template would read as its own.
+
+    Servers read the arguments and write them anew, so that a plain escape would be undone before the template.
+    """
     name, arguments = make_sendable(call)
-    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": dump_json(arguments)}}
+    written = (isinstance(call, ToolCall) and call.written) or write_arguments(arguments)
+    function: dict[str, JSON] = {"name": name, "arguments": escape_in_json(written, r"\\u{:04x}")}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def _encode_result(result: ToolResult) -> JSON:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, Union, cast
 
-from .serialization import Serializable, read_as
+from .serialization import STORED, Serializable, read_as
 
 MAX_CALLS = 32  # of one answer that may run, malformed ones counted
 
@@ -61,7 +61,8 @@ class ToolCall(Serializable):
 
     `repaired` names the repairs that its text needed; `echo` says that the model only repeated it from its input;
     `guessed` that its text could be read otherwise, so that a call of risk always asks.
-    `metadata` is opaque and is sent back to the provider on the next turn. `real_path` is set for a call that may run:
+    `metadata` is opaque and is sent back to the provider on the next turn. `written`: the arguments as the model wrote
+    them, where `write_arguments` writes others; they go back like that. `real_path` is set for a call that may run:
     where the path among its arguments led when it was decided on, relative to the workspace. It is what a tool opens.
     """
 
@@ -74,7 +75,13 @@ class ToolCall(Serializable):
     echo: bool = False
     metadata: Mapping[str, JSON] = field(default_factory=dict)
     guessed: bool = False
+    written: str = field(default="", repr=False, compare=False, metadata=STORED)
     real_path: str | None = field(default=None, repr=False, compare=False)
+
+
+def write_arguments(arguments: Mapping[str, JSON]) -> str:
+    """Arguments as JSON in the way that most models write it: with blanks."""
+    return json.dumps(dict(arguments), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +268,8 @@ class Response(Serializable):
 
     `provider_stop_reason` is the provider's own word, such as content_filter, where no StopReason has its meaning.
     `id` is the server's name for it, for traces; it is not saved. `writer` names the model on its server: thoughts go
-    back to nobody else. It is empty where that is not known.
+    back to nobody else. It is empty where that is not known. `written`: text and calls in the text as the model wrote
+    them, where `render_message` writes others.
     """
 
     TYPE = "response"
@@ -272,6 +280,7 @@ class Response(Serializable):
     provider_stop_reason: str = ""
     id: str = field(default="", compare=False)
     writer: str = ""
+    written: str = field(default="", repr=False, compare=False, metadata=STORED)
 
     @property
     def text(self) -> str:

@@ -1,7 +1,7 @@
 """Values as JSON objects, and back: a value that is read equals the one that was written.
 
 "type" names the class of an object. Fields that have their default value, or do not count in a comparison, are left
-out, and unknown ones are ignored.
+out, and unknown ones are ignored; a field of the second kind may be marked as STORED.
 How a field is read follows from its type. JSON may come from a file that somebody edited, so reading checks types.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import MISSING, Field, fields
 from functools import cache, partial
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+STORED: Mapping[str, bool] = {"stored": True}  # metadata of a field
 T = TypeVar("T", bound="Serializable")
 Reader = Callable[[Any], Any]
 
@@ -59,7 +60,7 @@ def _write(value: Any) -> Any:
 
 @cache
 def _list_defaults(kind: type[Any]) -> list[tuple[str, object]]:
-    return [(each.name, _default_of(each)) for each in fields(kind) if each.compare]
+    return [(each.name, _default_of(each)) for each in fields(kind) if each.compare or each.metadata.get("stored")]
 
 
 def _default_of(each: Field[Any]) -> object:

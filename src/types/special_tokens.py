@@ -32,6 +32,11 @@ def neutralize(text: str) -> str:
     return SPECIAL.sub(lambda found: f"{found[0]} ", text)
 
 
+def escape_in_json(text: str, escape: str = "\\u{:04x}") -> str:
+    """JSON of the same value in which no string holds a special token. `escape`: how a character is written."""
+    return SPECIAL.sub(lambda found: escape.format(ord(found[0])), text)
+
+
 def neutralize_with_note(text: str) -> str:
     """The same, with a note at the end if there was any."""
     changed = neutralize(text)

@@ -58,7 +58,8 @@ def test_an_answer_gives_its_events_and_its_response_however_it_is_cut_into_chun
 @check_each(name=WHOLE)
 def test_an_answer_goes_back_as_the_provider_wants_it(name):
     case = ANSWERS[name]
-    sent = codec(case["provider"]).encode(ChatRequest("any", [UserMessage("Go on."), response(case)]))
+    _, got = decoded(codec(case["provider"]), [answer(case)], case["content_type"])
+    sent = codec(case["provider"]).encode(ChatRequest("any", [UserMessage("Go on."), got]))
     turns = json.loads(sent.body)
     assert (turns.get("messages") or turns["contents"])[1:] == case["sent_back"]
 

@@ -83,7 +83,7 @@ class TestEncode:
                 "reasoning": "hm",
                 "reasoning_content": "hm",
                 "tool_calls": [
-                    {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path":"ä"}'}},
+                    {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "ä"}'}},
                     {"id": "c2", "type": "function", "function": {"name": "ls", "arguments": "{}"}},
                 ],
             },

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Union
 
 from ...types.events import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
-from ...types.messages import JSON, Block, MalformedCall, Reasoning, Text, ToolCall
+from ...types.messages import JSON, Block, MalformedCall, Reasoning, Text, ToolCall, write_arguments
 from ...types.strict_json import loads_strict
 from ..wire_json import as_str
 
@@ -60,7 +60,8 @@ class _CallBuilder:
         except ValueError as error:
             reason = "The call was cut off before its arguments were complete." if truncated else str(error)
             return MalformedCall(id, self.name, raw, reason)
-        return ToolCall(id, self.name, arguments, metadata=self.metadata)
+        written = "" if raw == write_arguments(arguments) else raw
+        return ToolCall(id, self.name, arguments, metadata=self.metadata, written=written if raw.strip() else "")
 
 
 class ResponseBuilder:
