@@ -20,7 +20,7 @@ from ..providers.wire_json import encode_json
 from ..types.caching import MessageMemo
 from ..types.effects import Aside
 from ..types.events import Completed, ModelEvent
-from ..types.messages import Message, Reasoning, Response, ToolDefinition, UserMessage, count_media
+from ..types.messages import Message, Reasoning, Response, SystemMessage, ToolDefinition, UserMessage, count_media
 from .call_path import GRAMMAR_FIELD, CallPath
 from .server import ServerApi
 from .token_budget import TokenBudget
@@ -29,6 +29,7 @@ CLOSED_THOUGHT = "<think>\n</think>\n"  # with a reasoning parser a grammar hold
 DROPPED = "The server leaves tools out of the prompt, and there is no other way to offer them."
 PROBE_TOKENS = 32
 MAX_BYTES_PER_TOKEN = 8  # of a request, on average: no prompt that holds all of it has more
+MAX_OPENING_TOKENS = 16  # that a chat template writes before an answer
 MAX_PROMPT_DIFFERENCE = 16  # in tokens, of one prompt as counted and as sent
 
 
@@ -191,6 +192,31 @@ def probe_template(server: ServerApi, model: str, tools: Sequence[ToolDefinition
     used = answer.usage.input_tokens if answer and answer.usage else 0
     is_dropped = 0 < 2 * used < len(shown.tokens) + len(hidden.tokens)
     return len(shown.tokens) > len(hidden.tokens) and not is_dropped
+
+
+def probe_late_system(server: ServerApi, model: str) -> Aside[bool | None]:
+    """Whether the chat template shows a late system message in its place; None if the server does not tell.
+
+    Some templates refuse it, some leave it out, and some move it to the first one, so that the prompt begins otherwise.
+    """
+    messages: list[Message] = [
+        SystemMessage("Be brief."),
+        UserMessage("I would like to know what the weather is like. " * 5),
+    ]
+    plain = yield from server.tokenize_prompt(ChatRequest(model, messages))
+    if plain is None:
+        return None
+    late = yield from server.tokenize_prompt(ChatRequest(model, [*messages, SystemMessage("Answer in English only.")]))
+    if late is None:
+        return False
+    kept = count_equal(plain.tokens, late.tokens)
+    return len(late.tokens) > len(plain.tokens) and kept > len(plain.tokens) - MAX_OPENING_TOKENS
+
+
+def count_equal(before: Sequence[int], now: Sequence[int]) -> int:
+    """How many tokens two prompts share, from the first on."""
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((place for place, (old, new) in pairs if old != new), min(len(before), len(now)))
 
 
 def try_grammar(server: ServerApi, request: ChatRequest, path: CallPath) -> Aside[CallPath]:

@@ -81,7 +81,8 @@ class FactStore:
 
     `accepted`: the models whose server has accepted a request with tools. `thinks_in_text`: the models whose thoughts
     the server leaves in the text, as an answer has shown. `measured`: the models of which a prompt looked too short for
-    its tools, which is measured once. What one conversation is finding out by `claim`, others wait
+    its tools, which is measured once. `late_system`: whether the template shows a late system message in its place;
+    None: it was not asked yet. What one conversation is finding out by `claim`, others wait
     for.
     """
 
@@ -91,6 +92,7 @@ class FactStore:
         self.accepted: FactTable[ServedModel, bool] = FactTable(False)
         self.thinks_in_text: FactTable[ServedModel, bool] = FactTable(False)
         self.measured: FactTable[ServedModel, bool] = FactTable(False)
+        self.late_system: FactTable[ServedModel, bool | None] = FactTable(None)
         self._claims: dict[Hashable, Future[None]] = {}
         self._lock = Lock()
 

@@ -31,6 +31,7 @@ from ..types.messages import (
     ToolResult,
 )
 from ..types.special_tokens import neutralize_with_note
+from .history import has_inline_thought, is_system, join_contents, name_thoughts, place_late_system
 
 # With these fields the answer's text is data in a form of the client's choice: a call in it is none.
 _FORMS = (
@@ -41,6 +42,7 @@ _FORMS = (
     "guided_grammar",
     "guided_whitespace_pattern",
 )
+THOUGHTS = ("reasoning", "reasoning_content")
 _CALL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
 
 
@@ -80,6 +82,11 @@ class ChatBody:
     def has_late_system(self) -> bool:
         """Whether it has a system message that is not the first message."""
         return any(map(is_system, self.messages[1:]))
+
+    @property
+    def has_inline_thoughts(self) -> bool:
+        """Whether an answer in its history begins with a thought in its text."""
+        return any(map(has_inline_thought, self.messages))
 
     @property
     def has_media(self) -> bool:
@@ -129,7 +136,9 @@ class ChatBody:
         return frozenset(name for name in body if name not in self.body)
 
     def _edit_messages(self, path: CallPath, *, has_grammar: bool) -> list[dict[str, Any]]:
-        messages = _join_system(self.messages) if path.system_first else self.messages
+        messages = [name_thoughts(each, moves_inline=bool(path.shows_thoughts)) for each in self.messages]
+        if path.system_first:
+            messages = place_late_system(messages)
         if path.mode == "text" or path.alternate:
             messages = _render_exchanges(messages)
         if path.mode == "text" and self.tools:
@@ -144,10 +153,6 @@ class ChatBody:
         if path.fold_system:
             messages = [{**each, "role": "user"} if is_system(each) else each for each in messages]
         return _merge_roles(messages) if path.alternate else messages
-
-
-def is_system(message: Mapping[str, Any]) -> bool:
-    return message.get("role") in ("system", "developer")
 
 
 def read_text(content: object) -> str:
@@ -214,7 +219,9 @@ def _render_exchanges(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]
         if calls := [each for each in _as_list(message.get("tool_calls")) if isinstance(each, dict)]:
             blocks = [_read_call(each) for each in calls]
             names.update({block.id: block.name for block in blocks})
-            rendered.append({"role": "assistant", "content": _render_turn(read_text(message.get("content")), blocks)})
+            thoughts = {name: message[name] for name in THOUGHTS if name in message}
+            text = _render_turn(read_text(message.get("content")), blocks)
+            rendered.append({"role": "assistant", "content": text, **thoughts})
         elif message:
             rendered.append(message)
     return rendered
@@ -243,29 +250,8 @@ def _add_instructions(messages: Sequence[dict[str, Any]], text: str) -> list[dic
     if first is None:
         return [{"role": "system", "content": text}, *messages]
     system = messages[first]
-    changed = {**system, "content": _join_contents(system.get("content"), text)}
+    changed = {**system, "content": join_contents(system.get("content"), text)}
     return [*messages[:first], changed, *messages[first + 1 :]]
-
-
-def _join_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """All system messages as one, before the others."""
-    content: JSON = ""
-    for message in filter(is_system, messages):
-        content = _join_contents(content, message.get("content"))
-    return [{"role": "system", "content": content}, *(each for each in messages if not is_system(each))]
-
-
-def _join_contents(first: Any, second: Any) -> JSON:
-    """Two contents as one: a string if both are, else a list of parts."""
-    if not first or not second:
-        return first or second or ""
-    if isinstance(first, str) and isinstance(second, str):
-        return f"{first}\n\n{second}"
-    return [*_to_parts(first), *_to_parts(second)]
-
-
-def _to_parts(content: Any) -> list[JSON]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else _as_list(content)
 
 
 def _merge_roles(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -273,7 +259,7 @@ def _merge_roles(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     merged: list[dict[str, Any]] = []
     for message in messages:
         if merged and merged[-1].get("role") == message.get("role"):
-            content = _join_contents(merged[-1].get("content"), message.get("content"))
+            content = join_contents(merged[-1].get("content"), message.get("content"))
             merged[-1] = {**merged[-1], "content": content}
         elif message.get("content"):
             merged.append(message)

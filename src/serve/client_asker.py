@@ -11,16 +11,17 @@ from typing import Any
 
 from ..errors import ServerError, ToolsDropped
 from ..negotiation.call_path import GRAMMAR_FIELD, CallPath
-from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, probe_template
+from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, probe_late_system, probe_template
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, detect_format
 from ..negotiation.server import MAX_BODY_BYTES, ServerApi, read_body, read_refusal
+from ..negotiation.thoughts import PLAIN_PROBE, THOUGHT_PROBE, probe_thoughts
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
 from ..providers.stream.decoder import BLANK, Form, build_page_error, detect_form, read_kind
 from ..providers.wire_json import encode_json
 from ..types.effects import READ, Aside, Fetch, Open, Reply, ReplyHead
-from .chat_request import ChatBody
+from .chat_request import THOUGHTS, ChatBody
 from .chunks.text_run import count_prompt_tokens
 from .refusals import Refusals
 from .report import Report
@@ -56,11 +57,24 @@ class ClientAsker:
         return known if is_free else replace(known, mode="native")
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
-        """The path with the format in which the model writes calls, which is asked once."""
+        """The path with what the template does to the history, and the format in which the model writes calls."""
+        path = yield from self._learn_history(path)
         if path.mode != "template" or path.written_format or GRAMMAR_FIELD in path.disabled_fields:
             return path
         probe = ChatRequest(self._request.model, PROBE, [PROBE_TOOL])
         return replace(path, written_format=(yield from detect_format(self._server, probe)))
+
+    def _learn_history(self, path: CallPath) -> Aside[CallPath]:
+        """Each is asked once for a model on a server, and only for a history that holds such messages."""
+        request, known = self._request, self._facts.late_system
+        if request.has_late_system and not path.system_first and known.get(self._served) is None:
+            is_in_place = yield from probe_late_system(self._server, request.model)
+            known.update(self._served, lambda _: is_in_place is not False)  # else a refusal may tell
+            path = replace(path, system_first=is_in_place is False)
+        if request.has_inline_thoughts and path.shows_thoughts is None:
+            probes = (ChatRequest(request.model, each, [PROBE_TOOL]) for each in (THOUGHT_PROBE, PLAIN_PROBE))
+            path = replace(path, shows_thoughts=bool((yield from probe_thoughts(self._server, *probes))))
+        return path
 
     def edit(self, path: CallPath, without: Set[str]) -> dict[str, Any]:
         self.body = self._request.edit(path, without)
@@ -124,7 +138,9 @@ class ChatAsker(ClientAsker):
         tokens = count_prompt_tokens(self.start)
         if not 0 < tokens < sent_bytes // MAX_BYTES_PER_TOKEN:
             return False
-        size = len(encode_json({**self.body, GRAMMAR_FIELD: None}))  # a grammar is no part of the prompt
+        # A grammar is no part of the prompt, and a template may leave thoughts out.
+        messages = [{**each, **dict.fromkeys(THOUGHTS)} for each in self.body["messages"]]
+        size = len(encode_json({**self.body, GRAMMAR_FIELD: None, "messages": messages}))
         return tokens < size // MAX_BYTES_PER_TOKEN
 
 
@@ -137,8 +153,7 @@ class CountAsker(ClientAsker):
         return self._facts.paths.get(self._served)
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
-        yield from ()
-        return path
+        return (yield from self._learn_history(path))
 
     def list_optional_fields(self, body: Mapping[str, Any]) -> frozenset[str]:  # noqa: ARG002
         return frozenset()  # of a prompt

@@ -19,7 +19,8 @@ from ..negotiation.server import ServerApi, read_refusal
 from ..types.effects import Aside, Fetch
 from ..types.messages import Named
 from ..types.tool_schema import to_openai_tool
-from .chat_request import ChatBody, is_system
+from .chat_request import ChatBody
+from .history import is_system
 
 _WORDS = "Hello."
 _CALL_ID = "000000001"  # of a form that all templates take

@@ -279,7 +279,7 @@ class Response(Serializable):
     model: str = ""
     provider_stop_reason: str = ""
     id: str = field(default="", compare=False)
-    writer: str = ""
+    writer: str = field(default="", repr=False)
     written: str = field(default="", repr=False, compare=False, metadata=STORED)
 
     @property

@@ -738,7 +738,7 @@ def test_the_load_of_the_servers_is_among_the_counts(tmp_path):
     drive(tmp_path, lambda _: say("x"), use, dead=1)
 
 
-def test_a_template_with_one_system_message_gets_all_of_them_as_one(tmp_path):
+def test_a_template_with_one_system_message_gets_later_ones_with_the_message_before_them(tmp_path):
     def answer(body):
         roles = [each["role"] for each in body["messages"]]
         return (400, SYSTEM_REFUSED) if "system" in roles[1:] else say("Yes.")
@@ -754,9 +754,10 @@ def test_a_template_with_one_system_message_gets_all_of_them_as_one(tmp_path):
         for _ in range(2):
             assert (await ask(client, {**BODY, "messages": messages}))[0] == 200
         assert len(fake.bodies) == 4  # refused once, and proven once
-        first, *others = fake.bodies[-1]["messages"]
-        assert first == {"role": "system", "content": "One.\n\nTwo."}
-        assert [each["role"] for each in others] == ["user", "assistant", "tool"]
+        first, second, *others = fake.bodies[-1]["messages"]
+        assert first == {"role": "system", "content": "One."}
+        assert second["content"].endswith("\n\n<system-reminder>\nTwo.\n</system-reminder>")
+        assert [each["role"] for each in others] == ["assistant", "tool"]
 
     drive(tmp_path, answer, use)
 

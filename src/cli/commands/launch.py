@@ -140,6 +140,7 @@ def _launch_claude(address: str, model: str, _: Path, context: int | None) -> Cl
         "ANTHROPIC_SMALL_FAST_MODEL": model,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
+        "CLAUDE_CODE_TOTAL_TOKENS_REMINDER": "off",  # another number in each request would end the prefix cache
         **({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(context)} if context else {}),
     }
     return ClientCommand([], environment)

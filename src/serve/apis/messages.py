@@ -6,13 +6,17 @@ Shapes and mappings: vLLM 0.32, entrypoints/anthropic/serving.py, and Anthropic'
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
 from ...providers.wire_json import as_dict, as_dicts, as_str
+from ...types.messages import write_arguments
 
 _BILLING = "x-anthropic-billing-header"  # Claude Code's, with a hash of its own in each request
+# Claude Code tells how many tokens are left, in a message that is another one in each request.
+_COUNTDOWN = re.compile(r"<total_tokens>[^<]*</total_tokens>\s*")
 _RENAMED = {"stop_sequences": "stop"}
 _SAME = (
     "model", "max_tokens", "temperature", "top_p", "top_k", "stream", "cache_salt", "chat_template_kwargs",
@@ -76,7 +80,7 @@ def _convert_system(system: object) -> list[dict[str, Any]]:
 
 def _join_system(content: object) -> str:
     texts = [content] if isinstance(content, str) else [as_str(block.get("text")) for block in as_dicts(content)]
-    return "".join(text for text in texts if not text.startswith(_BILLING))
+    return _COUNTDOWN.sub("", "".join(text for text in texts if not text.startswith(_BILLING)))
 
 
 def _convert_messages(messages: list[Any]) -> Iterator[dict[str, Any]]:
@@ -104,7 +108,7 @@ def _convert_blocks(role: str, blocks: list[dict[str, Any]]) -> Iterator[dict[st
         elif kind == "thinking":
             thoughts.append(as_str(block.get("thinking")))
         elif kind == "tool_use":
-            arguments = json.dumps(block.get("input") or {})
+            arguments = write_arguments(as_dict(block.get("input")))
             function = {"name": as_str(block.get("name")), "arguments": arguments}
             calls.append({"id": as_str(block.get("id")), "type": "function", "function": function})
         elif kind == "tool_result":

@@ -26,6 +26,15 @@ def call(index, name="", arguments=""):
     return {"tool_calls": [{"index": index, "id": f"c{index}", "function": function}]}
 
 
+def test_a_late_message_that_counts_tokens_down_is_left_out():
+    """Claude Code sends another number in each request."""
+    told = "<total_tokens>188000 tokens left</total_tokens>"
+    messages = [{"role": "user", "content": "Hi"}, {"role": "system", "content": told}]
+    assert to_chat({"messages": messages})["messages"] == [{"role": "user", "content": "Hi"}]
+    late = {"role": "system", "content": [{"type": "text", "text": f"{told}\nBe brief."}]}
+    assert to_chat({"messages": [late]})["messages"] == [{"role": "system", "content": "Be brief."}]
+
+
 def test_the_system_prompt_has_no_billing_block_whose_hash_would_spoil_the_prefix_cache():
     blocks = [
         {"type": "text", "text": "x-anthropic-billing-header: cc=1"},

@@ -1,0 +1,113 @@
+"""A client's history as the server and its chat template read it: thoughts under the server's name, system messages in
+their place. Pure.
+
+A message is changed by itself, or with the one before it, and always in the same way: so a request begins with what the
+request before it was, and the server's prefix cache holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..types.messages import JSON
+
+SYSTEM_ROLES = ("system", "developer")
+# Clients that speak to models without late system messages write them like that themselves.
+LATE_SYSTEM = "<system-reminder>\n{text}\n</system-reminder>"
+_INLINE_THOUGHT = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
+
+
+def is_system(message: Mapping[str, Any]) -> bool:
+    return message.get("role") in SYSTEM_ROLES
+
+
+def has_inline_thought(message: Mapping[str, Any]) -> bool:
+    """Whether an answer begins with a thought in its text, as clients keep it that know no field for one."""
+    content = message.get("content")
+    return message.get("role") == "assistant" and isinstance(content, str) and bool(_INLINE_THOUGHT.match(content))
+
+
+def name_thoughts(message: dict[str, Any], *, moves_inline: bool) -> dict[str, Any]:
+    """The message with its thought as `reasoning`, the only name that vLLM reads.
+
+    `moves_inline`: a thought in the text is moved there; a template that shows no thoughts would lose it.
+    """
+    if message.get("role") != "assistant" or message.get("reasoning"):
+        return message
+    if isinstance(thought := message.get("reasoning_content"), str) and thought:
+        return {**message, "reasoning": thought}
+    if not moves_inline or not has_inline_thought(message):
+        return message
+    content = message["content"]
+    found = _INLINE_THOUGHT.match(content)
+    thought = found[1].strip() if found else ""
+    rest = content[found.end() :] if found else content
+    return {**message, "content": rest, "reasoning": thought} if thought else {**message, "content": rest}
+
+
+def place_late_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """System messages at the beginning as one; each later one in a fixed wrapper, at the end of the message before it.
+
+    Only user messages and results of tools take one. Behind an answer it becomes a message of the user, since many
+    templates forget the thoughts before such a message; behind calls it waits for their results.
+    """
+    first = next((place for place, each in enumerate(messages) if not is_system(each)), len(messages))
+    content: JSON = ""
+    for message in messages[:first]:
+        content = join_contents(content, message.get("content"))
+    placed: list[dict[str, Any]] = [{"role": "system", "content": content}] if first else []
+    waiting: list[JSON] = []
+    for message in messages[first:]:
+        if is_system(message):
+            _place(placed, waiting, message)
+            continue
+        placed.append(message)
+        if waiting and message.get("role") in ("user", "tool"):
+            for text in waiting:
+                placed[-1] = _add_content(placed[-1], text)
+            waiting = []
+    return [*placed, *({"role": "user", "content": text} for text in waiting)]
+
+
+def _place(placed: list[dict[str, Any]], waiting: list[JSON], message: Mapping[str, Any]) -> None:
+    text = _wrap(message.get("content"))
+    last = placed[-1]
+    if last.get("role") in ("user", "tool"):
+        placed[-1] = _add_content(last, text)
+    elif last.get("tool_calls"):
+        waiting.append(text)
+    else:
+        placed.append({"role": "user", "content": text})
+
+
+def _add_content(message: dict[str, Any], text: JSON) -> dict[str, Any]:
+    return {**message, "content": join_contents(message.get("content"), text)}
+
+
+def _wrap(content: object) -> JSON:
+    if isinstance(content, str):
+        return LATE_SYSTEM.format(text=content)
+    return [_wrap_part(part) for part in content] if isinstance(content, list) else ""
+
+
+def _wrap_part(part: Any) -> JSON:
+    text = part.get("text") if isinstance(part, dict) else None
+    return {**part, "text": LATE_SYSTEM.format(text=text)} if isinstance(text, str) else part
+
+
+def join_contents(first: Any, second: Any) -> JSON:
+    """Two contents as one: a string if both are, else a list of parts."""
+    if not first or not second:
+        return first or second or ""
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*_list_parts(first), *_list_parts(second)]
+
+
+def _list_parts(content: Any) -> Iterator[JSON]:
+    if isinstance(content, str):
+        yield {"type": "text", "text": content}
+    elif isinstance(content, list):
+        yield from content
