@@ -25,7 +25,7 @@ RUN = """
 import json, os, sys, tempfile
 from pathlib import Path
 from src import config
-from src.app.runtime import make_tools
+from src.app.toolset import make_tools
 from src.types.messages import ToolCall
 from src.tools import ToolContext
 settings = config.load(Path(sys.argv[1]), {"workspace.dir": sys.argv[2]}, {})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
@@ -148,12 +148,20 @@ class Connections:
             return str({each["id"]: each.get("root") for each in listed}.get(model) or "")
         return ""
 
-    def wait_for_models(self) -> Generator[ModelEvent, None, list[str]]:
-        """The names of the models, asked for where they are not known, several times if need be. Raises BotError."""
+    def wait_for_models(self, show: Callable[[ModelEvent], object]) -> list[str]:
+        """The names of the models, asked for where they are not known, several times if need be. Raises BotError.
+
+        `show` gets a notice of each attempt that failed.
+        """
+        policy = RetryPolicy(self.settings.vllm.retries, self.settings.vllm.load_timeout)
         with self.open_server() as (client, server):
-            attempts = drive(with_retries(server.find_models, self._retry_policy, random.random), client)
-            names: list[str] = yield from attempts
-            return names
+            attempts = drive(with_retries(server.find_models, policy, random.random), client)
+            while True:
+                try:
+                    show(next(attempts))
+                except StopIteration as end:
+                    names: list[str] = end.value
+                    return names
 
     def choose_model(self) -> str:
         """The model that the settings name, else the only one that the server has. Raises BotError."""
@@ -246,7 +254,3 @@ class Connections:
         vllm = replace(theirs, **{name: getattr(ours, name) for name in kept})
         places = {**self.settings.places, "vllm.base_url": "argument of review.models"}
         return replace(self.settings, vllm=vllm, places=places)
-
-    @property
-    def _retry_policy(self) -> RetryPolicy:
-        return RetryPolicy(self.settings.vllm.retries, self.settings.vllm.load_timeout)

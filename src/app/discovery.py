@@ -2,12 +2,12 @@
 
 If no server was named and none answers at the default address, the default ports of vLLM and similar servers on this
 machine are tried. The API key is never sent to a server found that way. What the user should know on the way is
-yielded as notices.
+shown as notices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -21,9 +21,6 @@ from .factory import Factory
 
 if TYPE_CHECKING:
     from ..negotiation import CallPath
-
-Choose = Callable[[list[str]], str]
-
 
 IDENTIFY_TIMEOUT_S = 3.0
 PROBE_TIMEOUT_S = 2.0  # for finding out how tools are called
@@ -53,25 +50,27 @@ class ServerTarget(NamedTuple):
 
 
 def discover(
-    factory: Factory, choose: Choose, ports: Mapping[int, str] = USUAL_PORTS
-) -> Generator[ModelEvent, None, ServerTarget]:
+    factory: Factory,
+    choose: Callable[[list[str]], str],
+    show: Callable[[ModelEvent], object],
+    ports: Mapping[int, str] = USUAL_PORTS,
+) -> ServerTarget:
     """The server and model that will answer. If the settings name a model and a whole address, nothing is asked.
 
-    `choose` picks one of several models. Raises BotError.
+    `choose` picks one of several models; `show` gets notices. Raises BotError.
     """
     settings, completed = complete_address(factory.settings)
-    if completed:
-        yield Notice(completed)
-    yield from _warn(settings)
+    for text in filter(None, (completed, *_list_warnings(settings))):
+        show(Notice(text))
     if settings.vllm.model:
         return ServerTarget(settings)
     try:
-        models = yield from factory.with_settings(settings).connections.wait_for_models()
+        models = factory.with_settings(settings).connections.wait_for_models(show)
     except NeverReached as error:
         if settings.is_server_named:
             raise
         settings, models = _find_first(settings, ports, error)
-        yield Notice(f"{error.message} Using the one at {settings.vllm.base_url}.")
+        show(Notice(f"{error.message} Using the one at {settings.vllm.base_url}."))
     if not models:
         raise ServerError(
             f"The server at {settings.vllm.base_url} lists no model.", "Choose one with --model or vllm.model."
@@ -87,7 +86,7 @@ def probe_call_path(target: ServerTarget) -> ServerTarget:
 
     If the server takes too long, it stays unknown until the first question.
     """
-    from .runtime import make_tools  # loads the tools
+    from .toolset import make_tools  # loads the tools
 
     settings = target.settings
     with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
@@ -175,17 +174,21 @@ def _point_at(settings: Settings, port: int) -> Settings:
     return replace(settings, vllm=vllm, places={**settings.places, "vllm.base_url": PLACE, "vllm.provider": PLACE})
 
 
-def _warn(settings: Settings) -> Iterator[Notice]:
+def _list_warnings(settings: Settings) -> Iterator[str]:
     """About settings that let others read or change what is sent, or that keep the key from being sent."""
-    url, key = urlsplit(settings.vllm.base_url), settings.vllm.api_key
-    if (key or settings.vllm.headers) and not settings.is_server_named:
+    vllm, url = settings.vllm, urlsplit(settings.vllm.base_url)
+    if settings.is_server_named:
+        if vllm.api_key and url.scheme == "http" and not _is_loopback(url.hostname or ""):
+            yield f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it."
+    elif vllm.api_key or vllm.headers:
+        kept = "The API key is" if vllm.api_key else "vllm.headers are"
         hint = "To send it, use --base-url or VLLM_BASE_URL."
-        kept = "The API key is" if key else "vllm.headers are"
-        yield Notice(f"{kept} not sent to {url.netloc}, because no address was named. {hint}")
-    elif key and url.scheme == "http":
-        from ..transport.environment import is_loopback  # loads urllib3
+        yield f"{kept} not sent to {url.netloc}, because no address was named. {hint}"
+    if url.scheme == "https" and not vllm.ssl_verify:
+        yield f"The identity of {url.netloc} is not checked (vllm.ssl_verify is false)."
 
-        if not is_loopback(url.hostname or ""):
-            yield Notice(f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it.")
-    if url.scheme == "https" and not settings.vllm.ssl_verify:
-        yield Notice(f"The identity of {url.netloc} is not checked (vllm.ssl_verify is false).")
+
+def _is_loopback(host: str) -> bool:
+    from ..transport.environment import is_loopback  # loads urllib3
+
+    return is_loopback(host)

@@ -61,18 +61,17 @@ class Factory:
         approver: Approver,
         find_session: Callable[[], Session] | None = None,
         only: Sequence[str] | None = None,
-        answer_schema: Mapping[str, JSON] | None = None,
         workplace: Workplace | None = None,
     ) -> Runtime:
         """The agent on this model. `find_session`: where the files that tools write and the processes they start are
-        recorded. `only`: the names of the tools on offer; None: all. `answer_schema`: as in Model. `workplace`: where
-        commands run, if it outlives the runtime.
+        recorded. `only`: the names of the tools on offer; None: all. `workplace`: where commands run, if it outlives
+        the runtime.
 
         Raises ConfigError for tools, rules or reviewers that cannot be used.
         """
         from .runtime import make_runtime
 
-        return make_runtime(self.connections, model_name, approver, find_session, only, answer_schema, workplace)
+        return make_runtime(self.connections, model_name, approver, find_session, only, workplace=workplace)
 
     @property
     def server_memory(self) -> ServerMemory:
@@ -129,7 +128,7 @@ class Factory:
 
     def is_unreadable(self, path: str) -> bool:
         """Whether a rule denies reading a file, by its path in the workspace, to the model. Raises ConfigError."""
-        from .runtime import make_policy  # start-up is measured
+        from .access import make_policy  # start-up is measured
 
         return make_policy(self.settings, None).is_unreadable(path)
 

@@ -10,10 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from ..app.access import make_tool_context
 from ..app.factory import Factory
 from ..app.library.result import STOPS, RunRecord
 from ..app.library.structured import Form
-from ..app.runtime import Runtime, make_tool_context
+from ..app.runtime import Runtime
 from ..app.state_files import SERVERS, ServerMemory
 from ..config import Settings
 from ..errors import BotError, ConnectFailed, ServerError, ServerLoading, ToolError, describe_error
@@ -188,22 +189,14 @@ class _Counts:
 def _converse(runtime: Runtime, session: Session, task: Task, counts: _Counts) -> JSON:
     """Ask, and ask once more where the answer is not of the schema. Returns the value that has the schema, if any."""
     form = None if task.schema is None else Form(task.schema)
-    session.messages.append(UserMessage(f"{task.prompt}\n\n{form.instructions}" if form else task.prompt))
-    _follow(runtime, session, counts)
-    if form is None or not counts.record.make_result().is_complete:
-        return None
-    if wrong := form.find_mistake(counts.record.text):
-        session.messages.append(UserMessage(form.describe_mistake(wrong)))
-        _follow(runtime, session, counts)
-        if form.find_mistake(counts.record.text):
-            return None
-    return cast("JSON", form.read(counts.record.text))  # of a schema that is JSON
-
-
-def _follow(runtime: Runtime, session: Session, counts: _Counts) -> None:
-    with closing(runtime.answer(session)) as events:
+    question = UserMessage(f"{task.prompt}\n\n{form.instructions}" if form else task.prompt)
+    with closing(runtime.answer(session, question, form)) as events:
         for event in events:
             counts.add(event)
+    text = counts.record.text
+    if form is None or not counts.record.make_result().is_complete or form.find_mistake(text):
+        return None
+    return cast("JSON", form.read(text))  # of a schema that is JSON
 
 
 def _judge(counts: _Counts, failure: str, *, has_value: bool) -> tuple[str, str]:

@@ -31,14 +31,7 @@ class Run:
 
     def __init__(self, settings, choose, ports=USUAL_PORTS):
         self.notices = []
-        self.target = self._run(discover(Factory(settings, lambda _: None), choose, ports))
-
-    def _run(self, events):
-        while True:
-            try:
-                self.notices.append(next(events))
-            except StopIteration as end:
-                return end.value
+        self.target = discover(Factory(settings, lambda _: None), choose, self.notices.append, ports)
 
 
 def never_choose(names):

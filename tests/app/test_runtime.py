@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from src.app.access import defer_sandbox, make_policy, make_tool_context
 from src.app.connect import FACTS
 from src.app.discovery import discover
 from src.app.factory import Factory
-from src.app.runtime import defer_sandbox, make_policy, make_tool_context, make_tools
+from src.app.toolset import make_tools
 from src.cli.demo.loopback import serve
 from src.cli.demo.protocol import DemoServer, DemoTurn
 from src.config import SecuritySettings, Settings
@@ -35,23 +36,12 @@ def list_requests(state, ask_twice=False):
             paths.clear()
             FACTS.clear()  # as in a new program
             settings = Settings(vllm=VllmSettings(base_url=f"{address}/v1"), root=state, state=state)
-            *_, target = gather(discover(Factory(settings), lambda names: names[0]))
+            target = discover(Factory(settings), lambda names: names[0], lambda _: None)
             runtime = Factory(target.settings).make_runtime(target.model, REFUSE_ALL)
             session = Factory(target.settings).make_session(target.model)
-            session.messages.append(UserMessage("Hi."))
-            list(runtime.answer(session))
+            list(runtime.answer(session, UserMessage("Hi.")))
             assert runtime.save_server_facts() == ""
     return paths[: paths.index("/v1/chat/completions")]
-
-
-def gather(events):
-    """The events, and what the generator returned."""
-    while True:
-        try:
-            yield next(events)
-        except StopIteration as end:
-            yield end.value
-            return
 
 
 def test_four_requests_go_out_before_the_first_question(tmp_path):
@@ -78,8 +68,10 @@ def warn_of_sandbox(state, calls):
         settings = Settings(vllm=VllmSettings(base_url=f"{address}/v1"), root=Path("/"), state=state)
         runtime = Factory(settings).make_runtime("demo", REFUSE_ALL)
         session = Factory(settings).make_session("demo")
-        session.messages.append(UserMessage("Hi."))
-        return [event.text if isinstance(event, Notice) else type(event) for event in runtime.answer(session)]
+        return [
+            event.text if isinstance(event, Notice) else type(event)
+            for event in runtime.answer(session, UserMessage("Hi."))
+        ]
 
 
 def test_that_no_sandbox_works_is_told_once_and_before_the_first_call(tmp_path):
@@ -108,7 +100,6 @@ def test_what_was_shown_of_an_answer_is_saved_while_the_server_is_silent(tmp_pat
         settings = Settings(vllm=VllmSettings(base_url=f"{address}/v1"), root=tmp_path, state=tmp_path)
         factory = Factory(settings)
         session, _ = factory.open_session(None)
-        session.messages.append(UserMessage("Hi."))
         save_waiting = session.save_waiting
 
         def save_and_look():
@@ -118,7 +109,7 @@ def test_what_was_shown_of_an_answer_is_saved_while_the_server_is_silent(tmp_pat
                 is_saved.set()
 
         session.save_waiting = save_and_look
-        list(factory.make_runtime("demo", REFUSE_ALL).answer(session))
+        list(factory.make_runtime("demo", REFUSE_ALL).answer(session, UserMessage("Hi.")))
         session.close()
     assert saved[0] == "It "
 
@@ -207,8 +198,7 @@ def leave_something(state, workspace, approver):
         if not runtime.sandbox.is_enforcing:
             pytest.skip("no sandbox works here")
         session = Factory(settings).make_session("demo")
-        session.messages.append(UserMessage("Hi."))
-        return [event.text for event in runtime.answer(session) if isinstance(event, Notice)]
+        return [event.text for event in runtime.answer(session, UserMessage("Hi.")) if isinstance(event, Notice)]
 
 
 def test_what_a_command_left_to_run_later_is_put_back_if_the_user_says_so(tmp_path):
@@ -252,9 +242,8 @@ def hand_out(settings, approver=REFUSE_ALL):
     """One answer whose calls start subagents: its session, after its end."""
     factory = Factory(settings)
     session = factory.make_session("tiny", factory.make_store())
-    session.messages.append(UserMessage("Where is it?"))
     runtime = factory.make_runtime("tiny", approver, lambda: session)
-    list(runtime.answer(session))
+    list(runtime.answer(session, UserMessage("Where is it?")))
     session.close()
     return session
 

@@ -18,10 +18,10 @@ import src.app.check_settings
 import src.app.runtime
 import src.cli.chat.input.application
 import src.cli.chat.input.approve
-import src.cli.chat.input.mentions
 import src.cli.chat.notify
 import src.cli.chat.open
 import src.cli.chat.rich_chat
+import src.cli.mentions
 import src.cli.oneshot.run
 import src.cli.render.highlight
 import src.cli.render.markdown

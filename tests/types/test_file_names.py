@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from src.cli.chat.input.approve import TerminalApprover
 from src.cli.chat.input.completion import complete
-from src.cli.chat.input.mentions import read_mentions
 from src.cli.chat.slash.table import find_command
 from src.cli.chat.state import State
+from src.cli.mentions import read_mentions
 from src.cli.render.diff import draw_file_diff
 from src.cli.render.plain import PlainScreen, format_call
 from src.cli.tracing.debug import Debug

@@ -32,7 +32,7 @@ from .approval import Approval
 from .connection import CLOSED_HINT, BaseServer
 from .conversation import Conversation, read_conversation
 from .options import Options, Stored
-from .result import Result, RunRecord
+from .result import Result, RunRecord, list_attempts
 from .structured import Form
 from .wording import reword_event
 
@@ -234,15 +234,12 @@ class Exchange:
             self._spans = make_library_spans(agent.request_settings)
             self._spans.begin(agent.describe())
         form = self._form
-        has_calls = bool(agent.tools) and self._tool_choice != "none"
-        loop = agent.get_loop(None if form is None or has_calls else form.schema)
-        yield from loop.run(conversation, self.cancelled, self._tool_choice, ctx=ctx)
-        if form is None or not self.result.is_complete:
-            return
-        if wrong := form.find_mistake(self._record.text):
-            conversation.append(UserMessage(form.describe_mistake(wrong)))
-            yield from agent.get_loop(form.schema).run(conversation, self.cancelled, "none", ctx=ctx)
-        if self.result.is_complete:
+        may_call = bool(agent.tools) and self._tool_choice != "none"
+        for schema in list_attempts(form, self._record, conversation):
+            choice = "none" if schema else self._tool_choice
+            held = form.schema if form and (schema or not may_call) else None
+            yield from agent.get_loop(held).run(conversation, self.cancelled, choice, ctx=ctx)
+        if form and self.result.is_complete:
             self._record.value = form.read(self._record.text)
 
     def see(self, event: Event) -> Event:

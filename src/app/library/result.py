@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, Literal, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, NoReturn, TypeAlias, TypeVar
 
 from ...errors import LimitReached
 from ...types.events import (
@@ -17,7 +18,10 @@ from ...types.events import (
     TextDelta,
     ToolCallDelta,
 )
-from ...types.messages import Usage
+from ...types.messages import JSON, Message, Usage, UserMessage
+
+if TYPE_CHECKING:
+    from .structured import Form
 
 T = TypeVar("T")
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "repetition", "max_tool_turns", "stuck", "other"]
@@ -110,6 +114,17 @@ class RunRecord:
         if response.stop_reason == "other" or response.provider_stop_reason:
             return "other"
         return "stuck" if response.requested_calls else "end_turn"
+
+
+def list_attempts(form: Form | None, record: RunRecord, messages: list[Message]) -> Iterator[dict[str, JSON] | None]:
+    """None to answer the last message; then the schema that the answer is held to, if it has to be repaired.
+
+    Between the two, `record` has seen the answer, and the model is told what is wrong with it.
+    """
+    yield None
+    if form and record.make_result().is_complete and (mistake := form.find_mistake(record.text)):
+        messages.append(UserMessage(form.describe_mistake(mistake)))
+        yield form.schema
 
 
 def raise_if_cut(result: Result[T]) -> Result[T]:

@@ -14,8 +14,9 @@ from ...errors import BotError
 from ...security.permissions.approval import Approver
 from ...security.text.sanitize import sanitize
 from ...types.events import Notice
+from ...types.messages import UserMessage
+from ..mentions import Mentions, read_mentions
 from ..tracing.debug import Debug
-from .input.mentions import Mentions, read_mentions
 from .input.multiline import PROMPT, is_open, start_next_line, strip_quotes
 from .slash.table import find_command, run_command
 from .state import ChatIO, Display, State
@@ -133,27 +134,26 @@ class Chat:
         if mentions.images and state.ensure_runtime().model.path.text_only:
             state.screen.say("  (the model accepts only text, so it gets a note in place of each image)")
         message = mentions.make_message("".join(f"{note}\n\n" for note in state.notes))
-        state.conversation.append(message)
         try:
-            self._run_turn()
+            self._run_turn(message)
         except KeyboardInterrupt:
             state.screen.say("(stopped)")
         finally:
-            if state.session.forget_last(message):  # it got no answer, and can be asked again
-                state.unanswered = mentions.typed
-            else:
+            if any(each is message for each in state.conversation):
                 state.unanswered, state.asked_notes, state.notes = "", state.notes, []
+            else:  # it got no answer, and can be asked again
+                state.unanswered = mentions.typed
         if state.mode == "plan" and state.last_answer and not self._has_hinted:
             state.screen.say(PLAN_HINT)
             self._has_hinted = True
         if state.runtime and (failure := state.runtime.save_server_facts()):
             state.screen.draw(Notice(failure))
 
-    def _run_turn(self) -> None:
+    def _run_turn(self, message: UserMessage) -> None:
         state = self.state
         with self._io.turn():
             runtime = state.ensure_runtime()
-            events = state.debug.follow(runtime.answer(state.session), runtime.describe(state.session))
+            events = state.debug.follow(runtime.answer(state.session, message), runtime.describe(state.session))
             try:
                 for event in events:
                     state.count_usage(event)

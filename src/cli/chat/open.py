@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Generator
 from contextlib import nullcontext
 
 from ... import __version__
@@ -16,7 +15,7 @@ from ...errors import ConfigError, NeverReached, RequestFailed
 from ...security.permissions.approval import Approver
 from ...security.permissions.modes import MODES
 from ...security.text.sanitize import sanitize
-from ...types.events import ModelEvent, Notice
+from ...types.events import Notice
 from ...types.file_names import escape_name
 from ..render.plain import PlainScreen, format_model, get_columns
 from ..render.wrap import wrap_text
@@ -84,7 +83,7 @@ def _find_server(factory: Factory, screen: PlainScreen) -> ServerTarget:
     What is typed is saved in the user's settings file once it has been found to work.
     """
     try:
-        return _draw_all(discover(factory, _choose_model), screen)
+        return discover(factory, _choose_model, screen.draw)
     except NeverReached as error:
         if factory.settings.is_server_named or not sys.stdin.isatty():
             raise
@@ -100,7 +99,7 @@ def _find_server(factory: Factory, screen: PlainScreen) -> ServerTarget:
         try:
             settings = place_server(factory.settings, typed)
             screen.draw(Notice(f"The server is at {settings.vllm.base_url}."))
-            target = _draw_all(discover(factory.with_settings(settings), _choose_model), screen)
+            target = discover(factory.with_settings(settings), _choose_model, screen.draw)
         except (ConfigError, RequestFailed) as error:
             screen.say(sanitize(str(error)))
             continue
@@ -122,15 +121,6 @@ def _save_server(settings: Settings) -> str:
     except ConfigError as error:
         return f"It could not be saved: {error.message}"
     return f"Saved as {' and '.join(saved)} in {file}."
-
-
-def _draw_all(notices: Generator[ModelEvent, None, ServerTarget], screen: PlainScreen) -> ServerTarget:
-    while True:
-        try:
-            screen.draw(next(notices))
-        except StopIteration as end:
-            target: ServerTarget = end.value
-            return target
 
 
 def _can_redraw() -> bool:

@@ -17,7 +17,6 @@ from ...security.text.sanitize import sanitize
 from ..arguments import load_settings, parse_number
 
 if TYPE_CHECKING:
-    from ...app.discovery import ServerTarget
     from ...batch.driver import BatchProgress
     from ...batch.tasks import Task
     from ...config import Settings
@@ -154,18 +153,14 @@ def _find_server(settings: Settings) -> Settings:
     """The settings with the server and the model that answer. Raises BotError."""
     from ...app.discovery import discover
     from ...app.factory import Factory
-    from ...types.events import Notice
+    from ...types.events import Event, Notice
     from ..oneshot.ask import refuse_to_choose
 
-    finding = discover(Factory(settings), refuse_to_choose)
-    while True:
-        try:
-            event = next(finding)
-        except StopIteration as found:
-            target: ServerTarget = found.value
-            return target.settings
+    def show(event: Event) -> None:
         if isinstance(event, Notice):
             print(f"! {sanitize(event.text)}", file=sys.stderr)
+
+    return discover(Factory(settings), refuse_to_choose, show).settings
 
 
 @contextmanager

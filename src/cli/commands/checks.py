@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
+from ...app.access import defer_sandbox, make_policy
 from ...app.address import complete_address
 from ...app.connect import Connections
 from ...app.discovery import scan_ports
 from ...app.model import Model
-from ...app.runtime import defer_sandbox, make_policy, make_tools
+from ...app.toolset import make_tools
 from ...config import Settings
 from ...errors import BotError, ConfigError, NeverReached, TokensUnsupported
 from ...model.recovery import RECOVERED_NOTICE

@@ -7,7 +7,8 @@ import codecs
 import json
 import sys
 
-from ...app.runtime import defer_sandbox, make_policy, make_tools
+from ...app.access import defer_sandbox, make_policy
+from ...app.toolset import make_tools
 from ...security.permissions.policy import Decision
 from ...types.messages import ToolCall
 from ...types.strict_json import loads_strict

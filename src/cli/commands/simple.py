@@ -12,7 +12,7 @@ from ...app.address import complete_address
 from ...app.check_settings import check_given
 from ...app.endpoint import choose_strict
 from ...app.factory import Factory
-from ...app.runtime import list_offered, make_tools
+from ...app.toolset import list_offered, make_tools
 from ...config import OPTIONS, REMOVED, get_user_file, list_settings, parse_words, split_key, write_setting
 from ...errors import ConfigError
 from ...model import make_strict

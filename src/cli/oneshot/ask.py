@@ -24,17 +24,16 @@ from ...app.runtime import Runtime
 from ...errors import Cancelled, ConfigError, LimitReached, join_names
 from ...security.permissions.approval import NO_APPROVER_MESSAGE
 from ...security.text.sanitize import ControlRemover, sanitize
-from ...session.session import Session
 from ...types.events import CallDenied, Completed, Event, Notice, TextDelta, TurnStarted
-from ...types.messages import Message, Response, Text, UserMessage
+from ...types.messages import Message, Response, Text
 from ..chat.input.approve import choose_approver
 from ..render.plain import PlainScreen
 from ..tracing.debug import Debug
 from .json_output import RunReport, format_event, format_line
+from .question import Question
 
 if TYPE_CHECKING:
     from ...app.library.structured import Form
-    from ..chat.input.mentions import Mentions
 
 CANCEL_GRACE_S = 2.0  # from the end of the time to SIGTERM
 
@@ -121,48 +120,39 @@ def _reserve_stdout() -> Iterator[TextIO]:
 def ask(
     factory: Factory,
     debug: Debug,
-    question: str,
+    question: Question,
     outlet: Outlet,
     *,
     yes: bool,
     limits: RunLimits = RunLimits(),  # noqa: B008 - a NamedTuple
     resume: str | None = None,
     form: Form | None = None,
-    mentions: Mentions | None = None,
 ) -> int:
-    """Returns the exit code. `resume`: the session to continue; "" is the last one. `form`: of the answer. `mentions`:
-    of the question, which holds their text already.
+    """Returns the exit code. `resume`: the session to continue; "" is the last one. `form`: of the answer.
 
     Raises BotError.
     """
     report = outlet.report
     report.model = factory.settings.vllm.model
     session, notices = factory.open_session(resume)
-    notes = "".join(f"{note}\n\n" for note in session.notes)
-    order = f"\n\n{form.instructions}" if form else ""
-    if mentions:
-        before, _, after = question.partition(mentions.text)
-        asked = mentions.make_message(notes + before, after + order)
-    else:
-        asked = UserMessage(notes + question + order)
-    session.messages.append(asked)
-    notices += mentions.notes if mentions else ()
-
-    cancelled = threading.Event() if limits.seconds is not None else None
-    limited = Factory(factory.settings, factory.sleep, cancelled)
-    answer = _answer(limited, debug, session, notices, outlet, form, yes=yes, limits=limits)
+    message = question.make_message(session.notes, form)
+    notices += question.mentions.notes if question.mentions else ()
     try:
-        with _limit_time(limits.seconds, cancelled), closing(answer) as events:
-            for event in events:
-                outlet.draw(event)
-    except (Cancelled, SystemExit) as error:
-        if cancelled is None or not cancelled.is_set():
-            raise
-        report.limit = "--timeout"
-        message = f"The run took longer than {limits.seconds:g} seconds."
-        raise LimitReached(message, "The limit is --timeout.") from error
+        with _limit_time(limits.seconds, report) as cancelled:
+            factory = Factory(factory.settings, factory.sleep, cancelled)
+            target = discover(factory, refuse_to_choose, outlet.draw)
+            server, workspace = target.settings.vllm.base_url, str(target.settings.root)
+            outlet.begin(version=__version__, server=server, model=target.model, workspace=workspace)
+            for notice in notices:
+                outlet.draw(Notice(notice))
+            session.meta.setdefault("model", target.model)
+            approver = choose_approver(yes, target.settings, show=outlet.put)
+            factory = factory.with_settings(target.settings)
+            runtime = factory.make_runtime(target.model, approver, lambda: session)
+            runtime.restore_todos(session)
+            events = debug.follow(runtime.answer(session, message, form), runtime.describe(session))
+            _show_answer(events, runtime, outlet, limits)
     finally:
-        session.forget_last(asked)  # if it has no answer
         session.close()
         report.answer = _get_final_text(session.messages)
     if form and not report.limit:
@@ -172,49 +162,20 @@ def ask(
     return report.compute_exit_code()
 
 
-def _answer(
-    factory: Factory,
-    debug: Debug,
-    session: Session,
-    notices: list[str],
-    outlet: Outlet,
-    form: Form | None,
-    *,
-    yes: bool,
-    limits: RunLimits,
-) -> Generator[Event, None, None]:
-    """Find the server, then yield the events of the answer to the session's last message."""
-    target = yield from discover(factory, refuse_to_choose)
-    settings = target.settings
-    server, workspace = settings.vllm.base_url, str(settings.root)
-    outlet.begin(version=__version__, server=server, model=target.model, workspace=workspace)
-    yield from map(Notice, notices)
-    session.meta.setdefault("model", target.model)
-    approver = choose_approver(yes, settings, show=outlet.put)
-    factory = factory.with_settings(settings)
-    runtime = factory.make_runtime(target.model, approver, lambda: session)
-    runtime.restore_todos(session)
+def _show_answer(events: Generator[Event, None, None], runtime: Runtime, outlet: Outlet, limits: RunLimits) -> None:
+    """Show an answer and what follows it. Raises BotError."""
     is_unasked = False
-    answer = runtime.answer(session)
-    if form:
-        from .schema import answer_in_form
-
-        def make_repairing() -> Runtime:
-            return factory.make_runtime(target.model, approver, lambda: session, answer_schema=form.schema)
-
-        answer = answer_in_form(form, runtime, session, make_repairing)
-    with closing(debug.follow(answer, runtime.describe(session))) as events:
+    with closing(events):
         for event in events:
             outlet.report.take(event)
-            yield event
+            outlet.draw(event)
             _limit_tokens(runtime, outlet.report, limits)
-            is_unasked = is_unasked or (
-                isinstance(event, CallDenied) and event.reason.startswith(f"{NO_APPROVER_MESSAGE} (")
-            )
+            if isinstance(event, CallDenied) and event.reason.startswith(f"{NO_APPROVER_MESSAGE} ("):
+                is_unasked = True
     if is_unasked:
-        yield Notice("Calls did not run, as nobody is there to be asked: start with --yes to let them.")
+        outlet.draw(Notice("Calls did not run, as nobody is there to be asked: start with --yes to let them."))
     if unsaved := runtime.save_server_facts():
-        yield Notice(unsaved)
+        outlet.draw(Notice(unsaved))
 
 
 def _limit_tokens(runtime: Runtime, report: RunReport, limits: RunLimits) -> None:
@@ -236,12 +197,15 @@ def _get_final_text(conversation: list[Message]) -> str:
 
 
 @contextmanager
-def _limit_time(seconds: float | None, cancelled: threading.Event | None) -> Iterator[None]:
-    """Set `cancelled` after this time. What has not ended CANCEL_GRACE_S later, such as a tool, is sent SIGTERM."""
-    if cancelled is None:
-        yield
+def _limit_time(seconds: float | None, report: RunReport) -> Iterator[threading.Event | None]:
+    """Yields what is set after this time. What has not ended CANCEL_GRACE_S later, such as a tool, is sent SIGTERM.
+
+    Raises LimitReached once the time is over.
+    """
+    if seconds is None:
+        yield None
         return
-    has_ended, main_thread = threading.Event(), threading.get_ident()
+    cancelled, has_ended, main_thread = threading.Event(), threading.Event(), threading.get_ident()
 
     def watch() -> None:
         if not has_ended.wait(seconds):
@@ -252,7 +216,12 @@ def _limit_time(seconds: float | None, cancelled: threading.Event | None) -> Ite
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield
+        yield cancelled
+    except (Cancelled, SystemExit) as error:
+        if not cancelled.is_set():
+            raise
+        report.limit = "--timeout"
+        raise LimitReached(f"The run took longer than {seconds:g} seconds.", "The limit is --timeout.") from error
     finally:
         has_ended.set()
         watcher.join()

@@ -9,17 +9,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Generator
-from contextlib import closing
 from pathlib import Path
 from typing import TextIO
 
 from ...app.library.structured import Form
-from ...app.runtime import Runtime
 from ...errors import BotError, ConfigError
-from ...session.session import Session
 from ...types.events import Event, TextDelta
-from ...types.messages import Response, UserMessage
 from ..render.plain import PlainScreen
 from .json_output import RunReport
 
@@ -43,21 +38,6 @@ def read_form(given: str) -> Form:
         return Form(schema)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error.message.removeprefix('schema: ')}") from error
-
-
-def answer_in_form(
-    form: Form, runtime: Runtime, session: Session, make_repairing: Callable[[], Runtime]
-) -> Generator[Event, None, None]:
-    """Answer the last message of the session, and repair an answer that has not the form. Raises BotError."""
-    with closing(runtime.answer(session)) as events:
-        yield from events
-    last = session.messages[-1]
-    if not isinstance(last, Response) or last.calls or last.malformed or last.stop_reason != "end_turn":
-        return
-    if mistake := form.find_mistake(last.text):
-        session.messages.append(UserMessage(form.describe_mistake(mistake)))
-        with closing(make_repairing().answer(session, "none")) as events:
-            yield from events
 
 
 class SchemaOutlet:

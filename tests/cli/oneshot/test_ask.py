@@ -72,7 +72,7 @@ def test_a_question_on_standard_input(ask):
 
 
 def test_a_file_that_the_question_mentions_is_added_to_it_but_not_one_in_piped_material(ask, monkeypatch):
-    monkeypatch.setattr("src.cli.oneshot.run._read_pipe", lambda: "see @notes.txt\n")
+    monkeypatch.setattr("src.cli.oneshot.question._read_pipe", lambda: "see @notes.txt\n")
     asked = ask(HELLO, prompt=("-p", "explain @notes.txt"))[3][0]["messages"][-1]["content"]
     assert asked.count("hello from notes") == 1
     assert asked.index("hello from notes") < asked.index("<stdin>")

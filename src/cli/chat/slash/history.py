@@ -137,7 +137,7 @@ def _report_undo(state: State, undone: Undone) -> None:
 def _list_risky_calls(state: State, undone: Undone) -> list[ToolCall]:
     """The calls that may have changed something that undo does not restore."""
     from ....agent.dispatch import RECORDING_TOOLS
-    from ....app.runtime import make_tools
+    from ....app.toolset import make_tools
 
     load_tools = cache(partial(make_tools, state.settings))  # reads the files of tools and skills
 

@@ -55,7 +55,7 @@ def format_status_line(state: State, columns: int | None = None) -> str:
 
 
 def _list_tools(state: State, _: str) -> None:
-    from ....app.runtime import list_offered, make_tools
+    from ....app.toolset import list_offered, make_tools
 
     tools = make_tools(state.settings)
     offered = {each.name for each in list_offered(state.settings, tools)}

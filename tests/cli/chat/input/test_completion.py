@@ -3,8 +3,8 @@ import io
 import pytest
 
 from src.cli.chat.input.completion import complete
-from src.cli.chat.input.mentions import read_mentions
 from src.cli.chat.state import State
+from src.cli.mentions import read_mentions
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-from ....errors import ToolError
-from ....types.file_names import escape_name, read_name
-from ....types.images import MAX_IMAGE_BYTES, SUFFIXES, describe_excess, detect_image
-from ....types.messages import ContentBlock, UserMessage
+from ..errors import ToolError
+from ..types.file_names import escape_name, read_name
+from ..types.images import MAX_IMAGE_BYTES, SUFFIXES, describe_excess, detect_image
+from ..types.messages import ContentBlock, UserMessage
 
 if TYPE_CHECKING:
-    from ....tools.fs.paths import Target
+    from ..tools.fs.paths import Target
 
 MENTION = re.compile(r"(?:^|(?<=[\s(]))@(?:\"([^\"\n]+)\"|([^\s\"]+))")
 # A path of its own in quotes, or with a backslash before each blank, or as a URL.
@@ -95,7 +95,7 @@ class _Reader:
         """What a path leads to. Raises ValueError where a link of the workspace, which the user may not know of, leads
         out of it, or to a file that a rule denies to the tool read.
         """
-        from ....tools.fs.paths import Target  # start-up is measured
+        from ..tools.fs.paths import Target  # start-up is measured
 
         real, top = Path(os.path.realpath(path)), Path(os.path.realpath(self._root))
         named = os.path.relpath(path, self._root)  # without following links
@@ -110,7 +110,7 @@ class _Reader:
 
     def _read(self, target: Target, name: str) -> str:
         """Add a file or folder, and describe what was added. Raises OSError, or ValueError if it cannot be added."""
-        from ....tools.fs import paths
+        from ..tools.fs import paths
 
         try:
             folder = paths.open_folder(target)
@@ -126,7 +126,7 @@ class _Reader:
         return f"a list of {len(entries):,} entr{'y' if len(entries) == 1 else 'ies'}"
 
     def _read_file(self, target: Target, name: str) -> str:
-        from ....tools.fs import paths
+        from ..tools.fs import paths
 
         try:
             descriptor = paths.open_to_read(target)
@@ -171,7 +171,7 @@ def read_mentions(
 
     `is_denied`: whether a rule denies reading a path, given relative to `root`.
     """
-    from ....types.special_tokens import neutralize_with_note  # start-up is measured
+    from ..types.special_tokens import neutralize_with_note  # start-up is measured
 
     reader, seen = _Reader(root, is_denied), set()
     for path, name in [*_find_mentions(text, root), *(_find_dropped(text, root) if dropped else ())]:

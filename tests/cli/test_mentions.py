@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from src.cli.chat.input.mentions import MAX_CONTENT_BYTES, MAX_IMAGES, read_mentions
+from src.cli.mentions import MAX_CONTENT_BYTES, MAX_IMAGES, read_mentions
 
 
 @pytest.fixture

@@ -1,0 +1,83 @@
+"""What calls may do under these settings: the policy, the sandbox of commands, and what tools work with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+from ..config import Settings
+from ..security.permissions.policy import Policy
+from ..security.permissions.rules import parse_rules
+from ..security.sandbox.deferred import DeferredSandbox, SandboxChoice
+from ..security.sandbox.limits import ResourceLimits
+from ..security.sandbox.view import SandboxView, complete_view, select_environment
+from ..security.shell.workspace import list_start_files
+from ..tools import ToolContext
+from ..tools.sdk.output_store import Outputs
+from ..types.sandbox import Sandbox
+from .state_files import ALLOWED, RuleMemory
+
+
+def make_tool_context(settings: Settings, sandbox: Sandbox | None) -> ToolContext:
+    """What tools work with, under these settings."""
+    return ToolContext(
+        workspace=settings.root,
+        max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
+        protected=(*settings.files, _resolve_state(settings)),
+        environment=select_environment(os.environ, settings.security.environment, settings.keys),
+        exec_timeout=settings.security.exec_timeout,
+        exec_max_timeout=settings.longest_timeout,
+        exec_max_output=settings.security.exec_max_output,
+        outputs=Outputs(settings.state / "outputs"),
+        sandbox=sandbox,
+        can_show=make_policy(settings, sandbox).can_show,
+    )
+
+
+def make_policy(settings: Settings, sandbox: Sandbox | None) -> Policy:
+    """What may run, where commands run in `sandbox`. Raises ConfigError for an invalid rule."""
+    security = settings.security
+    saved = RuleMemory(settings.state, settings.root).read()
+    return Policy(
+        workspace=settings.root,
+        mode=security.mode_in_force,
+        rules=(*parse_rules(security.rules), *parse_rules(saved)),
+        allowed_commands=security.allowed_commands,
+        protected=(*settings.files, _resolve_state(settings), *list_start_files(os.environ.get("HOME", ""))),
+        sandbox=sandbox,
+    )
+
+
+def defer_sandbox(settings: Settings) -> DeferredSandbox:
+    """The best sandbox that works here and that the settings allow; trying it out takes about 20 ms.
+
+    What it shows to commands is what the folders hold now, before the model could write into them.
+    """
+    security, environment, state = settings.security, dict(os.environ), _resolve_state(settings)
+    name, policy = sha256(os.fsencode(settings.root)).hexdigest()[:16], make_policy(settings, None)
+    own = SandboxView(
+        settings.root,
+        readable=tuple(map(Path, security.sandbox_read)),
+        protected=(*settings.files, state / ALLOWED),
+        network=security.sandbox_network,
+        hidden=(state,),
+        cache=state / "caches" / name,
+        aside=state / "aside" / name,
+        is_unreadable=policy.is_unreadable if policy.denies_reading else None,
+    )
+    visible = complete_view(own, environment, (sys.prefix, sys.base_prefix))
+    limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
+
+    def choose_sandbox() -> SandboxChoice:
+        from ..security.sandbox.choose import choose  # loads all kinds of sandboxes
+
+        return choose(security.sandbox if security.exec_enabled else "off", visible, limits, environment)
+
+    return DeferredSandbox(choose_sandbox)
+
+
+def _resolve_state(settings: Settings) -> Path:
+    """The state folder, which tools may not touch even if it is inside the workspace."""
+    return Path(os.path.realpath(settings.state))

@@ -1,0 +1,104 @@
+"""The tools that a model is offered: the built-in ones, and those of the user, of MCP servers and of skills."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..agent.permission import PermissionGate
+from ..config import Settings
+from ..errors import ConfigError
+from ..security.permissions.approval import REFUSE_ALL
+from ..security.permissions.rules import find_idle_rules
+from ..tools import REGISTRY, Registry, Tool
+from ..tools.builtin.task import offer_task, submit_plan
+from ..tools.sources import python_files
+from ..types.messages import ToolDefinition
+from .access import make_policy
+from .state_files import TrustMemory
+
+if TYPE_CHECKING:
+    from ..tools.sources.mcp import McpServers
+
+
+def make_tools(
+    settings: Settings, only: Sequence[str] | None = None, get_context: Callable[[], int | None] = lambda: None
+) -> Registry:
+    """The tools the model may call, including the user's own. Without exec, no commands are offered.
+
+    `only`: the names of those that are offered; None: all. `get_context`: the length of the model's context in tokens,
+    which bounds what is told of skills. Raises ConfigError for a file that cannot be loaded, a name
+    that is taken, or one that no tool has.
+    """
+    registry = _load_tools(settings, get_context)
+    if only is None:
+        return registry
+    known = [tool.definition.name for tool in registry]
+    if unknown := [name for name in only if name not in known]:
+        raise ConfigError(f"There is no tool {unknown[0]}.", f"There are {', '.join(known)}.")
+    return registry.without(*(name for name in known if name not in only))
+
+
+def _load_tools(settings: Settings, get_context: Callable[[], int | None]) -> Registry:
+    files, runs_commands = settings.tools, settings.security.exec_enabled
+    whole = REGISTRY.plus([offer_task(settings.servers), submit_plan])
+    registry = whole if runs_commands else whole.without("exec")
+    more = python_files.load(files.modules, [each.name for each in whole.definitions])
+    notices: list[str] = []
+    if files.commands and runs_commands:
+        from ..tools.sources import yaml_commands  # loads yaml
+
+        more += yaml_commands.load(files.commands)
+    if files.mcp:
+        servers = _connect_mcp(json.dumps(files.mcp), settings.root)
+        taken = {tool.definition.name for tool in (*registry, *more)}
+        for tool in servers.tools:
+            name = tool.definition.name
+            if name in taken:  # no error: a server must not keep the program from starting
+                notices.append(f"The tool {name} of an MCP server is left out: another tool has that name.")
+            else:
+                more.append(tool)
+        notices += servers.notices
+    loaded = TrustMemory(settings.state, settings.root).load_skills(os.environ)
+    notices += loaded.problems
+    skills = [each for each in loaded.skills.values() if not each.is_command]
+    if skills and "skill" not in (each.definition.name for each in more):
+        from ..tools.sources.skills import make_skill_tool
+
+        more.append(make_skill_tool(skills, get_context()))
+    notices += find_idle_rules(settings.security.rules, [each.definition.name for each in (*whole, *more)])
+    if not more and not notices:
+        return registry
+    registry = registry.plus(_name_workspace(tool, settings.root) for tool in more)
+    registry.notices += notices
+    return registry
+
+
+def _name_workspace(tool: Tool, root: Path) -> Tool:
+    """The tool with the path of the workspace in place of `{workspace_dir}` in what the model is told of it."""
+    told = tool.definition
+    text = json.dumps([told.description, told.parameters, told.strict_parameters])
+    if "{workspace_dir}" not in text:
+        return tool
+    description, parameters, strict = json.loads(text.replace("{workspace_dir}", json.dumps(str(root))[1:-1]))
+    told = replace(told, description=description, parameters=parameters, strict_parameters=strict)
+    return replace(tool, definition=told)
+
+
+@cache
+def _connect_mcp(rows: str, root: Path) -> McpServers:
+    """The MCP servers in `rows`, which is JSON; connected once in a run of the program."""
+    from ..tools.sources.mcp import McpServers  # loads asyncio
+    from ..tools.sources.mcp_config import parse_servers
+
+    return McpServers(parse_servers(json.loads(rows), os.environ, root))
+
+
+def list_offered(settings: Settings, tools: Registry) -> tuple[ToolDefinition, ...]:
+    """The tools that the model is offered in the mode of the settings."""
+    return PermissionGate(tools, REFUSE_ALL, make_policy(settings, None), None).list_offered()
