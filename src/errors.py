@@ -11,8 +11,10 @@ BotError                 message, hint, exit_code (1 unless stated), max_retries
       NotHttp            the server does not speak HTTP
       Timeout            a time limit was reached (exit code 1)
       StreamCut          the answer ended too early or cannot be read (exit code 1, any number of retries)
+        AnswerUnfinished the server ended it, and without a stop reason
     ServerError          the server refused: status, body, retry_after (retries depend on the status)
       ServerLoading      its model is not loaded yet (HTTP 503; retry.py has a time limit of its own for it)
+      ParserFailed       it could not parse what its own model wrote (HTTP 500, or inside the answer)
       ToolsUnsupported   it accepts no `tools`: started without --enable-auto-tool-choice (HTTP 400)
       TemplateRejected   its chat template refuses these roles (HTTP 400)
       ContentRejected    its model accepts only text, or fewer images (HTTP 400)
@@ -111,6 +113,10 @@ class StreamCut(ClientError):
         self.max_retries = max_retries
 
 
+class AnswerUnfinished(StreamCut):
+    """No connection broke: some servers end an answer so that they cannot parse."""
+
+
 class ServerError(RequestFailed):
     """`retry_after`: seconds that the server asks to wait; `in_answer`: it came after a part of the answer."""
 
@@ -126,6 +132,10 @@ class ServerError(RequestFailed):
 
 class ServerLoading(ServerError):
     pass
+
+
+class ParserFailed(ServerError):
+    """The model has answered, and the server's parser turned the answer into an error."""
 
 
 class ToolsUnsupported(ServerError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import random
 import string
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -28,7 +29,7 @@ ClientT = TypeVar("ClientT")
 
 DEFAULT_URL = "http://localhost:8000/v1"
 ARGUMENTS = {"ssl_verify": "verify"}  # what the library calls a key of the section `vllm`, where the names differ
-FACTS = FactStore()
+FACTS = FactStore(time.monotonic)
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
 
@@ -138,6 +139,7 @@ def make_core(
             constrained=settings.text_protocol.constrained,
             answer_schema=answer_schema,
             extra=make_model_body(settings, model),
+            recovers_parser_errors=vllm.recover_parser_errors,
             send_thoughts=vllm.send_thoughts,
         ),
         path=_make_path(vllm),

@@ -105,6 +105,9 @@ class VllmSettings:
     stream: bool = option(
         True, "Stream answers; false: fetch them whole, for servers that lose parts of a stream", per_model=True
     )
+    recover_parser_errors: bool = option(
+        True, "Ask once more, with calls as text, where the server's parser made an error of an answer", per_model=True
+    )
     send_thoughts: str = option(
         "auto",
         "Send a model its earlier thoughts; auto: unless its chat template shows none",

@@ -17,6 +17,7 @@ from ..errors import (
     BotError,
     ConnectFailed,
     ModelNotFound,
+    ParserFailed,
     RequestFailed,
     ServerError,
     ServerLoading,
@@ -25,7 +26,7 @@ from ..errors import (
     WireError,
     join_names,
 )
-from ..negotiation.call_path import TOOLS_LEFT_OUT, CallPath, blames_grammar
+from ..negotiation.call_path import PARSER_FAILED, TOOLS_LEFT_OUT, CallPath, blames_grammar
 from ..negotiation.evidence import PromptCounter, PromptWatch, look_at_template, try_grammar
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
@@ -48,7 +49,7 @@ from ..providers.vllm_tokens import make_generate_decoder
 from ..providers.wire_json import load_json
 from ..types.caching import LastMemo
 from ..types.effects import Aside, Await, Open, Release, ReplyHead, Turn
-from ..types.events import ModelEvent, Notice, PromptChanged
+from ..types.events import ModelEvent, Notice, PromptChanged, ReasoningDelta
 from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMessage
 from .recovery import Recovery
 from .request_builder import ModelOptions, RequestBuilder, remove_fields
@@ -98,6 +99,7 @@ class ModelCore:
         self._address = address
         self._facts = facts
         self._path = path
+        self._options = options
         self._builder = RequestBuilder(codec, options)
         self._budget = TokenBudget(self.server, self._builder.measure_bytes)
         self._new_id = new_id
@@ -127,6 +129,8 @@ class ModelCore:
 
     @path.setter
     def path(self, path: CallPath) -> None:
+        if path.reason == PARSER_FAILED:  # of this turn
+            path = replace(path, mode=self._path.mode, reason=self._path.reason, proven=self._path.proven)
         self._path = path
         if path.is_learned:
             self._facts.paths.update(self._fact_key, lambda known: known.join(path.for_others))
@@ -180,13 +184,18 @@ class ModelCore:
         try:
             if tools and self._is_untried(self.path):
                 yield from self._wait_for_first_turn()
-            self._way = self.path
+            self._way = self._facts.avoid_parser(self._fact_key, self.path) if self._may_avoid_parser else self.path
             yield from with_retries(self._try, self._retry_policy, self._jitter, self.server.check_health)
         except RequestFailed:
             yield from self._end_first_turn()
             raise
         finally:
             self._release_first_turn()
+
+    @property
+    def _may_avoid_parser(self) -> bool:
+        """Whether a turn on whose answer the server's parser fails may be asked in text."""
+        return self._options.recovers_parser_errors and bool(self._asked.tools) and self._asked.choice == "auto"
 
     def _is_untried(self, path: CallPath) -> bool:
         is_known = path.mode not in ("tokens", "native") or path.is_chosen or self._facts.accepted.get(self._fact_key)
@@ -290,6 +299,8 @@ class ModelCore:
         if not isinstance(refusal, TokensUnsupported):
             refusal = judge_own_words(refusal, load_json(self._builder.encode(body).body))
             yield from self.server.hint_base_url(refusal)
+        if isinstance(refusal, ParserFailed):
+            self._note_parser_failure(path, refusal)
         path, notice = path.downgrade(refusal, self._builder.list_optional_fields(body))
         if isinstance(refusal, (TokensUnsupported, ToolsDropped)):
             self.path = path  # so, whatever becomes of the turn
@@ -297,6 +308,13 @@ class ModelCore:
         if notice:
             self._held.append(Notice(notice))
         return path
+
+    def _note_parser_failure(self, path: CallPath, refusal: ParserFailed) -> None:
+        """Raises the refusal where the turn may not be asked again."""
+        if path.mode == "native":
+            self._facts.note_parser(self._fact_key, failed=True)
+        if refusal.was_shown or not self._may_avoid_parser:
+            raise refusal
 
     def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:  # noqa: ARG002
         """One failure with a grammar may have had another reason."""
@@ -374,7 +392,11 @@ class ModelCore:
         turn = ResponseAssembler(
             tools, self._new_id, self._builder.given, self._thought_closer, self._index_tools(tuple(tools))
         )
-        has_shown, limit = False, MAX_CHARS_PER_TOKEN * (self.context_limit or DEFAULT_CONTEXT_TOKENS)
+        has_shown, has_answered, limit = (
+            False,
+            False,
+            MAX_CHARS_PER_TOKEN * (self.context_limit or DEFAULT_CONTEXT_TOKENS),
+        )
         is_generated = path.mode == "tokens" and bool(tools)  # without tools there is nothing to lose
         try:
             decoder, is_over = (yield from self._open(request, is_generated)), False
@@ -388,6 +410,7 @@ class ModelCore:
                     for shown in self._prompt_watch.take(event, turn.feed(event)):
                         if is_shown:
                             has_shown = True
+                            has_answered = has_answered or not isinstance(shown, ReasoningDelta)
                             yield shown
                 raise_broken(events)
                 is_over = is_over or turn.repeats
@@ -404,8 +427,11 @@ class ModelCore:
                 self.server.forget()
             for shown in turn.flush() if is_shown else ():
                 yield shown
-            error.was_shown = has_shown
+            # thoughts may come twice: they are no part of the answer
+            error.was_shown = has_answered if isinstance(error, ParserFailed) else has_shown
             raise
+        if tools and path.mode == "native":
+            self._facts.note_parser(self._fact_key, failed=False)
         self._thought_closer = turn.thought_closer
         if (yield from self._prompt_counter.find_drop(self._prompt_watch, request)) and not turn.completed.calls:
             self.path = path = path.drop_tools()

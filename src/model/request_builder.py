@@ -39,7 +39,8 @@ class ModelOptions:
     `stream`: false asks for answers as a whole. `constrained`: "auto", "on" or "off": whether a grammar allows only
     valid calls behind what begins one in the text; "auto" goes on without one if the server refuses it.
     `answer_schema`: of an answer's text, if the API supports it. `extra`: more fields of each request's body.
-    `send_thoughts`: "auto", "always" or "never"; see negotiation/thoughts.py.
+    `send_thoughts`: "auto", "always" or "never"; see negotiation/thoughts.py. `recovers_parser_errors`: a turn on whose
+    answer the server's parser fails is asked once more, in text.
     """
 
     is_vllm: bool = True
@@ -50,6 +51,7 @@ class ModelOptions:
     answer_schema: Mapping[str, JSON] | None = None
     extra: Mapping[str, JSON] = field(default_factory=dict)
     send_thoughts: str = "auto"
+    recovers_parser_errors: bool = True
 
 
 class _Input(NamedTuple):

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..errors import (
     ContentRejected,
+    ParserFailed,
     ServerError,
     TemplateFailed,
     TemplateRejected,
@@ -53,6 +54,7 @@ TOOLS_LEFT_OUT = (
 )
 TEMPLATE_FAILED = "The model's chat template fails with tools; using calls in the text instead."
 IN_TEXT = "Using calls in the text instead."
+ASKED_IN_TEXT = "The server could not parse what the model wrote; asking once more, with calls in the text."
 NO_STREAM = "The server does not stream this; its answers come whole."
 TOOLS_HIDDEN = "The model's chat template shows it no tools; using calls in the text instead."
 NO_TOKENS_NOTICE = "This server does not generate from tokens. For that, start it with --enable-scale-out."
@@ -62,6 +64,7 @@ BY_HAND = "chosen by hand"
 BY_CONFIGURATION = "enable_function_calling is false"
 NO_TOKENS = "the server was started without --enable-scale-out"
 REFUSED_HERE = "the server refused native calls in this conversation"
+PARSER_FAILED = "the server's parser failed on an answer"  # for one turn, or for a day: see parser_record.py
 NO_PARSER = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
 
 GRAMMAR_FIELD = "structured_outputs"
@@ -139,6 +142,8 @@ class CallPath:
         `sent`: the optional fields of the refused request. `are_tools_ours`: else a refusal of their schemas or of the
         choice is for the client who sent them. Raises the refusal if nothing is left to disable.
         """
+        if isinstance(refusal, ParserFailed):
+            return self._avoid_parser(refusal)
         if isinstance(refusal, ToolsDropped) and self.mode == "native":
             return Downgrade(replace(self, template_shows_tools=False), "")
         if "stream" in sent and _NO_STREAM.search(refusal.body):
@@ -166,6 +171,18 @@ class CallPath:
             path = self._change_mode("text", REFUSED_HERE)  # others may offer other tools
             return Downgrade(path, f"{refusal.message} {IN_TEXT}")
         raise refusal
+
+    def _avoid_parser(self, refusal: ParserFailed) -> Downgrade:
+        """The text path for one turn. Raises the refusal of a turn that was asked in text."""
+        if self.mode not in ("native", "template") or "text" not in self._list_lower():
+            refusal.max_retries = 0
+            raise refusal
+        return Downgrade(self.for_text_turn, ASKED_IN_TEXT)
+
+    @property
+    def for_text_turn(self) -> CallPath:
+        """The text path, because of the server's parser: see `for_others`."""
+        return self._change_mode("text", PARSER_FAILED)
 
     def drop_tools(self) -> CallPath:
         """The path after the server left the tools out of a prompt: the system prompt lists them."""
@@ -216,8 +233,9 @@ class CallPath:
 
     @property
     def for_others(self) -> CallPath:
-        """The path without what holds for this conversation only."""
-        return replace(self, mode="native", reason=BY_DEFAULT, proven=False) if self.reason == REFUSED_HERE else self
+        """The path without what holds for this conversation, or this turn, only."""
+        is_own = self.reason in (REFUSED_HERE, PARSER_FAILED)
+        return replace(self, mode="native", reason=BY_DEFAULT, proven=False) if is_own else self
 
     def _change_mode(self, mode: Mode, reason: str) -> CallPath:
         return replace(self, mode=mode, reason=reason, proven=False, shows_thoughts=None)

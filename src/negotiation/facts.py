@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ..types.effects import Aside, Await
 from .call_path import CallPath
+from .parser_record import ParserRecord
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -82,19 +83,31 @@ class FactStore:
     `accepted`: the models whose server has accepted a request with tools. `thinks_in_text`: the models whose thoughts
     the server leaves in the text, as an answer has shown. `measured`: the models of which a prompt looked too short for
     its tools, which is measured once. `late_system`: whether the template shows a late system message in its place;
-    None: it was not asked yet. What one conversation is finding out by `claim`, others wait
-    for.
+    None: it was not asked yet. `parser_records`: how often the server's parser failed on a model's answers. What one
+    conversation is finding out by `claim`, others wait for. `now`: seconds from any fixed point.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
+        self._now = now
         self.infos: FactTable[str, ServerInfo] = FactTable(ServerInfo())
         self.paths: FactTable[ServedModel, CallPath] = FactTable(CallPath())
         self.accepted: FactTable[ServedModel, bool] = FactTable(False)
         self.thinks_in_text: FactTable[ServedModel, bool] = FactTable(False)
         self.measured: FactTable[ServedModel, bool] = FactTable(False)
         self.late_system: FactTable[ServedModel, bool | None] = FactTable(None)
+        self.parser_records: FactTable[ServedModel, ParserRecord] = FactTable(ParserRecord())
         self._claims: dict[Hashable, Future[None]] = {}
         self._lock = Lock()
+
+    def note_parser(self, model: ServedModel, *, failed: bool) -> None:
+        """Keep whether the server's parser failed on an answer of the model."""
+        if failed or any(self.parser_records.get(model).failures):  # a record without failures says nothing
+            self.parser_records.update(model, lambda known: known.add(failed=failed, now=self._now()))
+
+    def avoid_parser(self, model: ServedModel, path: CallPath) -> CallPath:
+        """The path for the next turn: in text where the server's parser fails on the model again and again."""
+        prefers_text = self.parser_records.get(model).prefers_text(self._now())
+        return path.for_text_turn if prefers_text and path.mode == "native" and "text" in path.order else path
 
     def claim(self, question: Hashable) -> Future[None] | None:
         """None: the caller is to answer the question, and to `release` it then; else what settles at its release."""
@@ -125,3 +138,4 @@ class FactStore:
         self.paths.clear()
         self.accepted.clear()
         self.thinks_in_text.clear()
+        self.parser_records.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Set
 from typing import Any, Protocol, TypeVar
 
-from ..errors import ServerError
+from ..errors import ParserFailed, ServerError
 from ..types.effects import Aside, Effect
 from .call_path import GRAMMAR_FIELDS, CallPath
 
@@ -58,7 +58,8 @@ def negotiate(
         try:
             yield from asker.send(body, path)
         except ServerError as refusal:
-            if grammar and refusal.status == INTERNAL_ERROR and not refusal.in_answer:
+            is_of_answer = refusal.in_answer or isinstance(refusal, ParserFailed)
+            if grammar and refusal.status == INTERNAL_ERROR and not is_of_answer:
                 without, grammar_refusal = without | grammar, refusal
                 continue
             path = yield from asker.change(path, refusal, body, without)

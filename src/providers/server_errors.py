@@ -21,6 +21,7 @@ from ..errors import (
     ContentRejected,
     ContextTooLong,
     ModelNotFound,
+    ParserFailed,
     ServerError,
     ServerLoading,
     TemplateFailed,
@@ -30,6 +31,7 @@ from ..errors import (
     WireError,
 )
 from ..types.lazy_pattern import LazyPattern
+from .parser_errors import is_parser_failure
 from .wire_json import as_dict
 
 MAX_REASON_CHARS = 300  # characters
@@ -42,6 +44,8 @@ _MARKED_INPUT = re.compile(r"""(?:["'](?:input|ctx)["']: |\binput_value=)[^\n]*"
 _PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSER."
 _LOADING_HINT = "It did not load its model within vllm.load_timeout; its log may say why."
 _PROXY_HINT = "A proxy in front of the server cannot reach it."
+_PARSED = (0, 200, 400, 422, 500, 502)  # inside an answer there may be no status
+_PARSER_FAILED_HINT = "Its tool parser may not fit the model; with --no-function-calling, calls are made in the text."
 _KEY_HINT = "Set VLLM_API_KEY, or vllm.api_key in config.json."
 
 # vLLM 0.32 and before; templates that join strings; llama.cpp's server; OpenAI; Gemini; LM Studio, Ollama; DeepSeek.
@@ -181,6 +185,8 @@ def _list_spellings(text: str) -> Iterator[str]:
 
 
 def _classify(text: str, status: int, message: str) -> ServerError:
+    if status in _PARSED and is_parser_failure(message):  # before the others: it quotes what the model wrote
+        return ParserFailed(text, _PARSER_FAILED_HINT, status=status, body=message)
     found = (
         (kind, hint)
         for wanted, pattern, kind, hint in _REFUSALS
@@ -258,6 +264,8 @@ def explain(value: object) -> str:
     if not isinstance(error, dict):
         return str(error)
     reason = error.get("message") or error.get("detail") or ""
+    if str(reason).isdecimal() and " " in str(error.get("type")):  # older SGLang: the status as the message
+        reason = error["type"]
     return "; ".join(map(_describe_field, reason[:3])) if isinstance(reason, list) else str(reason)
 
 

@@ -16,7 +16,7 @@ from ..negotiation.call_path import GRAMMAR_FIELD, CallPath
 from ..negotiation.formats.written_format import UNKNOWN, constrain_calls
 from ..parsing import GivenText, mentions_call, render_choice, render_instructions, render_message, render_results
 from ..providers.stream.response_builder import parse_arguments
-from ..providers.wire_json import as_dict
+from ..providers.wire_json import as_dict, as_dicts
 from ..types.messages import (
     JSON,
     TEXT,
@@ -67,6 +67,12 @@ class ChatBody:
         form = self.body.get("response_format")
         has_form = isinstance(form, dict) and form.get("type") not in (None, "text")
         return not has_form and not any(self.body.get(name) for name in _FORMS)
+
+    @property
+    def may_be_asked_in_text(self) -> bool:
+        """Whether the text path holds all that it asks for: neither a required call, nor strict ones, nor choices."""
+        is_strict = any(as_dict(each.get("function")).get("strict") for each in as_dicts(self.body.get("tools")))
+        return self.choice == "auto" and not is_strict and self.body.get("n") in (None, 1)
 
     @property
     def wants_token_ids(self) -> bool:

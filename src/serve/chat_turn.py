@@ -12,7 +12,9 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
 from ..errors import (
+    AnswerUnfinished,
     BotError,
+    ParserFailed,
     RequestFailed,
     ServerError,
     StreamCut,
@@ -29,7 +31,7 @@ from ..negotiation.token_budget import TokenBudget
 from ..parsing.landing.decisions import is_safe
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
-from ..providers.server_errors import is_error, read_mid_stream_error
+from ..providers.server_errors import is_error, judge_own_words, read_mid_stream_error
 from ..providers.stream.sse import EventDecoder
 from ..providers.wire_json import as_dict, as_dicts, encode_json, load_json
 from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Release, Reply
@@ -41,6 +43,7 @@ from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_r
 from .chunks.text_run import clear_token_ids
 from .client_asker import CHAT_PATH, ChatAsker, CountAsker, encode_prompt
 from .report import LandedCall, Report
+from .resumption import Resumption
 
 MIN_ERROR_STATUS = 400
 GUESSED = "It is not certain that a call was meant, or what it was."
@@ -87,12 +90,22 @@ class BodyCodec(OpenAICodec):
 class ChatTurn:
     """At the server with `address`, of which `facts` are known. `new_id` names calls.
 
-    `repair_turns`: how often a call that cannot be read is asked for again.
+    `repair_turns`: how often a call that cannot be read is asked for again. `recovers_parser_errors`: an answer that
+    the server's parser made an error of is asked for once more, with calls in the text.
     """
 
     def __init__(
-        self, address: str, facts: FactStore, request: ChatBody, new_id: Callable[[], str], repair_turns: int = 1
+        self,
+        address: str,
+        facts: FactStore,
+        request: ChatBody,
+        new_id: Callable[[], str],
+        repair_turns: int = 1,
+        *,
+        recovers_parser_errors: bool = True,
     ) -> None:
+        self._recovers_parser_errors = recovers_parser_errors
+        self._guards: dict[int, StreamGuard] = {}  # of the stream that is read
         self.report = Report()
         self._asker: ChatAsker | None = None
         self.fact_key = ServedModel(address, request.model, "")
@@ -113,14 +126,78 @@ class ChatTurn:
     def run(self) -> GatewayTurn:
         """Raises ClientError, WireError, and ServerError for an error inside the answer."""
         self.fact_key = self.fact_key._replace(version=(yield from self._server.version()))
-        self._asker = asker = ChatAsker(self.fact_key, self._facts, self._request, self._new_id, self.report)
+        self._asker = asker = ChatAsker(
+            self.fact_key,
+            self._facts,
+            self._request,
+            self._new_id,
+            self.report,
+            recovers_parser_errors=self._recovers_parser_errors,
+        )
         try:
             yield from negotiate(asker, asker.choose_path())
         except ServerError as refusal:
             yield _relay(asker.refused, refusal)
             return
+        try:
+            yield from self._read_answer(asker)
+        except (ServerError, StreamCut) as broken:
+            yield from self._rescue(asker, broken)
+        else:
+            if asker.path.mode == "native":
+                self._facts.note_parser(self.fact_key, failed=False)
+
+    def _read_answer(self, asker: ChatAsker, before: Resumption | None = None) -> GatewayTurn:
+        """Of the request that the server has accepted. `before`: what the client has of an answer that broke off."""
         self._body = self._codec.body = asker.body
-        yield from self._stream(asker.start) if asker.form == "stream" else self._answer_whole(asker.start)
+        if asker.form == "stream":
+            yield from self._stream(asker.start, before)
+        elif before is None or not before.text:
+            yield from self._answer_whole(asker.start)
+        else:
+            raise StreamCut("The rest of the answer does not stream.")
+
+    def _rescue(self, asker: ChatAsker, broken: ServerError | StreamCut) -> GatewayTurn:
+        """The rest of an answer that broke off, once. Raises what broke it where there is none."""
+        failure = judge_own_words(broken, asker.body) if isinstance(broken, ServerError) else broken
+        if not self._request.may_be_asked_in_text or (isinstance(failure, ServerError) and 400 <= failure.status < 500):
+            raise broken  # the second: about the request
+        is_unfinished = isinstance(failure, AnswerUnfinished) and asker.path.mode == "native"
+        if isinstance(failure, ParserFailed):
+            path = asker.avoid_parser(asker.path, failure)
+        elif is_unfinished and self._recovers_parser_errors:
+            path = asker.path.for_text_turn  # Ollama ends a stream so that its parser failed on
+        else:
+            path = asker.path
+        before = yield from self._keep_what_left()
+        if before is None:
+            raise broken
+        if not isinstance(failure, ParserFailed):
+            self.report.extra_requests += 1
+            self.report.rescues.append("rest")
+        try:
+            yield from negotiate(asker, path)
+            yield from self._read_answer(asker, before)
+        except RequestFailed as again:
+            raise broken from again
+
+    def _keep_what_left(self) -> Generator[Union[Effect, Output], Any, Resumption | None]:
+        """What the client has of the answer, which broke off; None where it cannot be gone on with."""
+        assert self._asker is not None  # noqa: S101 - the answer has begun
+        guard = self._guards.get(0)
+        if guard is None:
+            return Resumption("", {}, is_continued=False)
+        if sent := guard.release_run():
+            yield Payload(sent)
+        text = guard.find_left()
+        if text is None or len(self._guards) > 1:
+            return None
+        if text:
+            yield from self._server.context_lengths()
+        # vLLM tells a version, llama.cpp's server the parameters of its models; both go on with such a message
+        is_continued = bool(text) and bool(self.fact_key.version or self._server.info.parameter_counts)
+        self._asker.continued = text if is_continued else ""
+        return Resumption(text, as_dict(load_json(guard.last)) if guard.last else {}, is_continued=is_continued)
 
     def count_tokens(self) -> GatewayTurn:
         """Answer with the number of tokens that the prompt would have, in the shape of Messages."""
@@ -135,9 +212,13 @@ class ChatTurn:
         answer = {"input_tokens": count, "context_management": {"original_input_tokens": count}}
         yield WholeAnswer(OK, encode_json(answer))
 
-    def _stream(self, start: bytes) -> GatewayTurn:
-        """Raises ServerError for an error of the server inside the stream. `start`: what was read of it."""
-        events, guards, is_over = EventDecoder(), dict[int, StreamGuard](), False
+    def _stream(self, start: bytes, before: Resumption | None = None) -> GatewayTurn:
+        """Raises ServerError for an error of the server inside the stream.
+
+        `start`: what was read of it; `before`: what the client has of an answer that broke off.
+        """
+        events, is_over = EventDecoder(), False
+        guards = self._guards = {}
         last: list[bytes] = []  # after the finish reasons: the usage
         thinks = self._facts.thinks_in_text.get(self.fact_key)  # and drafts calls in its thoughts
         has_choices = self._request.body.get("n") not in (None, 1)
@@ -154,17 +235,24 @@ class ChatTurn:
                     yield Payload(sent)
                 continue
             chunks, is_done = sort_events(found, last)
+            if before:
+                chunks = before.adapt(chunks)
             for index, part in split_choices(chunks) if has_choices else [(0, chunks)][: len(chunks)]:
                 if (guard := guards.get(index)) is None:
                     guard = guards[index] = StreamGuard(self._request, self._new_id, thinks=bool(thinks))
+                    if before and before.text and not guard.begin_with(before.make_beginning()):
+                        raise StreamCut("The rest of the answer cannot be told from what was sent.")
                 if sent := guard.feed(part):
                     yield Payload(sent)
+                if guard.broken:
+                    raise guard.broken
                 if guard.assembler.repeats:
                     raise WireError("The model repeated itself without end, so its answer was ended.")
-            sole = None if has_choices else guards.get(0)
+            sole = None if has_choices or before else guards.get(0)
         yield Release()
         if not guards:
             raise StreamCut("The server's answer was empty.")
+        last = before.adapt(last) if before else last
         for guard in guards.values():
             guard.close(last if len(guards) == 1 else (), is_done=is_done)
             if guard.ends_thought:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
-from ..errors import ServerError, ToolsDropped
-from ..negotiation.call_path import GRAMMAR_FIELD, CallPath
+from ..errors import ParserFailed, ServerError, ToolsDropped
+from ..negotiation.call_path import GRAMMAR_FIELD, PARSER_FAILED, CallPath
 from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, probe_late_system, probe_template
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, detect_format
@@ -34,13 +34,22 @@ class ClientAsker:
     """Of `served`, of which `facts` are known. `new_id` names calls.
 
     `body`: the last one that was edited; `head`: of the last answer or refusal; `refused`: what the server answered
-    last, if that was no answer.
+    last, if that was no answer. `recovers_parser_errors`: see ChatTurn.
     """
 
     def __init__(
-        self, served: ServedModel, facts: FactStore, request: ChatBody, new_id: Callable[[], str], report: Report
+        self,
+        served: ServedModel,
+        facts: FactStore,
+        request: ChatBody,
+        new_id: Callable[[], str],
+        report: Report,
+        *,
+        recovers_parser_errors: bool = True,
     ) -> None:
+        self._may_avoid_parser = recovers_parser_errors and request.may_be_asked_in_text
         self.body: dict[str, Any] = {}
+        self.path = CallPath()  # that the server accepted
         self.head = ReplyHead(0)
         self.refused: Reply | None = None
         self._served = served
@@ -54,7 +63,8 @@ class ClientAsker:
         """The path to begin with. A call that is required needs no parser: it is held to the tools' schemas."""
         known = self._facts.paths.get(self._served)
         is_free = self._request.choice == "auto" and known.mode != "tokens"
-        return known if is_free else replace(known, mode="native")
+        path = known if is_free else replace(known, mode="native")
+        return self._facts.avoid_parser(self._served, path) if self._may_avoid_parser else path
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
         """The path with what the template does to the history, and the format in which the model writes calls."""
@@ -83,9 +93,22 @@ class ClientAsker:
     def list_optional_fields(self, body: Mapping[str, Any]) -> frozenset[str]:
         return self._request.list_optional_fields(body)
 
+    def avoid_parser(self, path: CallPath, failure: ParserFailed) -> CallPath:
+        """The path for the same turn after the server's parser failed on its answer. Raises the failure."""
+        if path.mode == "native":
+            self._facts.note_parser(self._served, failed=True)
+        if not self._may_avoid_parser:
+            raise failure
+        avoiding = path.downgrade(failure, frozenset()).path
+        self._report.extra_requests += 1
+        self._report.rescues.append("parser")
+        return avoiding
+
     def change(
         self, path: CallPath, refusal: ServerError, body: Mapping[str, Any], without: Set[str]
     ) -> Aside[CallPath]:
+        if isinstance(refusal, ParserFailed):
+            return self.avoid_parser(path, refusal)
         self._report.extra_requests += 1
         if isinstance(refusal, ToolsDropped):
             shows_tools = yield from probe_template(self._server, self._request.model, self._request.tools)
@@ -95,8 +118,11 @@ class ClientAsker:
     def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:  # noqa: ARG002
         """A grammar may be refused for the client's tools: that tells nothing about the server."""
         self._report.path = path.mode
+        self.path = path
         if not self._refusals.are_proven:
             return
+        if path.reason == PARSER_FAILED:
+            path = path.for_others
         if self._request.choice != "auto":
             path = replace(path, mode="native")
         if path != CallPath():
@@ -116,6 +142,15 @@ class ChatAsker(ClientAsker):
 
     form: Form = "stream"
     start = b""
+    continued = ""  # a text of the assistant that the answer is to go on with
+
+    def edit(self, path: CallPath, without: Set[str]) -> dict[str, Any]:
+        body = super().edit(path, without)
+        if self.continued:
+            body["messages"] = [*body["messages"], {"role": "assistant", "content": self.continued}]
+            if self._served.version:  # of vLLM; llama.cpp's server does so by itself
+                body |= {"add_generation_prompt": False, "continue_final_message": True}
+        return body
 
     def send(self, body: Mapping[str, Any], path: CallPath) -> Aside[None]:
         sent = encode_json(body)

@@ -93,7 +93,14 @@ class GuardedExchange:
         """Raises BotError and NotGuarded while nothing was sent."""
         replica.recall()
         is_count = self._request.path == COUNT_PATH
-        turn = ChatTurn(replica.address, replica.facts, self.chat, random_id, self._repair_turns)
+        turn = ChatTurn(
+            replica.address,
+            replica.facts,
+            self.chat,
+            random_id,
+            self._repair_turns,
+            recovers_parser_errors=replica.recovers_parser_errors,
+        )
         self.report = turn.report
         steps = turn.count_tokens() if is_count else turn.run()
         answer: AsyncGenerator[Output, None] = drive_async(steps, replica.client.with_headers(self._headers))

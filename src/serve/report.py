@@ -18,11 +18,15 @@ class LandedCall(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What was done for one request. `repairs`: what had to be mended in the text of calls."""
+    """What was done for one request. `repairs`: what had to be mended in the text of calls.
+
+    `rescues`: why the turn was asked again: "parser", the server's failed on the answer; "rest", the stream broke off.
+    """
 
     path: str = ""
     calls: list[LandedCall] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
+    rescues: list[str] = field(default_factory=list)
     extra_requests: int = 0
     usage: Usage | None = None
 
@@ -35,5 +39,6 @@ class Report:
             "origin": ",".join(dict.fromkeys(origins)),
             "repaired": ",".join(dict.fromkeys(self.repairs)),
             "recovered": str(len(recovered) or ""),
+            "rescued": ",".join(self.rescues),
         }
         return "; ".join(f"{name}={value}" for name, value in parts.items() if value)

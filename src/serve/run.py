@@ -189,7 +189,8 @@ def make_upstreams(settings: Settings) -> Upstreams:
     replicas = []
     for address in addresses:
         named = replace(settings, vllm=replace(settings.vllm, base_url=address), places=places)
-        replicas.append(Replica(make_async_client(named), memory))
+        recovers = settings.vllm.recover_parser_errors
+        replicas.append(Replica(make_async_client(named), memory, recovers_parser_errors=recovers))
     return Upstreams(replicas)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -21,13 +22,17 @@ HASHED_MESSAGES = 2  # at the beginning of a conversation: they stay the same fr
 
 
 class Replica:
-    """One server. `client` sends to its address; `memory` keeps what is learned of it for all workers."""
+    """One server. `client` sends to its address; `memory` keeps what is learned of it for all workers.
 
-    def __init__(self, client: AsyncClient, memory: ServerMemory) -> None:
+    `recovers_parser_errors`: see ChatTurn.
+    """
+
+    def __init__(self, client: AsyncClient, memory: ServerMemory, *, recovers_parser_errors: bool = True) -> None:
+        self.recovers_parser_errors = recovers_parser_errors
         self.client = client
         self.address = client.base_url
         self.root = client.base_url.removesuffix("/v1")
-        self.facts = FactStore()
+        self.facts = FactStore(time.monotonic)
         self.is_healthy = True
         self._memory = memory
         self._read_version = 0  # of the file, when it was read last

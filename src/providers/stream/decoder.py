@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Literal
 
-from ...errors import ServerError, StreamCut, WireError
+from ...errors import AnswerUnfinished, ServerError, StreamCut, WireError
 from ...types.events import Completed, ModelEvent
 from ...types.messages import Response, StopReason, Usage
 from ..base import BodyDecoder, Broken, WireEvent
@@ -81,7 +81,7 @@ class StreamDecoder(ABC):
             for data in () if self._is_done else self._events.close():
                 self.read_event(data, found)
         if not (self._stop_reason or self._is_done):
-            raise StreamCut("The server's answer ended in the middle.", "None of it was run.")
+            raise AnswerUnfinished("The server's answer ended in the middle.", "None of it was run.")
         return [*found, Completed(self._build())]
 
     def cut(self) -> list[WireEvent]:

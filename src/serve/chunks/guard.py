@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...errors import ServerError, WireError
 from ...model.response_assembler import CHECK_INTERVAL_CHARS, ResponseAssembler
 from ...parsing import ParserEvent
 from ...parsing.landing.decisions import (
@@ -31,7 +32,7 @@ from ...parsing.landing.decisions import (
 )
 from ...providers.base import WireEvent
 from ...providers.openai import OpenAIStream
-from ...types.events import TextDelta, ToolCallDelta
+from ...types.events import Completed, TextDelta, ToolCallDelta
 from ...types.messages import ToolCall, ToolDefinition
 from ..chat_request import ChatBody
 from .call_writer import CallWriter, encode_call, take_twin
@@ -180,6 +181,8 @@ class StreamGuard(_Guard):
     `thinks`: the model writes its thoughts into the text, and drafts calls in them.
     """
 
+    broken: ServerError | WireError | None = None
+
     def __init__(self, request: ChatBody, new_id: Callable[[], str], *, thinks: bool = False) -> None:
         super().__init__(request, new_id, waits="all" if thinks else "unsure")
         self._chunks: deque[HeldChunk] = deque()
@@ -190,7 +193,7 @@ class StreamGuard(_Guard):
         self._run = TextRun(self.assembler.count_held, hides_ids=self._hides_ids)
 
     def feed(self, chunks: Sequence[bytes]) -> list[bytes]:
-        """The chunks to send. Raises ServerError and WireError, for what the server sends instead of an answer."""
+        """The chunks to send; `broken` is what the server sent instead of more of the answer."""
         sent: list[bytes] = []
         for number, data in enumerate(chunks):
             passed = self.pass_on(data)
@@ -216,18 +219,43 @@ class StreamGuard(_Guard):
         self._is_over = True
         super().close()
 
+    def begin_with(self, beginning: bytes) -> bool:
+        """Take in a chunk that the client has already. Returns whether all of its text would have left."""
+        self._take_in([beginning])
+        return not self._chunks
+
+    def release_run(self) -> list[bytes]:
+        """The chunks to send before `find_left`."""
+        return self._take_in(())
+
+    def find_left(self) -> str | None:
+        """The text of which the client has what is not held; None if it has a part of a call."""
+        if self._writer.count or any(call.is_begun for call in self._native.values()):
+            return None
+        text = "".join(event.response.text for event in self._decoder.cut() if isinstance(event, Completed))
+        return text[: len(text) - sum(chunk.unsent for chunk in self._chunks)]
+
+    @property
+    def last(self) -> bytes:
+        """The chunk that came last; b"" if none came."""
+        return self._last
+
     def _take_in(self, chunks: Sequence[bytes]) -> list[bytes]:
         """Decode and parse what has passed, and the chunks; returns those to send."""
         found: list[WireEvent] = []
         new: list[HeldChunk] = []
         is_plain, text = not self._chunks, b""
         passed, held = self._run.take()
-        self._last = chunks[-1] if chunks else self._last
         for data in [*passed, *held, *chunks]:
             start = len(found)
-            self._decoder.read_event(data, found)
+            try:
+                self._decoder.read_event(data, found)
+            except (ServerError, WireError) as error:
+                self.broken = error  # what came before it leaves
+                break
             events = found[start:]
             size, calls = _measure(events)
+            self._last = data
             is_last = _FINISHED in data and _UNFINISHED not in data
             is_plain = is_plain and not calls and not is_last
             if len(events) == 1 and not calls and not is_last:
@@ -235,7 +263,7 @@ class StreamGuard(_Guard):
             if is_last or not self._is_bare(data):
                 shown = shift_calls(data, self._writer.count) if calls and self._writer.count else data
                 new.append(HeldChunk(hide_token_ids(shown) if self._hides_ids else shown, size, calls, is_last))
-        if passed:
+        if passed and new:
             new[0].data = b""
         if text:
             self._run.learn(text)

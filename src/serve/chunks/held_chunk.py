@@ -32,6 +32,13 @@ class HeldChunk:
             self.deltas.append({"content": text})
 
     @property
+    def unsent(self) -> int:
+        """How many characters of its content were not sent."""
+        if not self.data:
+            return 0
+        return self.size if self.size >= 0 else self.left + sum(len(each.get("content", "")) for each in self.deltas)
+
+    @property
     def is_untouched(self) -> bool:
         """Whether all of its content stays as it is."""
         return self.size == sum(len(delta.get("content", "")) for delta in self.deltas) and len(self.deltas) <= 1

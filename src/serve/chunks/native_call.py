@@ -52,6 +52,11 @@ class NativeCall:
         """
         return bool(self._sent) and not (self._json.is_valid if is_cut else self._json.is_complete)
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether a part was sent."""
+        return bool(self._sent)
+
     def mark_sent(self) -> None:
         self._sent = len(self._pieces)
 
