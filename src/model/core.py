@@ -109,6 +109,7 @@ class ModelCore:
         self._index_tools = LastMemo[tuple[ToolDefinition, ...], ToolIndex](ToolIndex)
         self._sent_notices: set[str] = set()  # about what a server lost: each is given once
         self._thought_closer = ""  # what ends the thought that the chat template opens, once an answer showed it
+        self._calls_in_thoughts = False  # an answer was a thought that ended with calls
         self._asked = _Asked((), (), "auto")
         self._way = path  # of this turn, so far
         self._is_decided = False  # whether a weak model is to call a tool, for this turn
@@ -390,7 +391,12 @@ class ModelCore:
     ) -> Turn[ResponseAssembler]:
         """The events of one answer, and the whole. `is_shown`: whether to give the events."""
         turn = ResponseAssembler(
-            tools, self._new_id, self._builder.given, self._thought_closer, self._index_tools(tuple(tools))
+            tools,
+            self._new_id,
+            self._builder.given,
+            self._thought_closer,
+            self._index_tools(tuple(tools)),
+            calls_in_thoughts=self._calls_in_thoughts,
         )
         has_shown, has_answered, limit = (
             False,
@@ -432,7 +438,7 @@ class ModelCore:
             raise
         if tools and path.mode == "native":
             self._facts.note_parser(self._fact_key, failed=False)
-        self._thought_closer = turn.thought_closer
+        self._thought_closer, self._calls_in_thoughts = turn.thought_closer, turn.calls_in_thoughts
         if (yield from self._prompt_counter.find_drop(self._prompt_watch, request)) and not turn.completed.calls:
             self.path = path = path.drop_tools()
             yield Notice(TOOLS_LEFT_OUT)

@@ -58,22 +58,29 @@ class ResponseAssembler:
         thought_closer: str = "",
         index: ToolIndex | None = None,
         *,
+        calls_in_thoughts: bool = False,
         previews: bool = False,
         waits: Waits = "none",
     ) -> None:
         """`given`: texts that the model was given; a call that only repeats one of them is marked as an echo.
 
         `thought_closer`: what ends the thought that the chat template opens, "" if it opens none; the answer may show
-        that it is otherwise. `index`: of the tools, if it is made already. `previews`: see StreamParser;
-        `waits`: see Landing.
+        that it is otherwise. `index`: of the tools, if it is made already. `previews` and
+        `calls_in_thoughts`: see StreamParser; `waits`: see Landing.
         """
         self._tools = tools
         self._new_id = new_id
         self._given = given
         self.thought_closer = thought_closer
         self._index = index or ToolIndex(tools)
+        self.calls_in_thoughts = calls_in_thoughts  # as given, or as this answer shows
         self._parser = StreamParser(
-            self._index, new_id=new_id, given=given, previews=previews, thought_closer=thought_closer
+            self._index,
+            new_id=new_id,
+            given=given,
+            previews=previews,
+            thought_closer=thought_closer,
+            calls_in_thoughts=calls_in_thoughts,
         )
         self.landing = Landing(self._parser, self._index, given, waits=waits)
         self._answer = EventFold()
@@ -130,7 +137,9 @@ class ResponseAssembler:
         return self._close(truncated=True) if self._answer.blocks else []
 
     def _close(self, *, truncated: bool) -> list[ModelEvent]:
-        return _list_shown(self.absorb(self._parser.close(truncated=truncated), is_over=True))
+        events = self._parser.close(truncated=truncated)
+        self.calls_in_thoughts = self.calls_in_thoughts or self._parser.has_calls_in_thought
+        return _list_shown(self.absorb(events, is_over=True))
 
     def response(self) -> Response:
         """The answer with its text replaced by what was found in it; a call made natively and in the text counts once.
@@ -169,9 +178,13 @@ class ResponseAssembler:
 
         `source`: the answer that `text` is from, if it is not this one; its thoughts are in the text.
         """
-        again = ResponseAssembler(self._tools, self._new_id, self._given, index=self._index)
+        calls_in_thoughts = self.calls_in_thoughts
+        again = ResponseAssembler(
+            self._tools, self._new_id, self._given, index=self._index, calls_in_thoughts=calls_in_thoughts
+        )
         truncated = source is not None and source.stop_reason == "max_tokens"
         again.absorb([*again._parser.feed(text), *again._parser.close(truncated=truncated)])
+        self.calls_in_thoughts = calls_in_thoughts or again._parser.has_calls_in_thought
         thoughts = again._collect_reasoning() if source else self._collect_reasoning() or again._collect_reasoning()
         whole = replace_content(source or self.completed, [*thoughts, *again._answer.blocks])
         return _keep_written(whole, again._answer.written)

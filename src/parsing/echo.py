@@ -17,6 +17,7 @@ from typing import Protocol
 from ..types.events import ReasoningDelta, TextDelta
 from ..types.lazy_pattern import LazyPattern
 from ..types.messages import ToolCall
+from .decode.scalars import unescape_entities
 from .events import Malformed, ParsedCall, ParserEvent
 from .formats.envelopes import REASONING
 from .formats.table import FORMATS
@@ -122,18 +123,10 @@ def _list_forms(text: str) -> tuple[str, ...]:
 
 def simplify(text: str) -> str:
     """The text without what quoting, escaping and layout change."""
-    text = _unescape(_unescape_entities(text))
+    text = _unescape(unescape_entities(text))
     if "./" in text:
         text = _HERE.sub("", text)
     return "".join(text.translate(_QUOTES).split())
-
-
-def _unescape_entities(text: str) -> str:
-    if "&" not in text:
-        return text
-    import html  # start-up is measured
-
-    return html.unescape(text)
 
 
 def _unescape(text: str) -> str:
@@ -195,7 +188,7 @@ def _iter_encodings(text: str) -> Iterator[str]:
         yield text
         if text.count('""') >= _MIN_DOUBLED_QUOTES:  # of a table in CSV
             yield text.replace('""', '"')
-        decoded = _unescape_entities(text)
+        decoded = unescape_entities(text)
         decoded = _decode_escapes(text) if decoded == text else decoded
         if decoded == text:
             return

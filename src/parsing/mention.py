@@ -16,7 +16,7 @@ from .decode.call_shapes import RawCall
 from .decode.nodes import Node
 from .stream.buffer import LEAD_CHARS, LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer
 from .stream.lookback import Position, starts_line
-from .stream.openers import NeedMore, Skip
+from .stream.openers import BlockStart, NeedMore, Skip
 
 # What the text before a block says.
 _SENTENCE_END = LazyPattern(r"[.!?](?=\s)|\n\s*\n")
@@ -67,8 +67,11 @@ def is_quoted(lead: str) -> bool:
 _ROLE = LazyPattern(r"\W{0,4}(?:assistant|agent|model|bot|ai)\W{0,3}:", re.IGNORECASE)
 _TILDES = LazyPattern(r"^[ \t]*~~~", re.MULTILINE)
 _JSON_START = LazyPattern(r"\s*(?:\{\s*\"|\[\s*[\[{\"])")
-_OPEN_VALUE = LazyPattern(r"(?:\A|[{,(])\s{0,64}(?:\"[^\"\n]{1,64}\"|\w{1,64})\s?[:=]\s{0,8}\"(?:[^\"\\\n]|\\.)*\Z")
-_SENTENCE_ENDS = frozenset(".!?:>…。！？：")
+_OPEN_VALUE = LazyPattern(  # of a key, alone or in a list
+    r"(?:\A|[{,(])\s{0,64}(?:\"[^\"\n]{1,64}\"|\w{1,64})\s?[:=]\s{0,8}"
+    r"(?:\[\s{0,64}(?:\"(?:[^\"\\\n]|\\.)*\",\s{0,64})*)?\"(?:[^\"\\\n]|\\.)*\Z"
+)
+_SENTENCE_ENDS = frozenset(".!?>…。！？")
 _ITEM = r"[ \t]*(?:\d{1,3}[.)]|[-*+•])[ \t]"
 _LIST_ITEM = LazyPattern(rf"{_ITEM}.*[^\W\d]")
 _NEXT_ITEM = LazyPattern(rf"\s{{0,64}}\n{_ITEM}")
@@ -86,7 +89,7 @@ def stands_as_mention(lead: str) -> bool:
     """
     start = lead.rfind("\n") + 1
     line, above = lead[start:], lead[:start]
-    if line.lstrip().startswith("|") or (_ROLE.match(line) and above.strip()):
+    if line.lstrip().startswith(("|", ">")) or (_ROLE.match(line) and above.strip()):
         return True
     if len(_TILDES.findall(lead)) % 2:
         return True
@@ -195,11 +198,14 @@ _CODE_END = LazyPattern(r"[^`\n]{1,400}`")
 _CODE_END_PREFIX = LazyPattern(r"[^`\n]{0,400}\Z")
 
 
-def may_hold_call(buffer: StreamBuffer, at: int) -> bool:
-    """Whether what merely looks like a call at `at` may be one: not in a fence of code, nor well after the calls."""
-    if buffer.in_fence:
+def may_hold_call(buffer: StreamBuffer, block: BlockStart) -> bool:
+    """Whether what merely looks like a call may be one.
+
+    It is none in a fence of code, well after the calls, or in text for the user, which only a marker ends.
+    """
+    if buffer.in_fence or (buffer.is_for_user and not block.opener):
         return False
-    return not buffer.called or buffer.count_shown_at(at) <= MAX_SHOWN_CHARS
+    return not buffer.called or buffer.count_shown_at(block.start) <= MAX_SHOWN_CHARS
 
 
 def find_code(position: Position, start: int, *, final: bool) -> Skip | NeedMore | None:

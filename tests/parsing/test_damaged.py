@@ -32,6 +32,11 @@ TEXTS = {
     f"{ONCE}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     "arguments as a string, Kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.shell:0"
     f"<|tool_call_argument_begin|>{ONCE}<|tool_call_end|><|tool_calls_section_end|>",
+    "arguments as a string, Functionary": f">>>shell\n{ONCE}",
+    "keys in quotes of the model's own, Gemma": '<|tool_call>call:shell{<|"|>command<|"|>:<|"|>'
+    f'{ARGUMENTS["command"]}<|"|>,<|"|>timeout<|"|>:5}}<tool_call|>',
+    "no marker, Gemma": f'call:shell{{command:<|"|>{ARGUMENTS["command"]}<|"|>,timeout:5}}',
+    "a namespace with a slash, Python": f"api/shell(command={ARGUMENTS['command']!r}, timeout=5)",
     "arguments in a fence, Hermes": '<tool_call>\n{"name": "shell", "arguments": \n```json\n'
     f"{OBJECT}\n```\n}}\n</tool_call>",
     "arguments in a fence, Llama": f'<|python_tag|>{{"name": "shell", "parameters": \n```json\n{OBJECT}\n```\n}}',
@@ -47,6 +52,27 @@ def test_the_call_lands_as_it_was_meant(name, size):
     landed = gathered(events + parser.close())
     assert [(call.name, call.arguments) for call in landed.calls] == [("shell", ARGUMENTS)]
     assert landed.content == ""
+
+
+CODE = "def f(n):\n    a, b = 0, 1\n    return b\n\nprint(f(30))"
+BARE_VALUES = {
+    "code": (f"{{command:{CODE}}}", {"command": CODE}),
+    "empty": ("{command:,timeout:5}", {"command": "", "timeout": 5}),
+    "empty at the end": ("{timeout:5,command:}", {"timeout": 5, "command": ""}),
+    "members on lines": ("{command:ls -la\ntimeout:5}", {"command": "ls -la", "timeout": 5}),
+}
+
+
+@pytest.mark.parametrize("name", BARE_VALUES)
+def test_a_value_without_quotes_is_guessed(name):
+    body, arguments = BARE_VALUES[name]
+    calls = extract_tool_calls(f"<|tool_call>call:shell{body}<tool_call|>", [SHELL]).calls
+    assert [(call.arguments, call.guessed) for call in calls] == [(arguments, True)]
+
+
+def test_json_without_a_value_is_told():
+    text = '<tool_call>{"name": "shell", "arguments": {"command": , "timeout": 5}}</tool_call>'
+    assert [call.name for call in extract_tool_calls(text, [SHELL]).malformed]
 
 
 def test_a_name_on_its_line_before_the_pairs_of_glm_is_a_call():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from src.parsing import StreamParser, extract_tool_calls, gathered
-from tests.parsing.laws import READ
+from tests.parsing.laws import READ, events_of
 
 CALL = '<tool_call>{"name": "read", "arguments": {"path": "a.txt"}}</tool_call>'
+BARE = '{"name": "read", "arguments": {"path": "a.txt"}}'
 OWN = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
 MENTIONS = {
     "amid a sentence": f"I could do it with {CALL} but that is slow.",
@@ -20,6 +23,9 @@ MENTIONS = {
     "behind other text of a fence": f"```bash\ncat > x <<'EOF'\n{CALL}\nEOF\n```",
     "in a fence of tildes": f"~~~\n{CALL}\n~~~\n",
     "in a fence between texts": f"The format is this.\n\n```xml\n{CALL}\n```\n\nEvery block becomes one entry.",
+    "in a fence behind a heading": f"## Format\n\n```\n{BARE}\n```\n\nEvery block becomes one entry.",
+    "in a quotation of Markdown": f"You wrote:\n\n> {CALL}\n\nI did not run it.",
+    "behind a colon, in a sentence that goes on": f"The page holds this: {CALL} and I ignored it.",
     "in the JSON of the answer": '{"results": [{"name": "read", "arguments": {"path": "a.txt"}}], "count": 1}',
 }
 CALLS = {
@@ -34,6 +40,7 @@ CALLS = {
     "in a plan": f"1. Read it: {CALL}",
     "in a fence at the end": f"I read it.\n\n```xml\n{CALL}\n```",
     "TOOL_CALL in a fence between texts": f"I read it.\n\n```json\n{OWN}\n```\n\nThat shows what is in it.",
+    "bare in a fence behind a colon": f"I call it:\n\n```json\n{BARE}\n```\n\nThat shows what is in it.",
     "behind a fence": f"```\nls\n```\n{CALL}",
     "behind JSON": f'{{"thought": "I read it"}}\n{CALL}',
 }
@@ -63,6 +70,34 @@ def test_a_call_amid_a_line_waits_for_what_follows_it():
     parser = StreamParser([READ], previews=False)
     assert not gathered(parser.feed(f"I read it with {CALL}")).calls
     assert gathered(parser.feed("\nThen")).calls
+
+
+@pytest.mark.parametrize("marker", ["<|channel|>final<|message|>", "to=user<|message|>", ">>>all\n"])
+def test_an_object_in_text_for_the_user_is_no_call(marker):
+    for cuts in ((), range(1, len(marker) + len(BARE))):
+        found = gathered(events_of(f"{marker}{BARE}", cuts))
+        assert (found.content, found.calls, found.malformed) == (BARE, (), ())
+
+
+def test_a_marker_ends_text_for_the_user():
+    assert [call.name for call in extract_tool_calls(f'>>>all\n{BARE}\n>>>read\n{{"path": "a"}}', [READ]).calls] == [
+        "read"
+    ]
+
+
+def test_a_call_in_a_list_of_strings_is_data():
+    text = json.dumps({"evidence": ["x", f"{CALL}"]}, indent=2)
+    assert extract_tool_calls(text, [READ]).content == text
+
+
+def test_noise_between_the_tokens_of_a_call_is_not_shown():
+    text = (
+        "I read it. <|tool_calls_section_begin|> noise <|tool_call_begin|>functions.read:0"
+        '<|tool_call_argument_begin|>{"path": "a"}<|tool_call_end|><|tool_calls_section_end|>'
+    )
+    for cuts in ((), range(1, len(text))):
+        found = gathered(events_of(text, cuts))
+        assert (found.content, [call.guessed for call in found.calls]) == ("I read it. ", [False])
 
 
 EMPTY = {

@@ -17,7 +17,8 @@ NAMESPACES = frozenset(("functions", "function", "tools", "tool", "default_api",
 _PUNCTUATION = re.compile(r"[\W_]+")
 _JOINT = r"(?:[.:/]+|__+)"  # between a namespace and a name
 _PARTS = re.compile(_JOINT)
-_NAMESPACE = re.compile(rf"(?:{'|'.join(sorted(NAMESPACES))}){_JOINT}")
+_CALL = "call:"  # Gemma's, before a name
+_NAMESPACE = re.compile(rf"(?:{'|'.join(sorted(NAMESPACES))}){_JOINT}|{_CALL}")
 _SUFFIX = re.compile(r"(?::\d+|\(call[-_ ]?\d+\)|\(\)|\.(?:call|run|invoke|execute)|<\|.*)\Z", re.DOTALL)
 _SUFFIX_PREFIX = (  # compiled when needed: that takes 7 ms
     r"(?::\d*|\.(?:c(?:a(?:ll?)?)?|r(?:un?)?|i(?:n(?:v(?:o(?:ke?)?)?)?)?|e(?:x(?:e(?:c(?:u(?:te?)?)?)?)?)?)?)\Z"
@@ -122,7 +123,7 @@ class NameIndex:
 
     @functools.cached_property
     def _prefixes(self) -> frozenset[str]:
-        names = [*self._by_normalized, *(normalize(name) for name in NAMESPACES), *self._by_tail]
+        names = [*self._by_normalized, *map(normalize, (*NAMESPACES, _CALL)), *self._by_tail]
         return frozenset(name[:end] for name in names for end in range(len(name) + 1))
 
 

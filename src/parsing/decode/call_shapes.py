@@ -24,6 +24,7 @@ from .nodes import (
     parse_strict,
     put,
 )
+from .scalars import unescape_entities
 from .xml import NULLS, Markup
 
 NAME_KEYS = (
@@ -233,7 +234,7 @@ def decode_value(kind: str, name: str, body: str, parsed: Node, is_tool: IsTool,
     if not ended and _NOTHING_CLOSED.match(body):
         return DecodedBlock([], problem=NO_END, cut=True)
     try:
-        value = _parse_value(name + body if kind == "pythonic" else body, parsed)
+        value = _parse_call(name, body) if kind == "pythonic" and name else _parse_value(body, parsed)
     except UnreadableValue as error:
         return DecodedBlock([], problem=error, cut=not ended)
     if problem := _check_surrogates(body, value.node):
@@ -244,6 +245,12 @@ def decode_value(kind: str, name: str, body: str, parsed: Node, is_tool: IsTool,
     if not calls:
         return DecodedBlock([], problem=_NO_TOOL, cut=not ended)
     return DecodedBlock(calls, value.repairs)
+
+
+def _parse_call(name: str, body: str) -> _ParsedValue:
+    """A call in Python's notation; its name may have slashes and colons, which no name in Python has."""
+    value = _parse_value("call" + body, None)
+    return value._replace(node=value.node._replace(name=name)) if isinstance(value.node, CallNode) else value
 
 
 def _make_named(name: str, node: Node) -> RawCall:
@@ -269,9 +276,7 @@ def _parse_value(text: str, parsed: Node) -> _ParsedValue:
             if end == len(text):
                 return _ParsedValue(node, repairs)
     if "&quot;" in text and '"' not in text:
-        from html import unescape  # few answers need it
-
-        inner = _parse_value(unescape(text), None)
+        inner = _parse_value(unescape_entities(text), None)
         return inner._replace(repairs=("entities", *inner.repairs))
     reader = RepairReader(text[1:] if text.startswith("{{") and text.endswith("}}") else text)
     try:

@@ -18,6 +18,7 @@ MAX_DEPTH = 100
 MISSING_CLOSERS = "missing closers"
 _INNER_QUOTES = Guess("quotes inside a string")
 _UNQUOTED_TEXT = Guess("unquoted text")
+_NO_TEXT = Guess("no text behind a key")
 MAX_STRAY_QUOTES = 2_000  # in one string, that are not escaped
 
 _SKIP = LazyPattern(
@@ -50,8 +51,13 @@ _NO_VALUE = frozenset(("NaN", "nan", "Infinity", "inf", "Inf"))
 _GAP = r"\s*(?:(?:\\n|(?://|\#)[^\n]{0,400}\n)\s*){0,8}"
 _QUOTED_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’])\s*:"""
 _NEXT_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’]|[\w.\\$-]{1,64})\s*(?::|=)"""
-# Behind a bare value.
-_NEXT_MEMBER = LazyPattern(rf",{_GAP}(?:[}}\]]|\Z|(?:{_QUOTED_KEY}|[^\W\d][\w.\\$-]{{0,63}}\s*[:=]))")
+# Behind a bare value: the next member, with the separator that the one before it has, in code that is a value.
+_NEXT_MEMBER = {
+    separator: LazyPattern(
+        rf"(?:,|\n(?=[ \t]*[^\s])){_GAP}(?:[}}\]]|\Z|(?:{_QUOTED_KEY}|[^\W\d][\w.\\$-]{{0,63}}\s*{separator}))"
+    )
+    for separator in (":", "=")
+}
 _AFTER_ARGUMENT = LazyPattern(r"\s*(?:[,;]|[)}\]][)}\]\s]{0,64}(?![\"'`\w)}\]\s])|<\||</|\Z|\n|\#|[+*%])")
 _AFTER = {
     "key": LazyPattern(r"\s*(?::|=)"),
@@ -86,6 +92,7 @@ class RepairReader:
         self.repairs: dict[str, None] = {}
         self.unclosed: list[object] = []
         self._depth = 0
+        self._separator = ":"  # behind the last key
 
     def read_value(self, place: str = "top") -> Node:
         """The value at the position, which has at least one character. Raises UnreadableValue.
@@ -156,11 +163,19 @@ class RepairReader:
                 members.append(self.read_value("item"))  # a Python set
                 self.repairs["set"] = None
             else:
-                put(result, key, self.read_value("pair"))
+                put(result, key, self._read_member())
                 self._read_simple_members(result)
         if members and result:
             raise UnreadableValue("Some of it is neither a key nor its value: are the quotes inside a string escaped?")
         return members or result
+
+    def _read_member(self) -> Node:
+        """The value behind a key; models that write bare keys write nothing for an empty text."""
+        self.skip_space()
+        if self.is_at(",}") and "unquoted keys" in self.repairs:
+            self.repairs[_NO_TEXT] = None
+            return ""
+        return self.read_value("pair")
 
     def _read_simple_members(self, result: dict[str, Node]) -> None:
         """Members with a simple value, each read in one match."""
@@ -201,6 +216,7 @@ class RepairReader:
         else:
             return None
         assert colon  # noqa: S101 - the key's own pattern looked for it
+        self._separator = colon[0].strip()[:1]
         self.position = colon.end()
         return key
 
@@ -231,8 +247,8 @@ class RepairReader:
         """The string from `begin` to one of `closers`, and the position behind it."""
         text, after, stray_quotes = self.text, _AFTER[place], 0
         if closers not in _BODY_OF:  # of several characters
-            end = text.find(closers, begin)
-            while end >= 0 and not _AFTER_LONG.match(text, end + len(closers)):
+            end, after = text.find(closers, begin), after if place == "key" else _AFTER_LONG
+            while end >= 0 and not after.match(text, end + len(closers)):
                 end = text.find(closers, end + len(closers))
             if end < 0:
                 raise UnreadableValue("A string is not closed.")
@@ -308,6 +324,7 @@ class RepairReader:
         In an object a comma before what is no key belongs to it: `{at: 10:00, 11:00, who: me}`.
         """
         text, start, depth = self.text, self.position, 0
+        is_pair, next_member = place == "pair", _NEXT_MEMBER[self._separator]
         while self.position < len(text):
             if bare := _BARE.match(text, self.position):
                 self.position = bare.end()
@@ -318,7 +335,7 @@ class RepairReader:
                 self.position = more.end()
                 continue
             character = text[self.position]
-            if character == "," and place == "pair" and not depth and not _NEXT_MEMBER.match(text, self.position):
+            if character in ",\n" and is_pair and not depth and not next_member.match(text, self.position):
                 self.position += 1
                 continue
             depth += (character in "([{") - (character in ")]}")

@@ -56,6 +56,15 @@ def unescape(raw: str, repairs: dict[str, None]) -> str:
     return _SURROGATES.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), unescaped)
 
 
+def unescape_entities(text: str) -> str:
+    """The text with the characters that its entities stand for."""
+    if "&" not in text:
+        return text
+    import html  # start-up is measured
+
+    return html.unescape(text)
+
+
 MAX_EXPRESSION_CHARS = 80
 MAX_NUMBER = 1e18
 _ARITHMETIC = LazyPattern(r"[\d\s.+\-*/%()eE_]+")

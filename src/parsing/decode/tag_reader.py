@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
@@ -18,6 +18,7 @@ from ..stream.brackets import BracketMatcher
 from .call_shapes import NO_END, NO_NAME, DecodedBlock, RawCall
 from .json_repair import MISSING_CLOSERS, read_whole
 from .nodes import Node, UnreadableValue, put
+from .scalars import unescape_entities
 from .tag_readings import Rank, Readings, ReadingStep, find_name
 from .tag_style import NO_MARKERS, Markers, Opening, TagStyle, make_style, read_opening
 from .xml import NULLS, Markup
@@ -31,6 +32,9 @@ _NEEDS_SECTION = LazyPattern(r"[<&\n]")
 _MARKER_CHARS = 62
 _FOREIGN_END = LazyPattern(rf"</{PREFIX}(?:function|invoke|tool_calls?|function_calls?|call|tool)>", re.IGNORECASE)
 _OTHER_MARKER = LazyPattern(r"<(?!/)[^<>\n]{1,60}>")
+# What formats that flag their values write into the tag.
+_IS_STRING = LazyPattern(r"\b(?:string=\"true\"|type=\"string\")")
+_IS_OTHER = LazyPattern(r"\b(?:string=\"false\"|type=\"(?:number|integer|boolean|object|array|null)\")")
 
 
 class _Progress(NamedTuple):
@@ -225,8 +229,7 @@ class TagReader:
             calls = [RawCall(find_name(self._readings.step), None, [])] if self._readings else []
             return DecodedBlock(calls, problem=NO_END, cut=True), len(text)
         builder = _TagCallBuilder(text, self._style)
-        for step in best.list_steps():
-            builder.add(step)
+        builder.build(best.list_steps())
         calls = builder.calls[:_MAX_CALLS]
         repairs = () if best.is_clean else (MISSING_CLOSERS,)
         guessed = builder.guessed or best.is_doubtful
@@ -238,6 +241,14 @@ def _skip_space(text: str, at: int) -> int:
     return blanks.end() if blanks else at
 
 
+class _Value(NamedTuple):
+    """The text of a value, where it is no section with the newlines that the format writes around it cut off."""
+
+    key: ReadingStep
+    text: str
+    is_section: bool
+
+
 class _TagCallBuilder:
     """The calls of a reading, out of its steps. `guessed`: a value may have had what was cut off from it."""
 
@@ -246,40 +257,63 @@ class _TagCallBuilder:
         self._style = style
         self.guessed = False
         self.calls: list[RawCall] = []
-        self._arguments: dict[str, Node] = {}  # of the last call
-        self._key: ReadingStep | None = None
-        self._begin = 0  # of the value
-        self._in_section = False
 
-    def add(self, step: ReadingStep) -> None:
-        if step.kind == "call":
-            self._arguments = {}
-            self.calls.append(RawCall(step.text, self._arguments, []))
-        elif step.kind in ("key", "section"):
-            self._begin, self._in_section = step.end, step.kind == "section"
-            self._key = step if step.kind == "key" else self._key
-        elif step.kind in ("end", "json") and not self.calls[-1].problem:
-            try:
-                self._add_value(step)
-            except UnreadableValue as error:
-                self.calls[-1] = self.calls[-1]._replace(arguments=None, problem=error)
+    def build(self, steps: Iterable[ReadingStep]) -> None:
+        name, values, key, section = "", list[_Value](), None, None
+        members: dict[str, Node] | UnreadableValue | None = None
+        for step in steps:
+            if step.kind == "call":
+                if name:
+                    self._add_call(name, values, members)
+                name, values, members = step.text, [], None
+            elif step.kind == "key":
+                key, section = step, None
+            elif step.kind == "section":
+                section = step
+            elif step.kind == "json":
+                members = self._read_object(step)
+            elif step.kind == "end" and key:
+                values.append(self._cut_value(key, section, step))
+        self._add_call(name, values, members)
 
-    def _add_value(self, step: ReadingStep) -> None:
-        if step.kind == "json":
+    def _add_call(self, name: str, values: list[_Value], members: dict[str, Node] | UnreadableValue | None) -> None:
+        arguments = members if isinstance(members, dict) else {}
+        try:
+            if isinstance(members, UnreadableValue):
+                raise members
+            for key, text in self._unquote(values):
+                # A key that stands twice is refused with the same value, too: one may be a part of another value.
+                put(arguments, unescape_entities(key.text.strip()), _read_value(text, key.attributes, self._style))
+            self.calls.append(RawCall(name, arguments, []))
+        except UnreadableValue as error:
+            self.calls.append(RawCall(name, None, [], error))
+
+    def _read_object(self, step: ReadingStep) -> dict[str, Node] | UnreadableValue:
+        try:
             members = read_whole(self._text[step.start : step.end])
-            if not isinstance(members, dict):
-                raise UnreadableValue("The arguments are no object.")
-            self._arguments.clear()
-            self._arguments.update(members)
-        elif self._key:
-            value = self._text[self._begin : step.start]
-            if self._in_section:
-                self.guessed |= not _NEEDS_SECTION.search(value)
-            else:
-                value = self._unquote(self._cut_newlines(value))
-            self.guessed |= bool(self._style.boundary and self._style.boundary.search(value))
-            # A key that stands twice is refused with the same value, too: one may be a part of another value.
-            put(self._arguments, self._key.text.strip(), _read_value(value, self._key.attributes, self._style))
+        except UnreadableValue as error:
+            return error
+        return members if isinstance(members, dict) else UnreadableValue("The arguments are no object.")
+
+    def _cut_value(self, key: ReadingStep, section: ReadingStep | None, end: ReadingStep) -> _Value:
+        value = self._text[(section or key).end : end.start]
+        if section:
+            self.guessed |= not _NEEDS_SECTION.search(value)
+        else:
+            value = self._cut_newlines(self._cut_indentation(key, value))
+        self.guessed |= bool(self._style.boundary and self._style.boundary.search(value))
+        return _Value(key, value, section is not None)
+
+    def _cut_indentation(self, key: ReadingStep, value: str) -> str:
+        """The value without the indentation of its tags: no format indents them, so a model indented the block."""
+        indent = self._text[self._text.rfind("\n", 0, key.start) + 1 : key.start]
+        first, *lines = value.split("\n")
+        if first or not indent or not indent.isspace() or lines[-1:] != [indent]:
+            return value
+        if not all(line.startswith(indent) or not line.strip() for line in lines):
+            self.guessed = True
+            return "\n".join(("", *lines[:-1], ""))
+        return "\n".join(("", *(line.removeprefix(indent) for line in lines)))
 
     def _cut_newlines(self, value: str) -> str:
         """The value without the newlines that the format writes around it, or that many models write there."""
@@ -291,24 +325,48 @@ class _TagCallBuilder:
             value = value.removeprefix("\n")
         return value.removesuffix("\n") if style.cuts_last else value
 
-    def _unquote(self, value: str) -> str:
-        """The string that stands alone in quotes, as in JSON: Continue writes so, and other models, behind a blank."""
-        style, text = self._style, value.strip()
-        if style.is_element or text[:1] != '"' or (value[0] == '"' and not style.is_labelled):
-            return value
+    def _unquote(self, values: list[_Value]) -> Iterator[tuple[ReadingStep, str]]:
+        """The values, without quotes as in JSON around one.
+
+        Continue writes so, and other models behind a blank. Some templates write all values as JSON: a value of which
+        the quotes are a part stands beside one that is no JSON, or the call is guessed.
+        """
+        strings = [self._read_quoted(value) for value in values]
+        is_json = any(string is not None for string in strings) and all(map(_is_json, values))
+        count = sum(string is not None for string in strings)
+        for value, string in zip(values, strings, strict=True):
+            if string is not None and (is_json or self._style.is_labelled or value.text[0] != '"'):
+                self.guessed = self.guessed or not is_json or count == 1
+                yield value.key, string
+            else:
+                yield value.key, value.text
+
+    def _read_quoted(self, value: _Value) -> str | None:
+        """The string that a value is in JSON; None if it is none."""
+        text = value.text.strip()
+        if self._style.is_element or value.is_section or len(text) < 2 or text[0] != '"' or text[-1] != '"':
+            return None
         try:
-            node = json.loads(text)
+            return str(json.loads(text))
         except ValueError:
-            return value
-        self.guessed = True
-        return str(node)
+            return None
+
+
+def _is_json(value: _Value) -> bool:
+    try:
+        json.loads(value.text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _read_value(value: str, attributes: str, style: TagStyle) -> Node:
     """The value, read as JSON if the attributes of its tag say that it is no string."""
+    if _IS_STRING.search(attributes):
+        return value
     if style.is_element or value in NULLS:
         return Markup(value)
-    if 'string="false"' not in attributes:
+    if not _IS_OTHER.search(attributes):
         return value
     try:
         return read_whole(value)

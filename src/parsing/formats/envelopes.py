@@ -22,12 +22,13 @@ class Envelope(NamedTuple):
     """Markers around the text of an answer, which count in any order.
 
     `place` limits words that are markup elsewhere: `wraps` has a pair, the first directly behind reasoning and the
-    second at the end; `ends` counts at the end of the answer only.
+    second at the end; `ends` counts at the end of the answer only. `shows`: the text behind it is for the user, and
+    what merely looks like a call in it is none.
     """
 
     family: str
     markers: tuple[str, ...]
-    place: Literal["surrounds", "wraps", "ends"] = "surrounds"
+    place: Literal["surrounds", "shows", "wraps", "ends"] = "surrounds"
 
 
 REASONING = (
@@ -72,7 +73,7 @@ ENVELOPES = (
     Envelope("Apriel", ("[END FINAL RESPONSE]",)),
     Envelope("EXAONE", ("[|assistant|]", "[|endofturn|]")),
     Envelope("Functionary", (">>>all\n", "<|from|>assistant\n<|recipient|>all\n<|content|>",
-                             "<|recipient|>all\n<|content|>")),
+                             "<|recipient|>all\n<|content|>"), "shows"),
     Envelope("Inkling", ("<|message_model|>", "<|content_text|>", "<|end_message|>", "<|content_model_end_sampling|>")),
     Envelope("Kimi K2", ("<|im_assistant|>assistant<|im_middle|>", "<|im_middle|>")),
     Envelope("MiniMax", ("[e~[",)),
@@ -86,10 +87,11 @@ ENVELOPES = (
                               "<|im_start|>assistant -> tool/function_call\n", "<|endofturn|>", "<|stop|>")),
     Envelope("CWM", ("<|frame_sep|>", "<|action_sep|>", "<|return_sep|>", "<|call_sep|>", "<|line_sep|>")),
     Envelope("GigaChat", ("<|message_sep|>\n\nfunction call<|role_sep|>\n", "<|message_sep|>", "<|role_sep|>")),
-    Envelope("gpt-oss", ("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>",
-                         "<|start|>assistant<|channel|>commentary<|message|>", "<|channel|>commentary<|message|>",
+    Envelope("gpt-oss", ("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>"), "shows"),
+    Envelope("gpt-oss", ("<|start|>assistant<|channel|>commentary<|message|>", "<|channel|>commentary<|message|>",
                          "<|end|>", "<|return|>")),
-    Envelope("Muse", ("<|start|>assistant to=user<|message|>", "to=user<|message|>", "<|eom|>", "<|eot|>")),
+    Envelope("Muse", ("<|start|>assistant to=user<|message|>", "to=user<|message|>"), "shows"),
+    Envelope("Muse", ("<|eom|>", "<|eot|>")),
     Envelope("DeepSeek", ("<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>", "<｜tool▁outputs▁end｜>",
                           "<｜end▁of▁sentence｜>", "<|end▁of▁sentence|>")),
     Envelope("ChatML, IQuest", ("<|im_end|>", "<|endoftext|>")),

@@ -23,6 +23,7 @@ from ..stream.openers import (
     MAX_NAME_CHARS,
     NAME,
     NAME_PATTERN,
+    OBJECT_IN_STRING,
     OWN_OPENER,
     RESULT_ANCHOR,
     SPACE,
@@ -60,7 +61,6 @@ MAX_MARKER_RUN = 64  # wrapping markers in a row
 _CHANNELS = ("commentary", "analysis", "final")
 _TOKEN = either(sequence("<|", some(r"[\w▁:/ ]", 1, 40), "|>"), sequence("<｜", some(r"[\w▁ ]", 1, 40), "｜>"))
 _DECORATED_NAME = sequence(some(r"[^\W\d]", 1, 1), some(r"[\w.:/\\$*`-]", 0, MAX_NAME_CHARS))  # `functions.**read**`
-_OBJECT_IN_STRING = sequence('"', some(r"[\\\"]", 0, 8), "{")  # encoded once or several times
 _CALL_ID = sequence("[CALL_ID]", some(r"\w", 1, 32))
 _QUOTE = some(r"[\"']", 1, 1)
 _KEY = PrefixPattern(r"(?!to=)\w{1,64}", r"\w{0,64}\Z")  # `to=` names a tool
@@ -68,6 +68,7 @@ _ATTRIBUTES = sequence(some(r"[ \t]", 1, 4), _KEY, "=", some(r"[^\s=>]", 1, 1))
 _ATTRIBUTE = LazyPattern(r"<(\w+)(?: \w+)?=\Z")
 _LAST_MARKER = LazyPattern(r"<([^<>]+)>\s*\Z")
 _BLANKS = LazyPattern(r"\s+")
+_TOKEN_STARTS = ("<|", "<｜")  # of special tokens, which stand in no text
 _GRAMMARS = {"empty": "pairs", "element": "tags"}
 
 
@@ -107,6 +108,12 @@ class FormatSet:
     @functools.cached_property
     def opener_run(self) -> PrefixMatcher:
         return PrefixMatcher(repeat(sequence(self._opener_pattern, SPACE), MAX_MARKER_RUN), re.IGNORECASE)
+
+    @functools.cached_property
+    def noise(self) -> PrefixMatcher:
+        """Other text behind a special token that opens calls, and the next such token."""
+        tokens = [marker for marker in self._markers if marker.startswith(_TOKEN_STARTS)]
+        return PrefixMatcher(sequence(some("[^<]", 1, 80), group("token", any_of_caseless(tokens))), re.IGNORECASE)
 
     @functools.cached_property
     def _lone_leads(self) -> dict[str, str]:
@@ -199,7 +206,7 @@ class FormatSet:
             group(
                 "named", SPACE, maybe(maybe(any_of(_CHANNELS), SPACE), "to="), maybe(any_of(self._name_leads), SPACE),
                 some("[*`]", 0, 3), group("called", _DECORATED_NAME), self._separator,
-                group("bracket", either(some(r"[{(]", 1, 1), _OBJECT_IN_STRING)),
+                group("bracket", either(some(r"[{(]", 1, 1), OBJECT_IN_STRING)),
             ),
         )  # fmt: skip
         return PrefixMatcher(either(*parts), re.IGNORECASE)

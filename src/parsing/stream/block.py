@@ -297,9 +297,14 @@ class BlockReader:
 
     @property
     def _is_fenced_among_text(self) -> bool:
-        """Whether the block is a fence behind text, and no TOOL_CALL, which our instructions have models write so."""
-        block = self._block
-        return block.explicit and block.opener != OWN and self._head.startswith("```") and bool(self._lead.strip())
+        """Whether the block is a fence behind text, and no TOOL_CALL, which our instructions have models write so.
+
+        What merely looks like a call is often meant as one behind a colon.
+        """
+        lead, block = self._lead.rstrip(), self._block
+        return (
+            bool(lead) and self._head.startswith(FENCE) and block.opener != OWN and (block.explicit or lead[-1] != ":")
+        )
 
     def _find_mention(self, final: bool) -> bool | None:
         """Whether what follows the block shows that it is quoted; None if that needs more text."""

@@ -54,6 +54,7 @@ class BracketMatcher:
         self.parts: list[str] = []
         self.size = 0
         self._quote = ""
+        self._may_be_key = False  # the string that a special token opened
         self._depth = depth
         self._fence_depth = -1  # at which a fence of code around a value began; -1 outside
         self._tail = ""  # the end of what was passed, _LOOK_BACK_CHARS at most
@@ -105,7 +106,7 @@ class BracketMatcher:
             follows = _NOT_SPACE.search(text, end + len(quote))
             if follows is None:
                 return end  # fed again with what follows
-            if follows[0] in _FOLLOWS_STRING:
+            if follows[0] in _FOLLOWS_STRING or (self._may_be_key and follows[0] == ":"):
                 self._quote = ""
                 return end + len(quote)
             end = text.find(quote, end + 1)  # quotes of the value may stand before the closing one
@@ -158,6 +159,7 @@ class BracketMatcher:
         if mark.group() in _ENDS_BLOCK:
             return ~at
         self._quote = mark.group()
+        self._may_be_key = self._look_back(text, at, start).rstrip()[-1:] in ("{", ",")
         return mark.end()
 
     def _opens_string(self, text: str, at: int, start: int) -> bool:

@@ -42,6 +42,7 @@ class StreamBuffer:
         self._following: list[str] = []  # the text behind such a call
         self.answered = False  # text or a call was emitted
         self.in_fence = False  # of code: in a fence that holds other than a call
+        self.is_for_user = False  # behind a marker of text for the user
         self.trailing_calls: list[ToolCall] = []  # the calls after which no text was shown
         self._events: list[ParserEvent] = []
 

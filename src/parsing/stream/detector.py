@@ -216,7 +216,7 @@ class BlockDetector:
         text, at, _, line, _ = position
         if text[word.start] == "@":
             return None
-        is_apart = word.gap or word.mark or "\n" in text[word.start : at]
+        is_apart = word.gap or word.mark or "\n" in text[word.start : at] or word.name.startswith("call:")
         before = line[: len(line) - (at - word.start)].rstrip()
         if not (is_apart or before[-1:] in ("", *"`>.:")):
             return None
@@ -417,10 +417,10 @@ class BlockDetector:
         match = matcher.match(text, at)
         if not match:
             return await_match(matcher, text, at, at)
-        kind = "named" if match["bracket"] == "{" else "pythonic"
+        kind = "pythonic" if match["bracket"] == "(" else "named"
         if not self._names.find(match["name"]) or not (kind == "named" or starts_line(line)):
             return None
-        return BlockStart(at, match.end() - 1, kind, ">>>", match["name"], False)
+        return BlockStart(at, match.start("bracket"), kind, ">>>", match["name"], False)
 
 
 make_detector = lru_cache(maxsize=8)(BlockDetector)  # the next answer mostly has the same tools on offer

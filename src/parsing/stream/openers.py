@@ -146,7 +146,10 @@ TOOL_FENCE = PrefixMatcher(  # Continue's, without its first label
     sequence("```tool", some(r"\s", 1, 8), NAME, BLANK, "\n", either(group("argument", "begin_arg:"), "```")),
     re.IGNORECASE,
 )
-CHEVRON_CALL = PrefixMatcher(sequence(">>>", BLANK, NAME, SPACE, FENCE, group("bracket", some(r"[{(]", 1, 1))))
+OBJECT_IN_STRING = sequence('"', some(r"[\\\"]", 0, 8), "{")  # encoded once or several times
+CHEVRON_CALL = PrefixMatcher(
+    sequence(">>>", BLANK, NAME, SPACE, FENCE, group("bracket", either(some(r"[{(]", 1, 1), OBJECT_IN_STRING)))
+)
 NUMBERED_CALL = PrefixMatcher(  # `(call-1): {` after gptme's `@read`
     sequence("(", some(r"[\w-]", 1, 40), "):", SPACE, "{")
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from string import ascii_letters
 from typing import Any, ClassVar, Literal
 
@@ -39,6 +40,7 @@ MAX_PLAIN_CHARS = 80  # of a piece of plain text and what is held back before it
 MAX_UNREAD_PIECES = 4096  # kept before they are read
 _State = Literal["prose", "in block", "after block", "in reasoning", "discard"]
 
+_TOKEN_BEGINS = ("<|", "<｜")  # of special tokens, which stand in no text
 _TAG_BEGINS = frozenset("<" + letter for letter in ascii_letters)  # of an element, as it is written in prose
 
 
@@ -51,6 +53,7 @@ class StreamParser:
     soon as it is complete; the markers that close its block then follow as Cut. `thought_closer`: the chat template
     opens a thought, which ends with this marker; a Reasoned event tells it. `formats`: those that calls may be written
     in. `reads_strings`: a call in the string of an object is read, too, as for what a model was given.
+    `calls_in_thoughts`: the model is known to end its thoughts with calls, which are guessed otherwise.
     """
 
     def __init__(
@@ -65,7 +68,9 @@ class StreamParser:
         thought_closer: str = "",
         formats: FormatSet = FORMAT_SET,
         reads_strings: bool = False,
+        calls_in_thoughts: bool = False,
     ) -> None:
+        self._calls_in_thoughts = calls_in_thoughts
         index = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
         new_parser = functools.partial(StreamParser, index, formats=formats, reads_strings=True)
         classifier = CallClassifier(
@@ -100,6 +105,7 @@ class StreamParser:
         self._truncated = False
         self._formats = formats
         self._state: _State = "in reasoning" if thought_closer else "prose"
+        self.has_calls_in_thought = False  # the answer is a thought that ends with calls
         self._is_plain = False  # in prose, and nothing but the text itself decides what becomes of it
         self._held = ""  # the end of plain text that is not shown yet
         self._is_inside = False  # a block, all of whose text so far was read or is kept in `_unread`
@@ -240,7 +246,7 @@ class StreamParser:
             buffer.skip(empty)
         elif isinstance(detection, Marker):
             self._state = self._pass_marker(detection)
-        elif isinstance(detection, BlockStart) and (detection.explicit or may_hold_call(buffer, detection.start)):
+        elif isinstance(detection, BlockStart) and (detection.explicit or may_hold_call(buffer, detection)):
             self._state = "after block" if self._block.begin(detection) else "in block"
         elif isinstance(detection, Skip):
             buffer.pass_over(detection.end)
@@ -251,7 +257,8 @@ class StreamParser:
     def _find_empty_markers(self, at: int, detection: Detection | Marker, final: bool) -> int | None:
         """Where markers at `at` end that hold no call: at the end of the answer, or before those that close them.
 
-        `at` if there are none; None if that needs more text. In running text a tag is mentioned.
+        Noise between the special tokens of a call belongs to them. `at` if there are none; None if that needs more
+        text. In running text a tag is mentioned.
         """
         text, formats = self._buffer.text, self._formats
         run = formats.opener_run.match(text, at) if isinstance(detection, (NeedMore, Skip)) else None
@@ -263,7 +270,12 @@ class StreamParser:
             return at
         if closer := formats.closing_marker.match(text, run.end()):
             return closer.end()
-        return None if not final and formats.closing_marker.is_prefix(text, run.end()) else at
+        may_be_noise = text[at : at + 2] in _TOKEN_BEGINS
+        if may_be_noise and (noise := formats.noise.match(text, run.end())):
+            return noise.start("token")
+        may_come = formats.closing_marker.is_prefix(text, run.end())
+        may_come = may_come or (may_be_noise and formats.noise.is_prefix(text, run.end()))
+        return None if may_come and not final else at
 
     def _pass_marker(self, marker: Marker) -> _State:
         """Moves behind a marker, and says what follows it."""
@@ -425,7 +437,9 @@ class StreamParser:
         inner._begin(*self._setup, reads_reasoning=False)
         inner.feed(text[-REASONING_TAIL_CHARS:])
         inner.close(truncated=True)
-        return [ParsedCall(call, "") for call in inner._buffer.trailing_calls]
+        calls = inner._buffer.trailing_calls
+        self.has_calls_in_thought = bool(calls)
+        return [ParsedCall(replace(call, guessed=call.guessed or not self._calls_in_thoughts), "") for call in calls]
 
     def parse_whole(self, text: str, *, truncated: bool = False) -> list[ParserEvent]:
         """The events of an answer that is all there: no decision waits for more text."""

@@ -22,7 +22,7 @@ from .lookback import TO
 from .openers import SPACE, NeedMore, Skip
 from .prefix_regex import PrefixMatcher, any_of_caseless, group, maybe, sequence, some
 
-_Role = Literal["opens", "closes", "surrounds", "wraps", "ends", "discards"]
+_Role = Literal["opens", "closes", "surrounds", "shows", "wraps", "ends", "discards"]
 
 
 def _list_roles() -> dict[str, tuple[_Role, str]]:
@@ -129,7 +129,7 @@ class ReasoningReader:
             self._shown.discard(closer)
             return True
         line = buffer.find_line(at)
-        if role == "surrounds" and _RECIPIENT.search(line):
+        if role in ("surrounds", "shows") and _RECIPIENT.search(line):
             return True  # what follows is a call, which the detector reads
         return is_marker_mentioned(line, text[match.end() : match.end() + SENTENCE_CHARS], final=final)
 
@@ -162,6 +162,7 @@ class ReasoningReader:
         buffer.skip(marker.end)
         self._passed = self._passed or marker.role in ("opens", "closes")
         self._wrapper = marker.closer if marker.role == "wraps" else self._wrapper
+        buffer.is_for_user = marker.role == "shows"
         self._nested_ends += marker.role == "closes" and self._is_nested(marker.closer)
         if marker.role == "closes" and not buffer.called:
             buffer.emit(Reasoned(text, marker.closer))

@@ -221,3 +221,45 @@ def test_a_block_in_no_known_syntax_ends_with_a_tag_that_closes_a_call(pieces):
 def test_a_value_said_to_be_no_string_that_cannot_be_read_stays_text():
     block = '<invoke name="f"><parameter name="a" string="false">{"b": </parameter></invoke>'
     assert parse_invocations(block)[0].arguments == {"a": '{"b": '}
+
+
+def test_an_attribute_says_what_a_value_is():
+    block = (
+        '<|open|>call tool="f"<|sep|><|open|>argument key="a" type="number"<|sep|>5<|close|>argument<|sep|>'
+        '<|open|>argument key="b" type="string"<|sep|>null<|close|>argument<|sep|><|close|>call<|sep|>'
+    )
+    assert parse_invocations(block)[0].arguments == {"a": 5, "b": "null"}
+
+
+def test_a_key_in_quotes_may_hold_blanks_and_entities():
+    block = '<|open|>call tool="f"<|sep|><|open|>argument key="say &quot;q&amp;a&quot;" type="string"<|sep|>x<|close|>argument<|sep|><|close|>call<|sep|>'
+    assert parse_invocations(block)[0].arguments == {'say "q&a"': "x"}
+
+
+@pytest.mark.parametrize(
+    ("values", "read", "is_guessed"),
+    [
+        (('"x"', '"say \\"y\\""'), ("x", 'say "y"'), False),
+        (('"x"', "[1]"), ("x", "[1]"), True),
+        (('"x"', "y"), ('"x"', "y"), False),
+        ((' "x"', "y"), ("x", "y"), True),
+    ],
+    ids=["all in quotes", "one in quotes beside JSON", "one in quotes beside text", "quotes behind a blank"],
+)
+def test_values_written_as_json_lose_their_quotes_where_no_other_is_plain_text(values, read, is_guessed):
+    pairs = "".join(
+        f"<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n" for key, value in zip("ab", values, strict=True)
+    )
+    block = read_block(f"f\n{pairs}</tool_call>", "pairs", "<tool_call>")
+    assert (tuple(block.calls[0].arguments.values()), block.guessed) == (read, is_guessed)
+
+
+def test_the_indentation_of_a_block_is_no_part_of_its_values():
+    lines = ("<function=f>", "<parameter=a>", "x", "  y", "</parameter>", "</function>")
+    block = read_block("\n".join(f"    {line}" for line in lines))
+    assert (block.calls[0].arguments, block.guessed) == ({"a": "x\n  y"}, False)
+
+
+def test_an_indented_tag_behind_text_that_is_not_indented_makes_a_guess():
+    block = read_block("  <function=f>\n    <parameter=a>\nx\n    </parameter>\n  </function>")
+    assert (block.calls[0].arguments, block.guessed) == ({"a": "x"}, True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from src.parsing import Answered, ParsedCall, Reasoned, extract_tool_calls, gathered
+from src.parsing import Answered, ParsedCall, Reasoned, StreamParser, extract_tool_calls, gathered
 from src.parsing.formats.envelopes import ENVELOPES, REASONING
 from src.parsing.stream.reasoning import MAX_CUT_CHARS
 from src.types.events import ReasoningDelta, TextDelta
@@ -39,6 +39,15 @@ class TestReasoning:
         found = extract_tool_calls(text, TOOLS)
         assert [call.name for call in found.calls] == ["read"]
         assert found.content.strip() == ""
+
+    @check_each(pair=REASONING)
+    def test_a_call_at_the_end_of_a_thought_is_guessed_unless_the_model_is_known_to_write_it_there(self, pair):
+        for text in (f"{pair.opener}So:\n{CALL}", f"{pair.opener}So:\n{CALL}{pair.closer}"):
+            for is_known in (False, True):
+                parser = StreamParser(TOOLS, calls_in_thoughts=is_known)
+                calls = list_calls([*parser.feed(text), *parser.close()])
+                assert [call.guessed for call in calls] == [not is_known]
+                assert parser.has_calls_in_thought
 
     def test_a_call_in_the_middle_of_reasoning_does_not(self):
         assert not extract_tool_calls(f"<think>{CALL}\nNo, not that.</think>", TOOLS).calls
