@@ -130,7 +130,7 @@ def _compile_attribute(part: re.Match[str], of_call: bool) -> str:
         named = rf"\s{{0,8}}(?:name|key|tool|function|{part['attribute'].strip()})"
     # In quotes a key may hold blanks, which are none where a name ends at one.
     word = rf"(?:(?<=[\"'])[^\"'<>\n]{{1,200}}(?=[\"'])|{_WORD})"
-    quoted = rf"{named}\s{{0,8}}=\s{{0,8}}[\"']?\s{{0,8}}(?P<word>{word}){_TOKENS}(?:\s{{0,8}}[\"'])?"
+    quoted = rf"{named}\s{{0,8}}=\s{{0,8}}[\"']?\s{{0,8}}(?P<word>{word}){_TOKENS}(?:[ \t]{{0,8}}[\"'])?"
     if part["end"] != ">":
         return f"{quoted}{_ATTRIBUTES}{end}"
     drifted = "" if of_call else "=|"  # `<parameter=city=Oslo</parameter>`

@@ -138,7 +138,7 @@ def find_hold(names: NameIndex, text: str, floor: int, edge: int = 0) -> int:
     end = len(text)
     low = max(edge, end - LOOK_BACK_CHARS)
     space = text.rfind(" ", low) + 1 or low
-    if space == end:
+    if not text[space:].strip():
         space = text.rfind(" ", low, low + len(text[low:].rstrip())) + 1 or low
     held = _count_held(names, text[space:])
     if space > low + 1 and text[space] in _SECOND_WORD and text[space - 2] in _FIRST_WORD_END:

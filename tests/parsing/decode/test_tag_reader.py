@@ -231,6 +231,10 @@ def test_an_attribute_says_what_a_value_is():
     assert parse_invocations(block)[0].arguments == {"a": 5, "b": "null"}
 
 
+def test_a_quote_on_the_next_line_closes_no_attribute():
+    assert parse_invocations('<invoke name=f\n"\n<parameter name="a">x</parameter></invoke>')[0].name == "f"
+
+
 def test_a_key_in_quotes_may_hold_blanks_and_entities():
     block = '<|open|>call tool="f"<|sep|><|open|>argument key="say &quot;q&amp;a&quot;" type="string"<|sep|>x<|close|>argument<|sep|><|close|>call<|sep|>'
     assert parse_invocations(block)[0].arguments == {'say "q&a"': "x"}

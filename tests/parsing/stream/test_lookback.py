@@ -42,6 +42,7 @@ def test_text_that_ends_in_no_word_has_none():
         ("say **Tool Call:", "**Tool Call:"),
         ("hello", ""),
         ("read ", "read "),
+        ("read \n", "read \n"),
         ("a Tool Na", "Tool Na"),
         ("a function name: ", "function name: "),
         ("the final t", "final t"),
