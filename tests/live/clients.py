@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from src.cli.commands.launch import PACKAGES, PROGRAMS
+from src.cli.commands.launch import PROGRAMS
 from src.parsing.formats.table import FORMATS
 
 from .rig import HERMES, WRONG, Kind, Rig, free_port
@@ -41,6 +41,7 @@ PINS = {
     "openai-agents": "0.24.0",
     "pydantic-ai-slim[openai]": "2.68.0",
 }
+PACKAGES = {name: package for name, (_, package) in PROGRAMS.items()}
 CLIENTS = (*PACKAGES, *LIBRARIES)
 CONTEXT_TOKENS = 65_536  # for Claude Code's prompt
 _LONG = ("--max-model-len", str(CONTEXT_TOKENS))
@@ -158,7 +159,7 @@ def run_client(installed: Installation, client: str, url: str, formats: Sequence
     question = make_task(client, workspace).ask(formats)
     environment = {"PATH": f"{installed.programs}:{os.environ['PATH']}", "HOME": str(home), "TERM": "dumb"}
     if client in PACKAGES:
-        launch = PROGRAMS[client](url, MODEL, folder, CONTEXT_TOKENS)
+        launch = PROGRAMS[client][0](url, MODEL, folder, CONTEXT_TOKENS)
         environment |= launch.environment
         command = [client, *launch.command, *_make_words(client, question, environment, folder)]
     else:

@@ -10,16 +10,22 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ...app.discovery import discover
+from ...app.factory import Factory
+from ...batch.driver import Batch, BatchProgress
+from ...batch.report import render_text, write_page
+from ...batch.results import Results, load_rows
+from ...batch.tasks import BatchOptions, Task, read_tasks
+from ...config import Settings
 from ...errors import FAILED, INTERRUPTED, LIMIT, BotError, ConfigError
 from ...security.text.sanitize import sanitize
+from ...session.export import render_markdown
+from ...types.events import Event, Notice
 from ..arguments import load_settings, parse_number
-
-if TYPE_CHECKING:
-    from ...batch.driver import BatchProgress
-    from ...batch.tasks import Task
-    from ...config import Settings
+from ..demo.run import FILES, start_demo
+from ..oneshot.ask import refuse_to_choose
+from .sessions import read_conversation
 
 JOBS = 64
 LOG_INTERVAL_S = 60.0
@@ -91,18 +97,12 @@ def run_batch(options: argparse.Namespace) -> int:
         return _run_demo(options)
     if len(words) != 1:
         raise ConfigError("Name one file of tasks.", "For example: vllm-bot batch tasks.jsonl --out runs/first")
-    from ...batch.tasks import read_tasks
-
     path = Path(words[0])
-    mode = options.mode or ""
-    tasks = read_tasks(path, repo=options.repo, mode=mode)
+    tasks = read_tasks(path, repo=options.repo, mode=options.mode or "")
     return _run(options, tasks, Path(options.out) if options.out else DEFAULT_OUT / path.stem)
 
 
 def _run_demo(options: argparse.Namespace) -> int:
-    from ...batch.tasks import Task
-    from ..demo.run import FILES, start_demo
-
     tasks = [Task(f"greet-{n}", "tour", files=FILES, checks=("python3 greet.py",)) for n in range(1, DEMO_TASKS + 1)]
     out = Path(options.out) if options.out else DEFAULT_OUT / "demo"
     with start_demo(sleep=lambda _: None) as demo:
@@ -110,11 +110,6 @@ def _run_demo(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, tasks: Sequence[Task], out: Path, **more: object) -> int:
-    from ...batch.driver import Batch
-    from ...batch.report import render_text, write_page
-    from ...batch.results import Results
-    from ...batch.tasks import BatchOptions
-
     upstreams = options.upstream or []
     settings = _find_server(load_settings(options, **({"vllm.base_url": upstreams[0]} if upstreams else {}), **more))
     servers = tuple(load_settings(options, **{"vllm.base_url": url}).vllm.base_url for url in upstreams)
@@ -139,7 +134,7 @@ def _run(options: argparse.Namespace, tasks: Sequence[Task], out: Path, **more: 
                 raise
             return INTERRUPTED
     rows = batch.rows
-    page = write_page(out, rows, len(tasks), _make_cleaner(settings))
+    page = write_page(out, rows, len(tasks), Factory(settings).clean)
     print(sanitize(render_text(rows, len(tasks))))
     print(f"results: {out / 'results.jsonl'}, report: {page}", file=sys.stderr)
     if batch.is_over_budget and len(rows) < len(tasks):
@@ -151,10 +146,6 @@ def _run(options: argparse.Namespace, tasks: Sequence[Task], out: Path, **more: 
 
 def _find_server(settings: Settings) -> Settings:
     """The settings with the server and the model that answer. Raises BotError."""
-    from ...app.discovery import discover
-    from ...app.factory import Factory
-    from ...types.events import Event, Notice
-    from ..oneshot.ask import refuse_to_choose
 
     def show(event: Event) -> None:
         if isinstance(event, Notice):
@@ -232,15 +223,11 @@ def _find_out(named: str | None) -> Path:
 
 def _show(name: str, out: Path, settings: Settings) -> int:
     """Raises BotError."""
-    from ...batch.results import load_rows
-    from ...session.export import render_markdown
-    from .sessions import read_conversation
-
     rows = [row for row in load_rows(out) if row.id == name]
     if not rows:
         raise BotError(f"{out} has no row of the task {name}.")
     row = rows[-1]
-    clean = _make_cleaner(settings)
+    clean = Factory(settings).clean
     if row.session:
         path = out / "sessions" / f"{row.session}.jsonl"
         print(render_markdown(read_conversation(path), clean), end="")
@@ -257,16 +244,7 @@ def _show(name: str, out: Path, settings: Settings) -> int:
 
 def _report(out: Path, settings: Settings) -> int:
     """Raises BotError and OSError."""
-    from ...batch.report import render_text, write_page
-    from ...batch.results import load_rows
-
     rows = list({row.id: row for row in load_rows(out)}.values())
     print(sanitize(render_text(rows, len(rows))))
-    print(f"report: {write_page(out, rows, len(rows), _make_cleaner(settings))}", file=sys.stderr)
+    print(f"report: {write_page(out, rows, len(rows), Factory(settings).clean)}", file=sys.stderr)
     return 0
-
-
-def _make_cleaner(settings: Settings) -> Callable[[str], str]:
-    from ...app.factory import Factory
-
-    return Factory(settings).clean

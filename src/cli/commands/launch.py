@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -15,21 +16,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ...app.address import complete_address
 from ...app.factory import Factory
 from ...app.state_files import SERVERS
+from ...config import Settings
 from ...errors import ConfigError
+from ...transport.http import find_free_port, find_open_ports
 from ..arguments import load_settings
 from .serve import explain_missing
-
-if TYPE_CHECKING:
-    from multiprocessing.context import SpawnProcess
-
-    from ...config import Settings
 
 CODEX_IDLE_MS = 3_600_000
 START_TIMEOUT_S = 120.0  # a gateway that ends is told at once
@@ -53,17 +52,16 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
 def run_launch(options: argparse.Namespace) -> int:
     """Returns the program's exit code. Raises BotError."""
     settings = load_settings(options)
+    make_command, package = PROGRAMS[options.program]
     binary = shutil.which(options.program)
     if binary is None:
-        raise ConfigError(
-            f"{options.program} is not installed.", f"Its package: npm install -g {PACKAGES[options.program]}"
-        )
+        raise ConfigError(f"{options.program} is not installed.", f"Its package: npm install -g {package}")
     settings, _ = complete_address(settings)
     connections = Factory(settings).connections
     model = connections.choose_model()
     context = connections.list_models().get(model)
     with TemporaryDirectory(prefix="vllm-bot-launch-") as scratch, _run_gateway(settings, Path(scratch)) as address:
-        launch = PROGRAMS[options.program](address, model, Path(scratch), context)
+        launch = make_command(address, model, Path(scratch), context)
         command = [binary, *launch.command, *options.passed]
         environment = {**os.environ, **launch.environment}
         return _run(command, environment)
@@ -71,21 +69,21 @@ def run_launch(options: argparse.Namespace) -> int:
 
 def _run(command: list[str], environment: Mapping[str, str]) -> int:
     """The exit code, 128 and its number for a signal. Ctrl-C is for the program, and SIGTERM is passed on to it."""
-    programs: list[subprocess.Popen[bytes]] = []
+    program: subprocess.Popen[bytes] | None = None
     is_ended = False
 
     def end(number: int, _: object) -> None:
         nonlocal is_ended
         is_ended = True
-        for program in programs:
+        if program:
             program.send_signal(number)
 
     signal.signal(signal.SIGINT, lambda *_: None)  # before the start: the program may be there, and Popen not be back
     signal.signal(signal.SIGTERM, end)
-    programs.append(subprocess.Popen(command, env=environment))  # noqa: S603 - what the user named
+    program = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user named
     if is_ended:
         end(signal.SIGTERM, None)
-    code = programs[0].wait()
+    code = program.wait()
     return code if code >= 0 else 128 - code
 
 
@@ -95,15 +93,11 @@ def _run_gateway(settings: Settings, folder: Path) -> Iterator[str]:
 
     What is known of servers is copied into `folder`, and what the gateway learns stays there.
     """
-    from ...transport.http import find_free_port
-
     port = find_free_port()
     listen = f"127.0.0.1:{port}"
     with suppress(OSError):
         shutil.copy(settings.state / SERVERS, folder)
     served = replace(settings, state=folder, serve=replace(settings.serve, listen=listen, workers=1, keys=""))
-    import multiprocessing
-
     with explain_missing():
         from ...serve.run import block_interrupts, serve_forever
 
@@ -120,8 +114,6 @@ def _run_gateway(settings: Settings, folder: Path) -> Iterator[str]:
 
 def _wait_for(port: int, process: SpawnProcess) -> None:
     """Raises ConfigError if the gateway ends."""
-    from ...transport.http import find_open_ports
-
     deadline = time.monotonic() + START_TIMEOUT_S
     while not find_open_ports([port]):
         if time.monotonic() > deadline or not process.is_alive():
@@ -180,15 +172,10 @@ def _launch_copilot(address: str, model: str, _: Path, __: int | None) -> Client
     return ClientCommand([], environment)
 
 
-PROGRAMS: Mapping[str, Callable[[str, str, Path, int | None], ClientCommand]] = {
-    "claude": _launch_claude,
-    "codex": _launch_codex,
-    "opencode": _launch_opencode,
-    "copilot": _launch_copilot,
-}
-PACKAGES = {
-    "claude": "@anthropic-ai/claude-code",
-    "codex": "@openai/codex",
-    "opencode": "opencode-ai",
-    "copilot": "@github/copilot",
+# How each program is run, and the package that it is installed with.
+PROGRAMS: Mapping[str, tuple[Callable[[str, str, Path, int | None], ClientCommand], str]] = {
+    "claude": (_launch_claude, "@anthropic-ai/claude-code"),
+    "codex": (_launch_codex, "@openai/codex"),
+    "opencode": (_launch_opencode, "opencode-ai"),
+    "copilot": (_launch_copilot, "@github/copilot"),
 }

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...app.address import complete_address
+from ...config import Settings
 from ...errors import ConfigError
+from ...serve.keys import PREFIX, hash_key
 from ..arguments import load_settings, parse_number
-
-if TYPE_CHECKING:
-    from ...config import Settings
+from ..demo.run import start_demo
 
 KEY_BYTES = 24
 
@@ -45,8 +44,6 @@ def run_serve(options: argparse.Namespace) -> int:
     given["upstreams"] = options.upstream
     overrides = {f"serve.{name}": value for name, value in given.items() if value}
     if options.demo:
-        from ..demo.run import start_demo
-
         with start_demo(has_parser=False) as demo:
             overrides["serve.upstreams"] = [demo.overrides["vllm.base_url"]]
             return _serve(options, replace(load_settings(options, **overrides), state=demo.state))
@@ -79,8 +76,6 @@ def explain_missing() -> Iterator[None]:
 
 def _make_key(file: Path) -> int:
     """Raises ConfigError."""
-    from ...serve.keys import PREFIX, hash_key
-
     key = f"vb-{secrets.token_urlsafe(KEY_BYTES)}"
     try:
         with file.open("a", encoding="utf-8") as out:

@@ -41,7 +41,7 @@ while True:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_program_is_told_the_address_and_the_model(program, tmp_path):
-    launch = PROGRAMS[program]("http://127.0.0.1:8010", "Qwen/Qwen3-8B", tmp_path, 40_960)
+    launch = PROGRAMS[program][0]("http://127.0.0.1:8010", "Qwen/Qwen3-8B", tmp_path, 40_960)
     told = " ".join([*launch.command, *launch.environment.values(), *(each.read_text() for each in tmp_path.iterdir())])
     assert "http://127.0.0.1:8010" in told
     assert "Qwen/Qwen3-8B" in told
