@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -32,8 +33,6 @@ class ArgumentParser(argparse.ArgumentParser):
         return len(fits) == 1 and known[fits[0]].nargs in (None, "?")
 
     def error(self, message: str) -> NoReturn:
-        import re  # only for a mistake
-
         known = re.findall("--[a-z-]+", self.format_help())
         if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
             what = message.partition(":")[0].removeprefix("argument ")

@@ -23,8 +23,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from src.cli.chat.full_chat import make_live_screen
 from src.cli.chat.input.application import IDLE_FACTOR, MIN_FRAME_S, ChatApplication
-from src.cli.chat.rich_chat import make_live_screen
 from src.cli.chat.state import State
 from src.cli.render.activity import RunningCall
 from src.cli.render.live import LiveScreen

@@ -16,10 +16,12 @@ from collections.abc import Mapping, Sequence
 
 import src.app.check_settings
 import src.app.runtime
+import src.cli.chat.full_chat
 import src.cli.chat.input.application
 import src.cli.chat.input.approve
 import src.cli.chat.notify
 import src.cli.chat.open
+import src.cli.chat.plain_chat
 import src.cli.chat.rich_chat
 import src.cli.mentions
 import src.cli.oneshot.run

@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from ... import app
 from ...app.discovery import ServerTarget
 from ...app.factory import Factory
 from ...errors import BotError
@@ -17,12 +17,11 @@ from ...types.events import Notice
 from ...types.messages import UserMessage
 from ..mentions import Mentions, read_mentions
 from ..tracing.debug import Debug
+from .input.approve import find_turn_limit
 from .input.multiline import PROMPT, is_open, start_next_line, strip_quotes
+from .slash.history import resume_session
 from .slash.table import find_command, run_command
 from .state import ChatIO, Display, State
-
-if TYPE_CHECKING:
-    from ...app.runtime import Runtime
 
 CONTINUATION_PROMPT = ". "
 EXIT_HINT = "Press Ctrl-C again, Ctrl-D or type /exit to leave."
@@ -90,32 +89,26 @@ class Chat:
 
     def _handle_line(self, line: str) -> None:
         """Run a command or answer a question. Errors are shown, and the chat continues."""
+        state = self.state
         try:
-            if (
-                line.startswith("/")
-                and not find_command(line.split(" ")[0])
-                and (text := self.state.skills.expand(line))
-            ):
-                self._answer_question(text, typed=line)
-            elif line.startswith("/") and not self._is_dropped_image(line):
-                run_command(self.state, line, self._io)
-            elif line.startswith("!"):
+            if line.startswith("!"):
                 from .input.programs import run_user_command  # start-up is measured
 
                 with self._io.suspend():
-                    run_user_command(self.state, line[1:].strip())
-            else:
+                    run_user_command(state, line[1:].strip())
+            elif not line.startswith("/"):
                 self._answer_question(line)
+            elif not find_command(line.split(" ")[0]) and (text := state.skills.expand(line)):
+                self._answer_question(text, typed=line)
+            elif "/" in line.split(" ")[0][1:] and self._read_mentions(line).images:
+                self._answer_question(line)  # the path of an image that was dropped on the terminal
+            else:
+                run_command(state, line, self._io)
         except KeyboardInterrupt:
-            self.state.screen.say("(stopped)")
+            state.screen.say("(stopped)")
         except BotError as error:
-            self.state.screen.draw(Notice(str(error)))
-            self.state.debug.print_traceback()
-
-    def _is_dropped_image(self, line: str) -> bool:
-        """Whether a line that begins with a slash is the path of an image, and no command."""
-        is_path = "/" in line.split(" ")[0][1:]
-        return is_path and bool(self._read_mentions(line).images)
+            state.screen.draw(Notice(str(error)))
+            state.debug.print_traceback()
 
     def _read_mentions(self, text: str) -> Mentions:
         return read_mentions(text, self.state.settings.root, self.state.factory.is_unreadable, dropped=True)
@@ -123,17 +116,7 @@ class Chat:
     def _answer_question(self, question: str, typed: str = "") -> None:
         """`typed`: what the user typed for it, where that is not the question itself."""
         state = self.state
-        _show_ended_jobs(state)
-        ended = state.workplace.jobs.take_ended() if state.workplace else ()
-        state.notes += [*state.session.notes, *(f"[{job.describe_end()}]" for job in ended)]
-        state.session.notes = []
-        mentions = self._read_mentions(question)
-        mentions = mentions._replace(typed=typed or question)
-        for note in mentions.notes:
-            state.screen.say(f"  {note}")
-        if mentions.images and state.ensure_runtime().model.path.text_only:
-            state.screen.say("  (the model accepts only text, so it gets a note in place of each image)")
-        message = mentions.make_message("".join(f"{note}\n\n" for note in state.notes))
+        message = self._make_message(question, typed)
         try:
             self._run_turn(message)
         except KeyboardInterrupt:
@@ -142,12 +125,26 @@ class Chat:
             if any(each is message for each in state.conversation):
                 state.unanswered, state.asked_notes, state.notes = "", state.notes, []
             else:  # it got no answer, and can be asked again
-                state.unanswered = mentions.typed
+                state.unanswered = typed or question
         if state.mode == "plan" and state.last_answer and not self._has_hinted:
             state.screen.say(PLAN_HINT)
             self._has_hinted = True
         if state.runtime and (failure := state.runtime.save_server_facts()):
             state.screen.draw(Notice(failure))
+
+    def _make_message(self, question: str, typed: str) -> UserMessage:
+        """The question with what it mentions, and with the notes for the model above it."""
+        state = self.state
+        _show_ended_jobs(state)
+        ended = state.workplace.jobs.take_ended() if state.workplace else ()
+        state.notes += [*state.session.notes, *(f"[{job.describe_end()}]" for job in ended)]
+        state.session.notes = []
+        mentions = self._read_mentions(question)._replace(typed=typed or question)
+        for note in mentions.notes:
+            state.screen.say(f"  {note}")
+        if mentions.images and state.ensure_runtime().model.path.text_only:
+            state.screen.say("  (the model accepts only text, so it gets a note in place of each image)")
+        return mentions.make_message("".join(f"{note}\n\n" for note in state.notes))
 
     def _run_turn(self, message: UserMessage) -> None:
         state = self.state
@@ -166,12 +163,9 @@ class Chat:
 def make_state(target: ServerTarget, screen: Display, debug: Debug, approver: Callable[[], Approver]) -> State:
     """The state of a new chat. `approver` is called when the runtime is made."""
 
-    def make(name: str) -> Runtime:
-        from ...app.runtime import make_workplace
-        from .input.approve import find_turn_limit
-
+    def make(name: str) -> app.runtime.Runtime:
         asked = approver()
-        state.workplace = state.workplace or make_workplace(state.settings)
+        state.workplace = state.workplace or app.runtime.make_workplace(state.settings)
         workplace = state.workplace
         runtime = Factory(state.settings).make_runtime(name, asked, lambda: state.session, workplace=workplace)
         runtime.agent.set_turn_limit(*find_turn_limit(asked, state.settings))
@@ -192,8 +186,6 @@ def run_chat(state: State, io: ChatIO, resume: str | None, message: str = "") ->
         state.queue.append(message)
     try:
         if resume is not None:
-            from .slash.history import resume_session
-
             resume_session(state, resume)
         return Chat(state, io).run()
     finally:
@@ -210,10 +202,9 @@ def _show_ended_jobs(state: State) -> None:
 
 def preload_in_background() -> None:
     """Load what the first answer needs while the user reads and types."""
-    threading.Thread(target=_import_packages, daemon=True).start()
 
+    def load() -> None:
+        from ...agent import loop  # noqa: F401
+        from ...app import connect  # noqa: F401
 
-def _import_packages() -> None:
-    """Import urllib3 and the packages that need it."""
-    from ...agent import loop  # noqa: F401
-    from ...app import connect  # noqa: F401
+    threading.Thread(target=load, daemon=True).start()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from contextlib import nullcontext
 
 from ... import __version__
 from ...app.discovery import ServerTarget, discover, place_server, probe_call_path
 from ...app.factory import Factory
 from ...config import Settings, get_user_file, write_setting
 from ...errors import ConfigError, NeverReached, RequestFailed
-from ...security.permissions.approval import Approver
 from ...security.permissions.modes import MODES
 from ...security.text.sanitize import sanitize
 from ...types.events import Notice
@@ -44,7 +41,8 @@ def open_chat(
     `resume`: the session to continue; "" is the last one. `only_plain`: never redraw, as with --plain. `message`: the
     first one.
     """
-    screen = PlainScreen(sys.stdout, sys.stderr, thoughts=True, styled=_can_dim() and not only_plain)
+    can_dim = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    screen = PlainScreen(sys.stdout, sys.stderr, thoughts=True, styled=can_dim and not only_plain)
     target = _find_server(factory, screen)
     if not factory.settings.vllm.model:  # the server was asked for its models, so it may be asked for this
         target = probe_call_path(target)
@@ -55,26 +53,9 @@ def open_chat(
         from .rich_chat import run_rich_chat
 
         return run_rich_chat(target, debug, yes=yes, resume=resume, message=message)
-    from .input.approve import ask_on_stderr, choose_approver
-    from .loop import make_state, preload_in_background, run_chat
-    from .notify import Notifier, write_to_terminal
-    from .slash.table import run_command_at_question
-    from .state import ChatIO
+    from .plain_chat import run_plain_chat  # loads the chat: behind the banner
 
-    _enable_readline()
-
-    def run_command(line: str) -> None:
-        run_command_at_question(state, line)
-
-    notifier = Notifier(write_to_terminal(sys.stderr), os.environ, is_on=target.settings.chat.notify)
-    ask = notifier.watch_ask(ask_on_stderr)
-
-    def make_approver() -> Approver:
-        return choose_approver(yes, target.settings, run_command, ask, screen.put)
-
-    state = make_state(target, screen, debug, make_approver)
-    preload_in_background()
-    return run_chat(state, ChatIO(notifier.watch_read(input), notifier.watch_turn(nullcontext)), resume, message)
+    return run_plain_chat(target, screen, debug, yes=yes, resume=resume, message=message)
 
 
 def _find_server(factory: Factory, screen: PlainScreen) -> ServerTarget:
@@ -149,19 +130,6 @@ def _choose_model(names: list[str]) -> str:
             return names[int(answer) - 1]
 
 
-def _enable_readline() -> None:
-    """Give input() arrow keys and a history, if readline is available."""
-    with contextlib.suppress(ImportError):
-        import readline
-
-        if os.environ.get("TERM") != "dumb":  # it would show the escape sequence
-            readline.parse_and_bind("set enable-bracketed-paste on")  # pasted lines are one message
-
-
-def _can_dim() -> bool:
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-
 def format_banner(target: ServerTarget, *, yes: bool, columns: int = 0) -> str:
     """Lines about the server, the model and the workspace.
 
@@ -178,14 +146,12 @@ def format_banner(target: ServerTarget, *, yes: bool, columns: int = 0) -> str:
     }
     lines = [f"  {name:9}  {sanitize(value)}" for name, value in rows.items()]
     text = "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
-    return wrap_text(text, columns - 1) if columns else text
+    return wrap_text(text, columns - 1)
 
 
 def _describe_path(target: ServerTarget) -> str:
     if target.path:
         return PATH_DESCRIPTIONS[target.path.mode]
-    return (
-        "native tool calls, else in its text"
-        if target.settings.get_model_settings(target.model).enable_function_calling
-        else PATH_DESCRIPTIONS["text"]
-    )
+    if target.settings.get_model_settings(target.model).enable_function_calling:
+        return "native tool calls, else in its text"
+    return PATH_DESCRIPTIONS["text"]

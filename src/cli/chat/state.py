@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Union
 
+from ... import app
 from ...app.factory import Factory
 from ...config import Settings
 from ...security.permissions.modes import CYCLE
@@ -34,7 +35,6 @@ from ..tracing.debug import Debug
 from .input.file_search import FileIndex
 
 if TYPE_CHECKING:
-    from ...app.runtime import Runtime, Workplace
     from ...tools.sources.skills import SkillSet
 
 MIN_TIME_S = 0.01  # an answer that came whole tells no speed
@@ -117,7 +117,7 @@ class State:
         settings: Settings,
         screen: Display,
         debug: Debug,
-        make_runtime: Callable[[str], Runtime],
+        make_runtime: Callable[[str], app.runtime.Runtime],
         model_name: str = "",
         store: Store | None = None,
     ) -> None:
@@ -144,8 +144,8 @@ class State:
         self.clock = AnswerClock()
         self.effort = ""  # what /think was told; empty: as the settings and the server have it
         self._make_runtime = make_runtime
-        self.runtime: Runtime | None = None
-        self.workplace: Workplace | None = None  # made with the first runtime
+        self.runtime: app.runtime.Runtime | None = None
+        self.workplace: app.runtime.Workplace | None = None  # made with the first runtime
 
     @property
     def factory(self) -> Factory:
@@ -164,7 +164,7 @@ class State:
         self._skills = None
         self.discard_runtime()
 
-    def ensure_runtime(self) -> Runtime:
+    def ensure_runtime(self) -> app.runtime.Runtime:
         """Returns the runtime, and makes it if necessary. Raises BotError."""
         if self.runtime is None:
             self.runtime = self._make_runtime(self.model_name)

@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable
+from threading import Timer
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...app.factory import Factory
@@ -87,8 +88,6 @@ def _read_pipe() -> str:
         return sys.stdin.read()
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return ""
-    from threading import Timer
-
     tell = Timer(STDIN_HINT_S, lambda: print("(waiting for standard input to end)", file=sys.stderr, flush=True))
     tell.daemon = True
     tell.start()

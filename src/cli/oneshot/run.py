@@ -10,17 +10,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from ... import __version__
+from ... import __version__, app
 from ...app.factory import Factory
 from ...config import Settings
 from ...errors import BotError, ConfigError
+from ...types.events import Notice
 from ..arguments import load_settings
 from ..tracing.debug import Debug
 from .question import HOW_TO_ASK, Question, read_question
 
 if TYPE_CHECKING:
     from ..tracing.jsonl import Observer
-    from .ask import Outlet
+    from .outlets import Outlet
 
 # Options that only make sense with a question.
 ONE_QUESTION = ("output", "max_tokens", "timeout", "raw", "panel", "json_schema")
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
     with ExitStack() as stack:
         outlet = None
         if options.output is not None:
-            from .ask import open_outlet
+            from .outlets import open_outlet
 
             outlet = stack.enter_context(open_outlet(options.output, options.model or "", raw=bool(options.raw)))
         factory = Factory(stack.enter_context(_open_settings(options)), sleep)
@@ -58,7 +59,8 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
                 only_plain=options.plain,
                 message=options.message,
             )
-        from .ask import RunLimits, ask, open_outlet
+        from .ask import ask
+        from .outlets import open_outlet
 
         form = None
         if options.json_schema is not None:
@@ -68,18 +70,24 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
         outlet = outlet or stack.enter_context(open_outlet("text", raw=bool(options.raw), form=form))
         if options.panel:
             factory, question = _hold_panel(factory, question, outlet)
-        limits = RunLimits(options.max_tokens, options.timeout)
-        return ask(factory, debug, question, outlet, yes=options.yes, limits=limits, resume=options.resume, form=form)
+        return ask(
+            factory,
+            debug,
+            question,
+            outlet,
+            yes=options.yes,
+            max_tokens=options.max_tokens,
+            timeout=options.timeout,
+            resume=options.resume,
+            form=form,
+        )
 
 
 def _hold_panel(factory: Factory, question: Question, outlet: Outlet) -> tuple[Factory, Question]:
     """What answers, and what it is asked. Each answer of the panel is shown as it comes. Raises BotError."""
-    from ...app.panel import REQUEST, ask_members, render_material
-    from ...types.events import Notice
-
     panel = factory.connections.make_panel()
     answers = []
-    for answer in ask_members(panel.members, question.whole, factory.settings.review.timeout):
+    for answer in app.panel.ask_members(panel.members, question.whole, factory.settings.review.timeout):
         outlet.draw(Notice(str(answer)))
         answers.append(answer)
     if not any(answer.text for answer in answers):
@@ -87,7 +95,9 @@ def _hold_panel(factory: Factory, question: Question, outlet: Outlet) -> tuple[F
             "No model of the panel gave an answer.", "\n".join(f"{each.name}: {each.error}" for each in answers)
         )
     chaired = factory.with_settings(panel.chair_settings) if panel.chair_settings else factory
-    return chaired, question._replace(before=f"{render_material(answers)}\n\n{REQUEST.format(question='')}")
+    return chaired, question._replace(
+        before=f"{app.panel.render_material(answers)}\n\n{app.panel.REQUEST.format(question='')}"
+    )
 
 
 @contextmanager
@@ -116,9 +126,8 @@ def _make_observers(options: argparse.Namespace, factory: Factory) -> list[Obser
         observers.append(TraceFile(options.trace, factory.secrets))
     if wants_spans(os.environ):
         try:
-            from ...app.spans import Spans, make_tracer
-
-            observers.append(Spans(make_tracer(os.environ, __version__), asdict(factory.settings.vllm), __version__))
+            tracer = app.spans.make_tracer(os.environ, __version__)
+            observers.append(app.spans.Spans(tracer, asdict(factory.settings.vllm), __version__))
         except ImportError:
             print("! OpenTelemetry is configured but not installed: pip install 'vllm-bot[otel]'", file=sys.stderr)
     return observers

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 
+from .... import app
 from ....config import list_settings
 from ....security.permissions.modes import MODES
 from ....security.text.sanitize import sanitize
@@ -55,10 +56,8 @@ def format_status_line(state: State, columns: int | None = None) -> str:
 
 
 def _list_tools(state: State, _: str) -> None:
-    from ....app.toolset import list_offered, make_tools
-
-    tools = make_tools(state.settings)
-    offered = {each.name for each in list_offered(state.settings, tools)}
+    tools = app.toolset.make_tools(state.settings)
+    offered = {each.name for each in app.toolset.list_offered(state.settings, tools)}
     for tool in tools:
         if tool.definition.name in offered:
             state.screen.say(f"  {tool.signature}\n      {tool.definition.description}")
@@ -229,10 +228,6 @@ def _run_doctor(state: State, _: str) -> None:
     print_report(lambda: state.settings)
 
 
-def _expand(state: State, _: str) -> None:
-    state.screen.expand()
-
-
 INFO_COMMANDS = (
     SlashCommand(
         "/permissions",
@@ -251,7 +246,11 @@ INFO_COMMANDS = (
         "[code]",
         complete=lambda _: ("code",),
     ),
-    SlashCommand("/expand", "show the last call or thought in full; again: the one before", _expand),
+    SlashCommand(
+        "/expand",
+        "show the last call or thought in full; again: the one before",
+        lambda state, _: state.screen.expand(),
+    ),
     SlashCommand("/models", "list the server's models", _list_models),
     SlashCommand("/tools", "list the tools the model can call in this mode", _list_tools),
     SlashCommand("/status", "show server, model, workspace, context and tokens", _show_status),
