@@ -6,7 +6,7 @@ is. No key and none of the user's headers are sent for that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -44,52 +44,58 @@ def complete_address(settings: Settings) -> tuple[Settings, str]:
 
     Raises NeverReached if nothing answers at an address without a scheme.
     """
-    given = settings.vllm.base_url
-    if is_complete(given) or given in BASE_URLS.values():
+    address = settings.vllm.base_url
+    if is_complete(address) or address in BASE_URLS.values():
         return settings, ""
-    candidates = list_candidates(given, has_v1=settings.vllm.provider in _WITH_V1)
-    answers = _probe_all(settings, candidates)
-    found = next((url for url in candidates if answers[url] is None), "")
-    if not found:
-        for error in answers.values():
-            if isinstance(error, TlsFailed) and NO_TLS not in error.message:
-                raise error  # there is a server, but its certificate is not trusted
-        if "://" not in given:
-            if all(isinstance(each, HostUnknown) for each in answers.values()):
-                raise next(filter(None, answers.values()))
-            hosts = dict.fromkeys(f"{urlsplit(url).scheme}://{urlsplit(url).netloc}" for url in candidates)
-            raise NeverReached(f"No server answers at {given}. Tried {', '.join(hosts)}.", "Is it running?")
-        return settings, ""  # the question fails as it would without this, and says why
-    if found == given:
-        return settings, ""
-    return replace(settings, vllm=replace(settings.vllm, base_url=found)), f"The server of {given} is at {found}."
-
-
-def list_candidates(given: str, *, has_v1: bool = True) -> list[str]:
-    """Where the API may be, the likeliest first."""
-    end = next((each for each in ENDPOINTS if given.endswith(each)), "")
-    given = given.removesuffix(end)
-    scheme, colon, rest = given.rpartition("://")
-    host, slash, path = rest.partition("/")
-    if colon:
-        bases = [f"{scheme}://{host}"]
-    elif urlsplit(f"//{host}").port:
-        schemes = ("https", "http") if host.endswith("443") else ("http", "https")
-        bases = [f"{each}://{host}" for each in schemes]
-    else:
-        first, *others = (f"http://{host}:{port}" for port in USUAL_PORTS)
-        bases = [first, f"https://{host}", f"http://{host}", *others]
-    if slash and path:
-        return [f"{base}/{path}" for base in bases]
-    return [url for base in bases for url in ((f"{base}/v1", base) if has_v1 else (base,))]
-
-
-def _probe_all(settings: Settings, urls: list[str]) -> dict[str, BotError | None]:
-    """For each address None if the API is there, else the error."""
+    candidates = list_candidates(address, has_v1=settings.vllm.provider in _WITH_V1)
     from concurrent.futures import ThreadPoolExecutor  # loads logging
 
-    with ThreadPoolExecutor(len(urls)) as pool:
-        return dict(zip(urls, pool.map(lambda url: _probe(settings, url), urls), strict=True))
+    with ThreadPoolExecutor(len(candidates)) as pool:
+        errors = list(pool.map(lambda url: _probe(settings, url), candidates))
+    if None not in errors:
+        _raise_what_helps(address, candidates, errors)
+        return settings, ""  # the question fails as it would without this, and says why
+    url = candidates[errors.index(None)]
+    if url == address:
+        return settings, ""
+    return replace(settings, vllm=replace(settings.vllm, base_url=url)), f"The server of {address} is at {url}."
+
+
+def _raise_what_helps(address: str, candidates: list[str], errors: Sequence[BotError | None]) -> None:
+    """Raise what tells more than the question will: where no candidate of an address without a scheme answers."""
+    for error in errors:
+        if isinstance(error, TlsFailed) and NO_TLS not in error.message:
+            raise error  # there is a server, but its certificate is not trusted
+    if "://" in address:
+        return
+    if errors[0] and all(isinstance(each, HostUnknown) for each in errors):
+        raise errors[0]
+    hosts = dict.fromkeys(f"{urlsplit(url).scheme}://{urlsplit(url).netloc}" for url in candidates)
+    raise NeverReached(f"No server answers at {address}. Tried {', '.join(hosts)}.", "Is it running?")
+
+
+def list_candidates(address: str, *, has_v1: bool = True) -> list[str]:
+    """Where the API may be, the likeliest first."""
+    for endpoint in ENDPOINTS:
+        if address.endswith(endpoint):
+            address = address.removesuffix(endpoint)
+            break
+    scheme, _, rest = address.rpartition("://")
+    host, _, path = rest.partition("/")
+    bases = [f"{scheme}://{host}"] if scheme else _list_bases(host)
+    if path:
+        return [f"{base}/{path}" for base in bases]
+    ends = ("/v1", "") if has_v1 else ("",)
+    return [f"{base}{end}" for base in bases for end in ends]
+
+
+def _list_bases(host: str) -> list[str]:
+    """The schemes and ports at which a server of this host may listen."""
+    if urlsplit(f"//{host}").port:
+        schemes = ("https", "http") if host.endswith("443") else ("http", "https")
+        return [f"{scheme}://{host}" for scheme in schemes]
+    first, *others = (f"http://{host}:{port}" for port in USUAL_PORTS)
+    return [first, f"https://{host}", f"http://{host}", *others]
 
 
 def _probe(settings: Settings, url: str) -> BotError | None:

@@ -5,6 +5,7 @@ An error names the file that holds what is wrong. Nothing is loaded for settings
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,8 +28,6 @@ def check_settings(settings: Settings) -> None:
         with _name_file(settings, "review.models"):
             parse_reviewers(settings.review.models, tuple(PROVIDERS), settings.server_models)
     if settings.tools.mcp:
-        import os
-
         from ..tools.sources.mcp_config import parse_servers
 
         with _name_file(settings, "tools.mcp"):

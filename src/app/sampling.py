@@ -22,22 +22,20 @@ def make_body(given: Mapping[str, Any], provider: str) -> dict[str, JSON]:
     Raises ConfigError for one that this provider does not take.
     """
     body: dict[str, Any] = {}
-    names = PROVIDERS[provider].sampling
-    if given.get("temperature") is not None and not PROVIDERS[provider].has_temperature:
-        raise ConfigError(f"temperature: the API of {provider} has no such setting.")
-    for name in SAMPLING:
-        value = given.get(name)
-        if value is None or value in ("", (), [], {}):
-            continue
-        if name not in names:
-            raise ConfigError(f"{name}: the API of {provider} has no such setting.")
-        *folders, last = names[name].split(".")
-        inner = body
-        for folder in folders:
-            inner = inner.setdefault(folder, {})
+    row = PROVIDERS[provider]
+    named = [name for name in SAMPLING if given.get(name) not in (None, "", (), [], {})]
+    unknown = [name for name in named if name not in row.sampling]
+    if given.get("temperature") is not None and not row.has_temperature:
+        unknown.insert(0, "temperature")
+    if unknown:
+        raise ConfigError(f"{unknown[0]}: the API of {provider} has no such setting.")
+    for name in named:
+        value = given[name]
         if name == "stop":
             value = [value] if isinstance(value, str) else list(value)
-        inner[last] = value
+        for part in reversed(row.sampling[name].split(".")):
+            value = {part: value}
+        body = merge_objects(body, value)
     return merge_objects(body, given.get("extra_body") or {})
 
 

@@ -46,24 +46,16 @@ def make_tools(
 
 def _load_tools(settings: Settings, get_context: Callable[[], int | None]) -> Registry:
     files, runs_commands = settings.tools, settings.security.exec_enabled
-    whole = REGISTRY.plus([offer_task(settings.servers), submit_plan])
-    registry = whole if runs_commands else whole.without("exec")
-    more = python_files.load(files.modules, [each.name for each in whole.definitions])
+    builtin = REGISTRY.plus([offer_task(settings.servers), submit_plan])
+    registry = builtin if runs_commands else builtin.without("exec")
+    more = python_files.load(files.modules, [each.name for each in builtin.definitions])
     notices: list[str] = []
     if files.commands and runs_commands:
-        from ..tools.sources import yaml_commands  # loads yaml
+        from ..tools.sources import yaml_commands  # loads what runs commands
 
         more += yaml_commands.load(files.commands)
     if files.mcp:
-        servers = _connect_mcp(json.dumps(files.mcp), settings.root)
-        taken = {tool.definition.name for tool in (*registry, *more)}
-        for tool in servers.tools:
-            name = tool.definition.name
-            if name in taken:  # no error: a server must not keep the program from starting
-                notices.append(f"The tool {name} of an MCP server is left out: another tool has that name.")
-            else:
-                more.append(tool)
-        notices += servers.notices
+        notices += _add_mcp(more, registry, settings)
     loaded = TrustMemory(settings.state, settings.root).load_skills(os.environ)
     notices += loaded.problems
     skills = [each for each in loaded.skills.values() if not each.is_command]
@@ -71,12 +63,22 @@ def _load_tools(settings: Settings, get_context: Callable[[], int | None]) -> Re
         from ..tools.sources.skills import make_skill_tool
 
         more.append(make_skill_tool(skills, get_context()))
-    notices += find_idle_rules(settings.security.rules, [each.definition.name for each in (*whole, *more)])
+    notices += find_idle_rules(settings.security.rules, [each.definition.name for each in (*builtin, *more)])
     if not more and not notices:
         return registry
     registry = registry.plus(_name_workspace(tool, settings.root) for tool in more)
     registry.notices += notices
     return registry
+
+
+def _add_mcp(more: list[Tool], registry: Registry, settings: Settings) -> list[str]:
+    """Add the tools of the MCP servers. Returns notices: a server must not keep the program from starting."""
+    servers = _connect_mcp(json.dumps(settings.tools.mcp), settings.root)
+    taken = {tool.definition.name for tool in (*registry, *more)}
+    more += [tool for tool in servers.tools if tool.definition.name not in taken]
+    left_out = [tool.definition.name for tool in servers.tools if tool.definition.name in taken]
+    notices = [f"The tool {name} of an MCP server is left out: another tool has that name." for name in left_out]
+    return [*notices, *servers.notices]
 
 
 def _name_workspace(tool: Tool, root: Path) -> Tool:

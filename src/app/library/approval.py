@@ -30,8 +30,9 @@ class Approval:
                 f"{approve!r}."
             )
         if is_coroutine_function(approve) and not self.takes_coroutines:
+            name = getattr(approve, "__name__", type(approve).__name__)
             raise TypeError(
-                f"approve: {_name(approve)} is a coroutine function, which only an agent of AsyncServer awaits. "
+                f"approve: {name} is a coroutine function, which only an agent of AsyncServer awaits. "
                 "Use a plain function here."
             )
         self._approve = approve
@@ -60,7 +61,3 @@ def _describe(given: object) -> str:
     if isinstance(given, Answer):
         return f"an Answer whose `allowed` is {given.allowed!r}"
     return f"the class {given.__name__}" if isinstance(given, type) else repr(given)
-
-
-def _name(function: object) -> str:
-    return getattr(function, "__name__", type(function).__name__)
