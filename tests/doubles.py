@@ -90,6 +90,7 @@ class ScriptedModel:
         self.partial = partial
         self.asked: list[Asked] = []
         self.name = "tiny"
+        self.thoughts = "are sent back"
         self.path = CallPath()
         self.context_length = 1000
 

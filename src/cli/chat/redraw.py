@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Union
 
 from ...security.text.sanitize import sanitize
 from ...types.events import CallFinished, Completed, TextDelta
-from ...types.messages import Message, RequestedCall, Response, ToolResult, ToolResults, UserMessage
+from ...types.messages import Message, RequestedCall, Response, ToolResults, UserMessage
 from .input.multiline import PROMPT
 from .state import Display
 
@@ -26,35 +26,35 @@ def draw_last_turns(screen: Display, messages: Sequence[Message]) -> None:
     from ...agent.loop import INJECTED_PROMPTS
 
     own = (LEFT_OUT, SUMMARY.partition("\n")[0])  # which stand for what was said before
-    items = _list_items([each for each in messages if each not in INJECTED_PROMPTS])
-    items = [each for each in items if not (isinstance(each, UserMessage) and each.text.startswith(own))]
-    starts = [place for place, item in enumerate(items) if isinstance(item, UserMessage)]
-    first = max([0, *starts[-MAX_TURNS:][:1], len(items) - MAX_ITEMS])
-    shown = [place for place in range(len(items)) if place >= first or place in starts[-1:]]
-    if left_out := len(set(starts).difference(shown)):
+    items = _list_items(
+        each
+        for each in messages
+        if each not in INJECTED_PROMPTS and not (isinstance(each, UserMessage) and each.text.startswith(own))
+    )
+    questions = [place for place, item in enumerate(items) if isinstance(item, UserMessage)]
+    first = max([0, *questions[-MAX_TURNS:][:1], len(items) - MAX_ITEMS])
+    shown = [place for place in range(len(items)) if place >= first or place in questions[-1:]]
+    if left_out := len(set(questions).difference(shown)):
         screen.say(f"  ({left_out} earlier turn{'s' * (left_out != 1)} not shown)")
-    for item in map(items.__getitem__, shown):
-        _draw_item(screen, item)
+    for place in shown:
+        _draw_item(screen, items[place])
     if items:
         screen.say("")
 
 
-def _list_items(messages: Sequence[Message]) -> list[Item]:
+def _list_items(messages: Iterable[Message]) -> list[Item]:
     items: list[Item] = []
     calls: tuple[RequestedCall, ...] = ()
     for message in messages:
         if isinstance(message, UserMessage):
             items.append(message)
         elif isinstance(message, Response):
-            items += [message.text] if message.text.strip() else []
+            if message.text.strip():
+                items.append(message.text)
             calls = message.requested_calls
         elif isinstance(message, ToolResults):
-            items += _pair_calls(calls, message.results)
+            items += map(CallFinished, calls, message.results)
     return items
-
-
-def _pair_calls(calls: Sequence[RequestedCall], results: Sequence[ToolResult]) -> list[CallFinished]:
-    return [CallFinished(call, result) for call, result in zip(calls, results, strict=False)]
 
 
 def _draw_item(screen: Display, item: Item) -> None:

@@ -125,7 +125,7 @@ class MarkdownRenderer:
         """The block, wrapped to `width` columns. The terminal wraps code, so that it can be copied unchanged."""
         if block.kind in ("opener", "closer"):
             self._highlighter = CodeHighlighter(block.language, self._paint)
-            return [self._style_text(block.text or "```", "dim")]
+            return [self._join([Segment(block.text or "```", self._console.get_style("dim"))])]
         if block.kind == "code":
             return self.render_code([block])
         text = block.text.rstrip("\n")
@@ -152,12 +152,9 @@ class MarkdownRenderer:
         if any(token.level > MAX_DEPTH for token in tokens):
             return self._wrap(text, width)
         is_paragraph = [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
-        return self._render(
-            self._render_inline(tokens[1].children or [])
-            if is_paragraph
-            else _Markdown(tokens, self._paint.colours.code),
-            width,
-        )
+        if is_paragraph:
+            return self._render(self._render_inline(tokens[1].children or []), width)
+        return self._render(_Markdown(tokens, self._paint.colours.code), width)
 
     def _render_inline(self, tokens: Sequence[Any]) -> Text:
         """Render a paragraph, which most blocks are, as rich does but in half the time."""
@@ -199,6 +196,3 @@ class MarkdownRenderer:
         if pieces:
             pieces[-1] = (pieces[-1][0].rstrip(), pieces[-1][1])
         return "".join(self._paint(text, style) if style else text for text, style in pieces).replace("\n", "")
-
-    def _style_text(self, text: str, style: str) -> str:
-        return self._join([Segment(text, self._console.get_style(style))])

@@ -15,7 +15,7 @@ from typing import NamedTuple, TextIO
 from ...security.text.sanitize import Sanitizer, reveal, sanitize
 from ...types.events import CallFinished, CallStarted, Completed, Event, Notice, ReasoningDelta, TextDelta
 from ...types.lazy_pattern import LazyPattern
-from ...types.messages import JSON, MEDIA, MalformedCall, ToolCall, ToolResult, join_block_texts, list_blocks
+from ...types.messages import JSON, MEDIA, MalformedCall, ToolCall, ToolResult, Usage, join_block_texts, list_blocks
 from .colours import NONE
 from .diff import count_changes
 from .wrap import (
@@ -73,23 +73,31 @@ def format_arguments(call: ToolCall | MalformedCall, columns: int, width: Callab
         reveal(key, on_one_line=True): _cut_value(quote_value(value), MAX_SHORT_CHARS, width)
         for key, value in call.arguments.items()
     }
-    path = next((key for key, value in call.arguments.items() if key == "path" and isinstance(value, str)), None)
-    if path is not None:
-        values[path] = quote_value(call.arguments[path])
-    while (over := width(shown := ", ".join(f"{key}={value}" for key, value in values.items())) - columns) > 0:
-        longest = max(values, key=lambda key: (key != path and values[key] != ELLIPSIS, width(values[key])))
-        if longest == path or values[longest] == ELLIPSIS:
-            break
-        values[longest] = _cut_value(values[longest], width(values[longest]) - over, width)
-    if over <= 0:
+    has_path = isinstance(call.arguments.get("path"), str)
+    if has_path:
+        values["path"] = quote_value(call.arguments["path"])
+    shown = _fit_values(values, {"path"} if has_path else set(), columns, width)
+    if width(shown) <= columns:
         return shown
-    if path is None:
+    if not has_path:
         return _cut_value(quote_value(next(iter(call.arguments.values()))), columns, width)
     others = ", ..." if len(values) > 1 else ""
-    for before, after in ((f"{path}=", others), (f"{path}=", ""), ("", "")):
-        if (room := columns - len(before + after)) >= min(width(values[path]), MIN_PATH_CHARS):
+    for before, after in (("path=", others), ("path=", ""), ("", "")):
+        if (room := columns - len(before + after)) >= min(width(values["path"]), MIN_PATH_CHARS):
             break
-    return before + _cut_start(values[path], room, width) + after
+    return before + _cut_start(values["path"], room, width) + after
+
+
+def _fit_values(values: dict[str, str], kept: set[str], columns: int, width: Callable[[str], int]) -> str:
+    """Shorten the longest value, again and again, until all fit or nothing is left to shorten. Returns them joined."""
+    while True:
+        shown = ", ".join(f"{key}={value}" for key, value in values.items())
+        over = width(shown) - columns
+        cut = [key for key, value in values.items() if key not in kept and value != ELLIPSIS]
+        if over <= 0 or not cut:
+            return shown
+        longest = max(cut, key=lambda key: width(values[key]))
+        values[longest] = _cut_value(values[longest], width(values[longest]) - over, width)
 
 
 def _cut_start(quoted: str, columns: int, width: Callable[[str], int]) -> str:
@@ -129,19 +137,23 @@ def describe_result(result: ToolResult) -> str:
     lines = _CHANGED_BY_USER.sub("", text).strip().splitlines()
     first = sanitize(lines[0]) if lines else ""
     if result.kind == "error":
-        reason = first.removeprefix("Error executing tool: ")  # for the model
-        return _describe_refusal(first) if first.startswith("Not run") else f"error: {reason[: 4 * MAX_SHORT_CHARS]}"
-    if changes := count_changes(lines):
-        return changes
+        if first.startswith("Not run"):
+            return _describe_refusal(first)
+        return f"error: {first.removeprefix('Error executing tool: ')[: 4 * MAX_SHORT_CHARS]}"  # which the model reads
+    return count_changes(lines) or _describe_output(lines, result.usage)
+
+
+def _describe_output(lines: list[str], usage: Usage | None) -> str:
+    """How much was printed, or what, if it is short; and how it ended."""
     lines, notes = _split_notes(lines)
-    first = sanitize(lines[0]) if lines else ""
+    size = sanitize(lines[0]) if lines else ""
     if len(lines) > 1:
         size = f"{len(lines):,} lines"
-    else:
-        size = first if len(first) <= MAX_SHORT_CHARS else f"1 line, {len(first):,} characters"
+    elif len(size) > MAX_SHORT_CHARS:
+        size = f"1 line, {len(size):,} characters"
     end = " ".join(sanitize(note) for note in notes if note != EXIT_ZERO or not size)[: 2 * MAX_SHORT_CHARS]
-    if result.usage:
-        size += f", {result.usage.input_tokens + result.usage.output_tokens:,} tokens"
+    if usage:
+        size += f", {usage.input_tokens + usage.output_tokens:,} tokens"
     return " ".join(filter(None, (size, end))) or "nothing"
 
 
@@ -263,7 +275,7 @@ class PlainScreen:
 
     def say(self, text: str) -> None:
         """Show the program's own lines, wrapped, on a new line."""
-        self.put(wrap_text(text, columns - 1) if (columns := get_columns(self._aside)) else text)
+        self.put(wrap_text(text, get_columns(self._aside) - 1))
 
     def put(self, text: str) -> None:
         """Show lines as they are, on a new line."""

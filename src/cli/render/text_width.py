@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from .wrap import ELLIPSIS, TAB_COLUMNS
 
 SGR = re.compile(r"(\x1b\[[0-9;]*m)")
+_PIECE = re.compile(f"{SGR.pattern}|.", re.DOTALL)  # a colour or a character
 
 
 def measure_width(text: str) -> int:
@@ -21,28 +22,11 @@ def truncate(text: str, columns: int) -> str:
     if measure_width(text) <= columns:
         return text
     left = columns - len(ELLIPSIS)
-    out: list[str] = []
-    for piece in SGR.split(text):
-        if piece.startswith("\x1b"):
-            out.append(piece)
-            continue
-        for character in piece:
-            left -= cell_len(character)
-            if left < 0:
-                break
-            out.append(character)
+    end = 0
+    for piece in _PIECE.finditer(text):
+        left -= 0 if piece[1] else cell_len(piece[0])
         if left < 0:
             break
+        end = piece.end()
     colour = "\x1b[0m" if "\x1b" in text else ""
-    return "".join(out) + ELLIPSIS[: max(columns, 0)] + colour
-
-
-def truncate_start(text: str, columns: int) -> str:
-    """The text, shortened at its beginning with an ellipsis if it does not fit."""
-    if measure_width(text) <= columns:
-        return text
-    left = columns - len(ELLIPSIS)
-    start = len(text)
-    while start and (left := left - cell_len(text[start - 1])) >= 0:
-        start -= 1
-    return ELLIPSIS + text[start:]
+    return text[:end] + ELLIPSIS[: max(columns, 0)] + colour

@@ -25,7 +25,10 @@ def wrap_line(line: str, columns: int, width: Callable[[str], int] = len) -> lis
 
     A wide gap before a column in the right half is closed instead.
     A word longer than a line is left for the terminal to break. `width` measures a text in columns. Tabs become blanks.
+    Below one column, there is no terminal: the line stays as it is.
     """
+    if columns < 1:
+        return [line]
     line = line.expandtabs(TAB_COLUMNS)
     if width(line) <= columns:
         return [line]

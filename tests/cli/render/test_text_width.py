@@ -1,6 +1,6 @@
 import pytest
 
-from src.cli.render.text_width import measure_width, truncate, truncate_start
+from src.cli.render.text_width import measure_width, truncate
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,3 @@ def test_cut(text, columns, shown):
 
 def test_what_is_cut_ends_its_colours():
     assert truncate("\x1b[31mabcdef", 5) == "\x1b[31mab...\x1b[0m"
-
-
-@pytest.mark.parametrize(
-    ("text", "columns", "shown"), [("abc", 3, "abc"), ("abcdef", 5, "...ef"), ("日本語日本", 8, "...日本")]
-)
-def test_the_end_of_a_line(text, columns, shown):
-    assert truncate_start(text, columns) == shown

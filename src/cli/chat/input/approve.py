@@ -10,6 +10,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ....app.factory import Factory
@@ -107,8 +108,7 @@ class TerminalApprover:
             self._show("  Answer y or n; at n the model sums up what it has found.")
 
     def _show(self, text: str) -> None:
-        columns = self._get_size()[0]
-        self._print(wrap_text(text, columns - 1) if columns > 1 else text)
+        self._print(wrap_text(text, self._get_size()[0] - 1))
 
     def _show_above_key(self, lines: list[str]) -> None:
         """Show the last lines above the key that answers, and how many of the question's lines are hidden by then."""
@@ -121,38 +121,43 @@ class TerminalApprover:
     def _ask_user(self, request: Request, *, is_changed: bool = False) -> Answer:
         self._open = request, is_changed
         self.show_again()
-        wider = {key: grant for grant, (key, _) in WIDER_KEYS.items() if grant in request.wider}
         question = "  Accept the plan? [y/N] " if request.call.name == SUBMIT_PLAN else "  Run it? [y/N] "
-        arguments = request.call.arguments if is_changed else None
         while True:
             discard_typed_ahead()
-            said = self._ask(question, "").strip()
-            word = said.lower()
-            if word in ("y", "yes"):
-                return Answer(True, arguments=arguments)
-            if word in wider:
-                return Answer(True, arguments=arguments, access=wider[word])
-            if word in ("", "n", "no"):
-                return DENIED
-            if has_rule(request, is_changed=is_changed) and word in ("c", "chat", "a", "always"):
-                if word in ("a", "always"):
-                    self._save_rule(request.rule)
-                return Answer(True, always=word[0] == "a", for_chat=word[0] == "c")
-            if word in ("e", "edit"):
+            typed = self._ask(question, "").strip()
+            if typed.lower() in ("e", "edit"):
                 return self._change_arguments(request, is_changed=is_changed)
-            if feedback := _read_feedback(said):
-                return Answer(False, REPLY_DENIAL.format(said=feedback))
-            if said.startswith("/"):
-                self._run_command(said)
+            if answer := self._read_answer(typed, request, is_changed=is_changed):
+                return answer
+            if typed.startswith("/"):
+                self._run_command(typed)
                 self.show_again()
             else:
-                self._show_mistake(said)
+                self._show_mistake(typed)
 
-    def _show_mistake(self, said: str) -> None:
-        told = f"  {sanitize(said)!r} is not one of the answers. To tell the model, begin with n or a colon."
-        columns = self._get_size()[0]
+    def _read_answer(self, typed: str, request: Request, *, is_changed: bool) -> Answer | None:
+        """The answer of a key or with words for the model; None if it is neither."""
+        word = typed.lower()
+        arguments = request.call.arguments if is_changed else None
+        if word in ("y", "yes"):
+            return Answer(True, arguments=arguments)
+        for grant, (key, _) in WIDER_KEYS.items():
+            if word == key and grant in request.wider:
+                return Answer(True, arguments=arguments, access=grant)
+        if word in ("", "n", "no"):
+            return DENIED
+        if has_rule(request, is_changed=is_changed) and word in ("c", "chat", "a", "always"):
+            is_always = word in ("a", "always")
+            if is_always:
+                self._save_rule(request.rule)
+            return Answer(True, always=is_always, for_chat=not is_always)
+        feedback = _read_feedback(typed)
+        return Answer(False, REPLY_DENIAL.format(said=feedback)) if feedback else None
+
+    def _show_mistake(self, typed: str) -> None:
+        line = f"  {sanitize(typed)!r} is not one of the answers. To tell the model, begin with n or a colon."
         self._lines += 1  # the question with that answer
-        self._show_above_key(wrap_line(told, columns - 1) if columns > 1 else [told])
+        self._show_above_key(wrap_line(line, self._get_size()[0] - 1))
 
     def _save_rule(self, rule: str) -> None:
         """Save the rule for later chats; the agent keeps it for this one."""
@@ -172,8 +177,6 @@ class TerminalApprover:
         if new == request.call.arguments:
             self._show("  Nothing was changed.")
             return self._ask_user(request, is_changed=is_changed)
-        from dataclasses import replace
-
         revised = request.revise(replace(request.call, arguments=new))
         if isinstance(revised, str):
             self._show(f"  It cannot run like that: {reveal(revised, on_one_line=True)}")

@@ -44,15 +44,14 @@ def draw_question(request: Request, columns: int, colours: Colours, *, is_change
     if request.call.name == SUBMIT_PLAN:
         head = "  The plan as you changed it:" if is_changed else "  The plan:"
         plan = reveal(str(request.call.arguments.get("plan")).strip())
-        keys = wrap_text(PLAN_KEYS, columns) if columns else PLAN_KEYS
-        return [head, "", *quote_text(plan, columns), "", *keys.split("\n")]
+        return [head, "", *quote_text(plan, columns), "", *wrap_text(PLAN_KEYS, columns).split("\n")]
     lines = [*_draw_call(request, columns, is_changed=is_changed)]
     if request.preview:
         lines += ["", *draw_preview(request.preview, colours, columns)]
     for review in request.reviews:
         lines += _draw_value("reviewed", review, columns)
     if request.advice:
-        lines += _wrap(f"  {request.advice}", columns)
+        lines += wrap_line(f"  {request.advice}", columns)
     return [*lines, *_draw_keys(request, columns, has_rule=has_rule(request, is_changed=is_changed))]
 
 
@@ -61,7 +60,7 @@ def draw_note(lines: int, columns: int, rows: int) -> list[str]:
     if not rows or lines + ROWS_BELOW <= rows:
         return []
     hidden = lines + 1 + ROWS_BELOW - rows
-    return _wrap(f"  ({hidden:,} lines are above: scroll up)", columns)
+    return wrap_line(f"  ({hidden:,} lines are above: scroll up)", columns)
 
 
 def has_rule(request: Request, *, is_changed: bool) -> bool:
@@ -77,18 +76,18 @@ def _draw_call(request: Request, columns: int, *, is_changed: bool) -> list[str]
     for label, value in _select_arguments(request):
         lines += _draw_value(label if label == "path" else _quote_name(label, OWN_LABELS), value, columns)
     if request.access:
-        lines += _wrap(f"    access: {ACCESS_LABELS[request.access]}", columns)
+        lines += wrap_line(f"    access: {ACCESS_LABELS[request.access]}", columns)
     return lines
 
 
 def _draw_keys(request: Request, columns: int, *, has_rule: bool) -> list[str]:
-    lines = _wrap(f"  y: once{', c: in this chat' if has_rule else ''}, n: no, e: change it first", columns)
+    lines = wrap_line(f"  y: once{', c: in this chat' if has_rule else ''}, n: no, e: change it first", columns)
     if has_rule:
         lines += fold_line(f"  a: always; this adds the rule {_format_rule(request.rule)}", columns)
     wider = [f"{key}: {about}" for grant, (key, about) in WIDER_KEYS.items() if grant in request.wider]
     if wider:
-        lines += _wrap("  " + "; ".join(wider), columns)
-    return [*lines, *_wrap("  n or a colon, and words: tell the model what to do instead", columns)]
+        lines += wrap_line("  " + "; ".join(wider), columns)
+    return [*lines, *wrap_line("  n or a colon, and words: tell the model what to do instead", columns)]
 
 
 def _select_arguments(request: Request) -> list[tuple[str, JSON]]:
@@ -135,8 +134,3 @@ def _format_rule(rule: str) -> str:
 def _cut(text: str) -> str:
     shown = reveal(text, on_one_line=True)
     return shown if len(shown) <= MAX_RULE_CHARS else shown[: MAX_RULE_CHARS - len(ELLIPSIS)] + ELLIPSIS
-
-
-def _wrap(line: str, columns: int) -> list[str]:
-    """A line that is all our own."""
-    return wrap_line(line, columns) if columns else [line]

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from .... import app
+from ....app.discovery import locate_model
+from ....config.settings import CALL_PATHS
 from ....errors import BotError
+from ....security.permissions.approval import MODE_AFTER_PLAN, PLAN_REASON, SUBMIT_PLAN, Answer, Request
 from ....security.permissions.modes import MODES as RUN_MODES
 from ....security.text.sanitize import sanitize
 from ....types.file_names import escape_name
+from ....types.messages import ToolCall
 from ....types.special_tokens import neutralize_with_note
 from ...render.plain import REPLY_MARK
 from ..state import SlashCommand, State
+
+if TYPE_CHECKING:
+    from ....tools.process.jobs import BackgroundJob
 
 UNKNOWN_EFFORT = "Set vllm.chat_template_kwargs or vllm.reasoning_effort, see docs/configuration.md."
 MAX_JOB_LINES = 20  # of the output of a command in the background
@@ -22,6 +31,14 @@ THINKING = {
     "show": "thoughts are shown in full",
     "hide": "thoughts are not shown",
 }
+
+
+def _is_one_of(state: State, what: str, word: str, words: Iterable[str]) -> bool:
+    """Whether the word is one of these, or empty; the user is told if not."""
+    if word and word not in words:
+        state.screen.say(f"There is no {what} {sanitize(word)}. Choose one of {', '.join(words)}.")
+        return False
+    return True
 
 
 def _exit(state: State, _: str) -> None:
@@ -43,8 +60,6 @@ def _show_or_switch_model(state: State, name: str) -> None:
     if not name:
         state.screen.say("\n".join(_list_models_and_servers(state)))
         return
-    from ....app.discovery import locate_model
-
     settings = locate_model(state.settings, name)
     is_elsewhere = settings.server != state.settings.server
     state.switch_model(settings)
@@ -72,37 +87,25 @@ def _show_or_choose_path(state: State, mode: str) -> None:
     from ....negotiation import MODES
 
     model = state.ensure_runtime().model
-    if chosen := next((each for each in MODES if each == mode), None):
-        model.path = model.path.choose(chosen)
-    elif mode:
-        state.screen.say(f"There is no path {sanitize(mode)}. Choose one of {', '.join(MODES)}.")
-        return
-    state.screen.say(f"  {model.path.mode}: {model.path.reason}")
-
-
-def _complete_path(_: State) -> Iterable[str]:
-    from ....negotiation import MODES
-
-    return MODES
+    if _is_one_of(state, "path", mode, MODES):
+        for each in MODES:
+            if each == mode:
+                model.path = model.path.choose(each)
+        state.screen.say(f"  {model.path.mode}: {model.path.reason}")
 
 
 def _show_or_switch_mode(state: State, mode: str) -> None:
     """Show the modes, or switch to another one."""
-    if mode and mode not in RUN_MODES:
-        state.screen.say(f"There is no mode {sanitize(mode)}. Choose one of {', '.join(RUN_MODES)}.")
-    elif mode:
+    if mode in RUN_MODES:
         state.switch_mode(mode)
         state.screen.say(f"  mode {mode}: {RUN_MODES[mode].about}")
-    else:
-        marks = {name: "*" if name == state.mode else " " for name in RUN_MODES}
+    elif _is_one_of(state, "mode", mode, RUN_MODES):
+        marks = dict.fromkeys(RUN_MODES, " ") | {state.mode: "*"}
         state.screen.say("\n".join(f"{marks[name]} {name:6} {row.about}" for name, row in RUN_MODES.items()))
 
 
 def _accept_plan(state: State, _: str) -> None:
     """Have the user accept, edit or send back the last answer, as the plan that mode plan ends in."""
-    from ....security.permissions.approval import MODE_AFTER_PLAN, PLAN_REASON, SUBMIT_PLAN, Answer, Request
-    from ....types.messages import ToolCall
-
     plan = state.last_answer.strip()
     if state.mode != "plan" or not plan:
         why = "There is no answer yet." if state.mode == "plan" else f"This is mode {state.mode}."
@@ -136,27 +139,20 @@ def _set_trust(state: State, word: str) -> None:
 
 
 def _set_debug_level(state: State, level: str) -> None:
-    if level and level not in DEBUG_LEVELS:
-        state.screen.say(f"There is no level {sanitize(level)}. Choose one of {', '.join(DEBUG_LEVELS)}.")
-        return
-    if level:
-        state.debug.level = DEBUG_LEVELS[level]
-    name = next(name for name, number in reversed(DEBUG_LEVELS.items()) if state.debug.level >= number)
-    state.screen.say(f"  debug is {name}")
+    if _is_one_of(state, "level", level, DEBUG_LEVELS):
+        state.debug.level = DEBUG_LEVELS.get(level, state.debug.level)
+        name = next(name for name, number in reversed(DEBUG_LEVELS.items()) if state.debug.level >= number)
+        state.screen.say(f"  debug is {name}")
 
 
 def _set_thinking(state: State, mode: str) -> None:
-    if mode and mode not in THINKING:
-        state.screen.say(f"There is no mode {sanitize(mode)}. Choose one of {', '.join(THINKING)}.")
-        return
-    screen = state.screen
-    screen.thinking = mode or screen.thinking
-    screen.say(f"  {screen.thinking}: {THINKING[screen.thinking]}")
+    if _is_one_of(state, "mode", mode, THINKING):
+        state.screen.thinking = mode or state.screen.thinking
+        state.screen.say(f"  {state.screen.thinking}: {THINKING[state.screen.thinking]}")
 
 
 def _set_effort(state: State, word: str) -> None:
     """Show or choose whether and how much the model thinks."""
-    from ....app.sampling import merge_objects
     from ....providers.thinking import find_thinking
 
     model, settings = state.model_name, state.settings
@@ -175,7 +171,7 @@ def _set_effort(state: State, word: str) -> None:
         return
     vllm = settings.get_model_settings(model)
     now = {"chat_template_kwargs": vllm.chat_template_kwargs, "reasoning_effort": vllm.reasoning_effort}
-    state.settings = settings.with_model_values(model, merge_objects(now, known.fields[word]))
+    state.settings = settings.with_model_values(model, app.sampling.merge_objects(now, known.fields[word]))
     state.effort = word
     state.discard_runtime()
     state.screen.say(f"  think {word}: {name} is sent {json.dumps(dict(known.fields[word]))}")
@@ -194,21 +190,19 @@ def _edit_message(state: State, words: str) -> None:
 
 def _hold_panel(state: State, question: str) -> None:
     """Ask the models of `review.models` side by side; then one of them, or the chat's own, sums up. Raises BotError."""
-    from ....app.panel import REQUEST, ask_members, render_material
-
     if not question:
         state.screen.say("Ask the panel something: /panel QUESTION")
         return
     panel = state.factory.connections.make_panel()
     state.screen.say(sanitize(f"  Asking {', '.join(member.name for member in panel.members)}..."))
     answers = []
-    for answer in ask_members(panel.members, question, state.settings.review.timeout):
+    for answer in app.panel.ask_members(panel.members, question, state.settings.review.timeout):
         state.screen.say(sanitize(f"{answer}\n"))
         answers.append(answer)
     if not any(answer.text for answer in answers):
         state.screen.say("No model of the panel gave an answer.")
         return
-    request, material = REQUEST.format(question=question), render_material(answers)
+    request, material = app.panel.REQUEST.format(question=question), app.panel.render_material(answers)
     state.notes.append(material)
     if (chair := panel.chair) is None:
         state.queue.insert(0, request)
@@ -220,27 +214,30 @@ def _hold_panel(state: State, question: str) -> None:
 
 def _manage_jobs(state: State, words: str) -> None:
     """List the commands in the background, show the end of one's output, or end one. Raises BotError."""
-    jobs = state.workplace.jobs if state.workplace else ()
+    jobs = list(state.workplace.jobs) if state.workplace else []
     verb, _, number = words.rpartition(" ")
     chosen = [job for job in jobs if number in (str(job.number), f"%{job.number}") or (verb and number == "all")]
     if not words:
-        rows = [f"  {job.number:3}  {job.state}: {escape_name(job.command)}" for job in jobs]
-        state.screen.say("\n".join(rows) or "  No command has been started in the background.")
+        lines = [f"  {job.number:3}  {job.state}: {escape_name(job.command)}" for job in jobs]
+        state.screen.say("\n".join(lines) or "  No command has been started in the background.")
     elif not chosen or verb not in ("", "end"):
         state.screen.say(
             f"  There is no job {sanitize(words)}. /jobs lists them; /jobs N shows one, /jobs end N ends it."
         )
-    elif verb:
-        for job in chosen:
-            job.is_shown = True  # by the line below
-            job.end()
-            job.has_ended.wait(JOB_END_S)
-            state.screen.say(f"  {job.number}  {job.state}: {escape_name(job.command)}")
     else:
-        (job,) = chosen
+        for job in chosen:
+            _show_or_end_job(state, job, ends=bool(verb))
+
+
+def _show_or_end_job(state: State, job: BackgroundJob, *, ends: bool) -> None:
+    if ends:
+        job.is_shown = True  # by the line below
+        job.end()
+        job.has_ended.wait(JOB_END_S)
+    else:
         lines = job.read_output().rstrip().splitlines()[-MAX_JOB_LINES:]
         state.screen.put("\n".join(f"  {sanitize(line)}" for line in lines) or "  It has printed nothing.")
-        state.screen.say(f"  {job.number}  {job.state}: {escape_name(job.command)}")
+    state.screen.say(f"  {job.number}  {job.state}: {escape_name(job.command)}")
 
 
 def _complete_jobs(state: State) -> Iterable[str]:
@@ -256,7 +253,11 @@ CONTROL_COMMANDS = (
         "/model", "show the model, or switch to another one", _show_or_switch_model, "[NAME]", complete=_complete_model
     ),
     SlashCommand(
-        "/path", "show how tools are called, or change it", _show_or_choose_path, "[PATH]", complete=_complete_path
+        "/path",
+        "show how tools are called, or change it",
+        _show_or_choose_path,
+        "[PATH]",
+        complete=lambda _: CALL_PATHS,
     ),
     SlashCommand(
         "/mode",

@@ -11,6 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .... import app
 from ....beneath import read_beneath
 from ....errors import BotError, ToolError
 from ....security.text.sanitize import sanitize
@@ -34,7 +35,6 @@ NOT_SAVED = "Conversations are not saved here."
 MAX_DIFF_LINES = 400
 SUMMARY_UNDONE = "Undone: the summary. The older part of the conversation is back."
 SUMMARY_REDONE = "Done again: the summary of the older part."
-EXPORT_FORMATS = ("md", "json", "html")
 INIT_PROMPT = """\
 Write the file AGENTS.md for this folder: what an agent that works here must know. Look first: list the files, read the
 README and what configures building and testing. Then write, in at most 60 lines: what the project is, how it is laid
@@ -52,8 +52,7 @@ def resume_session(state: State, name_or_id: str) -> None:
     state.switch_session(session)
     for notice in notices:
         state.screen.draw(Notice(notice))
-    turns = session.turns
-    state.screen.say(f"  {sanitize(session.name or session.id)}: {turns} turn{'s' * (turns != 1)}, continued here.")
+    state.screen.say(f"  {sanitize(session.name or session.id)}: {_count_turns(session.turns)}, continued here.")
     draw_last_turns(state.screen, session.messages)
 
 
@@ -93,8 +92,7 @@ def _undo(state: State, count: str) -> None:
         state.screen.say("/undo again undoes the turn before it.")
         return
     for number in range(turns):
-        undone = state.session.undo(make_restorer(state))
-        if undone is None:
+        if (undone := state.session.undo(make_restorer(state))) is None:
             state.screen.say(f"There is nothing {'more ' if number else ''}to undo.")
             return
         _report_undo(state, undone)
@@ -109,8 +107,7 @@ def _parse_count(word: str) -> int:
 
 def _redo(state: State, count: str) -> None:
     for number in range(_parse_count(count)):
-        redone = state.session.redo(make_restorer(state))
-        if redone is None:
+        if (redone := state.session.redo(make_restorer(state))) is None:
             state.screen.say(f"There is nothing {'more ' if number else ''}to redo.")
             return
         _report_files(state, f"Done again: {_shorten(redone.question)}" if redone.question else SUMMARY_REDONE, redone)
@@ -120,10 +117,9 @@ def _report_files(state: State, head: str, done: Undone) -> None:
     state.last_usage = None  # the last count no longer applies
     if state.runtime:
         state.runtime.restore_todos(state.session)
-    files = done.files
-    lines = [head, *(f"  restored {_make_relative(state, path)}" for path in files.restored)]
-    lines += [f"  removed {_make_relative(state, path)}" for path in files.removed]
-    lines += [f"! left {_make_relative(state, path)} alone: {sanitize(why)}" for path, why in files.skipped]
+    lines = [head, *(f"  restored {_make_relative(state, path)}" for path in done.files.restored)]
+    lines += [f"  removed {_make_relative(state, path)}" for path in done.files.removed]
+    lines += [f"! left {_make_relative(state, path)} alone: {sanitize(why)}" for path, why in done.files.skipped]
     state.screen.say("\n".join(lines))
 
 
@@ -137,9 +133,8 @@ def _report_undo(state: State, undone: Undone) -> None:
 def _list_risky_calls(state: State, undone: Undone) -> list[ToolCall]:
     """The calls that may have changed something that undo does not restore."""
     from ....agent.dispatch import RECORDING_TOOLS
-    from ....app.toolset import make_tools
 
-    load_tools = cache(partial(make_tools, state.settings))  # reads the files of tools and skills
+    load_tools = cache(partial(app.toolset.make_tools, state.settings))  # reads the files of tools and skills
 
     def may_change_more(call: ToolCall) -> bool:
         if call.name in RECORDING_TOOLS and state.session.path:
@@ -153,7 +148,7 @@ def _list_risky_calls(state: State, undone: Undone) -> list[ToolCall]:
 
 
 def _diff(state: State, turn: str) -> None:
-    """Show what has been changed in this conversation, or in one of its turns. Raises BotError."""
+    """Show what has been changed in files, in this conversation or in one of its turns. Raises BotError."""
     if turn and not turn.isdecimal():
         raise BotError(f"{sanitize(turn)} is not the number of a turn.", "/diff 1 shows what the last turn changed.")
     writes = state.session.list_writes(int(turn)) if turn else state.session.writes
@@ -162,36 +157,35 @@ def _diff(state: State, turn: str) -> None:
     if not first:
         state.screen.say(f"No file has been changed in {'that turn' if turn else 'this conversation'}.")
         return
-    for path, write in sorted(first.items()):
-        name = _make_relative(state, path)
-        before, after = (state.session.read_content(each) for each in (write.before, last[path].after))
-        is_saved = write.before is None or before is not None
-        if turn and last[path].after and after is None:
-            is_saved = False
-        if not is_saved:
-            state.screen.say(f"  {name}: {'a folder' if _is_folder(write) else 'its content was not saved'}")
-            continue
-        now = after if turn else _read_content(Path(path), state.settings.root)
-        lines = [*_describe_mode(name, write, last[path]), *draw_file_diff(name, before, now, state.screen.colours)]
-        state.screen.put("\n".join(lines[:MAX_DIFF_LINES]) or f"  {name}: unchanged")
-        if len(lines) > MAX_DIFF_LINES:
-            state.screen.say(f"  ({len(lines) - MAX_DIFF_LINES:,} more lines)")
+    for path in sorted(first):
+        _show_changes(state, first[path], last[path], is_turn=bool(turn))
 
 
-def _is_folder(write: Write) -> bool:
-    return any(state and stat.S_ISDIR(state.mode) for state in (write.before, write.after))
+def _show_changes(state: State, first: Write, last: Write, *, is_turn: bool) -> None:
+    """Show how a file differs from what it was before the first write: after the last one of a turn, or now."""
+    path, root, screen = Path(first.path), state.settings.root, state.screen
+    name = _make_relative(state, first.path)
+    before, after = (state.session.read_content(each) for each in (first.before, last.after))
+    if (first.before and before is None) or (is_turn and last.after and after is None):
+        screen.say(f"  {name}: {_explain_missing(first)}")
+        return
+    if not is_turn:
+        after = None
+        with suppress(OSError, ValueError):  # out of the workspace, as in a session that took place elsewhere
+            after = read_beneath(root, str(path.relative_to(root)))[1]
+    lines = draw_file_diff(name, before, after, screen.colours)
+    modes = [each.mode for each in (first.before, last.after) if each and each.mode]
+    if len(set(modes)) == 2:
+        lines.insert(0, f"  {name}: mode {modes[0]:o} is now {modes[1]:o}")
+    screen.put("\n".join(lines[:MAX_DIFF_LINES]) or f"  {name}: unchanged")
+    if len(lines) > MAX_DIFF_LINES:
+        screen.say(f"  ({len(lines) - MAX_DIFF_LINES:,} more lines)")
 
 
-def _describe_mode(name: str, first: Write, last: Write) -> Iterable[str]:
-    """A line about a mode that has changed."""
-    if first.before and last.after and first.before.mode and last.after.mode not in (0, first.before.mode):
-        yield f"  {name}: mode {first.before.mode:o} is now {last.after.mode:o}"
-
-
-def _read_content(path: Path, root: Path) -> bytes | None:
-    with suppress(OSError, ValueError):  # out of the workspace, as in a session that took place elsewhere
-        return read_beneath(root, str(path.relative_to(root)))[1]
-    return None
+def _explain_missing(write: Write) -> str:
+    if any(each and stat.S_ISDIR(each.mode) for each in (write.before, write.after)):
+        return "a folder"
+    return "its content was not saved"
 
 
 def _resume(state: State, name_or_id: str) -> None:
@@ -206,12 +200,10 @@ def _pick_session(state: State) -> str | None:
     if not state.store or not state.pick:
         raise BotError(NOT_SAVED)
     store, root = state.store, str(state.settings.root)
-    sessions = {each.id: each for each in _list_others(state) if not each.problem}
-    if not sessions:
+    lines = {each.id: _format_row(each, root) for each in _list_others(state) if not each.problem}
+    if not lines:
         state.screen.say("  No other conversation found.")
         return None
-
-    lines = {key: _format_row(each, root) for key, each in sessions.items()}
 
     def search(typed: str) -> list[tuple[str, str]]:
         """Sessions whose line or id has all the words, then those whose messages have them."""
@@ -232,7 +224,11 @@ def _format_row(session: Summary, root: str) -> str:
     when = time.strftime("%H:%M" if used[:3] == today[:3] else "%Y-%m-%d", used)
     label = sanitize(f"{session.name}: {session.title}" if session.name else session.title)
     place = "" if session.workspace == root else f"  [{escape_name(session.workspace)}]"
-    return f"{when:10}  {_shorten(label)}  {session.turns} turn{'s' * (session.turns != 1)}{place}"
+    return f"{when:10}  {_shorten(label)}  {_count_turns(session.turns)}{place}"
+
+
+def _count_turns(turns: int) -> str:
+    return "1 turn" if turns == 1 else f"{turns} turns"
 
 
 def _list_others(state: State) -> list[Summary]:
@@ -281,19 +277,18 @@ def _fork(state: State, _: str) -> None:
 
 def _export(state: State, file: str) -> None:
     """Write the conversation to a file, in the format of its suffix."""
-    from ....session.export import FORMATS as WRITERS
-    from ....session.export import SavedConversation, write_file
+    from ....session.export import FORMATS, SavedConversation, write_file
     from ....session.replay import replay
 
-    path = state.settings.root / (file or f"{state.session.id or 'conversation'}.md")
-    writer = WRITERS.get(path.suffix.lstrip("."))
+    session, path = state.session, state.settings.root / (file or f"{state.session.id or 'conversation'}.md")
+    writer = FORMATS.get(path.suffix.lstrip("."))
     if writer is None:
-        raise BotError(f"{path.name}: the name must end in one of .{', .'.join(EXPORT_FORMATS)}.")
-    facts = {key: str(state.session.meta.get(key, "")) for key in ("workspace", "model")}
-    kept = state.session.path
-    messages = replay(kept, whole=True).messages if kept and kept.exists() else state.conversation
-    conversation = SavedConversation(state.session.name or state.session.id or "Conversation", facts, messages)
-    text = writer(conversation, state.factory.clean)
+        raise BotError(f"{path.name}: the name must end in one of .{', .'.join(FORMATS)}.")
+    messages = state.conversation
+    if session.path and session.path.exists():
+        messages = replay(session.path, whole=True).messages
+    facts = {key: str(session.meta.get(key, "")) for key in ("workspace", "model")}
+    text = writer(SavedConversation(session.name or session.id or "Conversation", facts, messages), state.factory.clean)
     try:
         write_file(path, text)
     except FileExistsError as error:
@@ -314,10 +309,6 @@ def _compact(state: State, hint: str) -> None:
     state.last_usage = None  # the last count no longer applies
 
 
-def _ask_for_agents_md(state: State, _: str) -> None:
-    state.queue.append(INIT_PROMPT)
-
-
 def _retry(state: State, _: str) -> None:
     """Ask the last question again; undo its turn first, including files, if it has one."""
     if state.unanswered:
@@ -326,8 +317,7 @@ def _retry(state: State, _: str) -> None:
     if not state.session.last_question:
         state.screen.say("There is no question to ask again; /redo brings back one that was undone.")
         return
-    undone = state.session.undo(make_restorer(state))
-    if undone:
+    if undone := state.session.undo(make_restorer(state)):
         _report_undo(state, undone)
         if undone.question:
             state.notes = [*state.asked_notes, *state.notes]
@@ -340,8 +330,7 @@ def _shorten(text: str) -> str:
 
 
 def _make_relative(state: State, path: str) -> str:
-    where = Path(path)
-    root = state.settings.root
+    where, root = Path(path), state.settings.root
     return escape_name(where.relative_to(root) if where.is_relative_to(root) else where)
 
 
@@ -356,5 +345,7 @@ HISTORY_COMMANDS = (
     SlashCommand("/fork", "continue in a copy of this conversation", _fork),
     SlashCommand("/export", "save this conversation as .md, .json or .html", _export, "[FILE]"),
     SlashCommand("/compact", "summarize the older part; HINT says what to keep", _compact, "[HINT]", asks_model=True),
-    SlashCommand("/init", "have the model write AGENTS.md for this project", _ask_for_agents_md),
+    SlashCommand(
+        "/init", "have the model write AGENTS.md for this project", lambda state, _: state.queue.append(INIT_PROMPT)
+    ),
 )
