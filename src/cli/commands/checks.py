@@ -1,7 +1,8 @@
 """What `vllm-bot doctor` checks, one function a check.
 
 A check takes the diagnosis so far, adds what it finds out, and returns a finding. BASIC checks build on each other;
-PROBES are independent, and return None where they do not apply to the provider.
+PROBES are independent, and return None where they do not apply to the provider. A BotError that a check raises is what
+fails.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from ...app.access import defer_sandbox, make_policy
 from ...app.address import complete_address
@@ -21,7 +22,7 @@ from ...app.discovery import scan_ports
 from ...app.model import Model
 from ...app.toolset import make_tools
 from ...config import Settings
-from ...errors import BotError, ConfigError, NeverReached, TokensUnsupported
+from ...errors import BotError, NeverReached, TokensUnsupported
 from ...model.recovery import RECOVERED_NOTICE
 from ...negotiation import ServerApi
 from ...negotiation.call_path import NO_PARSER, NO_STREAM
@@ -31,6 +32,7 @@ from ...providers import vllm
 from ...providers.base import ChatRequest, decode
 from ...providers.server_errors import read_refusal
 from ...providers.vllm_parsers import Family, find_family
+from ...types.effects import Aside
 from ...types.events import Completed, Notice
 from ...types.messages import (
     JSON,
@@ -46,6 +48,7 @@ from ...types.messages import (
     UserMessage,
 )
 
+T = TypeVar("T")
 Status = Literal["pass", "warn", "fail"]
 MIN_CONTEXT_TOKENS = 8192  # below it the instructions and a few files fill it
 REQUEST_TIMEOUT_S = 60.0
@@ -85,13 +88,15 @@ class Diagnosis:
     def is_vllm(self) -> bool:
         return self.settings.vllm.provider == "vllm"
 
+    def ask(self, question: Callable[[ServerApi], Aside[T]]) -> T:
+        """Run one of the server's questions. Raises what it raises."""
+        with Connections(self.settings).open_server(REQUEST_TIMEOUT_S) as server:
+            return server.ask(question)
+
 
 def _check_configuration(diagnosis: Diagnosis) -> Finding:
-    try:
-        diagnosis.settings = diagnosis.load()
-        make_policy(diagnosis.settings, None)
-    except ConfigError as error:
-        return Finding("fail", error.message, error.hint)
+    diagnosis.settings = diagnosis.load()
+    make_policy(diagnosis.settings, None)
     places = diagnosis.settings.places.items()
     files = dict.fromkeys(place.removesuffix(f": {key}") for key, place in places if place.endswith(f": {key}"))
     source = ", ".join(each for each in files if each != "command line") or "no file, the defaults"
@@ -101,14 +106,10 @@ def _check_configuration(diagnosis: Diagnosis) -> Finding:
 
 
 def _check_server(diagnosis: Diagnosis) -> Finding:
-    try:
-        diagnosis.settings, _ = complete_address(diagnosis.settings)
-    except BotError as error:
-        return Finding("fail", error.message, error.hint)
+    diagnosis.settings, _ = complete_address(diagnosis.settings)
     settings = diagnosis.settings
     try:
-        with Connections(settings).open_server(REQUEST_TIMEOUT_S) as server:
-            diagnosis.models = server.ask(ServerApi.list_models)
+        diagnosis.models = diagnosis.ask(ServerApi.list_models)
     except NeverReached as error:
         elsewhere = [] if settings.is_server_named else scan_ports(settings)
         if not elsewhere:
@@ -116,8 +117,6 @@ def _check_server(diagnosis: Diagnosis) -> Finding:
         diagnosis.settings, diagnosis.models = elsewhere[0]
         url = diagnosis.settings.vllm.base_url
         return Finding("warn", f"{error.message} But there is one at {url}.", f"Set vllm.base_url to {url}.")
-    except BotError as error:
-        return Finding("fail", error.message, error.hint)
     return Finding("pass", f"{settings.vllm.base_url} answers")
 
 
@@ -139,16 +138,14 @@ def _check_model(diagnosis: Diagnosis) -> Finding:
 
 
 def _check_version(diagnosis: Diagnosis) -> Finding:
-    with Connections(diagnosis.settings).open_server(REQUEST_TIMEOUT_S) as server:
-        diagnosis.version = server.ask(ServerApi.version)
+    diagnosis.version = diagnosis.ask(ServerApi.version)
     if diagnosis.version:
         return Finding("pass", f"vLLM {diagnosis.version}")
     return Finding("warn", "the server gives no version: it may not be vLLM", "See vllm.provider.")
 
 
 def _check_context(diagnosis: Diagnosis) -> Finding:
-    with Connections(diagnosis.settings).open_server(REQUEST_TIMEOUT_S) as server:
-        length = server.ask(lambda each: each.context_length(diagnosis.model_name))
+    length = diagnosis.ask(lambda each: each.context_length(diagnosis.model_name))
     if length is None:
         return Finding(
             "warn", "the server does not say how long its context is", "A full context will show as an error."
@@ -162,17 +159,14 @@ def _check_calls(diagnosis: Diagnosis) -> Finding:
     """A tool is offered, and the model asked to call it."""
     model = _make_small_model(diagnosis, ("native", "template", "text"))
     began = time.monotonic()
-    try:
-        for event in model.respond(QUESTION, _offer_read(diagnosis)):
-            if isinstance(event, Completed):
-                diagnosis.response = event.response
-            elif isinstance(event, Notice):
-                diagnosis.notices.append(event.text)
-            elif not diagnosis.pieces:
-                diagnosis.first = time.monotonic() - began
-            diagnosis.pieces += not isinstance(event, Completed)
-    except BotError as error:
-        return Finding("fail", error.message, error.hint)
+    for event in model.respond(QUESTION, _offer_read(diagnosis)):
+        if isinstance(event, Completed):
+            diagnosis.response = event.response
+        elif isinstance(event, Notice):
+            diagnosis.notices.append(event.text)
+        elif not diagnosis.pieces:
+            diagnosis.first = time.monotonic() - began
+        diagnosis.pieces += not isinstance(event, Completed)
     diagnosis.took = time.monotonic() - began
     return _judge_calls(diagnosis, model, diagnosis.response or Response(()))
 
@@ -236,21 +230,20 @@ def _check_template(diagnosis: Diagnosis) -> Finding:
         Response((call,), "tool_use"),
         ToolResults((ToolResult(call.id, "read", "text", "hello"),)),
     ]
-    with Connections(diagnosis.settings).open_server(REQUEST_TIMEOUT_S) as server:
 
-        def count_tokens(messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> int | None:
-            request = ChatRequest(diagnosis.model_name, messages, tools)
-            prompt = server.ask(lambda each: each.tokenize_prompt(request))
-            return None if prompt is None else len(prompt.tokens)
+    def count_tokens(messages: Sequence[Message], tools: Sequence[ToolDefinition] = ()) -> int | None:
+        request = ChatRequest(diagnosis.model_name, messages, tools)
+        prompt = diagnosis.ask(lambda each: each.tokenize_prompt(request))
+        return None if prompt is None else len(prompt.tokens)
 
-        plain_size = count_tokens(user)
-        if plain_size is None:
-            return Finding("warn", "the server has no /tokenize, so its prompts cannot be inspected")
-        checks = {
-            "does not show tools": (count_tokens(user, tools=tools) or 0) > plain_size,
-            "accepts no system prompt": count_tokens([SystemMessage("Be brief."), *user]) is not None,
-            "accepts no tool results": count_tokens(exchange, tools=tools) is not None,
-        }
+    plain_size = count_tokens(user)
+    if plain_size is None:
+        return Finding("warn", "the server has no /tokenize, so its prompts cannot be inspected")
+    checks = {
+        "does not show tools": (count_tokens(user, tools=tools) or 0) > plain_size,
+        "accepts no system prompt": count_tokens([SystemMessage("Be brief."), *user]) is not None,
+        "accepts no tool results": count_tokens(exchange, tools=tools) is not None,
+    }
     missing = [fault for fault, passed in checks.items() if not passed]
     if missing:
         advice = "The bot works around it in text. vLLM's examples/ has tool templates for --chat-template."
@@ -275,14 +268,13 @@ def _check_grammar(diagnosis: Diagnosis) -> Finding:
                 diagnosis.wire += [event.response for event in events if isinstance(event, Completed)]
     except BotError as error:
         return Finding("warn", error.message, "Set text_protocol.constrained to off to do without.")
-    return _judge_grammar(connections, diagnosis.model_name)
+    return _judge_grammar(diagnosis)
 
 
-def _judge_grammar(connections: Connections, model: str) -> Finding:
+def _judge_grammar(diagnosis: Diagnosis) -> Finding:
     """Servers may accept a field and ignore it, so one is probed that leaves the model no choice."""
     try:
-        with connections.open_server(REQUEST_TIMEOUT_S) as server:
-            field = server.ask(lambda each: probe_grammar(each, model))
+        field = diagnosis.ask(lambda each: probe_grammar(each, diagnosis.model_name))
     except BotError as error:
         return Finding("warn", error.message, error.hint)
     if field == "structured_outputs":

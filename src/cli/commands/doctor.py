@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from ...config import Settings
+from ...errors import BotError
 from ...security.text.sanitize import sanitize
 from ..arguments import load_settings
 from ..render.colours import paint
@@ -48,19 +49,27 @@ def print_report(load: Callable[[], Settings], *, as_json: bool = False) -> int:
 def examine(diagnosis: Diagnosis) -> Iterator[tuple[str, Finding]]:
     """The findings as they are made. When a basic check fails, those that depend on it are left out."""
     for name, check in BASIC.items():
-        found = check(diagnosis)
-        yield name, found
-        if found.status == "fail":
+        finding = _run_check(check, diagnosis)
+        if finding:
+            yield name, finding
+        if finding and finding.status == "fail":
             break
     else:
         for probe_name, probe in PROBES.items():
-            if (diagnosis.is_vllm or probe not in VLLM_ONLY) and (told := probe(diagnosis)):
-                yield probe_name, told
+            if (diagnosis.is_vllm or probe not in VLLM_ONLY) and (finding := _run_check(probe, diagnosis)):
+                yield probe_name, finding
     if name != "configuration":
         yield "sandbox", check_sandbox(diagnosis.settings)
         if servers := diagnosis.settings.tools.mcp:
             yield "MCP servers", check_mcp(servers)
     yield "terminal", check_terminal()
+
+
+def _run_check(check: Callable[[Diagnosis], Finding | None], diagnosis: Diagnosis) -> Finding | None:
+    try:
+        return check(diagnosis)
+    except BotError as error:
+        return Finding("fail", error.message, error.hint)
 
 
 def make_serve_command(diagnosis: Diagnosis) -> str | None:
@@ -78,7 +87,7 @@ def _format_line(name: str, found: Finding) -> str:
     margin = " " * (ADVICE_MARGIN if not columns or columns > 2 * ADVICE_MARGIN else HANGING_INDENT)
     lines = [f"{status}  {name:21} {sanitize(found.said)}"]
     lines += [f"{margin}{sanitize(line)}" for line in found.advice.splitlines()]
-    text = wrap_text("\n".join(lines), columns - 1) if columns else "\n".join(lines)
+    text = wrap_text("\n".join(lines), columns - 1)
     is_coloured = columns and not os.environ.get("NO_COLOR")
     return paint(status, COLOURS[status]) + text.removeprefix(status) if is_coloured else text
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...security.text.sanitize import sanitize
 from ...types.events import Completed, Event, PromptChanged, TurnStarted
 from ...types.lazy_pattern import LazyPattern
-from ...types.messages import NATIVE, TEXT, MalformedCall, Response, ToolCall
+from ...types.messages import NATIVE, TEXT, Response, ToolCall
 
 if TYPE_CHECKING:
     from .jsonl import Observer
@@ -121,12 +121,13 @@ def _list_call_lines(response: Response) -> list[str]:
     return [*lines, _describe_end(response)]
 
 
-def _describe_origin(call: ToolCall | MalformedCall) -> str:
-    marks = []
-    if isinstance(call, ToolCall):
-        marks += [f"repaired: {', '.join(call.repaired)}"] if call.repaired else []
-        marks += ["guessed"] if call.guessed else []
-    return ", ".join([f"{call.name}: format {call.origin}", *marks])
+def _describe_origin(call: ToolCall) -> str:
+    marks = [f"{call.name}: format {call.origin}"]
+    if call.repaired:
+        marks.append(f"repaired: {', '.join(call.repaired)}")
+    if call.guessed:
+        marks.append("guessed")
+    return ", ".join(marks)
 
 
 def _describe_end(response: Response) -> str:
