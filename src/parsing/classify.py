@@ -16,7 +16,7 @@ from ..types.lazy_pattern import LazyPattern
 from ..types.messages import MalformedCall, ToolCall
 from .arguments.fit import ArgumentMismatch, Fitter, match_parameter
 from .arguments.tool_index import ToolIndex
-from .decode.call_shapes import CALL_KEYS, NAME_KEYS, DecodedBlock, RawCall
+from .decode.call_shapes import ARGUMENT_KEYS, CALL_KEYS, NAME_KEYS, DecodedBlock, RawCall
 from .decode.nodes import Guess, RepeatedKey
 from .echo import GivenText, Parser, SoughtCall
 from .events import Classification
@@ -33,9 +33,13 @@ from .mention import (
 _HEAD_CHARS = 160  # of a block, in which its name stands
 _NAME = r"([^\W\d][\w.:/-]{0,80})"
 _FIRST_KEY = LazyPattern(r"\{\s*[\"']?([\w.-]{1,80})")
-_CALL_NAME = LazyPattern(  # a key's value, the first key before an object, the first of a list, or before arguments
-    rf"(?:{'|'.join(NAME_KEYS)})[\"']?\s{{0,8}}:\s{{0,8}}[\"']{_NAME}|\A[\s\[{{]{{0,16}}[\"']{_NAME}[\"']\s{{0,8}}:\s{{0,8}}\{{"
-    rf"|\[\s{{0,8}}[\"']{_NAME}[\"']\s{{0,8}},|[\"']{_NAME}\("
+# A name and the key behind it: the name is a key's value, the first key before an object, the first of a list, or
+# stands before arguments.
+_NEXT_KEY = r"(?:\s{0,64}[\"']?([\w.-]{1,80})[\"']?\s{0,8}:)?"
+_CALL_NAME = LazyPattern(
+    rf"(?:{'|'.join(NAME_KEYS)})[\"']?\s{{0,8}}:\s{{0,8}}[\"']{_NAME}(?:[\"'](?:\s{{0,8}},{_NEXT_KEY})?|\Z)"
+    rf"|\A[\s\[{{]{{0,16}}[\"']{_NAME}[\"']\s{{0,8}}:\s{{0,8}}\{{{_NEXT_KEY}"
+    rf"|\A[\s\[]{{1,16}}[\"']{_NAME}[\"']\s{{0,8}},|[\"']{_NAME}\("
 )
 _NAME_WORD = re.compile(r"[^\W\d][\w.:/-]*")
 _CUT_OBJECT = LazyPattern(  # up to the arguments of a call that is cut off
@@ -99,8 +103,22 @@ class CallClassifier:
         """
         if name:
             key = _FIRST_KEY.match(text)
-            return key is None or key[1] in CALL_KEYS or self.rank_parameter(name, key[1]) > 0
-        return any(map(self._tools.names.names_tool, filter(None, itertools.chain(*_CALL_NAME.findall(text)))))
+            return key is None or self._may_begin_arguments(name, key[1])
+        for call in _CALL_NAME.finditer(text):
+            value, key_behind, keyed, first_key, *others = call.groups()
+            if value and self._tools.names.names_tool(value):
+                if key_behind is None or key_behind in CALL_KEYS or self.rank_parameter(value, key_behind):
+                    return True
+            elif keyed and self._tools.names.names_tool(keyed):
+                if first_key is None or self._may_begin_arguments(keyed, first_key):
+                    return True
+            elif any(other and self._tools.names.names_tool(other) for other in others):
+                return True
+        return False
+
+    def _may_begin_arguments(self, name: str, key: str) -> bool:
+        """Whether a key may be the first in the arguments of a tool."""
+        return key in ARGUMENT_KEYS or self.rank_parameter(name, key) > 0
 
     def is_known(self, name: str) -> bool:
         return self._tools.find(name) is not None

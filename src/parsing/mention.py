@@ -76,6 +76,8 @@ _ITEM = r"[ \t]*(?:\d{1,3}[.)]|[-*+•])[ \t]"
 _LIST_ITEM = LazyPattern(rf"{_ITEM}.*[^\W\d]")
 _NEXT_ITEM = LazyPattern(rf"\s{{0,64}}\n{_ITEM}")
 _ITEM_MAY_COME = LazyPattern(r"\s{0,64}(?:\n[ \t]*(?:\d{1,3}[.)]?|[-*+•]))?\Z")
+_SENTENCE_BEHIND = LazyPattern(r"\r?\n[a-z]{1,20} [a-z]")
+_SENTENCE_MAY_COME = LazyPattern(r"\r?(?:\n(?:[a-z]{0,20}|[a-z]{1,20} ))?\Z")
 _MAX_PUNCTUATION = 8
 _WORD_BEHIND = LazyPattern(rf"[^\S\n]{{0,16}}[&)\]*_'\"`“”’,;.!?…—–-]{{0,{_MAX_PUNCTUATION}}}[^\S\n]{{0,16}}\w")
 _WORD_MAY_COME = LazyPattern(rf"[^\S\n]{{0,16}}[&)\]*_'\"`“”’,;.!?…—–-]{{0,{_MAX_PUNCTUATION}}}[^\S\n]{{0,16}}\Z")
@@ -121,6 +123,13 @@ def goes_on(lead: str, text: str, at: int, *, final: bool) -> bool | None:
     if _NEXT_ITEM.match(text, at):
         return True
     return None if not final and _ITEM_MAY_COME.match(text, at) else False
+
+
+def is_sentence_behind(text: str, at: int, *, final: bool) -> bool | None:
+    """Whether a sentence goes on in the line behind a block, of which it tells; None if that needs more text."""
+    if _SENTENCE_BEHIND.match(text, at):
+        return True
+    return None if not final and _SENTENCE_MAY_COME.match(text, at) else False
 
 
 def _stands_in_sentence(line: str) -> bool:

@@ -26,6 +26,8 @@ MENTIONS = {
     "in a fence behind a heading": f"## Format\n\n```\n{BARE}\n```\n\nEvery block becomes one entry.",
     "in a quotation of Markdown": f"You wrote:\n\n> {CALL}\n\nI did not run it.",
     "behind a colon, in a sentence that goes on": f"The page holds this: {CALL} and I ignored it.",
+    "bare, in a sentence that goes on in the next line": f"{BARE}\nis how Llama writes it.",
+    "with its result": '{"name": "read", "arguments": {"path": "a.txt"}, "result": "ok"}',
     "in the JSON of the answer": '{"results": [{"name": "read", "arguments": {"path": "a.txt"}}], "count": 1}',
 }
 CALLS = {
@@ -40,6 +42,7 @@ CALLS = {
     "in a plan": f"1. Read it: {CALL}",
     "in a fence at the end": f"I read it.\n\n```xml\n{CALL}\n```",
     "TOOL_CALL in a fence between texts": f"I read it.\n\n```json\n{OWN}\n```\n\nThat shows what is in it.",
+    "bare, before a sentence": f"{BARE}\nThis reads it.",
     "bare in a fence behind a colon": f"I call it:\n\n```json\n{BARE}\n```\n\nThat shows what is in it.",
     "behind a fence": f"```\nls\n```\n{CALL}",
     "behind JSON": f'{{"thought": "I read it"}}\n{CALL}',

@@ -51,6 +51,7 @@ NO_NAME = UnreadableValue("No tool's name could be read in it.")
 _TOO_DEEP = UnreadableValue("The value is nested too deep.")
 _NO_TOOL = UnreadableValue('It names no tool: "name" and "args" are expected.')
 _TWO_ARGUMENTS = Guess("arguments under two keys")
+_OTHER_KEYS = Guess("keys beside those of a call")  # as in the record of a call that was made, with its result
 _MAX_NESTING = 6
 _MAX_IN_STRING = 64
 _PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
@@ -180,9 +181,12 @@ def _read_named(node: dict[str, Node], name_key: str) -> list[RawCall]:
     first = node[keys[0]]
     values = first if isinstance(first, list) and _are_several(first) else [first]
     calls = [_make_call(name, value) for value in values]
+    doubts: tuple[Guess, ...] = ()
     if any(node[key] and node[key] != first for key in keys[1:]):
-        return [call._replace(repairs=(_TWO_ARGUMENTS,)) for call in calls]
-    return calls
+        doubts = (_TWO_ARGUMENTS,)
+    elif not node.keys() <= CALL_KEYS:
+        doubts = (_OTHER_KEYS,)
+    return [call._replace(repairs=doubts) for call in calls]
 
 
 def _are_several(values: list[Node]) -> bool:

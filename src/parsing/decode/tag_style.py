@@ -24,6 +24,7 @@ _LOOSE = {  # what closes a call or a value under another name
     "d": rf"</{PREFIX}(?:{'|'.join(CALL_ELEMENTS)})(?::[\w-]{{1,20}})?\s?>",
     "q": rf"</{PREFIX}(?:{'|'.join(PARAMETER_ELEMENTS)})\b[^<>\n]{{0,80}}>",
 }
+_OPEN_TAG = re.compile(r"<[^<>]*\Z|\]\]?\Z")  # or the end of a section
 _SECTION = {"s": r"<!\[CDATA\[", "e": r"\]\]>"}
 _LEAD = LazyPattern(r"(.*)<\{key\}>\s*", re.DOTALL)
 _OTHER_GROUPS = LazyPattern(r"\(\?P<(?!name>)\w+>")
@@ -76,7 +77,7 @@ class TagStyle:
     `boundary`: the end of a value and that tag; where they stand in a value, the key between them is broken.
     `cuts_first` and `cuts_last`: the format writes a newline at that end of a value. `wraps_loosely`: models that
     write this format often put newlines around a value. `has_sections`: the format writes CDATA sections.
-    A tag begins with one of `starts`; `may_end` finds what ends one.
+    What may yet become a tag begins with a match of `starts`; `may_end` finds what ends one.
     """
 
     def __init__(self, call: TagSyntax, opening: Opening, argument: TagSyntax, key: Opening, markers: Markers) -> None:
@@ -98,7 +99,11 @@ class TagStyle:
         flags = re.IGNORECASE if self.is_labelled else 0
         self.tags = re.compile("|".join(f"(?P<{kind}>{tags[kind]})" for kind in kinds), flags)
         closers = (argument.value_end.strip(), call.call_end.strip(), *markers.closers)
-        self.starts = _compile_any(text[:1] for text in (argument.key, *closers, *markers.openers, "<", "]"))
+        openers = (call.call, argument.key, *markers.openers)
+        if all(map(_is_one_tag, (*openers, *closers))):
+            self.starts = _OPEN_TAG
+        else:
+            self.starts = _compile_any(text[:1] for text in (argument.key, *closers, *markers.openers, "<", "]"))
         self.may_end = _compile_any(text[-1:] for text in (*closers, ">")).search
 
     def list_closers(self, calls: Iterable[RawCall]) -> tuple[str, ...]:
@@ -166,6 +171,12 @@ def _compile_closing(template: str, opening: Opening) -> str:
         else:
             source += r"\s{0,64}" if part.isspace() else re.escape(part)
     return source
+
+
+def _is_one_tag(template: str) -> bool:
+    """Whether a template is nothing but one tag in angle brackets, or empty."""
+    template = template.strip()
+    return not template or (template.rfind("<") == 0 and template.find(">") == len(template) - 1)
 
 
 def _compile_any(characters: Iterable[str]) -> re.Pattern[str]:

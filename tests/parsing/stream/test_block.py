@@ -168,6 +168,22 @@ class TestData:
             assert summarize(events_of(text[:2_000], range(1, 2_000))) == summarize(events_of(text[:2_000]))
             assert join_text(events_of(text)) == text
 
+    @pytest.mark.parametrize(
+        "data",
+        [
+            {"read": {"title": "x", "pages": ["y" * 40] * 30}},
+            {"name": "read", "title": "x", "pages": ["y" * 40] * 30},
+            {"books": [{"name": "read the book", "pages": ["y" * 40] * 30}]},
+        ],
+        ids=["as the first key", "as a name beside other keys", "as the beginning of a name"],
+    )
+    def test_data_with_the_name_of_a_tool_leaves_too(self, data):
+        text, parser, shown = json.dumps(data), StreamParser(TOOLS), 0
+        for at, character in enumerate(text):
+            shown += len(join_text(parser.feed(character)))
+            assert at + 1 - shown <= 2 * MAX_DATA_CHARS
+        assert shown + len(join_text(parser.close())) == len(text)
+
     def test_a_long_call_whose_name_comes_early_is_one(self):
         call = json.dumps({"id": "1", "name": "read", "arguments": {"path": "x" * 5_000}})
         for cuts in ((), range(1, len(call))):
