@@ -14,7 +14,7 @@ HERE = Path(__file__).name
 # What is not allowed, and the files that have it nevertheless.
 FORBIDDEN = {
     r"\bsettrace\b": (),
-    r"\b(process_time|perf_counter|thread_time|getrusage)\b": (),
+    r"\b(process_time|perf_counter|thread_time|getrusage)\b": ("cpu.py",),  # which reports it
     r"\btime\.monotonic\(\)": ("waiting.py", "terminal.py", "killing.py"),  # what hangs ends; how long a run takes
     r"\btime\.sleep\(": ("mcp_server.py", "killing.py"),  # a server that is slow; a kill after a random time
     r"\bmax_examples\b": ("thorough.py",),
