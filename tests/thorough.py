@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import TypeVar
 
 from hypothesis import HealthCheck, settings
 
 T = TypeVar("T")
+W = TypeVar("W")
 
 FEW_EXAMPLES, MANY_EXAMPLES = 10, 400
 
@@ -39,3 +41,13 @@ def sample(cases: Sequence[T], step: int, start: int = 0) -> Sequence[T]:
     For tests with the marker `thorough`, so that they run again with many examples.
     """
     return cases if is_thorough() else cases[start % step :: step]
+
+
+def take_turns(rows: Sequence[T], ways: Sequence[W]) -> list[tuple[T, W]]:
+    """Each row in one of the ways, in turns; each row in all of them where many examples are tried.
+
+    For tests with the marker `thorough`, too.
+    """
+    if is_thorough():
+        return list(product(rows, ways))
+    return [(row, ways[at % len(ways)]) for at, row in enumerate(rows)]

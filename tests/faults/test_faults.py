@@ -1,11 +1,14 @@
-"""Every fault of the table through the whole program: message, exit code, kept text, requests made."""
+"""Every fault of the table through the whole program: message, exit code, kept text, requests made.
+
+A row is asked with one of the two drivers, in turns; `--hypothesis-profile many` asks each with both.
+"""
 
 import json
 
 import pytest
 
 from src.cli.main import main
-from tests.thorough import is_thorough
+from tests.thorough import is_thorough, take_turns
 from tests.waiting import try_clocks
 
 from .scripts import HELLO_PARTS, stream, text
@@ -16,9 +19,11 @@ LONG_BYTES = 20_000_000 if is_thorough() else 2_000_000  # an event may have 64 
 # aiohttp drops what came in one piece with it.
 LOST_BY_AIOHTTP = {"bad chunk header"}
 CHANCE = 0.75  # the least part of a wait that chance leaves
+DRIVERS = ("threads", "asyncio")
+CASES = take_turns(ROWS, DRIVERS)
 
 
-@pytest.fixture(params=["threads", "asyncio"])
+@pytest.fixture(params=DRIVERS)
 def driver(request, monkeypatch):
     """Both drivers of the model's turns."""
     if request.param == "threads":
@@ -50,7 +55,10 @@ def ask(tmp_path, capsys, driver):
     return run
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.number} {row.name}")
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("row", "driver"), CASES, ids=[f"{row.number} {row.name}, {name}" for row, name in CASES], indirect=["driver"]
+)
 def test_fault(row, ask, driver):
     if row.has_clock:
         try_clocks(lambda factor: check_fault(row.slow_clocks(factor), ask, driver))

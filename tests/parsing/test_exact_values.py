@@ -22,6 +22,7 @@ WRITE = ToolDefinition(
     "Write a file.",
     {"type": "object", "properties": {"path": STRING, "content": STRING}, "required": ["path", "content"]},
 )
+LONG_LINES = 1_000 if is_thorough() else 200
 ROWS = [row for row in FORMATS if row.name != "react"]  # that has its own end: the next label
 SYNTAXES = {row.syntax for row in FORMATS if row.syntax}
 TAGS = sorted(
@@ -130,10 +131,11 @@ def test_no_value_of_markers_is_changed_in_silence(row, pieces, size):
     assert parse_in_pieces(text, size) == whole
 
 
+@pytest.mark.thorough
 @check_each(row=ROWS)
 def test_a_long_value_with_its_own_tags_is_not_changed_in_silence(row):
     tags = [row.opener, row.closer, *(row.syntax[:4] if row.syntax else ())]
-    text, arguments = write_call(row, "".join(f"line {n} {tags[n % len(tags)]}\n" for n in range(1_000)))
+    text, arguments = write_call(row, "".join(f"line {n} {tags[n % len(tags)]}\n" for n in range(LONG_LINES)))
     assert judge(extract_tool_calls(text, [WRITE]), arguments) != "changed"
 
 

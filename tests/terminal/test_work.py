@@ -14,10 +14,12 @@ from src.transport.http import find_free_port
 
 from ..sandboxes import make_machine
 from ..security.sandbox.conftest import KINDS, WITHOUT_LOOPBACK, explain_unusable
+from ..thorough import take_turns
 from ..waiting import FETCH, wait_until
 from .test_chat import call
 
 AUTO = ["--mode", "auto"]
+MODES = ["ask", "edits", "auto"]  # a kind of sandbox is tried in one of these, in turns; with many examples in all
 
 
 @pytest.fixture
@@ -68,8 +70,8 @@ class TestManyTurns:
 
 
 class TestInTheBackground:
-    @pytest.mark.parametrize("mode", ["ask", "edits", "auto"])
-    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.thorough
+    @pytest.mark.parametrize(("kind", "mode"), take_turns(KINDS, MODES))
     def test_a_server_is_reached_by_the_next_call_listed_shown_and_ended(self, kind, mode, chat, machine, tmp_path):
         if not machine.has_loopback:
             pytest.skip("the system gives no network namespaces")
@@ -105,8 +107,8 @@ class TestInTheBackground:
         assert "Background job 1" not in chat.everything
         assert "background job 1 ended (it was ended" in chat.server.requests[-1]["messages"][-1]["content"]
 
-    @pytest.mark.parametrize("mode", ["ask", "edits", "auto"])
-    @pytest.mark.parametrize("kind", [WITHOUT_LOOPBACK])
+    @pytest.mark.thorough
+    @pytest.mark.parametrize(("kind", "mode"), take_turns([WITHOUT_LOOPBACK], MODES))
     def test_where_there_is_no_loopback_the_model_is_told_how_to_get_one_and_nobody_is_asked(
         self, kind, mode, chat, machine
     ):

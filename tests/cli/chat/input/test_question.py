@@ -1,5 +1,7 @@
 """200 hostile calls at four sizes: on the last screen, nothing that they say looks like the question.
 
+Each call is drawn at one of the sizes, in turns; `--hypothesis-profile many` draws each at all of them.
+
 A harmless twin of each call, drawn by the same code, says which lines are the program's own.
 """
 
@@ -20,6 +22,7 @@ from src.security.permissions.approval import SUBMIT_PLAN, Request
 from src.security.permissions.policy import Policy
 from src.tools.fs.diff import make_diff
 from src.types.messages import ToolCall
+from tests.thorough import sample
 
 SIZES = [(80, 24), (120, 40), (40, 15), (200, 60)]
 CALLS = 200
@@ -197,7 +200,10 @@ def find_forged_lines(request: Request, size: tuple[int, int]) -> list[str]:
     return forged
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_no_line_of_a_hostile_call_looks_like_the_question(size, tmp_path):
-    forged = {number: find_forged_lines(request, size) for number, request in enumerate(make_calls(tmp_path))}
+    calls = list(make_calls(tmp_path))
+    chosen = sample(range(CALLS), len(SIZES), start=SIZES.index(size))
+    forged = {number: find_forged_lines(calls[number], size) for number in chosen}
     assert {number: lines for number, lines in forged.items() if lines} == {}
