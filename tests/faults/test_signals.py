@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,19 +23,7 @@ def started(server, tmp_path, *options, debug=""):
     where = ["-u", f"http://127.0.0.1:{server.port}/v1", "-m", "tiny", "-c", str(config), "-p", "go"]
     environment = {**os.environ, "DEBUG": debug}
 
-    def run():
-        for each in CODES:  # what runs in the background of a script ignores these, and so would all that it starts
-            signal.signal(each, signal.SIG_DFL)
-        loaded.run([*where, *options], environment)
-
-    return subprocess.Popen(
-        ["the program, in a fork of this process"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=run,
-    )
+    return loaded.start([*where, *options], environment)
 
 
 def alive(group):

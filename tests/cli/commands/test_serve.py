@@ -24,6 +24,7 @@ import pytest
 from src.cli.demo.loopback import LoopbackReply, serve
 from src.cli.main import main
 from src.serve.keys import read_keys
+from tests.terminal import loaded
 from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,7 +32,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
-    command = [sys.executable, str(ROOT / "cli.py"), "serve", *arguments]
+    if "--workers" not in arguments:
+        return loaded.start(["serve", *arguments], environment, start_new_session=True)
+    command = [sys.executable, str(ROOT / "cli.py"), "serve", *arguments]  # workers are spawned as it was started
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import subprocess
 import sys
 from contextlib import contextmanager
 from itertools import count
@@ -15,7 +14,7 @@ from src.app.state_files import ServerMemory
 from src.cli.main import main
 from src.negotiation import CallPath
 from tests.doubles import ScriptedServer
-from tests.sources import ROOT
+from tests.terminal import loaded
 from tests.waiting import PATIENCE_S, try_clocks
 
 CALL_TEXT = 'TOOL_CALL: {"name": "read", "args": {"path": "notes.txt"}}'
@@ -341,15 +340,14 @@ def test_what_a_tool_prints_by_any_means_is_not_on_standard_output(tmp_path, out
     roll = [{"content": 'TOOL_CALL: {"name": "roll", "args": {"sides": 6}}'}, {"finish": "stop"}]
     with ScriptedServer(roll, HELLO) as server:
         where = ["-u", server.url, "-w", str(tmp_path), "-c", str(tmp_path / "config.json")]
-        done = subprocess.run(
-            [sys.executable, str(ROOT / "cli.py"), *where, "-p", "go", "--output", output],
-            capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
-        )  # fmt: skip
-    assert done.returncode == 0
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+        process = loaded.start([*where, "-p", "go", "--output", output], environment)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
     for text in ("from python", "from a thread", "from C", "from a program"):
-        assert text in done.stderr
-        assert text not in done.stdout
+        assert text in err
+        assert text not in out
     if output == "text":
-        assert done.stdout == "Hello\n"
+        assert out == "Hello\n"
     else:
-        assert json.loads(done.stdout.splitlines()[-1])["answer"] == "Hello"
+        assert json.loads(out.splitlines()[-1])["answer"] == "Hello"
