@@ -56,11 +56,13 @@ class Batch:
         results: Results,
         options: BatchOptions,
         show: Callable[[BatchProgress], None] = lambda _: None,
+        make_pool: Callable[[float], ProcessPool] = ProcessPool,
     ) -> None:
         self._settings = settings
         self.results = results
         self._options = options
         self._show = show
+        self._make_pool = make_pool
         relevant = select_relevant(settings)
         self._keys = [(task.id, task.compute_hash(relevant)) for task in tasks]
         self._todo = [
@@ -105,7 +107,7 @@ class Batch:
         waiting = deque((job, 1, 0.0) for job in jobs)  # attempt, and when
         placed: dict[str, tuple[int, str]] = {}  # by the task's id: its attempt, and its server
         control = LoadControl(self._options.servers, self._options.jobs)
-        pool = ProcessPool(self._options.timeout)
+        pool = self._make_pool(self._options.timeout)
         with ThreadPoolExecutor(1, "load") as looker:
             look = LoadLook(control, self._settings, looker)
             try:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from src.app.endpoint import make_settings
+from src.batch.results import CheckResult, Row
+from src.batch.task_run import Job, TaskOutcome
 from src.cli.demo.loopback import LoopbackReply, LoopbackRequest, serve
 from src.cli.demo.protocol import DemoRequest, DemoServer, DemoTurn
 from src.config import Settings
@@ -46,6 +48,40 @@ def refuse_after_a_turn(status: int, times: int) -> Callable[[LoopbackRequest], 
     """Refuse requests that hold the result of a call with this status, so many times."""
     statuses = iter([status] * times)
     return lambda request: next(statuses, 0) if b'"role":"tool"' in request.body else 0
+
+
+class InstantPool:
+    """In place of ProcessPool, for what a driver does with outcomes: a task ends at the next look, and asks no server.
+
+    `refusals`: so many attempts are refused for load. `started` has the job of each attempt.
+    """
+
+    def __init__(self, refusals: int = 0) -> None:
+        self.started: list[Job] = []
+        self._running: list[Job] = []
+        self._refusals = refusals
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def start(self, job: Job) -> None:
+        self.started.append(job)
+        self._running.append(job)
+
+    def wait(self, seconds: float) -> list[tuple[Job, TaskOutcome]]:
+        ended, self._running = self._running, []
+        return [(job, self._answer(job)) for job in ended]
+
+    def stop(self) -> None:
+        self._running.clear()
+
+    def _answer(self, job: Job) -> TaskOutcome:
+        if self._refusals:
+            self._refusals -= 1
+            return TaskOutcome(Row(job.task.id, job.hash, "error", "Too busy.", turns=1), is_overload=True)
+        checks = tuple(CheckResult(command, command.count("exit 3"), "") for command in job.task.checks)
+        answer = job.task.prompt.partition(" ")[2]
+        return TaskOutcome(Row(job.task.id, job.hash, "answered", answer=answer, checks=checks, usage={"input": 9}))
 
 
 @contextmanager

@@ -18,9 +18,10 @@ from src.batch.tasks import BatchOptions, Task
 from src.cli.demo.loopback import LoopbackReply, serve
 from tests.waiting import wait_until
 
-from .script import make_repository, open_server, refuse_after_a_turn
+from .script import InstantPool, make_repository, open_server
 
 SECONDS = f"987.{os.getpid()}"  # for which nobody else on this machine sleeps
+NOWHERE = "http://127.0.0.1:9/v1"  # where nobody listens
 DEADLY = '''
 import os, signal, tempfile
 from vllm_bot import tool
@@ -49,6 +50,17 @@ def run(tmp_path, *tasks, show=lambda _: None, adapt=lambda settings: settings, 
         yield batch
 
 
+def keep_books(tmp_path, *tasks, pool=None, show=lambda _: None, **options):
+    """The rows of a batch whose tasks no process runs, and its pool: for which of them run, when, and what is kept."""
+    pool = InstantPool() if pool is None else pool
+    settings = replace(make_settings(NOWHERE, "vllm", model="m"), state=tmp_path / "state")
+    with Results(tmp_path / "out") as results:
+        chosen = BatchOptions((NOWHERE,), **{"jobs": 2, **options})
+        batch = Batch(tasks, settings, results, chosen, show, lambda timeout: pool)
+        batch.run()
+        return batch.rows, pool
+
+
 def is_running(*words):
     """Whether a process with these words runs."""
     found = "\0".join(words)
@@ -60,72 +72,66 @@ def is_running(*words):
 
 
 def test_each_task_gets_a_row(tmp_path):
-    tasks = [Task(f"t{n}", f"say {n}") for n in range(5)]
+    tasks = [Task(f"t{n}", f"say {n}") for n in range(3)]
     with run(tmp_path, *tasks) as batch:
         assert [(row.id, row.status, row.answer) for row in batch.rows] == [
-            (f"t{n}", "answered", str(n)) for n in range(5)
+            (f"t{n}", "answered", str(n)) for n in range(3)
         ]
-    assert len(load_rows(tmp_path / "out")) == 5
-    assert len((tmp_path / "out/predictions.jsonl").read_text().splitlines()) == 5
+    assert len(load_rows(tmp_path / "out")) == 3
+    assert len((tmp_path / "out/predictions.jsonl").read_text().splitlines()) == 3
 
 
-def test_a_finished_batch_sends_nothing(tmp_path):
-    task, seen = Task("t", "say x"), []
-    with run(tmp_path, task):
-        pass
-    with run(tmp_path, task, server={"seen": seen}) as batch:
-        assert [row.answer for row in batch.rows] == ["x"]
-    assert seen == []
+def test_a_finished_batch_starts_nothing(tmp_path):
+    keep_books(tmp_path, Task("t", "say x"))
+    rows, pool = keep_books(tmp_path, Task("t", "say x"))
+    assert [row.answer for row in rows] == ["x"]
+    assert pool.started == []
 
 
 def test_a_task_that_changed_runs_again_and_its_old_row_stays(tmp_path):
-    with run(tmp_path, Task("t", "say x")):
-        pass
-    with run(tmp_path, Task("t", "say y")) as batch:
-        assert [row.answer for row in batch.rows] == ["y"]
+    keep_books(tmp_path, Task("t", "say x"))
+    rows, _ = keep_books(tmp_path, Task("t", "say y"))
+    assert [row.answer for row in rows] == ["y"]
     assert [row.answer for row in load_rows(tmp_path / "out")] == ["x", "y"]
 
 
 def test_only_failed_tasks_run_again_when_that_is_asked_for(tmp_path):
-    tasks = [Task("good", "say x"), Task("bad", "say x", checks=("test -f /nowhere",))]
-    with run(tmp_path, *tasks):
-        pass
-    with run(tmp_path, *tasks, retry_failed=True):
-        pass
+    tasks = [Task("good", "say x"), Task("bad", "say x", checks=("exit 3",))]
+    keep_books(tmp_path, *tasks)
+    keep_books(tmp_path, *tasks, retry_failed=True)
     assert sorted(row.id for row in load_rows(tmp_path / "out")) == ["bad", "bad", "good"]
 
 
 def test_a_spent_budget_starts_no_task(tmp_path):
-    tasks = [Task(f"t{n}", "say x") for n in range(6)]
-    with run(tmp_path, *tasks, jobs=1, budget_tokens=1) as batch:
-        assert batch.is_over_budget
-        assert len(batch.rows) == 1
+    told = []
+    rows, pool = keep_books(
+        tmp_path, *(Task(f"t{n}", "say x") for n in range(6)), jobs=1, budget_tokens=1, show=told.append
+    )
+    assert len(rows) == len(pool.started) == 1
+    assert told[-1].total == 6
 
 
 @pytest.mark.parametrize(("refusals", "status"), [(2, "answered"), (99, "error")])
-def test_a_task_that_is_refused_for_load_after_a_turn_runs_again_a_few_times(tmp_path, monkeypatch, refusals, status):
+def test_a_task_that_is_refused_for_load_runs_again_a_few_times(tmp_path, monkeypatch, refusals, status):
     monkeypatch.setattr(driver, "BACKOFF_S", 0.0)
-    server = {"refuse": refuse_after_a_turn(503, refusals), "seen": (seen := [])}
-    with run(tmp_path, Task("t", "write b.txt"), server=server) as batch:
-        assert [(row.status, row.turns) for row in batch.rows] == [(status, 2 if status == "answered" else 1)]
-    attempts = min(refusals + 1, driver.MAX_ATTEMPTS)
-    assert seen.count("/v1/chat/completions") == 2 * attempts
+    rows, pool = keep_books(tmp_path, Task("t", "say x"), pool=InstantPool(refusals))
+    assert [row.status for row in rows] == [status]
+    assert len(pool.started) == min(refusals + 1, driver.MAX_ATTEMPTS)
 
 
 def test_a_refusal_for_load_lowers_the_number_of_tasks_that_run(tmp_path, monkeypatch):
     monkeypatch.setattr(driver, "BACKOFF_S", 0.0)
     monkeypatch.setattr(driver, "LOOK_INTERVAL_S", 1000.0)
-    running, refusals = [], []
+    pool, running, refusals = InstantPool(3), [], []
 
     def show(progress):
-        running.append(progress.running)
+        running.append(len(pool.started) - sum(running))  # in this round
         refusals.append(progress.refusal)
 
-    tasks = [Task(f"t{n}", f"write {n}.txt") for n in range(3)]
-    with run(tmp_path, *tasks, jobs=3, server={"refuse": refuse_after_a_turn(503, 3)}, show=show) as batch:
-        assert [row.status for row in batch.rows] == ["answered"] * 3
-    assert max(running[running.index(0) :]) <= 1  # the last ones may end between two looks
-    assert "The server refused (HTTP 503): Too busy." in refusals
+    rows, _ = keep_books(tmp_path, *(Task(f"t{n}", "say x") for n in range(3)), jobs=3, pool=pool, show=show)
+    assert [row.status for row in rows] == ["answered"] * 3
+    assert (running[0], max(running[1:])) == (3, 1)
+    assert "Too busy." in refusals
     assert refusals[-1] == ""
 
 
@@ -155,8 +161,8 @@ def test_each_look_at_the_servers_changes_how_many_tasks_run(monkeypatch):
 
 def test_what_one_task_learns_of_the_server_serves_the_next(tmp_path):
     server = {"seen": (seen := []), "has_parser": False}
-    with run(tmp_path, *(Task(f"t{n}", "say x") for n in range(3)), jobs=1, server=server):
-        assert seen.count("/v1/chat/completions") == 1 + 3  # refused once
+    with run(tmp_path, *(Task(f"t{n}", "say x") for n in range(2)), jobs=1, server=server):
+        assert seen.count("/v1/chat/completions") == 1 + 2  # refused once
 
 
 def test_the_servers_are_looked_at_again_while_tasks_run(tmp_path, monkeypatch):
@@ -203,7 +209,7 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path):
     tasks = [Task(f"t{n}", f"run sleep {SECONDS}") for n in range(4)]
     with pytest.raises(KeyboardInterrupt), run(tmp_path, *tasks, show=interrupt):
         pass
-    assert not is_running("sleep", SECONDS)
+    wait_until(lambda: not is_running("sleep", SECONDS), "the end of the commands, by their supervisor")
     assert load_rows(tmp_path / "out") == []
 
 

@@ -13,13 +13,13 @@ import pytest
 
 from src.batch.results import load_rows
 from src.errors import BotError
-from tests.thorough import sample
+from tests.thorough import is_thorough, sample
 from tests.waiting import PATIENCE_S, wait_until
 
 from .script import open_server
 
 ROOT = Path(__file__).parents[2]
-TASKS = 12
+TASKS = 12 if is_thorough() else 4
 POINTS = range(48)  # rows recorded, and how the driver is caught after them, before it is killed
 
 
