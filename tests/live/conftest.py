@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from .rig import KINDS, Rig, Server
 ROOT = Path(__file__).resolve().parents[2]
 LIVE_URL = os.environ.get("VLLM_BOT_LIVE_URL", "")
 RIG = os.environ.get("VLLM_BOT_RIG", "")
+NO_SERVER = "there is no server: see VLLM_BOT_LIVE_URL and VLLM_BOT_RIG in docs/development.md"
 PATIENCE = 300  # seconds for one run, on a busy machine
 
 
@@ -40,11 +41,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if item.path not in files] + here
 
 
+class ModuleWithoutServer(pytest.Module):
+    """Neither imported nor collected: hundreds of tests that would be skipped one by one, in each process."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        pytest.skip(NO_SERVER)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    if RIG or LIVE_URL or module_path.name == "test_copilot.py":  # which needs none
+        return None
+    return ModuleWithoutServer.from_parent(parent, path=module_path)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skipped from one place, so that pytest tells of it in one line."""
     needs = {"server": RIG, "any_server": RIG or LIVE_URL}
     if any(name in item.fixturenames and not there for name, there in needs.items()):
-        pytest.skip("there is no server: see VLLM_BOT_LIVE_URL and VLLM_BOT_RIG in docs/development.md")
+        pytest.skip(NO_SERVER)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
