@@ -41,11 +41,11 @@ def check_settings(settings: Settings) -> None:
 def check_given(key: str, value: object) -> None:
     """Check the value of one key, as a settings file would hold it. Raises ConfigError."""
     table, name, option = split_key(key)
-    given = check_value(GivenValue(option, value, key, table, name))
+    checked = check_value(GivenValue(option, value, key, table, name))
     if not table:
         section, _, last = option.partition(".")
         settings = Settings(servers={})
-        check_settings(replace(settings, **{section: replace(getattr(settings, section), **{last: given.value})}))
+        check_settings(replace(settings, **{section: replace(getattr(settings, section), **{last: checked.value})}))
 
 
 @contextmanager

@@ -219,8 +219,8 @@ class Connections:
             raise ConfigError("A panel needs models.", "Name them in `review.models`; see docs/configuration.md.")
         named = [seat for seat in seats if chair in (seat.model, seat.name)]
         if chair and not named:
-            known = ", ".join(seat.model for seat in seats)
-            raise ConfigError(f"review.chair: there is no model {chair!r} in review.models; it is one of {known}.")
+            names = ", ".join(seat.model for seat in seats)
+            raise ConfigError(f"review.chair: there is no model {chair!r} in review.models; it is one of {names}.")
         members = [self._make_reviewer(seat) for seat in seats]
         if not chair:
             return Panel(members)

@@ -95,8 +95,8 @@ def probe_call_path(target: ServerTarget) -> ServerTarget:
     if vllm.provider != "vllm" or not vllm.enable_function_calling:
         return target
     memory = Factory(settings).server_memory
-    if known := memory.find(settings.vllm.base_url, target.model, lambda: target.version):
-        return target._replace(path=known)
+    if path := memory.find(settings.vllm.base_url, target.model, lambda: target.version):
+        return target._replace(path=path)
     brief = Factory(replace(settings, vllm=replace(settings.vllm, max_tokens=1)))
     model = brief.connections.make_model(target.model, within=PROBE_TIMEOUT_S)
     try:
@@ -119,8 +119,8 @@ def scan_ports(settings: Settings, ports: Mapping[int, str] = USUAL_PORTS) -> li
     if not numbers:
         return []
     with ThreadPoolExecutor(len(numbers)) as pool:
-        found = list(pool.map(lambda port: _identify(_point_at(settings, port)), numbers))
-    return [each for each in found if each[1]]
+        servers = list(pool.map(lambda port: _identify(_point_at(settings, port)), numbers))
+    return [each for each in servers if each[1]]
 
 
 def place_server(settings: Settings, typed: str) -> Settings:
@@ -147,12 +147,12 @@ def locate_model(settings: Settings, text: str) -> Settings:
 
 
 def _find_first(settings: Settings, ports: Mapping[int, str], error: NeverReached) -> tuple[Settings, list[str]]:
-    for found in scan_ports(settings, ports):
-        return found
-    servers: dict[str, list[str]] = {}
-    for port, server in ports.items():
-        servers.setdefault(server, []).append(str(port))
-    tried = ", ".join(f"{server} ({', '.join(numbers)})" for server, numbers in servers.items())
+    if servers := scan_ports(settings, ports):
+        return servers[0]
+    usual: dict[str, list[str]] = {}
+    for port, name in ports.items():
+        usual.setdefault(name, []).append(str(port))
+    tried = ", ".join(f"{name} ({', '.join(numbers)})" for name, numbers in usual.items())
     raise NeverReached(f"No server answers on this machine. Tried the usual ports of {tried}.", NEXT_STEPS) from error
 
 

@@ -43,10 +43,10 @@ def make_settings(base_url: str, provider: str = "vllm", **values: Any) -> Setti
 
     Raises ConfigError for impossible values.
     """
-    given = {"base_url": base_url, "provider": provider, **values}
+    arguments = {"base_url": base_url, "provider": provider, **values}
     checked = {
         name: check_value(GivenValue(f"vllm.{name}", value, ARGUMENTS.get(name, name))).value
-        for name, value in given.items()
+        for name, value in arguments.items()
         if value is not None or name not in values
     }
     if "://" not in base_url:

@@ -156,7 +156,7 @@ class Factory:
         return [SystemMessage("\n\n".join(filter(None, [*notes, rules])))]
 
 
-def _find_living(known: Iterable[StartedProcess]) -> Mapping[StartedProcess, Sequence[int]]:
+def _find_living(processes: Iterable[StartedProcess]) -> Mapping[StartedProcess, Sequence[int]]:
     from ..tools.process.proc import find_living  # start-up is measured
 
-    return find_living(known)
+    return find_living(processes)

@@ -71,5 +71,5 @@ def ask_members(members: Sequence[PanelMember], question: str, timeout: float) -
 
 def render_material(answers: Sequence[PanelAnswer]) -> str:
     """The answers, for the model that sums up."""
-    told = [ANSWER.format(name=each.name, text=neutralize_with_note(each.text)) for each in answers if each.text]
-    return MATERIAL.format(answers="\n".join(told))
+    answered = [ANSWER.format(name=each.name, text=neutralize_with_note(each.text)) for each in answers if each.text]
+    return MATERIAL.format(answers="\n".join(answered))

@@ -210,8 +210,8 @@ def _recall_path(settings: Settings, model: Model) -> None:
     """Begin with the path that is remembered of the model."""
     if settings.get_model_settings(model.name).enable_function_calling:
         memory = ServerMemory(settings.state)
-        if known := memory.find(settings.vllm.base_url, model.name, lambda: model.server_version):
-            model.path = known
+        if path := memory.find(settings.vllm.base_url, model.name, lambda: model.server_version):
+            model.path = path
 
 
 @contextmanager

@@ -16,27 +16,27 @@ SAMPLING = (
 )
 
 
-def make_body(given: Mapping[str, Any], provider: str) -> dict[str, JSON]:
+def make_body(values: Mapping[str, Any], provider: str) -> dict[str, JSON]:
     """The values of SAMPLING and of `extra_body` as fields of a request. Those not given, None or empty, are left out.
 
     Raises ConfigError for one that this provider does not take.
     """
     body: dict[str, Any] = {}
     row = PROVIDERS[provider]
-    named = [name for name in SAMPLING if given.get(name) not in (None, "", (), [], {})]
+    named = [name for name in SAMPLING if values.get(name) not in (None, "", (), [], {})]
     unknown = [name for name in named if name not in row.sampling]
-    if given.get("temperature") is not None and not row.has_temperature:
+    if values.get("temperature") is not None and not row.has_temperature:
         unknown.insert(0, "temperature")
     if unknown:
         raise ConfigError(f"{unknown[0]}: the API of {provider} has no such setting.")
     for name in named:
-        value = given[name]
+        value = values[name]
         if name == "stop":
             value = [value] if isinstance(value, str) else list(value)
         for part in reversed(row.sampling[name].split(".")):
             value = {part: value}
         body = merge_objects(body, value)
-    return merge_objects(body, given.get("extra_body") or {})
+    return merge_objects(body, values.get("extra_body") or {})
 
 
 def merge_objects(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,9 +52,9 @@ def merge_objects(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str,
 def make_model_body(settings: Settings, model: str) -> dict[str, JSON]:
     """What the settings add to each request to this model. Raises ConfigError, which names the place."""
     vllm = settings.get_model_settings(model)
-    given = {name: getattr(vllm, name) for name in ("temperature", *SAMPLING, "extra_body")}
+    values = {name: getattr(vllm, name) for name in ("temperature", *SAMPLING, "extra_body")}
     try:
-        return make_body(given, vllm.provider)
+        return make_body(values, vllm.provider)
     except ConfigError as error:
         name = error.message.partition(":")[0]
         places = [

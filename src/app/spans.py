@@ -166,12 +166,12 @@ class Spans:
 
 def _list_request_attributes(request: Mapping[str, Any]) -> dict[str, Any]:
     stop = request.get("stop")
-    given = {
+    fields = {
         "stream": bool(request.get("stream")),
         **{name: request.get(name) for name in REQUEST_SETTINGS},
         "stop_sequences": [stop] if isinstance(stop, str) else stop and list(stop),
     }
-    return {f"gen_ai.request.{name}": value for name, value in given.items() if value is not None}
+    return {f"gen_ai.request.{name}": value for name, value in fields.items() if value is not None}
 
 
 def _fail(span: Any, error: BaseException) -> None:

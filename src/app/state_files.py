@@ -67,8 +67,8 @@ class ServerMemory:
         """Add what was learned to what is known of this version. Raises OSError where it cannot be written."""
 
         def add(entries: Entries) -> Entries:
-            known = _read_path(entries.get(f"{server} {model}"), version)
-            joined = known.join(path) if known else path
+            saved = _read_path(entries.get(f"{server} {model}"), version)
+            joined = saved.join(path) if saved else path
             return entries | {f"{server} {model}": {"version": version, "path": joined.to_dict()}}
 
         _update(self._file, add)
@@ -93,8 +93,8 @@ class RuleMemory:
         """Raises OSError where it cannot be written."""
 
         def add(entries: Entries) -> Entries:
-            known = self._select(entries)
-            return entries if rule in known else {**entries, self._workspace: [*known, rule]}
+            saved = self._select(entries)
+            return entries if rule in saved else {**entries, self._workspace: [*saved, rule]}
 
         _update(self._file, add)
 

@@ -38,10 +38,10 @@ def make_tools(
     registry = _load_tools(settings, get_context)
     if only is None:
         return registry
-    known = [tool.definition.name for tool in registry]
-    if unknown := [name for name in only if name not in known]:
-        raise ConfigError(f"There is no tool {unknown[0]}.", f"There are {', '.join(known)}.")
-    return registry.without(*(name for name in known if name not in only))
+    names = [tool.definition.name for tool in registry]
+    if unknown := [name for name in only if name not in names]:
+        raise ConfigError(f"There is no tool {unknown[0]}.", f"There are {', '.join(names)}.")
+    return registry.without(*(name for name in names if name not in only))
 
 
 def _load_tools(settings: Settings, get_context: Callable[[], int | None]) -> Registry:
@@ -56,13 +56,7 @@ def _load_tools(settings: Settings, get_context: Callable[[], int | None]) -> Re
         more += yaml_commands.load(files.commands)
     if files.mcp:
         notices += _add_mcp(more, registry, settings)
-    loaded = TrustMemory(settings.state, settings.root).load_skills(os.environ)
-    notices += loaded.problems
-    skills = [each for each in loaded.skills.values() if not each.is_command]
-    if skills and "skill" not in (each.definition.name for each in more):
-        from ..tools.sources.skills import make_skill_tool
-
-        more.append(make_skill_tool(skills, get_context()))
+    notices += _add_skills(more, settings, get_context)
     notices += find_idle_rules(settings.security.rules, [each.definition.name for each in (*builtin, *more)])
     if not more and not notices:
         return registry
@@ -81,15 +75,26 @@ def _add_mcp(more: list[Tool], registry: Registry, settings: Settings) -> list[s
     return [*notices, *servers.notices]
 
 
+def _add_skills(more: list[Tool], settings: Settings, get_context: Callable[[], int | None]) -> list[str]:
+    """Add the tool that reads skills, if there are any. Returns what is wrong with some."""
+    loaded = TrustMemory(settings.state, settings.root).load_skills(os.environ)
+    skills = [each for each in loaded.skills.values() if not each.is_command]
+    if skills and "skill" not in (each.definition.name for each in more):
+        from ..tools.sources.skills import make_skill_tool
+
+        more.append(make_skill_tool(skills, get_context()))
+    return list(loaded.problems)
+
+
 def _name_workspace(tool: Tool, root: Path) -> Tool:
     """The tool with the path of the workspace in place of `{workspace_dir}` in what the model is told of it."""
-    told = tool.definition
-    text = json.dumps([told.description, told.parameters, told.strict_parameters])
+    definition = tool.definition
+    text = json.dumps([definition.description, definition.parameters, definition.strict_parameters])
     if "{workspace_dir}" not in text:
         return tool
     description, parameters, strict = json.loads(text.replace("{workspace_dir}", json.dumps(str(root))[1:-1]))
-    told = replace(told, description=description, parameters=parameters, strict_parameters=strict)
-    return replace(tool, definition=told)
+    definition = replace(definition, description=description, parameters=parameters, strict_parameters=strict)
+    return replace(tool, definition=definition)
 
 
 @cache

@@ -28,12 +28,14 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def takes_value(self, word: str) -> bool:
         """Whether the word after this option is its value. An option may be abbreviated."""
-        known = self._option_string_actions
-        fits = [word] if word in known else [each for each in known if word.startswith("--") and each.startswith(word)]
-        return len(fits) == 1 and known[fits[0]].nargs in (None, "?")
+        actions = self._option_string_actions
+        fits = [each for each in actions if word.startswith("--") and each.startswith(word)]
+        if word in actions:
+            fits = [word]
+        return len(fits) == 1 and actions[fits[0]].nargs in (None, "?")
 
     def error(self, message: str) -> NoReturn:
-        known = re.findall("--[a-z-]+", self.format_help())
+        spellings = re.findall("--[a-z-]+", self.format_help())
         if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
             what = message.partition(":")[0].removeprefix("argument ")
             kind = f"{what.lower()} {wrong[1]}" if what.isupper() else f"{what} {wrong[1]}"
@@ -41,10 +43,10 @@ class ArgumentParser(argparse.ArgumentParser):
             message = f"there is no {kind}{_suggest(wrong[1], names) or '; choose one of ' + ', '.join(names)}"
             if what == "COMMAND":  # it may be the value of an option that does not exist
                 options = [word.partition("=")[0] for word in self.words if word.startswith("--")]
-                unknown = [word for word in options if not any(each.startswith(word) for each in known)]
+                unknown = [word for word in options if not any(each.startswith(word) for each in spellings)]
                 message = f"unrecognized arguments: {unknown[0]}" if unknown else message
         if wrong := re.match("unrecognized arguments: (--[^ =]+)", message):
-            message = f"there is no option {wrong[1]}{_suggest(wrong[1], known)}"
+            message = f"there is no option {wrong[1]}{_suggest(wrong[1], spellings)}"
         ask = "" if " " in self.prog else "; -p TEXT asks one question"
         self.exit(2, f"{self.prog}: {message}.\n`{self.prog} --help` says what there is{ask}.\n")
 

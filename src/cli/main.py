@@ -133,16 +133,7 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
 def _run(arguments: list[str] | None, sleep: Callable[[float], None]) -> int:
     gc.set_threshold(GC_THRESHOLD_OBJECTS)
     atexit.register(gc.freeze)  # leaves nothing for the collection at the exit: the system frees all memory anyway
-    words = sys.argv[1:] if arguments is None else arguments
-    if "_ARGCOMPLETE" in os.environ:  # a shell asks what could come next; this does not return
-        import argcomplete
-
-        argcomplete.autocomplete(make_parser(tuple(COMMANDS)))
-    parser = make_parser(tuple(name for name in COMMANDS if name in words))
-    own, passed = _split_passed(words)
-    parser.words, message = _split_message(parser, own)
-    options = parser.parse_args(parser.words)
-    options.passed, options.message = passed, message
+    options = _parse_options(sys.argv[1:] if arguments is None else arguments)
     # Loaded here so that --help and --version do not load it.
     from ..config import read_debug_level
     from ..errors import BotError, describe_error
@@ -172,27 +163,37 @@ def _run(arguments: list[str] | None, sleep: Callable[[float], None]) -> int:
         return error.exit_code if isinstance(error, BotError) else 1
 
 
-def _split_passed(words: list[str]) -> tuple[list[str], list[str]]:
-    """The program's own words, and those that `launch` passes to another one: they follow --."""
-    end = words.index("--") if "--" in words else len(words)
-    return (words[:end], words[end + 1 :]) if "launch" in words[:end] else (words, [])
+def _parse_options(words: list[str]) -> argparse.Namespace:
+    """The options; `passed` are the words that `launch` passes to another program, `message` the first of a chat."""
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what could come next; this does not return
+        import argcomplete
+
+        argcomplete.autocomplete(make_parser(tuple(COMMANDS)))
+    parser = make_parser(tuple(name for name in COMMANDS if name in words))
+    own, passed = words, list[str]()
+    if "--" in words and "launch" in words[: words.index("--")]:
+        own, passed = words[: words.index("--")], words[words.index("--") + 1 :]
+    parser.words, message = _split_message(parser, own)
+    options = parser.parse_args(parser.words)
+    options.passed, options.message = passed, message
+    return options
 
 
 def _split_message(parser: ArgumentParser, words: list[str]) -> tuple[list[str], str]:
     """The options, and the first message of a chat: the words that are no options, unless they begin with a command."""
     own: list[str] = []
-    said: list[str] = []
+    message: list[str] = []
     takes_value = False
     for at, word in enumerate(words):
         if word == "--":
-            said += words[at + 1 :]
+            message += words[at + 1 :]
             break
         is_option = word.startswith("-") and word != "-"
-        (own if is_option or takes_value else said).append(word)
+        (own if is_option or takes_value else message).append(word)
         takes_value = is_option and parser.takes_value(word)
-    if not said or said[0] in COMMANDS or (len(said) == 1 and is_near(said[0], list(COMMANDS))):
+    if not message or message[0] in COMMANDS or (len(message) == 1 and is_near(message[0], list(COMMANDS))):
         return words, ""  # argparse says what is wrong with a command that is spelled wrong
-    return own, " ".join(said)
+    return own, " ".join(message)
 
 
 class _SignalExit(SystemExit):

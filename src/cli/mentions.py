@@ -117,8 +117,8 @@ class _Reader:
         except NotADirectoryError:
             return self._read_file(target, name)
         try:
-            with os.scandir(folder) as found:
-                entries = sorted(escape_name(each.name) + ("/" if each.is_dir() else "") for each in found)
+            with os.scandir(folder) as listing:
+                entries = sorted(escape_name(each.name) + ("/" if each.is_dir() else "") for each in listing)
         finally:
             os.close(folder)
         more = f"\n({len(entries) - MAX_FOLDER_ENTRIES} more)" if len(entries) > MAX_FOLDER_ENTRIES else ""
@@ -184,14 +184,14 @@ def read_mentions(
             reader.add_clipboard()
         else:
             reader.notes.append(f"{escape_name(name)}: no such file, so nothing was added")
-    whole = "\n\n".join([text, *map(neutralize_with_note, reader.parts)])
-    return Mentions(text, whole, tuple(reader.images), tuple(reader.notes))
+    added = "\n\n".join([text, *map(neutralize_with_note, reader.parts)])
+    return Mentions(text, added, tuple(reader.images), tuple(reader.notes))
 
 
 def _find_mentions(text: str, root: Path) -> Iterator[tuple[Path | None, str]]:
     """Yield the path of each mention, if it exists, and how it is written, without punctuation after it."""
-    for found in MENTION.finditer(text):
-        written = found[1] or found[2]
+    for match in MENTION.finditer(text):
+        written = match[1] or match[2]
         bare = written.rstrip(PUNCTUATION)
         existing = ((path, name) for name in (written, bare) if name and (path := _resolve(root, name)))
         if (mention := next(existing, None)) or bare:
@@ -200,8 +200,8 @@ def _find_mentions(text: str, root: Path) -> Iterator[tuple[Path | None, str]]:
 
 def _find_dropped(text: str, root: Path) -> Iterator[tuple[Path, str]]:
     """Yield each path of an image that stands in the text as a terminal pastes it."""
-    for found in DROPPED.finditer(text):
-        written = found[1] or found[2] or re.sub(r"\\(.)", r"\1", found[3])
+    for match in DROPPED.finditer(text):
+        written = match[1] or match[2] or re.sub(r"\\(.)", r"\1", match[3])
         if written.startswith("file://"):
             written = unquote(written.removeprefix("file://"))
         if written.lower().endswith(SUFFIXES) and (path := _resolve(root, written)) and path.is_file():

@@ -40,24 +40,24 @@ class Approval:
     def approve(self, request: Request) -> Answer | Future[Answer]:
         return self._read(self._approve(request))
 
-    def _read(self, given: object) -> Answer:
+    def _read(self, reply: object) -> Answer:
         """The answer that a function gave; a refusal if it is none."""
-        if given is True or given is False:
-            return Answer(given, "" if given else "it was not approved.")
-        if isinstance(given, Answer) and isinstance(given.allowed, bool):
-            return given
-        if inspect.iscoroutine(given):
-            given.close()  # else Python warns that it was never awaited
+        if reply is True or reply is False:
+            return Answer(reply, "" if reply else "it was not approved.")
+        if isinstance(reply, Answer) and isinstance(reply.allowed, bool):
+            return reply
+        if inspect.iscoroutine(reply):
+            reply.close()  # else Python warns that it was never awaited
         self.error = TypeError(
-            f"approve returned {_describe(given)}, so the call was refused. Return True, False or an Answer, such as "
+            f"approve returned {_describe(reply)}, so the call was refused. Return True, False or an Answer, such as "
             'Answer(False, "Not on Sundays.").'
         )
         return Answer(False, NO_ANSWER)
 
 
-def _describe(given: object) -> str:
-    if inspect.isawaitable(given):
-        return f"an awaitable ({type(given).__name__}), which only an agent of AsyncServer awaits"
-    if isinstance(given, Answer):
-        return f"an Answer whose `allowed` is {given.allowed!r}"
-    return f"the class {given.__name__}" if isinstance(given, type) else repr(given)
+def _describe(reply: object) -> str:
+    if inspect.isawaitable(reply):
+        return f"an awaitable ({type(reply).__name__}), which only an agent of AsyncServer awaits"
+    if isinstance(reply, Answer):
+        return f"an Answer whose `allowed` is {reply.allowed!r}"
+    return f"the class {reply.__name__}" if isinstance(reply, type) else repr(reply)

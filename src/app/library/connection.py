@@ -129,8 +129,8 @@ class BaseServer(Generic[AgentT, ApproveT]):
         self, model: str, sampling: Mapping[str, Any], answer_schema: Mapping[str, JSON] | None = None
     ) -> ModelCore:
         """One model's logic. Raises ConfigError for a setting that this provider does not take."""
-        given = {name: value for name, value in sampling.items() if value is not None}
-        settings = replace(self._settings, vllm=replace(self._settings.vllm, **given))
+        values = {name: value for name, value in sampling.items() if value is not None}
+        settings = replace(self._settings, vllm=replace(self._settings.vllm, **values))
         return make_core(settings, model, answer_schema=answer_schema, is_name_fixed=True)
 
     def resolve_model(self, core: ModelCore) -> Aside[str]:

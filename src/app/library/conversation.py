@@ -65,24 +65,24 @@ class Conversation(list[Message]):
             raise ConfigError(f"This is no stored conversation: {error}.") from error
 
 
-def read_conversation(given: object, system: str) -> Conversation:
+def read_conversation(stored: object, system: str) -> Conversation:
     """The conversation that an agent goes on with, which begins with `system` if it has no system prompt of its own.
 
     A Conversation is used as it is, and grows; other lists are copied. Raises ConfigError for anything else.
     """
-    if given is None:
-        given = Conversation()
-    elif isinstance(given, dict):
-        given = Conversation.from_dict(given)
-    elif isinstance(given, (list, tuple)) and not isinstance(given, Conversation):
-        given = Conversation(given)
-    if not isinstance(given, Conversation):
+    if stored is None:
+        stored = Conversation()
+    elif isinstance(stored, dict):
+        stored = Conversation.from_dict(stored)
+    elif isinstance(stored, (list, tuple)) and not isinstance(stored, Conversation):
+        stored = Conversation(stored)
+    if not isinstance(stored, Conversation):
         raise ConfigError(
-            f"conversation: expected a Conversation, a list of messages or what to_dict gave, not {given!r}."
+            f"conversation: expected a Conversation, a list of messages or what to_dict gave, not {stored!r}."
         )
-    if system and not (given and isinstance(given[0], SystemMessage)):
-        given.insert(0, SystemMessage(system))
-    return given
+    if system and not (stored and isinstance(stored[0], SystemMessage)):
+        stored.insert(0, SystemMessage(system))
+    return stored
 
 
 def _list_usages(message: Message) -> list[Usage | None]:

@@ -58,12 +58,11 @@ class Options(NamedTuple):
 
     def check(self) -> Options:
         """The same, with whole paths and names. Raises TypeError for an unknown name, ConfigError for a wrong value."""
-        for name in self.sampling:
-            if name not in Sampling.__annotations__:
-                names = {**self._asdict(), **Sampling.__annotations__}
-                near = find_near(name, names)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}."
-                raise TypeError(f"An agent has no option {name!r}: {hint}")
+        for name in [each for each in self.sampling if each not in Sampling.__annotations__]:
+            names = {**self._asdict(), **Sampling.__annotations__}
+            near = find_near(name, names)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}."
+            raise TypeError(f"An agent has no option {name!r}: {hint}")
         for name, (kinds, wanted) in _KINDS.items():
             if not isinstance(value := getattr(self, name), kinds):
                 raise ConfigError(f"{name}: expected {wanted}, got {value!r}.")

@@ -131,7 +131,7 @@ def raise_if_cut(result: Result[T]) -> Result[T]:
     """The result, if the model ended its answer itself. Raises LimitReached, which has the result, if not."""
     if result.is_complete:
         return result
-    told = next((text for text in reversed(result.notices) if text.startswith("The server stopped")), "")
-    error = LimitReached(told or STOPS[result.stop_reason], HINTS.get(result.stop_reason, ""))
+    notice = next((text for text in reversed(result.notices) if text.startswith("The server stopped")), "")
+    error = LimitReached(notice or STOPS[result.stop_reason], HINTS.get(result.stop_reason, ""))
     error.result = result
     raise error

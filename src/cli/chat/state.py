@@ -252,8 +252,8 @@ class State:
     @property
     def last_answer(self) -> str:
         """The model's last text; empty if there is none."""
-        said = (message.text for message in reversed(self.conversation) if isinstance(message, Response))
-        return next((text for text in said if text.strip()), "")
+        texts = (message.text for message in reversed(self.conversation) if isinstance(message, Response))
+        return next((text for text in texts if text.strip()), "")
 
 
 def estimate_tokens(messages: Iterable[Message]) -> int:

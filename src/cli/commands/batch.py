@@ -215,10 +215,10 @@ def _find_out(named: str | None) -> Path:
     """The folder of a batch; by default the one below runs/ that was written last. Raises BotError."""
     if named:
         return Path(named)
-    found = sorted(DEFAULT_OUT.glob("*/results.jsonl"), key=lambda path: path.stat().st_mtime)
-    if not found:
+    batches = sorted(DEFAULT_OUT.glob("*/results.jsonl"), key=lambda path: path.stat().st_mtime)
+    if not batches:
         raise BotError(f"There is no batch in {DEFAULT_OUT}/.", "Name its folder with --out.")
-    return found[-1].parent
+    return batches[-1].parent
 
 
 def _show(name: str, out: Path, settings: Settings) -> int:

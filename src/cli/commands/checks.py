@@ -190,8 +190,8 @@ def _check_tokens(diagnosis: Diagnosis) -> Finding:
     except BotError as error:
         return Finding("warn", error.message, error.hint)
     origin = next((call.origin for call in response.calls), "")
-    found = f"the model's call was read from them ({origin})" if origin else f"the model {_describe_text(response)}"
-    return Finding("pass", f"the server generates from tokens; {found}")
+    outcome = f"the model's call was read from them ({origin})" if origin else f"the model {_describe_text(response)}"
+    return Finding("pass", f"the server generates from tokens; {outcome}")
 
 
 def _judge_calls(diagnosis: Diagnosis, model: Model, response: Response) -> Finding:
@@ -283,8 +283,8 @@ def _judge_grammar(diagnosis: Diagnosis) -> Finding:
         return Finding(
             "warn", f"{field} alone holds a probe to its grammar", "Calls that are required are constrained."
         )
-    said = "the server accepts structured_outputs and ignores it: a probe was not held to its grammar"
-    return Finding("warn", said, "The bot works without it, but calls in the text may be malformed.")
+    problem = "the server accepts structured_outputs and ignores it: a probe was not held to its grammar"
+    return Finding("warn", problem, "The bot works without it, but calls in the text may be malformed.")
 
 
 def _check_streaming(diagnosis: Diagnosis) -> Finding | None:

@@ -33,13 +33,13 @@ def run_doctor(options: argparse.Namespace) -> int:
 def print_report(load: Callable[[], Settings], *, as_json: bool = False) -> int:
     """Check these settings and print what was found; 0 where nothing fails, else 1."""
     diagnosis, checks = Diagnosis(load), dict[str, Finding]()
-    for name, found in examine(diagnosis):
-        checks[name] = found
+    for name, finding in examine(diagnosis):
+        checks[name] = finding
         if not as_json:
-            print(_format_line(name, found), flush=True)
-    failed = any(found.status == "fail" for found in checks.values())
+            print(_format_line(name, finding), flush=True)
+    failed = any(finding.status == "fail" for finding in checks.values())
     if as_json:
-        rows = [{"name": name, **found._asdict()} for name, found in checks.items()]
+        rows = [{"name": name, **finding._asdict()} for name, finding in checks.items()]
         print(json.dumps({"checks": rows, "serve": make_serve_command(diagnosis), "exit_code": int(failed)}, indent=2))
     elif diagnosis.models and diagnosis.is_vllm and (advice := _format_advice(diagnosis)):
         print(f"\n{advice}")
@@ -82,11 +82,11 @@ def make_serve_command(diagnosis: Diagnosis) -> str | None:
     return None
 
 
-def _format_line(name: str, found: Finding) -> str:
-    columns, status = get_columns(sys.stdout), found.status
+def _format_line(name: str, finding: Finding) -> str:
+    columns, status = get_columns(sys.stdout), finding.status
     margin = " " * (ADVICE_MARGIN if not columns or columns > 2 * ADVICE_MARGIN else HANGING_INDENT)
-    lines = [f"{status}  {name:21} {sanitize(found.said)}"]
-    lines += [f"{margin}{sanitize(line)}" for line in found.advice.splitlines()]
+    lines = [f"{status}  {name:21} {sanitize(finding.said)}"]
+    lines += [f"{margin}{sanitize(line)}" for line in finding.advice.splitlines()]
     text = wrap_text("\n".join(lines), columns - 1)
     is_coloured = columns and not os.environ.get("NO_COLOR")
     return paint(status, COLOURS[status]) + text.removeprefix(status) if is_coloured else text

@@ -149,8 +149,8 @@ def _launch_codex(address: str, model: str, _: Path, context: int | None) -> Cli
 
 def _launch_opencode(address: str, model: str, folder: Path, context: int | None) -> ClientCommand:
     name = f"vllm-bot/{model}"
-    known = context or CONTEXT_TOKENS
-    limit = {"context": known, "output": min(ANSWER_TOKENS, known // 4)}
+    window = context or CONTEXT_TOKENS
+    limit = {"context": window, "output": min(ANSWER_TOKENS, window // 4)}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "options": {"baseURL": f"{address}/v1", "apiKey": NO_KEY},

@@ -40,9 +40,9 @@ def run_serve(options: argparse.Namespace) -> int:
     """Runs until SIGINT or SIGTERM. Raises ConfigError."""
     if options.new_key:
         return _make_key(Path(options.new_key))
-    given: dict[str, object] = {name: getattr(options, name) for name in ("listen", "keys", "workers")}
-    given["upstreams"] = options.upstream
-    overrides = {f"serve.{name}": value for name, value in given.items() if value}
+    values: dict[str, object] = {name: getattr(options, name) for name in ("listen", "keys", "workers")}
+    values["upstreams"] = options.upstream
+    overrides = {f"serve.{name}": value for name, value in values.items() if value}
     if options.demo:
         with start_demo(has_parser=False) as demo:
             overrides["serve.upstreams"] = [demo.overrides["vllm.base_url"]]

@@ -60,28 +60,28 @@ def run_sessions(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace, factory: Factory) -> int:
     store = factory.make_store()
-    found = store.list_sessions()
+    sessions = store.list_sessions()
     if options.json:
-        for each in found:
+        for each in sessions:
             optional = "one_shot", "problem"
             print(json.dumps({name: value for name, value in each._asdict().items() if value or name not in optional}))
         return 0
-    for line in format_sessions(found, str(factory.settings.root)):
+    for line in format_sessions(sessions, str(factory.settings.root)):
         print(line.strip())
-    if not found:
+    if not sessions:
         print(f"There is no session yet; they are saved in {store.folder}.", file=sys.stderr)
     return 0
 
 
 def _search(options: argparse.Namespace, factory: Factory) -> int:
-    found = factory.make_store().search(" ".join(options.words))
-    for each in found:
+    matches = factory.make_store().search(" ".join(options.words))
+    for each in matches:
         if options.json:
             print(json.dumps({"session": each.session.id, "speaker": each.speaker, "snippet": each.snippet}))
             continue
         when = time.strftime("%Y-%m-%d", time.localtime(each.session.used))
         print(sanitize(f"{each.session.id}  {when}  {each.speaker}: {' '.join(each.snippet.split())}"))
-    return 0 if found else 1
+    return 0 if matches else 1
 
 
 def _show(options: argparse.Namespace, factory: Factory) -> int:
@@ -108,14 +108,14 @@ def _find_conversation(name_or_id: str, factory: Factory) -> SavedConversation:
 
 def read_conversation(journal: Path) -> SavedConversation:
     """The conversation that a journal holds. Raises BotError."""
-    found, session = replay(journal, whole=True), journal.stem
-    for problem in found.problems:
+    replayed, session = replay(journal, whole=True), journal.stem
+    for problem in replayed.problems:
         print(f"! {session}: {sanitize(problem)}", file=sys.stderr)
-    created = read_time(found.state.meta.get("created"), 0.0)
+    created = read_time(replayed.state.meta.get("created"), 0.0)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
     facts = {"session": session, "created": when}
-    facts |= {key: str(found.state.meta.get(key, "")) for key in ("workspace", "model")}
-    return SavedConversation(found.state.name or session, facts, found.messages)
+    facts |= {key: str(replayed.state.meta.get(key, "")) for key in ("workspace", "model")}
+    return SavedConversation(replayed.state.name or session, facts, replayed.messages)
 
 
 def _delete(options: argparse.Namespace, factory: Factory) -> int:

@@ -59,16 +59,16 @@ def _make_handler(respond: Responder) -> type[BaseHTTPRequestHandler]:
             reply = respond(LoopbackRequest(self.command, self.path, body))
             self.send_response(reply.status)
             self.send_header("Content-Type", reply.content_type)
-            whole = list(reply.chunks) if isinstance(reply.chunks, (list, tuple)) else None
-            if whole is not None:
-                self.send_header("Content-Length", str(sum(map(len, whole))))
+            chunks = list(reply.chunks) if isinstance(reply.chunks, (list, tuple)) else None
+            if chunks is not None:
+                self.send_header("Content-Length", str(sum(map(len, chunks))))
             else:
                 self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             try:
                 for chunk in reply.chunks:
-                    self.wfile.write(chunk if whole is not None else b"%x\r\n%s\r\n" % (len(chunk), chunk))
-                if whole is None:
+                    self.wfile.write(chunk if chunks is not None else b"%x\r\n%s\r\n" % (len(chunk), chunk))
+                if chunks is None:
                     self.wfile.write(b"0\r\n\r\n")
             except (BrokenPipeError, ConnectionResetError):  # the client is gone
                 self.close_connection = True

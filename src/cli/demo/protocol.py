@@ -66,8 +66,9 @@ class DemoServer:
         }
         route = routes.get((request.method, request.path))
         if route is None:
-            known = any(path == request.path for _, path in routes)
-            return _reply_json(*((405, {"detail": "Method Not Allowed"}) if known else (404, {"detail": "Not Found"})))
+            if any(path == request.path for _, path in routes):
+                return _reply_json(405, {"detail": "Method Not Allowed"})
+            return _reply_json(404, {"detail": "Not Found"})
         try:
             body = json.loads(request.body or b"{}")
         except ValueError as error:

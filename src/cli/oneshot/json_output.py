@@ -108,8 +108,8 @@ _EVENTS: Mapping[type, Callable[[Any], tuple[str, dict[str, Any]]]] = {
 
 def format_event(event: Event) -> str:
     """An event as a line of stream-json; "" if it only counts towards `end`."""
-    found = describe_event(event)
-    return format_line(*found) if found else ""
+    line = describe_event(event)
+    return format_line(*line) if line else ""
 
 
 def describe_event(event: Event) -> tuple[str, dict[str, Any]] | None:
@@ -117,8 +117,8 @@ def describe_event(event: Event) -> tuple[str, dict[str, Any]] | None:
     if isinstance(event, SubagentStep):
         step = describe_event(event.step)
         return ("task", {"id": event.call.id, "step": {"type": step[0], **step[1]}}) if step else None
-    found = _EVENTS.get(type(event))
-    return found(event) if found else None
+    describe = _EVENTS.get(type(event))
+    return describe(event) if describe else None
 
 
 def format_line(kind: str, fields: Mapping[str, Any]) -> str:

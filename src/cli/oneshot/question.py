@@ -51,20 +51,18 @@ def read_question(prompt: str | None, message: str, factory: Factory) -> Questio
         prompt = factory.trust_memory.load_skills(os.environ).expand(prompt) or prompt
     if prompt is None and sys.stdin and sys.stdin.isatty():
         return None
-    text = (message or "-") if prompt is None else prompt
-    if text == "-":
-        if not sys.stdin:
-            raise ConfigError("Standard input is closed.", HOW_TO_ASK)
-        question = Question(sys.stdin.read())
-    else:
-        question = _add_to(text, factory)
+    question = _read_text((message or "-") if prompt is None else prompt, factory)
     if not question.text.strip():
         raise ConfigError("The question is empty.", HOW_TO_ASK)
     return question
 
 
-def _add_to(text: str, factory: Factory) -> Question:
-    """The question with what it mentions, and what is piped in."""
+def _read_text(text: str, factory: Factory) -> Question:
+    """The question with what it mentions, and what is piped in; without one, what is piped in is the question."""
+    if text == "-":
+        if not sys.stdin:
+            raise ConfigError("Standard input is closed.", HOW_TO_ASK)
+        return Question(sys.stdin.read())
     mentions, after = None, ""
     if "@" in text:
         from ..mentions import read_mentions  # start-up is measured

@@ -15,12 +15,12 @@ from ...errors import ConfigError
 OPTION = "--json-schema"
 
 
-def read_form(given: str) -> Form:
+def read_form(option: str) -> Form:
     """The form in a file, or in a schema that is given itself. Raises ConfigError."""
-    is_schema = given.lstrip().startswith("{")
-    where = OPTION if is_schema else f"{OPTION}: {given}"
+    is_schema = option.lstrip().startswith("{")
+    where = OPTION if is_schema else f"{OPTION}: {option}"
     try:
-        schema = json.loads(given if is_schema else Path(given).read_text(encoding="utf-8-sig"))
+        schema = json.loads(option if is_schema else Path(option).read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{where}: {error.strerror or error}.") from error
     except (ValueError, RecursionError) as error:

@@ -54,8 +54,8 @@ def find_colours(theme: str, environment: Mapping[str, str]) -> Colours | None:
 
 def take_background(typed: str) -> tuple[str, Colours | None]:
     """What was typed without the terminal's answer to ASK_BACKGROUND, and the colours for it; None if it has none."""
-    if not (found := BACKGROUND.search(typed)):
+    if not (reply := BACKGROUND.search(typed)):
         return typed, None
-    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
+    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in reply.groups())
     is_light = 0.2126 * red + 0.7152 * green + 0.0722 * blue >= LIGHT_FROM  # the weights of sRGB's luminance
-    return typed[: found.start()] + typed[found.end() :], LIGHT if is_light else DARK
+    return typed[: reply.start()] + typed[reply.end() :], LIGHT if is_light else DARK

@@ -33,7 +33,7 @@ def wrap_line(line: str, columns: int, width: Callable[[str], int] = len) -> lis
     if width(line) <= columns:
         return [line]
     margin = len(line) - len(line.lstrip(" "))
-    starts = [0, margin, *(found.end() for found in _GAP.finditer(line))]
+    starts = [0, margin, *(gap.end() for gap in _GAP.finditer(line))]
     indent = max(start for start in starts if start <= columns // 2)
     if max(starts) > columns // 2 and (closed := _GAP.sub("  ", line)) != line:
         line, indent = closed, min(margin, indent) + HANGING_INDENT

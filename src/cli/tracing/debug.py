@@ -98,7 +98,7 @@ class Debug:
         """Without secrets, terminal escapes, and the data of images."""
         from ...security.text.redact import redact  # start-up is measured, and few debug
 
-        text = _MEDIA_DATA.sub(lambda found: f"{found[1]}[{len(found[2]):,} characters]", text)
+        text = _MEDIA_DATA.sub(lambda match: f"{match[1]}[{len(match[2]):,} characters]", text)
         return sanitize(redact(text, self._secrets))
 
 

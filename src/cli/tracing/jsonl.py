@@ -60,8 +60,8 @@ class TraceFile:
             self._write("completed", _list_response_fields(event))
         elif isinstance(event, LimitHit):
             self._write("limit", {"limit": event.limit})
-        elif found := describe_event(event):
-            self._write(*found)
+        elif line := describe_event(event):
+            self._write(*line)
 
     def end(self, error: BaseException | None) -> None:
         self._flush()

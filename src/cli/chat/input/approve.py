@@ -219,11 +219,11 @@ def find_turn_limit(approver: Approver, settings: Settings) -> tuple[int | None,
     return limit, person.may_go_on if isinstance(person, TerminalApprover) else lambda _turns: False
 
 
-def _read_feedback(said: str) -> str:
+def _read_feedback(typed: str) -> str:
     """`use git stash` of `n use git stash`, `no, use git stash` and `: use git stash`; "" if it is none."""
-    if said.startswith(":"):
-        return said[1:].strip()
-    first, _, rest = said.partition(" ")
+    if typed.startswith(":"):
+        return typed[1:].strip()
+    first, _, rest = typed.partition(" ")
     return rest.strip() if first.lower().rstrip(",.:;") in ("n", "no") else ""
 
 

@@ -36,15 +36,15 @@ def complete(before: str, state: State) -> Iterator[Completion]:
 def _complete_command(before: str, state: State) -> Iterator[Completion]:
     name, blank, word = before.partition(" ")
     if not blank:
-        for command in COMMANDS:
-            for each in (command.name, *command.aliases):
-                if each.startswith(name.lower()):
-                    yield Completion(each, -len(name), display_meta=command.help)
+        commands = {each: command.help for command in COMMANDS for each in (command.name, *command.aliases)}
+        for each, about in commands.items():
+            if each.startswith(name.lower()):
+                yield Completion(each, -len(name), display_meta=about)
         for skill in state.skills.skills.values():
             if f"/{skill.name}".startswith(name) and not find_command(f"/{skill.name}"):
                 yield Completion(f"/{skill.name}", -len(name), display_meta=sanitize(skill.description))
-    elif (found := find_command(name)) and " " not in word:
-        for each in found.complete(state):
+    elif (command := find_command(name)) and " " not in word:
+        for each in command.complete(state):
             if each.startswith(word):
                 yield Completion(each, -len(word))
 
@@ -61,14 +61,14 @@ def _list_folder(root: Path, typed: str) -> list[str]:
     """Entries of one folder, sorted, as paths that begin with `typed`."""
     folder, _, start = typed.rpartition("/")
     place = folder or ("/" if typed.startswith("/") else "")
-    found: list[str] = []
+    paths: list[str] = []
     try:
         with os.scandir(root / Path(place).expanduser()) as entries:
             for count, entry in enumerate(entries):
-                if count >= MAX_SCANNED_ENTRIES or len(found) >= MAX_PATHS:
+                if count >= MAX_SCANNED_ENTRIES or len(paths) >= MAX_PATHS:
                     break
                 if entry.name.startswith(start) and (start or not entry.name.startswith(".")):
-                    found.append(typed[: len(typed) - len(start)] + entry.name + ("/" if entry.is_dir() else ""))
+                    paths.append(typed[: len(typed) - len(start)] + entry.name + ("/" if entry.is_dir() else ""))
     except (OSError, RuntimeError):  # RuntimeError: no user has that home
         return []
-    return sorted(found)
+    return sorted(paths)

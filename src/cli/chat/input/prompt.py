@@ -65,9 +65,9 @@ class _PasteHistory(FileHistory):
         self._pastes = pastes
 
     def store_string(self, string: str) -> None:
-        whole = self._pastes.expand(string)
+        expanded = self._pastes.expand(string)
         try:
-            super().store_string(whole if len(whole) <= MAX_HISTORY_CHARS else string)
+            super().store_string(expanded if len(expanded) <= MAX_HISTORY_CHARS else string)
         except OSError:  # a full disk, a read-only home: it is kept in memory
             return
 

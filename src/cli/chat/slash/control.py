@@ -115,8 +115,8 @@ def _accept_plan(state: State, _: str) -> None:
     def make_request(call: ToolCall) -> Request:
         return Request(call, PLAN_REASON, make_request, needs_person=True)
 
-    said = state.ensure_runtime().agent.approver.approve(make_request(ToolCall("", SUBMIT_PLAN, {"plan": plan})))
-    answer = said if isinstance(said, Answer) else said.result()
+    reply = state.ensure_runtime().agent.approver.approve(make_request(ToolCall("", SUBMIT_PLAN, {"plan": plan})))
+    answer = reply if isinstance(reply, Answer) else reply.result()
     if answer.allowed is True:
         state.switch_mode(MODE_AFTER_PLAN)
         changed = str((answer.arguments or {}).get("plan", plan)).strip()
@@ -157,24 +157,24 @@ def _set_effort(state: State, word: str) -> None:
 
     model, settings = state.model_name, state.settings
     root = state.factory.connections.find_root(model) if settings.vllm.provider == "vllm" else ""
-    known = find_thinking(settings.vllm.provider, *filter(None, (root, model)))
+    thinking = find_thinking(settings.vllm.provider, *filter(None, (root, model)))
     name = sanitize(root or model)
     if not word:
         state.screen.say(f"  earlier thoughts: {state.ensure_runtime().model.core.thoughts}")
-    if known is None:
+    if thinking is None:
         state.screen.say(f"Nothing is known of how {name} is told to think. {UNKNOWN_EFFORT}")
         return
-    if word not in known.fields:
-        words = f"/think {', '.join(known.fields)}" if known.fields else ""
+    if word not in thinking.fields:
+        words = f"/think {', '.join(thinking.fields)}" if thinking.fields else ""
         shown = f"{name} cannot be set to {sanitize(word)}" if word else f"  think {state.effort or 'as set elsewhere'}"
-        state.screen.say("; ".join(filter(None, (shown, known.why, words))))
+        state.screen.say("; ".join(filter(None, (shown, thinking.why, words))))
         return
     vllm = settings.get_model_settings(model)
     now = {"chat_template_kwargs": vllm.chat_template_kwargs, "reasoning_effort": vllm.reasoning_effort}
-    state.settings = settings.with_model_values(model, app.sampling.merge_objects(now, known.fields[word]))
+    state.settings = settings.with_model_values(model, app.sampling.merge_objects(now, thinking.fields[word]))
     state.effort = word
     state.discard_runtime()
-    state.screen.say(f"  think {word}: {name} is sent {json.dumps(dict(known.fields[word]))}")
+    state.screen.say(f"  think {word}: {name} is sent {json.dumps(dict(thinking.fields[word]))}")
 
 
 def _edit_message(state: State, words: str) -> None:

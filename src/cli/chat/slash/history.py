@@ -208,12 +208,12 @@ def _pick_session(state: State) -> str | None:
     def search(typed: str) -> list[tuple[str, str]]:
         """Sessions whose line or id has all the words, then those whose messages have them."""
         words = typed.lower().split()
-        found = {key: line for key, line in lines.items() if all(word in f"{key} {line}".lower() for word in words)}
+        rows = {key: line for key, line in lines.items() if all(word in f"{key} {line}".lower() for word in words)}
         for match in store.search(typed, MAX_MATCHES) if words else ():
             key = match.session.id
-            if key in lines and key not in found:
-                found[key] = f"{lines[key]}  {match.speaker}: {_shorten(match.snippet)}"
-        return list(found.items())
+            if key in lines and key not in rows:
+                rows[key] = f"{lines[key]}  {match.speaker}: {_shorten(match.snippet)}"
+        return list(rows.items())
 
     return state.pick("Continue which conversation?", search)
 
@@ -243,8 +243,8 @@ def _list_sessions(state: State, words: str) -> None:
     """List the last sessions, or search all; those of -p come last, in a group of their own."""
     others = _list_others(state)
     if words and state.store:
-        found = state.store.search(words, MAX_SESSIONS)
-        lines = [f"  {each.session.id}  {each.speaker}: {_shorten(each.snippet)}" for each in found]
+        matches = state.store.search(words, MAX_SESSIONS)
+        lines = [f"  {each.session.id}  {each.speaker}: {_shorten(each.snippet)}" for each in matches]
     else:
         root = str(state.settings.root)
         groups = ([each for each in others if each.one_shot is one_shot][:MAX_SESSIONS] for one_shot in (False, True))

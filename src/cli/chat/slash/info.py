@@ -110,12 +110,12 @@ def _describe_context(state: State, about: str = "about ", unit: str = " tokens"
 def _show_tokens(state: State, _: str) -> None:
     usage, clock = state.last_usage or Usage(), state.clock
     speeds = {"prompt read": clock.prefill, "written": clock.decode}
-    told = ", ".join(f"{what} at {speed:,.0f} tokens/s" for what, speed in speeds.items() if speed)
+    rates = ", ".join(f"{what} at {speed:,.0f} tokens/s" for what, speed in speeds.items() if speed)
     rows = [
         _describe_tokens(state),
         f"{usage.cached_tokens:,} of the last prompt's {usage.input_tokens:,} were in the server's cache"
         * bool(usage.cached_tokens),
-        f"the last answer: {told}" * bool(told),
+        f"the last answer: {rates}" * bool(rates),
     ]
     state.screen.say("\n".join(f"  {row}" for row in rows if row))
 
