@@ -16,6 +16,7 @@ from .loopback import JSON, STREAM, LoopbackReply, LoopbackRequest
 
 MODEL = "demo"
 CONTEXT_TOKENS = 32_768
+MODEL_CARD = {"id": MODEL, "object": "model", "owned_by": "vllm", "root": MODEL, "max_model_len": CONTEXT_TOKENS}
 VERSION = "0.32.0+demo"
 CHARS_PER_TOKEN = 4
 WORD_S = 0.012  # between words, so that the stream is visible
@@ -27,6 +28,10 @@ class DemoTurn(NamedTuple):
     text: str
     thought: str = ""
     calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+
+    @property
+    def finish_reason(self) -> str:
+        return "tool_calls" if self.calls else "stop"
 
 
 NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
@@ -57,7 +62,7 @@ class DemoServer:
 
     def __call__(self, request: LoopbackRequest) -> LoopbackReply:
         routes: dict[tuple[str, str], Callable[[dict[str, Any]], LoopbackReply]] = {
-            ("GET", "/v1/models"): lambda _: _reply_json(200, _list_models()),
+            ("GET", "/v1/models"): lambda _: _reply_json(200, {"object": "list", "data": [MODEL_CARD]}),
             ("GET", "/version"): lambda _: _reply_json(200, {"version": VERSION}),
             ("GET", "/health"): lambda _: LoopbackReply(200, JSON, [b""]),
             ("POST", "/v1/chat/completions"): self._complete,
@@ -109,7 +114,7 @@ class DemoServer:
             yield chunk({"tool_calls": [{**call, "index": index, "function": {**call["function"], "arguments": ""}}]})
             for piece in _split_words(arguments):
                 yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-        yield chunk({}, "tool_calls" if turn.calls else "stop")
+        yield chunk({}, turn.finish_reason)
         if with_usage:
             yield _encode_event(_make_body(name, "chat.completion.chunk", [], usage))
         yield b"data: [DONE]\n\n"
@@ -133,8 +138,7 @@ def _make_completion(name: str, turn: DemoTurn, usage: dict[str, int]) -> dict[s
     message = {"role": "assistant", "content": turn.text or None, "tool_calls": _format_calls(name, turn)}
     if turn.thought:
         message["reasoning"] = turn.thought
-    finish = "tool_calls" if turn.calls else "stop"
-    choice = {"index": 0, "message": message, "finish_reason": finish}
+    choice = {"index": 0, "message": message, "finish_reason": turn.finish_reason}
     return _make_body(name, "chat.completion", [choice], usage)
 
 
@@ -158,11 +162,6 @@ def _split_words(text: str) -> Iterator[str]:
             start = at
     if text[start:]:
         yield text[start:]
-
-
-def _list_models() -> dict[str, Any]:
-    card = {"id": MODEL, "object": "model", "owned_by": "vllm", "root": MODEL, "max_model_len": CONTEXT_TOKENS}
-    return {"object": "list", "data": [card]}
 
 
 def _tokenize(body: dict[str, Any]) -> LoopbackReply:

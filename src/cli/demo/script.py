@@ -115,7 +115,7 @@ def _next_turn(conversation: DemoRequest) -> DemoTurn:
     if topic is None:
         return DemoTurn(WHAT_NEXT, thought="The script knows none of these words." if question else "")
     done = sum(message.get("role") == "assistant" for message in since)
-    if done and _is_denied(since):
+    if done and "Not run:" in _get_text(since[-1]):
         return DemoTurn(DENIED)
     steps = _choose_steps(topic, since)
     if done >= len(steps):
@@ -144,10 +144,6 @@ def _find_question(messages: list[dict[str, Any]]) -> tuple[set[str], list[dict[
         if messages[at].get("role") == "user" and not text.startswith(RESULTS_HEADING):
             return set(re.findall(r"\w+", text.lower())), messages[at + 1 :]
     return set(), []
-
-
-def _is_denied(since: list[dict[str, Any]]) -> bool:
-    return "Not run:" in _get_text(since[-1])
 
 
 def _get_text(message: dict[str, Any]) -> str:

@@ -63,16 +63,13 @@ class CodeHighlighter:
         tokens, state = self._tokenize(text)
         if keep:
             self._before = lines
-            self._drop_context(state, len(text), _is_settled(tokens, nested=len(state) > 1))
+            is_over = len(text) > MAX_CONTEXT_CHARS or _is_settled(tokens, nested=len(state) > 1)
+            if self._is_resumable and is_over:
+                self._state, self._before = state, []
+            while len(self._before) > 1 and sum(map(len, self._before)) > MAX_CONTEXT_CHARS:
+                del self._before[: len(self._before) // 2]
         coloured = list(self._paint(tokens))
         return [*coloured, *([""] * len(lines))][start : len(lines)]
-
-    def _drop_context(self, state: list[str], length: int, is_over: bool) -> None:
-        """Replace the preceding lines by the lexer's state, or keep only the last of them."""
-        if self._is_resumable and (is_over or length > MAX_CONTEXT_CHARS):
-            self._state, self._before = state, []
-        while len(self._before) > 1 and sum(map(len, self._before)) > MAX_CONTEXT_CHARS:
-            del self._before[: len(self._before) // 2]
 
     def _tokenize(self, text: str) -> tuple[list[Token], list[str]]:
         """Returns the tokens, and the lexer's state after them."""

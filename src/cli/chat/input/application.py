@@ -301,7 +301,7 @@ class ChatApplication:
     def _format_queue(self) -> StyleAndTextTuples:
         note = "queued, press Enter to send" if self._is_held else "queued"
         width = get_size()[0] - 1
-        texts = [_join_lines(sanitize(text)) for text in self._queue[-MAX_QUEUED_LINES:]]
+        texts = [sanitize(text).replace("\n", " ⏎ ").replace("\t", " ") for text in self._queue[-MAX_QUEUED_LINES:]]
         return [("class:queued", "\n".join(truncate(f"  {note}: {text}", width) for text in texts))]
 
     def _begin_frame(self) -> None:
@@ -373,10 +373,6 @@ class ChatApplication:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
-
-
-def _join_lines(text: str) -> str:
-    return text.replace("\n", " ⏎ ").replace("\t", " ")
 
 
 def _raise_interrupt() -> None:
