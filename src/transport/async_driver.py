@@ -13,7 +13,8 @@ from typing import Any, TypeVar, Union
 
 from ..errors import BotError, Cancelled
 from ..types.effects import EFFECTS, Aside, Await, Effect, Fetch, Read, Release, Reply, Sleep
-from .async_http import MIN_ERROR_STATUS, AsyncClient, AsyncReply
+from .access import MIN_ERROR_STATUS
+from .async_http import AsyncClient, AsyncReply
 from .deadlines import CANCELLED
 from .driver import naming_server
 

@@ -24,25 +24,21 @@ from urllib3 import exceptions as urllib3_errors
 
 from ..errors import BotError, ClientError, StreamCut
 from ..types.effects import ReplyHead
-from .deadlines import POLL_INTERVAL_S, Deadline, Timeouts
-from .environment import find_route, make_tls_context
-from .errors import PROXY_HINT, translate
-from .http import (
+from .access import (
     DRAIN_TIMEOUT_S,
-    HEADERS,
     MAX_BODY_BYTES,
     MAX_REDIRECTS,
+    MIN_ERROR_STATUS,
     READ_BYTES,
-    build_loop_error,
-    build_url,
-    check_key,
+    ServerAccess,
     find_redirect,
-    hide_key,
     parse_retry_after,
 )
+from .deadlines import POLL_INTERVAL_S, Deadline, Timeouts
+from .environment import make_tls_context
+from .errors import PROXY_HINT
 from .pool import MAX_KEPT_CONNECTIONS
 
-MIN_ERROR_STATUS = 400
 MAX_HEADER_BYTES = 65536  # of one header, as in http.client; aiohttp's own limit is 8,190
 _UNDECODABLE = re.compile("content-encoding|error in on_body")  # in messages of aiohttp, whose parser decompresses
 _CLOSED = (errno.ECONNRESET, errno.EPIPE)
@@ -123,8 +119,8 @@ class AsyncReply:
         self._response.close()
 
 
-class AsyncClient:
-    """One server. The arguments are those of Client. Use it with `async with`, or call `close`."""
+class AsyncClient(ServerAccess):
+    """One server. The arguments are those of ServerAccess. Use it with `async with`, or call `close`."""
 
     def __init__(
         self,
@@ -140,17 +136,9 @@ class AsyncClient:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        check_key(api_key)
-        self.base_url = base_url
+        super().__init__(base_url, api_key, clocks, key_header, key_prefix, headers, ssl_verify, cert)
         self.sleep = sleep
-        self._api_key = api_key
-        self._limits = clocks
         self._now = now
-        self._has_answered = False
-        self._headers = {**HEADERS, **(headers or {})}
-        if api_key:
-            self._headers[key_header] = f"{key_prefix}{api_key}"
-        self._route = find_route(base_url, ssl_verify, cert)
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop  # of the session
 
@@ -190,19 +178,12 @@ class AsyncClient:
         """The header with the API key; none if there is no key."""
         return {name: value for name, value in self._headers.items() if self._api_key and self._api_key in value}
 
-    def ask_uncompressed(self) -> None:
-        """From now on: this server or its proxy cannot compress."""
-        self._headers["Accept-Encoding"] = "identity"
-
-    def redact_key(self, body: bytes) -> bytes:
-        return hide_key(body, self._api_key)
-
     async def open(
         self, method: str, path: str, body: bytes | None = None, *, within: float | None = None
     ) -> AsyncReply:
         """Send a request; see Client.open. The reply is to be released or closed."""
-        url = build_url(self.base_url, path)
-        deadline = Deadline(self._limits, self._now)
+        url = self.build_url(path)
+        deadline = Deadline(self.limits, self._now)
         if within is not None:
             deadline.cap(within)
         for _ in range(MAX_REDIRECTS + 1):
@@ -212,22 +193,19 @@ class AsyncClient:
                 return AsyncReply(self, response, deadline)
             response.close()
             url = target
-        raise build_loop_error(self.base_url, url)
+        raise self.build_loop_error(url)
 
     async def _send(self, method: str, url: str, body: bytes | None, deadline: Deadline) -> aiohttp.ClientResponse:
         try:
             response = await asyncio.wait_for(self._request(method, url, body), deadline.remaining())
         except aiohttp.ConnectionTimeoutError as error:
-            raise self._translate(urllib3_errors.ConnectTimeoutError()) from error
+            raise self.translate(urllib3_errors.ConnectTimeoutError()) from error
         except (TimeoutError, asyncio.TimeoutError) as error:
             raise deadline.timeout_error(self.base_url) from error
         except (aiohttp.ClientError, OSError, UnicodeError) as error:  # of a host's name
-            raise _find_cut(error, self.base_url) or self._translate(_to_known(error)) from error
-        self._has_answered = True
+            raise _find_cut(error, self.base_url) or self.translate(_to_known(error)) from error
+        self.has_answered = True
         return response
-
-    def _translate(self, known: Exception) -> ClientError:
-        return translate(known, self.base_url, self._limits.connect, has_answered=self._has_answered)
 
     async def _request(self, method: str, url: str, body: bytes | None) -> aiohttp.ClientResponse:
         """A kept connection that the server has closed meanwhile is replaced."""
@@ -261,7 +239,7 @@ class AsyncClient:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=make_tls_context(self._route) if is_secure else False),
             cookie_jar=aiohttp.CookieJar(unsafe=True),  # of one server, which may be named by its IP address
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._limits.connect),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect),
             trace_configs=[trace],
             read_bufsize=READ_BYTES,
             max_field_size=MAX_HEADER_BYTES,

@@ -12,37 +12,31 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from email.utils import parsedate_to_datetime
 from threading import Event
 from types import TracebackType
 from typing import NamedTuple
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import urllib3
 from urllib3 import exceptions as urllib3_errors
 from urllib3.util.request import ACCEPT_ENCODING
 
-from ..errors import Cancelled, ClientError, ConfigError, StreamCut
+from ..errors import Cancelled, ClientError, StreamCut
+from .access import (
+    DRAIN_TIMEOUT_S,
+    MAX_BODY_BYTES,
+    MAX_REDIRECTS,
+    MIN_ERROR_STATUS,
+    READ_BYTES,
+    ServerAccess,
+    find_redirect,
+    parse_retry_after,
+)
 from .deadlines import CANCELLED, CURRENT, Deadline, Timeouts
-from .environment import find_route
-from .errors import is_stale_connection, translate
+from .errors import is_stale_connection
 from .pool import MAX_KEPT_CONNECTIONS, SharedPool
 
-READ_BYTES = 65536
-MAX_BODY_BYTES = 16 * 1024 * 1024
-MIN_KEY_CHARS = 8  # of an API key that is a secret
-MAX_REDIRECTS = 3
-SAME_METHOD = (307, 308)  # redirects that keep method and body
 LOOPBACK = "127.0.0.1"
-MAX_RETRY_AFTER_S = 24 * 3600.0  # a longer wait that a server asks for counts as this one
-DRAIN_TIMEOUT_S = 0.1  # for the rest of a body that is not used, so that the connection can be reused
-
-HEADERS = {
-    "User-Agent": "vllm-bot",
-    "Accept": "text/event-stream, application/json",
-    "Content-Type": "application/json",
-}
-
 log = logging.getLogger(__name__.rpartition(".")[0])
 
 
@@ -60,12 +54,10 @@ class HttpReply(NamedTuple):
         return _read_all(self.chunks)
 
 
-class Client:
+class Client(ServerAccess):
     """One server, one request at a time. Clients with the same address and key share their connections.
 
-    The key is sent under `key_header`, after `key_prefix`; `headers` go with every request.
-    `ssl_verify`: True, False, or the path of a CA file. `cert`: see Route. Raises ConfigError if a header cannot hold
-    the key.
+    The arguments are those of ServerAccess. Raises ConfigError if a header cannot hold the key.
     """
 
     def __init__(
@@ -82,16 +74,11 @@ class Client:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        check_key(api_key)
-        self.base_url = base_url
+        super().__init__(base_url, api_key, clocks, key_header, key_prefix, headers, ssl_verify, cert)
         self.sleep = sleep
-        self._api_key = api_key
         self._deadline = Deadline(clocks, now)
-        self._has_answered = False  # whether the server has ever answered
-        self._headers = {**HEADERS, "Accept-Encoding": ACCEPT_ENCODING, **(headers or {})}
-        if api_key:
-            self._headers[key_header] = f"{key_prefix}{api_key}"
-        self._pool = SharedPool.join(self, base_url, api_key, find_route(base_url, ssl_verify, cert))
+        self._headers.setdefault("Accept-Encoding", ACCEPT_ENCODING)
+        self._pool = SharedPool.join(self, base_url, api_key, self._route)
         if not ssl_verify:
             urllib3.disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once
 
@@ -127,7 +114,7 @@ class Client:
         `within`: a tighter limit on the total time, in seconds.
         Raises ConnectFailed, TlsFailed, NotHttp, StreamCut, Timeout; `chunks` raises StreamCut and Timeout.
         """
-        url = build_url(self.base_url, path)
+        url = self.build_url(path)
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s %s %s", method, url, (body or b"").decode(errors="replace"))
         self._deadline.start()
@@ -141,7 +128,7 @@ class Client:
                 answer.status,
                 headers.get("Content-Type", ""),
                 headers.get("Location", ""),
-                chunks if answer.status < 400 else self._redact_key(chunks),
+                chunks if answer.status < MIN_ERROR_STATUS else self._redact(chunks),
                 parse_retry_after(headers.get("Retry-After", "")),
             )
             self._deadline.cap(DRAIN_TIMEOUT_S)
@@ -161,7 +148,7 @@ class Client:
             answer.close()
             answer.release_conn()
             url = target
-        raise build_loop_error(self.base_url, url)
+        raise self.build_loop_error(url)
 
     def _send(self, method: str, url: str, body: bytes | None) -> urllib3.BaseHTTPResponse:
         try:
@@ -169,9 +156,8 @@ class Client:
         except urllib3_errors.ReadTimeoutError as error:
             raise self._deadline.timeout_error(self.base_url) from error
         except (urllib3_errors.HTTPError, OSError) as error:
-            limit = self._deadline.limits.connect
-            raise translate(error, self.base_url, limit, has_answered=self._has_answered) from error
-        self._has_answered = True
+            raise self.translate(error) from error
+        self.has_answered = True
         return answer
 
     def _request(self, method: str, url: str, body: bytes | None) -> urllib3.BaseHTTPResponse:
@@ -202,14 +188,13 @@ class Client:
         except urllib3_errors.ReadTimeoutError as error:
             raise self._deadline.timeout_error(self.base_url) from error
         except urllib3_errors.DecodeError as error:
-            self._headers["Accept-Encoding"] = "identity"  # from now on: this server or its proxy cannot compress
+            self.ask_uncompressed()
             raise StreamCut(f"The answer of {self.base_url} could not be decompressed.", max_retries=1) from error
         except (urllib3_errors.HTTPError, OSError) as error:
             raise StreamCut(f"The connection to {self.base_url} broke in the middle of the answer.") from error
 
-    def _redact_key(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """The body without the API key, which a refusal may quote."""
-        yield hide_key(_read_all(chunks), self._api_key)
+    def _redact(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        yield self.redact_key(_read_all(chunks))
 
 
 def _read_all(chunks: Iterator[bytes]) -> bytes:
@@ -219,53 +204,6 @@ def _read_all(chunks: Iterator[bytes]) -> bytes:
         if len(body) >= MAX_BODY_BYTES:
             break
     return bytes(body)
-
-
-def hide_key(body: bytes, api_key: str) -> bytes:
-    """The body without the key. A shorter one is a placeholder such as `token`, which may be part of other words."""
-    return body.replace(api_key.encode(), b"[API key]") if len(api_key) >= MIN_KEY_CHARS else body
-
-
-def check_key(api_key: str) -> None:
-    """Raises ConfigError if a header cannot hold it."""
-    if not (api_key.isascii() and api_key.isprintable()):
-        hint = "Check VLLM_API_KEY and vllm.api_key."
-        raise ConfigError("The API key contains a character that is not allowed in an HTTP header.", hint)
-
-
-def build_url(base_url: str, path: str) -> str:
-    return f"{base_url.removesuffix('/v1')}{path}" if path.startswith("/") else f"{base_url}/{path}"
-
-
-def find_redirect(url: str, status: int, location: str) -> str | None:
-    """The address to follow; None if there is none within the same server."""
-    if status in SAME_METHOD:
-        with suppress(ValueError):  # of an address such as http://[
-            target = urljoin(url, location)
-            return target if _get_origin(target) == _get_origin(url) else None
-    return None
-
-
-def build_loop_error(base_url: str, last: str) -> ClientError:
-    return ClientError(f"{base_url} redirects in a loop, last to {last}.", "Check vllm.base_url.")
-
-
-def _get_origin(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.netloc
-
-
-def parse_retry_after(retry_after: str) -> float | None:
-    """Seconds from a Retry-After header, which holds seconds or a date: from 0, which asks for no wait."""
-    with suppress(ValueError):
-        return _clamp(float(retry_after))
-    with suppress(ValueError, TypeError, OverflowError):
-        return _clamp(parsedate_to_datetime(retry_after).timestamp() - time.time())
-    return None
-
-
-def _clamp(seconds: float) -> float:
-    return min(max(0.0, seconds), MAX_RETRY_AFTER_S)  # in this order, NaN becomes 0
 
 
 def find_free_port(host: str = LOOPBACK, port: int = 0) -> int:

@@ -7,7 +7,8 @@ import pytest
 
 from src.errors import Cancelled, ClientError, ConnectFailed, HostUnknown, StreamCut, Timeout
 from src.transport import Client, Timeouts
-from src.transport.http import LOOPBACK, MAX_RETRY_AFTER_S, find_open_ports, hide_key, parse_retry_after
+from src.transport.access import MAX_RETRY_AFTER_S, parse_retry_after
+from src.transport.http import LOOPBACK, find_open_ports
 from tests.drivers import fetch
 from tests.faults.scripts import body, refused
 from tests.faults.server import FaultServer
@@ -221,8 +222,9 @@ def test_a_wait_that_the_server_asks_for_is_a_finite_number_of_seconds(header, s
 
 
 def test_a_key_that_a_refusal_quotes_is_hidden_and_a_placeholder_is_not_looked_for():
-    assert hide_key(b"unknown key: sk-abcdef", "sk-abcdef") == b"unknown key: [API key]"
-    assert hide_key(b"unknown field: return_token_ids", "token") == b"unknown field: return_token_ids"
+    url = "http://server.test/v1"
+    assert Client(url, "sk-abcdef").redact_key(b"unknown key: sk-abcdef") == b"unknown key: [API key]"
+    assert Client(url, "token").redact_key(b"unknown field: return_token_ids") == b"unknown field: return_token_ids"
 
 
 def test_a_wait_that_the_server_asks_for_is_handed_out(connect):
