@@ -134,7 +134,7 @@ class Runtime(NamedTuple):
         if self.todos is None:
             return
         self.todos.clear()
-        if (arguments := session.todos) is not None:
+        if (arguments := session.state.last_todos) is not None:
             REGISTRY[TODO_WRITE].execute(arguments, ToolContext(Path(), todos=self.todos))
 
     def save_server_facts(self) -> str:

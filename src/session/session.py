@@ -21,7 +21,7 @@ from ..types.messages import JSON, Message, Response, SystemMessage, ToolCall, T
 from ..types.process import FindLiving, StartedProcess
 from .journal import VERSION, Journal, Record, Redact
 from .snapshots import ReadContent, RestoredFiles, RestoreFile, Snapshots
-from .state import SessionState, Write
+from .state import SessionState
 from .streaming_redaction import StreamRedactor
 
 TASKS_SUFFIX = ".tasks"  # of the folder with the journals of a session's subagents
@@ -49,7 +49,8 @@ class Undone(NamedTuple):
 class Session:
     """`messages` is the conversation, which the agent appends to; `root` the folder that paths are relative to.
 
-    `meta` goes into the first record: workspace, model, server, created (seconds since 1970).
+    `state` is what its records say. `meta` goes into the first record: workspace, model, server, created (seconds since
+    1970).
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Session:
         self._snapshots = Snapshots(journal.path.with_suffix(".files"), root, now) if journal else None
         self._redactor = StreamRedactor(journal.redact if journal else str)
         self._partial_chars = 0  # recorded of the answer that is being given
-        self._state = SessionState(meta=dict(meta or {}))
+        self.state = SessionState(meta=dict(meta or {}))
         self._recorded_count = 0  # number of messages that are recorded
         self._results: list[ToolResult] = []  # of the last answer, recorded already
         self._lock = Lock()  # calls in threads of their own record processes
@@ -102,7 +103,7 @@ class Session:
         if found.unended:
             journal.end_line()
         session = cls(replace_system(system, found.messages), root, journal)
-        session._state = found.state
+        session.state = found.state
         session._recorded_count = len(session.messages)
         session.notes, process_notices = describe_processes(found.state.processes, find_living)
         session._append("resumed", {"torn": True} if found.torn else {})
@@ -116,7 +117,7 @@ class Session:
             names = ", ".join(result.name for result in found.lost)
             notices.append(f"The program stopped before these calls finished: {names}. They will not be run again.")
         notices += process_notices
-        workspace = str(session.meta.get("workspace", root))
+        workspace = str(session.state.meta.get("workspace", root))
         if workspace != str(root):
             before, now = escape_name(workspace), escape_name(root)
             notices.append(f"This conversation took place in {before}; the tools now work in {now}.")
@@ -129,14 +130,14 @@ class Session:
 
         found = replay(path)
         source = cls(replace_system(system, found.messages), root)
-        source._state = found.state
+        source.state = found.state
         return source._copy_to(journal, path.stem)
 
     def start_task(self, messages: Sequence[Message], meta: Mapping[str, JSON]) -> Session:
         """The conversation of a subagent. Its journal is in a folder beside this one's, and is deleted with it."""
         if self._journal is None:
             return Session(messages, self._root)
-        name = f"{self._state.next}-{os.urandom(2).hex()}"
+        name = f"{self.state.next}-{os.urandom(2).hex()}"
         self._append("task", {"journal": name, **meta})
         journal = Journal(self._journal.path.with_suffix(TASKS_SUFFIX) / f"{name}.jsonl", self._journal.redact)
         theirs: dict[str, JSON] = {"workspace": str(self._root), "task_of": self.id, "created": int(self._now())}
@@ -147,11 +148,13 @@ class Session:
         return self._copy_to(journal, self.id)
 
     def _copy_to(self, journal: Journal, source: str) -> Session:
-        first = next((each.question for each in self._state.points if each.question), "")  # a summary may hide it
-        copy = Session(self.messages, self._root, journal, {"title": first, **self.meta, "forked_from": source})
+        first = next((each.question for each in self.state.points if each.question), "")  # a summary may hide it
+        copy = Session(self.messages, self._root, journal, {"title": first, **self.state.meta, "forked_from": source})
         copy._record_messages()
-        if self.todos is not None and copy.todos != self.todos:  # a summary replaced the call
-            copy._append("todos", {"arguments": dict(self.todos)})
+        if (
+            self.state.last_todos is not None and copy.state.last_todos != self.state.last_todos
+        ):  # a summary replaced the call
+            copy._append("todos", {"arguments": dict(self.state.last_todos)})
         return copy
 
     @property
@@ -162,37 +165,6 @@ class Session:
     def path(self) -> Path | None:
         """The journal's path; None if nothing is saved."""
         return self._journal.path if self._journal and not self._journal.broken else None
-
-    @property
-    def meta(self) -> dict[str, JSON]:
-        return self._state.meta
-
-    @property
-    def name(self) -> str:
-        return self._state.name
-
-    @property
-    def turns(self) -> int:
-        """How many turns can be undone."""
-        return self._state.turns
-
-    @property
-    def last_question(self) -> str:
-        return next((point.question for point in reversed(self._state.points) if point.question), "")
-
-    @property
-    def writes(self) -> Sequence[Write]:
-        """The files written by tools, oldest first."""
-        return self._state.writes
-
-    def list_writes(self, turn: int) -> Sequence[Write]:
-        """See SessionState.list_writes."""
-        return self._state.list_writes(turn)
-
-    @property
-    def todos(self) -> Mapping[str, JSON] | None:
-        """The arguments of the last todo_write that succeeded; None if there was none."""
-        return self._state.todos[-1].arguments if self._state.todos else None
 
     def read_content(self, state: FileState | None) -> bytes | None:
         """The content of a file before or after a write; None if there was none, or it was not saved."""
@@ -239,7 +211,7 @@ class Session:
         except OSError as error:
             self._journal.broken = f"the content of {path} cannot be saved: {error.strerror or error}"
             return
-        self._append("write", {"path": str(self._root / path), "before": before, "call": self._state.running})
+        self._append("write", {"path": str(self._root / path), "before": before, "call": self.state.running})
 
     def record_changes(self, files: Sequence[FileChange], read: ReadContent, *, is_complete: bool) -> None:
         """Record what a call has changed in files. `read` gives contents by their digests."""
@@ -250,7 +222,7 @@ class Session:
         except OSError as error:
             self._journal.broken = f"the contents of files cannot be saved: {error.strerror or error}"
             return
-        self._append("changes", {"call": self._state.running, "files": rows, "complete": is_complete})
+        self._append("changes", {"call": self.state.running, "files": rows, "complete": is_complete})
 
     def record_process(self, process: StartedProcess, *, has_ended: bool = False) -> None:
         """Record a process that a call has started, or the end of one in the background; any thread may call it."""
@@ -268,7 +240,7 @@ class Session:
 
         Raises BotError if the messages that a compaction replaced cannot be restored.
         """
-        state = self._state
+        state = self.state
         if not state.points:
             return None
         to, question = state.points[-1]
@@ -295,9 +267,9 @@ class Session:
 
         Raises BotError if the messages cannot be restored.
         """
-        if not self._state.undone:
+        if not self.state.undone:
             return None
-        undone = self._state.undone[-1]
+        undone = self.state.undone[-1]
         messages = self._load_messages(undone.number)
         writes = undone.writes
         files = self._snapshots.restore(writes, restore_file, forward=True) if self._snapshots else None
@@ -345,8 +317,8 @@ class Session:
 
     def _end_writes(self) -> None:
         """Record the new content of the files that were about to be written."""
-        for place in list(self._state.open_writes):
-            path = self._state.writes[place].path
+        for place in list(self.state.open_writes):
+            path = self.state.writes[place].path
             self._append(
                 "wrote", {"path": path, "after": self._snapshots.save_file(Path(path)) if self._snapshots else ""}
             )
@@ -378,14 +350,14 @@ class Session:
 
     def _append(self, kind: str, fields: Mapping[str, JSON], *, clean: bool = False) -> None:
         """Write a record and apply it. `clean`: its secrets have been removed already."""
-        if not self._state.next and kind != "meta":
-            self._append("meta", {"version": VERSION, **self.meta})
+        if not self.state.next and kind != "meta":
+            self._append("meta", {"version": VERSION, **self.state.meta})
         with self._lock:
-            record = Record(kind, self._state.next, fields)
-            self._state.next += 1  # first, so that no number is used twice after an interrupt
+            record = Record(kind, self.state.next, fields)
+            self.state.next += 1  # first, so that no number is used twice after an interrupt
             if self._journal:
                 self._journal.write(record, clean=clean)
-            self._state.apply(record)
+            self.state.apply(record)
 
     def _sync(self) -> None:
         if self._journal:

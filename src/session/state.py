@@ -137,6 +137,15 @@ class SessionState:
     def turns(self) -> int:
         return sum(point.question is not None for point in self.points)
 
+    @property
+    def last_question(self) -> str:
+        return next((point.question for point in reversed(self.points) if point.question), "")
+
+    @property
+    def last_todos(self) -> Mapping[str, JSON] | None:
+        """The arguments of the last todo_write that succeeded; None if there was none."""
+        return self.todos[-1].arguments if self.todos else None
+
     def list_writes(self, turn: int) -> Sequence[Write]:
         """Those of the last turn, if it is 1, or of the one so many before; empty if there is none."""
         points = [point.number for point in self.points if point.question is not None]

@@ -94,12 +94,12 @@ def describe_session(journal: Path, root: Path) -> dict[str, Any]:
     try:
         return {
             "messages": [message.to_dict() for message in session.messages],
-            "name": session.name,
-            "meta": {"type": "meta", "n": 0, **session.meta},
-            "turns": session.turns,
-            "last_question": session.last_question,
-            "writes": [[write.path, write.before, write.after, write.call] for write in session.writes],
-            "todos": session.todos and dict(session.todos),
+            "name": session.state.name,
+            "meta": {"type": "meta", "n": 0, **session.state.meta},
+            "turns": session.state.turns,
+            "last_question": session.state.last_question,
+            "writes": [[write.path, write.before, write.after, write.call] for write in session.state.writes],
+            "todos": session.state.last_todos and dict(session.state.last_todos),
             "notices": notices,
         }
     finally:
@@ -115,7 +115,7 @@ def undo_last_turn(journal: Path, root: Path, restore: Any) -> dict[str, Any]:
             "question": undone and undone.question,
             "calls": undone and [[call.id, call.name, dict(call.arguments)] for call in undone.calls],
             "messages": [message.to_dict() for message in session.messages],
-            "todos": session.todos and dict(session.todos),
+            "todos": session.state.last_todos and dict(session.state.last_todos),
         }
     finally:
         session.close()

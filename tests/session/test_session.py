@@ -91,14 +91,14 @@ class TestResuming:
         session = start_session(tmp_path, says("1"))
         session.rename("parser")
         session.close()
-        assert resume_session(tmp_path).name == "parser"
+        assert resume_session(tmp_path).state.name == "parser"
 
     def test_a_name_given_after_a_turn_stays_when_the_turn_is_undone(self, tmp_path):
         session = start_session(tmp_path, says("1"))
         session.rename("parser")
         session.undo(restore_file)
         session.close()
-        assert resume_session(tmp_path).name == "parser"
+        assert resume_session(tmp_path).state.name == "parser"
 
     def test_a_fork_goes_its_own_way(self, tmp_path):
         session = start_session(tmp_path, says("1", LOOK), says("2"))
@@ -197,13 +197,13 @@ class TestInterrupted:
         resumed, notices = open_store(tmp_path, find_living=find_living).resume("", SYSTEM, tmp_path)
         assert [each.pid for each in asked] == [71, 72]
         assert notices == ["Still running from before: make serve (`kill 71 75` ends it)."]
-        assert resumed._state.processes == session._state.processes
+        assert resumed.state.processes == session.state.processes
 
     def test_a_process_of_an_earlier_answer_is_not_looked_for(self, tmp_path):
         session = start_session(tmp_path)
         session.record_process(StartedProcess(71, "now 5", "ls"))
         ask(session, "hi", says("done"))
-        assert session._state.processes == []
+        assert session.state.processes == []
 
     def test_a_process_in_the_background_is_looked_for_until_its_end_and_the_model_is_told(self, tmp_path):
         session = start_session(tmp_path)
@@ -221,13 +221,13 @@ class TestInterrupted:
             "Still running from before: make serve (`kill 72` ends it).",
         ]
         assert resumed.notes == ["[these background commands ended with the program: make serve]"]
-        assert resumed._state.processes == []
+        assert resumed.state.processes == []
 
     def test_a_process_record_that_is_damaged_changes_nothing(self, tmp_path):
         session = start_session(tmp_path, says("1"))
         session._append("process", {"pid": "x"})
         session.close()
-        assert resume_session(tmp_path)._state.processes == []
+        assert resume_session(tmp_path).state.processes == []
 
     def test_a_question_without_an_answer_is_removed(self, tmp_path):
         session = start_session(tmp_path, says("1"))
@@ -352,12 +352,12 @@ class TestUndo:
             session.messages.append(UserMessage("go"))
             for _ in session.follow(events(is_complete=is_complete)):
                 pass
-            (write,) = session.list_writes(1)
+            (write,) = session.state.list_writes(1)
             assert [session.read_content(each) for each in (write.before, write.after)] == [b"old", b"new"]
             undone = session.undo(restore_file)
             assert (undone.files.restored, undone.calls) == ([str(tmp_path / "a.txt")], named)
             assert (tmp_path / "a.txt").read_bytes() == b"old"
-        assert session.list_writes(2) == ()
+        assert session.state.list_writes(2) == ()
 
     def test_what_else_ran_is_named_since_it_is_not_undone(self, tmp_path):
         session = start_session(tmp_path, says("", CHANGE), says("ok"))
@@ -426,7 +426,7 @@ class TestUndo:
         session.forget_last(lost)
         session.close()
         for each in (session, resume_session(tmp_path)):
-            assert each.turns == 4
+            assert each.state.turns == 4
         assert session.undo(restore_file).question == ""
         assert session.messages == before
 
@@ -548,7 +548,7 @@ class TestWithoutAJournal:
         ask(session, "hi", says("", LOOK), says("1"))
         session.record_write("a.txt", b"old")
         assert session.undo(restore_file).question == "hi"
-        assert (session.messages, session.writes, session.path, session.id) == (SYSTEM, [], None, "")
+        assert (session.messages, session.state.writes, session.path, session.id) == (SYSTEM, [], None, "")
         session.close()
 
     def test_messages_that_were_summarized_are_not_restored(self, tmp_path):
@@ -565,7 +565,7 @@ def test_earlier_contents_can_be_read(tmp_path):
     session = start_session(tmp_path, says("1"))
     session.record_write("a.txt", b"old")
     session.record_write("b.txt", None)
-    assert [session.read_content(write.before) for write in session.writes] == [b"old", None]
+    assert [session.read_content(write.before) for write in session.state.writes] == [b"old", None]
 
 
 def test_a_content_that_cannot_be_saved_ends_the_journal(tmp_path):
@@ -574,7 +574,7 @@ def test_a_content_that_cannot_be_saved_ends_the_journal(tmp_path):
     session.record_write("a.txt", b"old")
     assert session.path is None
     session.record_write("a.txt", b"old")
-    assert session.writes == []
+    assert session.state.writes == []
     session.close()
 
 
@@ -589,7 +589,7 @@ def test_a_file_that_cannot_be_read_afterwards_has_no_hash(tmp_path):
     session.messages.append(UserMessage("more"))
     for _ in session.follow(events()):
         pass
-    assert [write.after for write in session.writes] == [NOT_KNOWN]
+    assert [write.after for write in session.state.writes] == [NOT_KNOWN]
 
 
 class TestALinkInPlaceOfWhatWasWritten:
@@ -627,7 +627,7 @@ class TestALinkInPlaceOfWhatWasWritten:
     @pytest.mark.parametrize("swap", [swap_file, swap_folder])
     def test_has_nothing_saved_of_what_it_leads_to(self, swap, work):
         session = self.write_and_swap(work, lambda: swap(self, work))
-        assert [write.after for write in session.writes] == [NOT_KNOWN]
+        assert [write.after for write in session.state.writes] == [NOT_KNOWN]
         assert [each.read_bytes() for each in work.rglob("*.files/*")] == []
 
     def test_has_nothing_restored_through_it(self, work):

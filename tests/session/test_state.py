@@ -158,7 +158,7 @@ def test_the_state_of_a_replayed_journal_is_that_of_the_live_session(tmp_path_fa
         getattr(live, name)()
     found = replay(live.session.path)
     assert found.problems == []
-    assert found.state == live.session._state
+    assert found.state == live.session.state
     assert found.messages == live.session.messages
     live.session.close()
 
@@ -250,9 +250,9 @@ class TestTodos:
 
         def todos(session):
             if request.param == "live":
-                return session.todos
+                return session.state.last_todos
             session.close()
-            return resume_session(tmp_path, session).todos
+            return resume_session(tmp_path, session).state.last_todos
 
         return todos
 

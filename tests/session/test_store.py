@@ -108,7 +108,7 @@ def test_an_index_of_another_shape_is_made_again(tmp_path, two):
 )
 def test_whatever_a_journal_says_of_itself_it_is_listed(tmp_path, meta):
     session = open_store(tmp_path).create(SYSTEM, tmp_path, meta)
-    session.meta.update(meta)
+    session.state.meta.update(meta)
     ask(session, "caf\udce9?", says("1"))
     session.close()
     assert [each.title for each in open_store(tmp_path).list_sessions()] == ["caf??"]

@@ -61,7 +61,7 @@ def ask(
             outlet.begin(version=__version__, server=server, model=target.model, workspace=workspace)
             for notice in notices:
                 outlet.draw(Notice(notice))
-            session.meta.setdefault("model", target.model)
+            session.state.meta.setdefault("model", target.model)
             approver = choose_approver(yes, target.settings, show=outlet.put)
             factory = factory.with_settings(target.settings)
             runtime = factory.make_runtime(target.model, approver, lambda: session)

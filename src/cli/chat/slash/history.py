@@ -52,7 +52,8 @@ def resume_session(state: State, name_or_id: str) -> None:
     state.switch_session(session)
     for notice in notices:
         state.screen.draw(Notice(notice))
-    state.screen.say(f"  {sanitize(session.name or session.id)}: {_count_turns(session.turns)}, continued here.")
+    name = sanitize(session.state.name or session.id)
+    state.screen.say(f"  {name}: {_count_turns(session.state.turns)}, continued here.")
     draw_last_turns(state.screen, session.messages)
 
 
@@ -151,7 +152,7 @@ def _diff(state: State, turn: str) -> None:
     """Show what has been changed in files, in this conversation or in one of its turns. Raises BotError."""
     if turn and not turn.isdecimal():
         raise BotError(f"{sanitize(turn)} is not the number of a turn.", "/diff 1 shows what the last turn changed.")
-    writes = state.session.list_writes(int(turn)) if turn else state.session.writes
+    writes = state.session.state.list_writes(int(turn)) if turn else state.session.state.writes
     first = {write.path: write for write in reversed(writes)}
     last = {write.path: write for write in writes}
     if not first:
@@ -260,7 +261,7 @@ def _complete_session(state: State) -> Iterable[str]:
 def _rename(state: State, name: str) -> None:
     if not name:
         state.screen.say(
-            f"  {sanitize(state.session.name or state.session.id) or 'not saved'}; /rename NAME gives it a name"
+            f"  {sanitize(state.session.state.name or state.session.id) or 'not saved'}; /rename NAME gives it a name"
         )
         return
     state.session.rename(name)
@@ -287,8 +288,9 @@ def _export(state: State, file: str) -> None:
     messages = state.conversation
     if session.path and session.path.exists():
         messages = replay(session.path, whole=True).messages
-    facts = {key: str(session.meta.get(key, "")) for key in ("workspace", "model")}
-    text = writer(SavedConversation(session.name or session.id or "Conversation", facts, messages), state.factory.clean)
+    facts = {key: str(session.state.meta.get(key, "")) for key in ("workspace", "model")}
+    title = session.state.name or session.id or "Conversation"
+    text = writer(SavedConversation(title, facts, messages), state.factory.clean)
     try:
         write_file(path, text)
     except FileExistsError as error:
@@ -314,7 +316,7 @@ def _retry(state: State, _: str) -> None:
     if state.unanswered:
         state.queue.insert(0, state.unanswered)
         return
-    if not state.session.last_question:
+    if not state.session.state.last_question:
         state.screen.say("There is no question to ask again; /redo brings back one that was undone.")
         return
     if undone := state.session.undo(make_restorer(state)):
