@@ -14,7 +14,7 @@ from ...types.tool_schema import to_openai_tool
 from .context import ToolContext
 from .result import store_and_truncate
 from .tool import NAME, Risk, Tool, tool
-from .validation import find_near, quote
+from .validation import WrongArguments, find_near, quote
 
 __all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "registry_of"]
 
@@ -28,34 +28,29 @@ HOW_TO_ADD = (
 )
 
 
-class FrozenList(list[Any]):
-    """Refuses changes: nobody would run an added tool, or send a changed description. Copies are plain lists."""
+class _Frozen:
+    """Refuses changes: nobody would run an added tool, or send a changed description. Copies are plain."""
 
     __slots__ = ()
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return list, (list(self),)
+        plain = list if isinstance(self, list) else dict
+        return plain, (plain(self),)  # type: ignore[call-overload]  # it is one of the two
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError(HOW_TO_ADD)
+
+    __init__: Any
+    __init__ = __setitem__ = __delitem__ = __iadd__ = __imul__ = __ior__ = append = clear = extend = insert = _refuse
+    pop = popitem = remove = reverse = setdefault = sort = update = _refuse
 
 
-class FrozenDict(dict[str, Any]):
-    """As FrozenList; copies are plain dicts."""
-
+class FrozenList(_Frozen, list[Any]):
     __slots__ = ()
 
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return dict, (dict(self),)
 
-
-def _refuse_change(*_: object, **__: object) -> NoReturn:
-    raise TypeError(HOW_TO_ADD)
-
-
-for _frozen, _mutators in (
-    (FrozenList, "append extend insert pop remove reverse sort __iadd__ __imul__"),
-    (FrozenDict, "pop popitem setdefault update __ior__"),
-):
-    for _name in ("clear", "__delitem__", "__init__", "__setitem__", *_mutators.split()):
-        setattr(_frozen, _name, _refuse_change)
+class FrozenDict(_Frozen, dict[str, Any]):
+    __slots__ = ()
 
 
 def freeze(value: Any) -> Any:
@@ -155,8 +150,11 @@ class Registry:
         """The error for a call that cannot be run, before its approval is asked for; None if it can."""
         if call.name not in self:
             return self._refuse_unknown(call)
-        wrong = self[call.name].check_arguments(call.arguments)
-        return ToolResult(call.id, call.name, "error", wrong) if wrong else None
+        try:
+            self[call.name].check_arguments(call.arguments)
+        except WrongArguments as error:
+            return ToolResult(call.id, call.name, "error", error.message)
+        return None
 
     def _refuse_unknown(self, call: ToolCall) -> ToolResult:
         near = find_near(call.name, self._tools)
@@ -175,7 +173,7 @@ class Registry:
     async def run_async(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
         """As run, for a tool that `is_coroutine`, inside an event loop."""
         kind, value, ref = await self[call.name].execute_async(call.arguments, replace(ctx, call=call))
-        return store_and_truncate(ToolResult(call.id, call.name, kind, value), ctx.outputs, ref)
+        return store_and_truncate(ToolResult(call.id, call.name, kind, value), ctx.wiring.outputs, ref)
 
     def is_coroutine(self, name: str) -> bool:
         """Whether the tool is a coroutine function."""

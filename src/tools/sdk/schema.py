@@ -21,74 +21,42 @@ from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import partial
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from ...types.messages import JSON
+from .schema_edit import Schema, object_schema
 
-Schema = dict[str, JSON]
-
-Convert = Callable[[Any], Any]  # from a value that fits the schema to one of the hint's type
-
-
-class HintSchema(NamedTuple):
-    """The schema of a type hint, and a conversion of values that fit it. The conversion raises ValueError."""
-
-    schema: Schema
-    convert: Convert
+Convert = Callable[[Any], Any]  # from a value that fits the schema to one of the hint's type; raises ValueError
 
 
-class Parameters(NamedTuple):
-    """A function's parameters as one schema. `context_parameter` names the one for the injected value, if any."""
+def read_parameters(
+    function: Callable[..., object], name: str, injected: type
+) -> tuple[Schema, str, Mapping[str, Convert]]:
+    """The parameters of a function as one schema, and how values that fit it become those of the hints.
 
-    schema: Schema
-    context_parameter: str
-    converts: Mapping[str, Convert]
-
-
-def read_parameters(function: Callable[..., object], name: str, injected: type) -> Parameters:
-    """The parameters of a function, without the one of type `injected`.
-
-    Raises TypeError, with `name`, the tool's, and the parameter, for a hint outside the dialect.
+    In between stands the name of the parameter of type `injected`, if there is one: it is not in the schema. Raises
+    TypeError, with `name`, the tool's, and the parameter, for a hint outside the dialect.
     """
-    properties: dict[str, HintSchema] = {}
+    properties: dict[str, Schema] = {}
+    converts: dict[str, Convert] = {}
     required: list[str] = []
     context_parameter = ""
     for parameter in _read_signature(function, name).parameters.values():
-        if injected in (parameter.annotation, *get_args(parameter.annotation)):  # it may be `ToolContext | None`
+        hint = parameter.annotation
+        if injected in (hint, *get_args(hint)):  # it may be `ToolContext | None`
             context_parameter = parameter.name
             continue
         try:
-            properties[parameter.name] = _convert_parameter(parameter)
+            properties[parameter.name] = _describe_parameter(parameter)
         except (TypeError, NameError) as error:
             raise TypeError(f"{name}({parameter.name}): {error}") from error
         except RecursionError as error:
             raise TypeError(f"{name}({parameter.name}): the type holds itself") from error
+        if (get_args(hint)[0] if get_origin(hint) is Annotated else hint) not in (str, int, bool):
+            converts[parameter.name] = partial(convert, hint)
         if parameter.default is parameter.empty:
             required.append(parameter.name)
-    return Parameters(
-        object_schema({key: each.schema for key, each in properties.items()}, required),
-        context_parameter,
-        {key: each.convert for key, each in properties.items() if each.convert is not _keep},
-    )
-
-
-def object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> Schema:
-    """The schema of an object with these properties and no others."""
-    return {"type": "object", "properties": dict(properties), "required": [*required], "additionalProperties": False}
-
-
-def narrow_enum(schema: Mapping[str, JSON], parameter: str, values: Sequence[str]) -> Schema:
-    """The same schema, with only these values of a parameter, which is left out if there are none.
-
-    The schema is as it was where there is no such parameter.
-    """
-    properties = schema.get("properties")
-    if not isinstance(properties, dict) or not isinstance(known := properties.get(parameter), dict):
-        return dict(schema)
-    narrowed: dict[str, JSON] = {**properties, parameter: {**known, "enum": [*values]}}
-    if not values:
-        del narrowed[parameter]
-    return {**schema, "properties": narrowed}
+    return object_schema(properties, required), context_parameter, converts
 
 
 def _read_signature(function: Callable[..., object], name: str) -> inspect.Signature:
@@ -101,29 +69,19 @@ def _read_signature(function: Callable[..., object], name: str) -> inspect.Signa
         raise TypeError(f"{name}: a type hint cannot be read: {error}; {way_out}") from error
 
 
-def _convert_parameter(parameter: inspect.Parameter) -> HintSchema:
+def _describe_parameter(parameter: inspect.Parameter) -> Schema:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         raise TypeError("a tool takes named parameters only")
     if parameter.annotation is parameter.empty:
-        is_method = parameter.name == "self"
-        way_out = "a method becomes a tool when it belongs to an object: tool(thing.method)"
-        raise TypeError(way_out if is_method else "a type hint is missing")
-    schema, convert = convert_hint(parameter.annotation)
-    return HintSchema(_drop_null(schema) if parameter.default is None else schema, convert)
+        if parameter.name == "self":
+            raise TypeError("a method becomes a tool when it belongs to an object: tool(thing.method)")
+        raise TypeError("a type hint is missing")
+    schema = make_schema(parameter.annotation)
+    return _drop_null(schema) if parameter.default is None else schema
 
 
-def convert_hint(hint: Any) -> HintSchema:
-    """The schema of a hint, and the conversion of values. Raises TypeError for a hint outside the dialect."""
-    schema = make_schema(hint)
-    core = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    return HintSchema(schema, _keep if core in (str, int, bool) else partial(_convert, hint))
-
-
-def _keep(value: Any) -> Any:
-    return value
-
-
-def _convert(hint: Any, value: Any) -> Any:
+def convert(hint: Any, value: Any) -> Any:
+    """A value that fits the schema of a hint, in the hint's type. Raises ValueError."""
     import msgspec  # start-up is measured
 
     return msgspec.convert(value, hint, dec_hook=_make_model)
@@ -217,7 +175,7 @@ def _from_union(*arms: object) -> Schema:
     for kind in kinds:
         if kinds.count(kind) > 1:
             names = " and ".join(getattr(arm, "__name__", str(arm)) for arm in arms if arm is not type(None))
-            raise TypeError(f"{names} are not told apart in JSON, where two of them are of the type {kind}; write one")
+            raise TypeError(f"{names} look the same in JSON, where two of them are of the type {kind}; write one")
     if any(hasattr(arm, "model_json_schema") for arm in arms) and len(schemas) > 1:
         raise TypeError("a pydantic model stands in no union but with None; write one type")
     null: list[Schema] = [{"type": "null"}] if len(schemas) < len(arms) else []
@@ -225,29 +183,28 @@ def _from_union(*arms: object) -> Schema:
 
 
 def _from_typed_dict(kind: Any) -> Schema:
-    hints = get_type_hints(kind, include_extras=True)
-    properties = {name: make_schema(_strip_required(hint)) for name, hint in hints.items()}
+    properties = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        # Required and NotRequired, of typing or of typing_extensions
+        is_wrapped = str(getattr(get_origin(hint), "_name", "")).endswith("Required")
+        properties[name] = make_schema(get_args(hint)[0] if is_wrapped else hint)
     return object_schema(properties, [name for name in properties if name in kind.__required_keys__])
 
 
-def _strip_required(hint: object) -> object:
-    """Strip Required and NotRequired, of typing or of typing_extensions."""
-    return get_args(hint)[0] if str(getattr(get_origin(hint), "_name", "")).endswith("Required") else hint
-
-
 def _from_dataclass(kind: Any) -> Schema:
-    has_more = any(
-        "InitVar" in str(hint) for each in kind.__mro__ for hint in vars(each).get("__annotations__", {}).values()
-    )
-    if hasattr(kind, "__pydantic_validator__") or has_more:
+    own_hints = [hint for each in kind.__mro__ for hint in vars(each).get("__annotations__", {}).values()]
+    if hasattr(kind, "__pydantic_validator__") or any("InitVar" in str(hint) for hint in own_hints):
         raise TypeError(f"{kind.__name__} is no plain dataclass; write one of plain fields, or a pydantic BaseModel")
     hints = get_type_hints(kind, include_extras=True)
-    taken = {each.name: each for each in fields(kind) if each.init}
-    schemas = {name: make_schema(hints[name]) for name in taken}
-    return object_schema(
-        {name: _drop_null(schemas[name]) if each.default is None else schemas[name] for name, each in taken.items()},
-        [name for name, each in taken.items() if each.default is each.default_factory is MISSING],
-    )
+    properties: dict[str, Schema] = {}
+    required = []
+    for each in fields(kind):
+        if each.init:
+            schema = make_schema(hints[each.name])
+            properties[each.name] = _drop_null(schema) if each.default is None else schema
+            if each.default is each.default_factory is MISSING:
+                required.append(each.name)
+    return object_schema(properties, required)
 
 
 def _drop_null(schema: Schema) -> Schema:
@@ -275,16 +232,17 @@ def _flatten(schema: Mapping[str, Any], kinds: Mapping[str, Any], inside: Sequen
             raise TypeError("the type holds itself")
         schema = {**kinds[reference], **schema}
         inside = [*inside, reference]
+    flatten = partial(_flatten, kinds=kinds, inside=inside)
     flat: Schema = {}
     for key, value in schema.items():
         if key == "properties":
-            flat[key] = {name: _flatten(each, kinds, inside) for name, each in value.items()}
+            flat[key] = dict(zip(value, map(flatten, value.values()), strict=True))
         elif key in ("anyOf", "oneOf"):
-            flat["anyOf"] = [_flatten(each, kinds, inside) for each in value]
+            flat["anyOf"] = [*map(flatten, value)]
         elif key in ("items", "additionalProperties") and isinstance(value, dict):
-            flat[key] = _flatten(value, kinds, inside)
+            flat[key] = flatten(value)
         elif key == "prefixItems":
-            flat |= _fix_length([_flatten(each, kinds, inside) for each in value])
+            flat |= _fix_length([*map(flatten, value)])
         elif key == "const":
             flat["enum"] = [value]
         elif key not in ("$ref", "$defs", "title", "default", "uniqueItems", "discriminator"):
@@ -330,63 +288,3 @@ INSTEAD: Mapping[object, str] = {  # what people write first -> what can be sent
     decimal.Decimal: "str, and make a Decimal of it in the function",
     datetime.timedelta: "float, in seconds",
 }
-
-
-def to_strict(schema: Schema) -> Schema:
-    """The schema for OpenAI's strict mode, in which every property is required: null stands for one left out."""
-    strict = dict(schema)
-    properties, required = schema.get("properties"), schema.get("required")
-    if isinstance(properties, dict):
-        needed = required if isinstance(required, list) else []
-        strict["properties"] = {
-            name: strict_one if name in needed else _add_null(strict_one)
-            for name, each in properties.items()
-            for strict_one in [to_strict(each if isinstance(each, dict) else {})]
-        }
-        strict["required"] = list(properties)
-    if isinstance(items := schema.get("items"), dict):
-        strict["items"] = to_strict(items)
-    if isinstance(arms := schema.get("anyOf"), list):
-        strict["anyOf"] = [to_strict(each) if isinstance(each, dict) else each for each in arms]
-    return strict
-
-
-def _add_null(schema: Schema) -> Schema:
-    if _may_be_null(schema):
-        return schema
-    described = {"description": schema["description"]} if "description" in schema else {}
-    some: Schema = {name: value for name, value in schema.items() if name != "description"}
-    return {"anyOf": [some, {"type": "null"}], **described}
-
-
-def _may_be_null(schema: object) -> bool:
-    kind = schema.get("type") if isinstance(schema, Mapping) else None
-    return kind is None or kind == "null" or (isinstance(kind, list) and "null" in kind)
-
-
-def drop_nulls(value: Any, schema: object) -> Any:
-    """Drop each property whose null the schema does not allow: it stands for one left out. 1.0 for an integer is 1."""
-    if not isinstance(schema, Mapping):  # true and false are schemas, too
-        return value
-    properties, items = schema.get("properties"), schema.get("items")
-    if isinstance(value, Mapping):
-        named: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
-        needed, other = schema.get("required", ()), schema.get("additionalProperties", {})
-        return {
-            name: drop_nulls(each, named.get(name, other))
-            for name, each in value.items()
-            if each is not None or name not in named or name in needed or _may_be_null(named[name])
-        }
-    if isinstance(value, list) and isinstance(items, Mapping):
-        return [drop_nulls(each, items) for each in value]
-    arms = schema.get("anyOf")
-    kinds = [each for each in arms if isinstance(each, Mapping)] if isinstance(arms, list) else [schema]
-    fits = [each for each in kinds if each.get("type") == _KINDS.get(type(value))]
-    if isinstance(arms, list) and len(fits) == 1:
-        return drop_nulls(value, fits[0])
-    if isinstance(value, float) and value.is_integer() and not fits and any(e.get("type") == "integer" for e in kinds):
-        return int(value)
-    return value
-
-
-_KINDS = {dict: "object", list: "array", float: "number"}

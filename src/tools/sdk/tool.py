@@ -15,11 +15,12 @@ import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import WRAPPER_ASSIGNMENTS, cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, cast, get_args, overload
 
 from ...errors import BotError, ToolError
 from ...types.messages import JSON, MalformedCall, RequestedCall, ToolDefinition, ToolResult
@@ -28,8 +29,9 @@ from ...types.tool_schema import format_signature
 from .containment import contain, contain_coroutine
 from .context import ToolContext
 from .result import Outcome, attempt, replace_surrogates, store_and_truncate, to_outcome
-from .schema import Convert, drop_nulls, narrow_enum, read_parameters, to_strict
-from .validation import ArgumentValidator, describe_conversion_error
+from .schema import Convert, read_parameters
+from .schema_edit import drop_nulls, narrow_enum, to_strict
+from .validation import ArgumentValidator, WrongArguments, describe_conversion_error
 
 if TYPE_CHECKING:  # with defaults, so that `Tool` alone is a type; type checkers bring this package
     from typing_extensions import ParamSpec, TypeVar
@@ -90,10 +92,9 @@ class Tool(Generic[P, R]):
         schema = narrow_enum(self.definition.parameters, parameter, values)
         return replace(self.definition, parameters=schema, strict_parameters=to_strict(schema))
 
-    def check_arguments(self, arguments: Mapping[str, JSON]) -> str:
-        """Say what is wrong with the arguments, and how the tool is called; "" if they fit."""
-        read = self._read_arguments(arguments)
-        return read if isinstance(read, str) else ""
+    def check_arguments(self, arguments: Mapping[str, JSON]) -> None:
+        """Raises WrongArguments, which says what is wrong with the arguments, and how the tool is called."""
+        self._read_arguments(arguments)
 
     def check_schema(self) -> str:
         """Say why no arguments can be checked against the schema, e.g. of an MCP server; "" if they can."""
@@ -102,7 +103,7 @@ class Tool(Generic[P, R]):
             _ = self._validator.validate, self.signature
             return ""
 
-        return attempt(compile_schema, lambda error: f"its schema is none: {error}")
+        return attempt(compile_schema, lambda error: f"its schema cannot be used: {error}")
 
     def run(self, call: RequestedCall, ctx: ToolContext | None = None) -> ToolResult:
         """Run a model's call, in a loop of your own. Whatever is wrong with it becomes a result of kind error.
@@ -115,38 +116,30 @@ class Tool(Generic[P, R]):
             return ToolResult(call.id, call.name, "error", f"There is no tool {call.name}. Usage: {self.signature}")
         within = ctx or ToolContext(Path.cwd())
         kind, value, ref = self.execute(call.arguments, replace(within, call=call))
-        return store_and_truncate(ToolResult(call.id, call.name, kind, value), within.outputs, ref)
+        return store_and_truncate(ToolResult(call.id, call.name, kind, value), within.wiring.outputs, ref)
 
     def execute(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
         """Parse the arguments, an object or its JSON text, check them, and run. An Exception becomes the error."""
-        arguments = self._read_arguments(_parse_arguments(raw_arguments))
-        if isinstance(arguments, str):
-            return Outcome("error", arguments)
-        return attempt(lambda: self._run(arguments, ctx), _to_error)
+        return attempt(lambda: self._run(self._parse_arguments(raw_arguments), ctx), _to_error)
 
     async def execute_async(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
         """As execute, for a coroutine function, which runs in the caller's event loop."""
-        arguments = self._read_arguments(_parse_arguments(raw_arguments))
-        if isinstance(arguments, str):
-            return Outcome("error", arguments)
         from asyncio import gather  # 60 ms, which is loaded where this is called
 
-        (outcome,) = await gather(self._run_async(arguments, ctx), return_exceptions=True)
+        (outcome,) = await gather(self._run_async(raw_arguments, ctx), return_exceptions=True)
         if isinstance(outcome, Exception):
             return _to_error(outcome)
-        return (
-            Outcome("error", "Error executing tool: it was cancelled")
-            if isinstance(outcome, BaseException)
-            else outcome
-        )
+        if isinstance(outcome, BaseException):
+            return Outcome("error", "Error executing tool: it was cancelled")
+        return outcome
 
     def preview_call(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> Outcome:
         """What a call that `check_arguments` accepts would change, as text; "" if that is not known.
 
         An error says why the call cannot succeed.
         """
-        preview, converted = self.preview, self._read_arguments(arguments)
-        if preview is None or isinstance(converted, str):
+        preview = self.preview
+        if preview is None:
             return Outcome("text", "")
 
         def explain(error: Exception) -> Outcome:
@@ -157,6 +150,7 @@ class Tool(Generic[P, R]):
             return Outcome("text", "")
 
         def run_preview() -> Outcome:
+            converted = self._read_arguments(arguments)
             with contain():
                 return Outcome("text", replace_surrogates(str(preview(converted, ctx))))
 
@@ -172,30 +166,41 @@ class Tool(Generic[P, R]):
                     value = function(**arguments, **{self.context_parameter: within})
                 return to_outcome(within.wait_for(contain_coroutine(value)) if inspect.iscoroutine(value) else value)
 
-    async def _run_async(self, arguments: Mapping[str, Any], ctx: ToolContext) -> Outcome:
+    async def _run_async(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
+        arguments = self._parse_arguments(raw_arguments)
         function = cast(Callable[..., Awaitable[object]], self.function)
         async with ctx.for_async_call() as within:
             context = {self.context_parameter: within} if self.context_parameter else {}
             return to_outcome(await contain_coroutine(function(**arguments, **context)))
 
-    def _read_arguments(self, arguments: Any) -> dict[str, Any] | str:
-        """The arguments in the types of the function's hints; a text says what is wrong with them."""
+    def _parse_arguments(self, raw: Mapping[str, JSON] | str) -> dict[str, Any]:
+        """As _read_arguments, of an object or of JSON text. Other text is refused as not being an object."""
+        arguments: Any = raw
+        if isinstance(raw, str):
+            with suppress(ValueError, RecursionError):
+                arguments = json.loads(raw)
+        return self._read_arguments(arguments)
 
-        def read() -> dict[str, Any] | str:
-            if mismatch := self._validator.find_mismatch(arguments):
-                return mismatch
-            values = dict(drop_nulls(arguments, self.definition.parameters))
-            for name in self.converts.keys() & values.keys():
-                try:
-                    values[name] = self.converts[name](values[name])
-                except ValueError as error:
-                    return describe_conversion_error(name, values[name], error)
-            return values
+    def _read_arguments(self, arguments: Any) -> dict[str, Any]:
+        """The arguments in the types of the function's hints. Raises WrongArguments."""
 
-        values = attempt(read, lambda error: f"they cannot be checked: {error}")
-        if isinstance(values, dict):
-            return values
-        return f"Wrong arguments for {self.definition.name}: {values}. Usage: {self.signature}"
+        def refuse(error: Exception) -> NoReturn:
+            why = error.message if isinstance(error, WrongArguments) else f"they cannot be checked: {error}"
+            raise WrongArguments(
+                f"Wrong arguments for {self.definition.name}: {why}. Usage: {self.signature}"
+            ) from error
+
+        return attempt(lambda: self._convert_arguments(arguments), refuse)
+
+    def _convert_arguments(self, arguments: Any) -> dict[str, Any]:
+        self._validator.check(arguments)
+        values = dict(drop_nulls(arguments, self.definition.parameters))
+        for name in self.converts.keys() & values.keys():
+            try:
+                values[name] = self.converts[name](values[name])
+            except ValueError as error:
+                raise WrongArguments(describe_conversion_error(name, values[name], error)) from error
+        return values
 
     @cached_property
     def _validator(self) -> ArgumentValidator:
@@ -241,7 +246,7 @@ def tool(
 
 def _make_tool(function: Callable[..., Any], name: str, description: str, risk: Risk, preview: Preview | None) -> Tool:
     if not callable(function):
-        raise TypeError(f"a tool is a function, and {function!r} is none")
+        raise TypeError(f"a tool is a function, and {function!r} is not one")
     own_name = getattr(function, "__name__", "")
     name = name or own_name
     if not NAME.fullmatch(name):
@@ -264,17 +269,9 @@ def list_tools(module: ModuleType) -> list[Tool]:
     return list(dict.fromkeys(each for each in vars(module).values() if isinstance(each, Tool)))
 
 
-def _parse_arguments(arguments: Any) -> Any:
-    """Parse JSON text; other text stays as it is, and is refused as not being an object."""
-    if not isinstance(arguments, str):
-        return arguments
-    try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-
-
 def _to_error(error: Exception) -> Outcome:
+    if isinstance(error, WrongArguments):
+        return Outcome("error", error.message)
     kind = "" if isinstance(error, BotError) else f"{type(error).__name__}: "
-    said = attempt(lambda: str(error), lambda failed: f"its text cannot be made ({type(failed).__name__})")
-    return Outcome("error", replace_surrogates(f"Error executing tool: {kind}{said}"))
+    text = attempt(lambda: str(error), lambda failed: f"its text cannot be made ({type(failed).__name__})")
+    return Outcome("error", replace_surrogates(f"Error executing tool: {kind}{text}"))

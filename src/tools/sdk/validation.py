@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
+from ...errors import ToolError
 from ...types.tool_schema import describe_type
-from .schema import drop_nulls
+from .schema_edit import drop_nulls
 
 EXPECTED = {  # msgspec's errors about a string -> what it has to be
     "Invalid RFC3339 encoded datetime": "a date and time such as 2026-11-22T10:30:00+01:00",
@@ -20,6 +21,10 @@ EXPECTED = {  # msgspec's errors about a string -> what it has to be
 }
 MAX_VALUE_CHARS = 80  # of a wrong value, in an error
 JSON_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+
+
+class WrongArguments(ToolError):
+    """The arguments of a call do not fit, or cannot be checked: what the model is told."""
 
 
 class ArgumentValidator:
@@ -31,29 +36,26 @@ class ArgumentValidator:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = schema
 
-    def find_mismatch(self, arguments: object) -> str:
-        """The first mismatch, e.g. `offset: expected integer, got string "two"`; "" if the arguments fit."""
+    def check(self, arguments: object) -> None:
+        """Raises WrongArguments with the first mismatch, e.g. `offset: expected integer, got string "two"`."""
+        from fastjsonschema import JsonSchemaValueException  # start-up is measured
+
         if not isinstance(arguments, Mapping):
-            return f"expected an object, got {_describe(arguments)}"
+            raise WrongArguments(f"expected an object, got {_describe(arguments)}")
         properties, required = self._schema.get("properties", {}), self._schema.get("required", ())
         for name in arguments:
             if name not in properties and self._schema.get("additionalProperties") is False:
                 near = ", ".join(find_near(name, properties))
-                return f"there is no parameter {quote(name)}" + (f" (nearest: {near})" if near else "")
+                nearest = f" (nearest: {near})" if near else ""
+                raise WrongArguments(f"there is no parameter {quote(name)}{nearest}")
         for name in required:
             if name not in arguments:
-                return f"{name} is missing, expected {describe_type(properties.get(name, {}))}"
-        return self._find_mismatched_value(drop_nulls(arguments, self._schema))
-
-    def _find_mismatched_value(self, arguments: object) -> str:
-        from fastjsonschema import JsonSchemaValueException  # start-up is measured
-
+                raise WrongArguments(f"{name} is missing, expected {describe_type(properties.get(name, {}))}")
         try:
-            self.validate(arguments)
+            self.validate(drop_nulls(arguments, self._schema))
         except JsonSchemaValueException as error:
             expected, came = describe_type(error.definition), _describe(error.value)
-            return f"{'.'.join(error.path[1:])}: expected {expected}, got {came}"
-        return ""
+            raise WrongArguments(f"{'.'.join(error.path[1:])}: expected {expected}, got {came}") from error
 
     @cached_property
     def validate(self) -> Callable[[object], object]:

@@ -32,9 +32,9 @@ from ...types.sandbox import ACCESSES, Access
 from ...types.tool_schema import describe_type
 from ..process.access import run_command
 from ..sdk.output_store import Stored
-from ..sdk.schema import Schema, object_schema, to_strict
+from ..sdk.schema_edit import Schema, object_schema, to_strict
 from ..sdk.tool import ANY_CONTEXT, NAME, Risk, Tool
-from ..sdk.validation import ArgumentValidator
+from ..sdk.validation import ArgumentValidator, WrongArguments
 from .rows import Key, check_row, is_command, is_list_of, is_number, is_scalar, is_string, one_of
 
 PLACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
@@ -223,9 +223,11 @@ def _read_parameter(place: str, entry: Any) -> CommandParameter:
         schema["items"] = {"type": _item_type(row.get("items", "string"))}
     validator = ArgumentValidator(object_schema({"value": schema}, []))
     for value in row.get("enum", ()):
-        if validator.find_mismatch({"value": value}):
+        try:
+            validator.check({"value": value})
+        except WrongArguments as error:
             quote = ": put it in quotes" if schema["type"] == "string" else ""
-            raise ConfigError(f"{place}: enum: {value!r} is no {describe_type(schema)}{quote}")
+            raise ConfigError(f"{place}: enum: {value!r} is not of the type {describe_type(schema)}{quote}") from error
     schema |= {key: row[key] for key in ("description", "enum", "minimum", "maximum") if key in row}
     optional = "default" in row or schema["type"] == "boolean" or row.get("optional", False)
     return CommandParameter(schema, not optional, row.get("default"), row.get("flag", ""))

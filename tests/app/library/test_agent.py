@@ -290,7 +290,7 @@ class TestConnecting:
             ({"workspace": "/nowhere"}, 'there is no folder "/nowhere"'),
             ({"max_tool_turns": 0}, "expected at least 1, got 0"),
             ({"tools": weather}, "tools is a list of functions"),
-            ({"tools": ["weather"]}, "a tool is a function, and 'weather' is none"),
+            ({"tools": ["weather"]}, "a tool is a function, and 'weather' is not one"),
         ],
     )
     def test_an_invalid_argument_is_reported(self, wrong, said):

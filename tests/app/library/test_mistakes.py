@@ -51,7 +51,7 @@ ON_A_SERVER = [
     Mistake("a misspelt option", lambda s: s.agent(temprature=0), "no option 'temprature': did you mean temperature"),
     Mistake("an option of another library", lambda s: s.agent(stream=True), "no option 'stream'"),
     Mistake("one tool instead of a list", lambda s: s.agent(weather), "tools is a list of functions"),
-    Mistake("the name of a tool", lambda s: s.agent(["weather"]), "a tool is a function, and 'weather' is none"),
+    Mistake("the name of a tool", lambda s: s.agent(["weather"]), "a tool is a function, and 'weather' is not one"),
     Mistake("the result of a tool", lambda s: s.agent([weather("Oslo")]), "a tool is a function, and 'Oslo: rain'"),
     Mistake("the same tool twice", lambda s: s.agent([weather, weather]), "there is a tool weather already"),
     Mistake("a number for the model", lambda s: s.agent(model=7), "model: expected a name, got 7"),

@@ -264,7 +264,7 @@ def test_functions_become_a_registry_of_their_own():
     [
         ("hello", "tools is a list"),
         (5, "tools is a list"),
-        ([5], "5 is none"),
+        ([5], "5 is not one"),
         ({"hello": hello}, "tools is a list"),
         (hello, r"write tools=\[hello\]"),
         (make_tool(hello), r"write tools=\[hello\]"),

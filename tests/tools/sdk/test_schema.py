@@ -17,7 +17,8 @@ import pytest
 
 from src.providers.vllm import fits_openai_strict
 from src.tools import Registry, ToolContext, registry_of, tool
-from src.tools.sdk.schema import convert_hint, to_strict
+from src.tools.sdk.schema import make_schema
+from src.tools.sdk.schema_edit import to_strict
 from src.types.messages import ToolCall
 from src.types.tool_schema import describe_type, format_signature
 from tests.sources import ROOT
@@ -122,7 +123,7 @@ HINTS = [
 
 @pytest.mark.parametrize(("hint", "schema", "name"), HINTS, ids=[str(row[0]) for row in HINTS])
 def test_a_type_hint_has_one_schema_and_one_name(hint, schema, name):
-    assert convert_hint(hint).schema == schema
+    assert make_schema(hint) == schema
     assert name is None or describe_type(schema) == name
 
 
@@ -135,7 +136,7 @@ REFUSED = [
 @pytest.mark.parametrize("hint", REFUSED, ids=str)
 def test_any_other_hint_is_refused(hint):
     with pytest.raises(TypeError):
-        convert_hint(hint)
+        make_schema(hint)
 
 
 WAYS_OUT = [
@@ -143,7 +144,7 @@ WAYS_OUT = [
     (list, "write what it holds: list[str]"),
     (Any, "write the type that the function needs, such as str or dict[str, str]"),
     (complex, "the type complex; write str, int, float, bool, date"),
-    (date | str, "date and str are not told apart in JSON, where two of them are of the type string; write one"),
+    (date | str, "date and str look the same in JSON, where two of them are of the type string; write one"),
     (dict[int, str], "write dict[str, ...]"),
     ([str], "[<class 'str'>] is a value and no type; write what it holds: list[str]"),
     ({"a": int}, "is a value and no type; write what it holds: dict[str, str]"),
@@ -263,7 +264,7 @@ class TestPydanticModels:
         return order, customer
 
     def test_its_schema_is_flat(self, models):
-        assert convert_hint(models[0]).schema == {
+        assert make_schema(models[0]) == {
             "type": "object",
             "properties": {
                 "customer": {
@@ -300,11 +301,11 @@ class TestPydanticModels:
         node = type("Node", (pydantic.BaseModel,), {"__annotations__": {"next": "Node | None"}, "__module__": __name__})
         node.model_rebuild(_types_namespace={"Node": node})
         with pytest.raises(TypeError, match="the type holds itself"):
-            convert_hint(node)
+            make_schema(node)
 
     def test_a_union_with_another_type_is_refused(self, models):
         with pytest.raises(TypeError, match="stands in no union but with None"):
-            convert_hint(models[0] | int)
+            make_schema(models[0] | int)
 
     def test_without_such_a_model_pydantic_is_not_loaded(self):
         code = "import sys, src.tools; assert 'pydantic' not in sys.modules"
@@ -470,7 +471,7 @@ def send(parcel: Parcel, to: list[Place], search: Search) -> str:
 
 class TestObjects:
     def test_a_typed_dict_is_an_object_with_its_keys(self):
-        assert convert_hint(Search).schema == {
+        assert make_schema(Search) == {
             "type": "object",
             "properties": {
                 "city": {"type": "string", "description": "Its name"},
@@ -482,7 +483,7 @@ class TestObjects:
         }
 
     def test_a_dataclass_is_an_object_with_what_it_is_made_from(self):
-        schema = convert_hint(Parcel).schema
+        schema = make_schema(Parcel)
         assert list(schema["properties"]) == ["weight", "labels", "note"]
         assert schema["required"] == ["weight"]
         assert schema["properties"]["note"] == STRING
@@ -533,7 +534,7 @@ class TestStrict:
 
     def test_it_holds_at_any_depth(self):
         assert fits_openai_strict(Registry().tool(send).definition.strict_parameters)
-        assert to_strict(convert_hint(list[Parcel]).schema)["items"]["required"] == ["weight", "labels", "note"]
+        assert to_strict(make_schema(list[Parcel]))["items"]["required"] == ["weight", "labels", "note"]
 
     def test_a_call_made_by_it_runs(self, tmp_path):
         registry = Registry()

@@ -96,7 +96,7 @@ class Box:
 
 
 WRONG = [
-    (5, "a tool is a function, and 5 is none"),
+    (5, "a tool is a function, and 5 is not one"),
     (partial(weather), "a tool's name matches"),
     (lambda city: city, "'<lambda>' does not; give one: tool(..., name=...)"),
     (yielding, "yielding: a tool returns its result, and this function yields; return a list"),

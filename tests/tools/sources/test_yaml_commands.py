@@ -45,7 +45,7 @@ def argv_of(tool, **arguments) -> list[str]:
     """The command line that a preview shows, as words."""
     import shlex
 
-    assert tool.check_arguments(arguments) == ""
+    tool.check_arguments(arguments)
     return shlex.split(tool.preview(arguments, ToolContext(Path("/"))))
 
 
@@ -210,12 +210,15 @@ WRONG = [
     ("{name: a, description: x, command: 'c {b}', parameters: {b: {enum: [2024-01-01]}}}", "enum is a list"),
     (
         "{name: a, description: x, command: 'c {b}', parameters: {b: {enum: [on]}}}",
-        "True is no string: put it in quotes",
+        "True is not of the type string: put it in quotes",
     ),
-    ("{name: a, description: x, command: 'c {b}', parameters: {b: {type: integer, enum: [a]}}}", "'a' is no integer"),
+    (
+        "{name: a, description: x, command: 'c {b}', parameters: {b: {type: integer, enum: [a]}}}",
+        "'a' is not of the type integer",
+    ),
     (
         "{name: a, description: x, command: 'c {b}', parameters: {b: {type: array, enum: [a]}}}",
-        "'a' is no array of string",
+        "'a' is not of the type array of string",
     ),
     (
         "{name: a, description: x, command: 'c {b}', parameters: {b: {type: number, maximum: .inf}}}",

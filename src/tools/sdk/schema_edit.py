@@ -1,0 +1,97 @@
+"""Edits of JSON Schemas of tools, and of values by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...types.messages import JSON
+
+Schema = dict[str, JSON]
+
+
+def object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> Schema:
+    """The schema of an object with these properties and no others."""
+    return {"type": "object", "properties": dict(properties), "required": [*required], "additionalProperties": False}
+
+
+def narrow_enum(schema: Mapping[str, JSON], parameter: str, values: Sequence[str]) -> Schema:
+    """The same schema, with only these values of a parameter, which is left out if there are none.
+
+    The schema is as it was where there is no such parameter.
+    """
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not isinstance(described := properties.get(parameter), dict):
+        return dict(schema)
+    narrowed: dict[str, JSON] = {**properties, parameter: {**described, "enum": [*values]}}
+    if not values:
+        del narrowed[parameter]
+    return {**schema, "properties": narrowed}
+
+
+def to_strict(schema: Schema) -> Schema:
+    """The schema for OpenAI's strict mode, in which every property is required: null stands for one left out."""
+    strict = dict(schema)
+    properties, required = schema.get("properties"), schema.get("required")
+    if isinstance(properties, dict):
+        strict_properties: Schema = {}
+        for name, each in properties.items():
+            inner = to_strict(each if isinstance(each, dict) else {})
+            is_required = isinstance(required, list) and name in required
+            strict_properties[name] = inner if is_required else _add_null(inner)
+        strict["properties"], strict["required"] = strict_properties, list(properties)
+    if isinstance(items := schema.get("items"), dict):
+        strict["items"] = to_strict(items)
+    if isinstance(arms := schema.get("anyOf"), list):
+        strict["anyOf"] = [to_strict(each) if isinstance(each, dict) else each for each in arms]
+    return strict
+
+
+def _add_null(schema: Schema) -> Schema:
+    if _may_be_null(schema):
+        return schema
+    described = {"description": schema["description"]} if "description" in schema else {}
+    some: Schema = {name: value for name, value in schema.items() if name != "description"}
+    return {"anyOf": [some, {"type": "null"}], **described}
+
+
+def _may_be_null(schema: object) -> bool:
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    return kind is None or kind == "null" or (isinstance(kind, list) and "null" in kind)
+
+
+def drop_nulls(value: Any, schema: object) -> Any:
+    """Drop each property whose null the schema does not allow: it stands for one left out. 1.0 for an integer is 1."""
+    if not isinstance(schema, Mapping):  # true and false are schemas, too
+        return value
+    if isinstance(value, Mapping):
+        return _drop_from_object(value, schema)
+    items, arms = schema.get("items"), schema.get("anyOf")
+    if isinstance(value, list) and isinstance(items, Mapping):
+        return [drop_nulls(each, items) for each in value]
+    if not isinstance(arms, list):
+        return _fit_integer(value, [schema])
+    arms = [arm for arm in arms if isinstance(arm, Mapping)]
+    kind = {list: "array", float: "number"}.get(type(value))
+    fitting = [arm for arm in arms if arm.get("type") == kind]
+    if len(fitting) == 1:
+        return drop_nulls(value, fitting[0])
+    return value if fitting else _fit_integer(value, arms)
+
+
+def _drop_from_object(value: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    properties = schema.get("properties")
+    named: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+    required, other = schema.get("required", ()), schema.get("additionalProperties", {})
+    kept: dict[str, Any] = {}
+    for name, each in value.items():
+        if each is not None or name not in named or name in required or _may_be_null(named[name]):
+            kept[name] = drop_nulls(each, named.get(name, other))
+    return kept
+
+
+def _fit_integer(value: Any, schemas: Sequence[Mapping[str, Any]]) -> Any:
+    """The value, or the integer that a whole float stands for where one of the schemas asks for that."""
+    if isinstance(value, float) and value.is_integer() and any(each.get("type") == "integer" for each in schemas):
+        return int(value)
+    return value
