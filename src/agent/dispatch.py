@@ -14,8 +14,9 @@ from dataclasses import replace
 
 from ..errors import Cancelled
 from ..tools.sdk.calls import CallRunner
-from ..tools.sdk.context import CommandReport, Inbox, ToolContext
+from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
+from ..tools.sdk.wiring import CommandReport, Inbox
 from ..types.effects import AgentSteps, Aside
 from ..types.events import CallDenied, CallFinished, CallStarted, ModeChanged, Notice
 from ..types.messages import JSON, MAX_CALLS, MalformedCall, RequestedCall, ToolCall, ToolResult, ToolResults
@@ -162,7 +163,7 @@ class ToolDispatcher:
         """Run a call; a command that failed for lack of access runs again with more, if it may."""
         call, notes = permission.call, [""]
         report = CommandReport(self._gate.policy.widest_access)
-        within = replace(ctx, access=permission.access, report=report)
+        within = ctx.rewire(access=permission.access, report=report)
         if self._registry.runs_aside(call.name):
             result = yield from self._run_aside(call, within)
         else:
@@ -174,7 +175,7 @@ class ToolDispatcher:
             notes = [report.explanation, grant.reason]
             if grant.access:
                 report = CommandReport()
-                again = replace(ctx, access=grant.access, report=report)
+                again = ctx.rewire(access=grant.access, report=report)
                 result = yield from self._watch(call, again)
                 notes = [
                     f"it failed with access=read, and was run again with access={grant.access}",
@@ -184,11 +185,12 @@ class ToolDispatcher:
 
     def _watch(self, call: ToolCall, ctx: ToolContext) -> Aside[ToolResult]:
         """Run a call; what it changes in files is found, unless it can change none or says itself which it writes."""
-        is_held, sandbox = self._gate.policy.is_enforced, ctx.sandbox
-        reads_only = is_held and ctx.access == "read"
-        only_files = is_held and ctx.access == "write" and sandbox is not None and not sandbox.has_network("write")
+        is_held = self._gate.policy.is_enforced
+        access, sandbox = ctx.wiring.access, ctx.wiring.sandbox
+        reads_only = is_held and access == "read"
+        only_files = is_held and access == "write" and sandbox is not None and not sandbox.has_network("write")
         is_watched = self._registry.risk(call.name) == "high" and not reads_only and call.name not in RECORDING_TOOLS
-        with ctx.watch_files(only_files) if is_watched else nullcontext():
+        with ctx.wiring.watch_files(only_files) if is_watched else nullcontext():
             return (yield from wait_for(self._runner.run(call, ctx)))
 
     def _run_parallel(self, turn: TurnCalls, calls: Mapping[int, ToolCall], ctx: ToolContext) -> AgentSteps[None]:
@@ -233,14 +235,14 @@ class ToolDispatcher:
 
     def _start(self, calls: Sequence[ToolCall], ctx: ToolContext) -> CallGroup:
         inbox = Inbox()
-        futures = self._runner.start(calls, replace(ctx, inbox=inbox), self._max_parallel)
+        futures = self._runner.start(calls, ctx.rewire(inbox=inbox), self._max_parallel)
         return CallGroup(futures, inbox, self._gate.ask)
 
 
 def _finish(turn: TurnCalls, place: int, result: ToolResult, ctx: ToolContext) -> Iterator[Notice | CallFinished]:
     """Finish the call; its result also tells the model of commands in the background that have ended."""
     if result.kind in ("text", "error"):
-        for job in ctx.jobs.take_ended():
+        for job in ctx.wiring.jobs.take_ended():
             if not job.is_shown:
                 yield Notice(job.summarize_end())
             result = _append_note(result, job.describe_end())

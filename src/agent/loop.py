@@ -23,7 +23,7 @@ from ..errors import ContextTooLong, RequestFailed, WireError
 from ..security.permissions.approval import SUBMIT_PLAN, Approver
 from ..security.permissions.policy import Policy
 from ..tools.sdk.calls import CallRunner
-from ..tools.sdk.context import OnOutput, ToolContext
+from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..types.caching import MessageMemo
 from ..types.effects import AgentSteps, Turn
@@ -153,9 +153,9 @@ class AgentLoop:
         """Have `may_go_on` asked after so many turns with calls, and again after as many more; None: no limit."""
         self._max_tool_turns, self._may_go_on = turns, may_go_on
 
-    def watch_output(self, on_output: OnOutput) -> None:
+    def watch_output(self, on_output: Callable[[str, str], None]) -> None:
         """Have `on_output` called with what commands print while they run."""
-        self._context = replace(self._context, on_output=on_output)
+        self._context = self._context.rewire(on_output=on_output)
 
     def run(
         self,
@@ -178,7 +178,7 @@ class AgentLoop:
                 if self._open_subagent:
                     system = [message for message in conversation[:1] if isinstance(message, SystemMessage)]
                     start = partial(self._start_subagent, Lock())
-                    within = replace(within, run_task=partial(run_subagent, start, self._open_subagent, system))
+                    within = within.rewire(run_task=partial(run_subagent, start, self._open_subagent, system))
                 yield from self._answer(_Question(text, conversation, within, tool_choice))
         finally:
             while conversation and conversation[-1] in INJECTED_PROMPTS:  # without an answer: not for the next question
@@ -232,8 +232,8 @@ class AgentLoop:
             question.was_prompted = True
             question.conversation.append(EMPTY_TURN_PROMPT)
             return NEEDS_TURN
-        if question.ctx.summary is not None:
-            yield from _end_with(question.conversation, question.ctx.summary)
+        if (summary := question.ctx.wiring.running.summary) is not None:
+            yield from _end_with(question.conversation, summary)
             return ANSWERED
         if question.guard.is_stuck:
             return TurnOutcome(True, "Stopped: the model made the same call with the same arguments again and again.")

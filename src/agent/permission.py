@@ -21,8 +21,9 @@ from ..security.permissions.approval import (
 )
 from ..security.permissions.policy import Decision, Policy
 from ..security.permissions.rules import Rule
-from ..tools.sdk.context import CommandReport, ToolContext
+from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry, Tool
+from ..tools.sdk.wiring import CommandReport
 from ..types.effects import Aside
 from ..types.messages import JSON, ToolCall, ToolDefinition, ToolResult
 from ..types.sandbox import Grant

@@ -17,7 +17,8 @@ from typing import NamedTuple, Protocol
 
 from ..errors import BotError, Cancelled, ToolError
 from ..security.permissions.approval import Answer, Request
-from ..tools.sdk.context import Inbox, ToolContext
+from ..tools.sdk.context import ToolContext
+from ..tools.sdk.wiring import Inbox
 from ..types.effects import AgentSteps, Aside, Await
 from ..types.events import CallFinished, CallStarted, Completed, Event, SubagentStep
 from ..types.messages import Message, SystemMessage, ToolCall, ToolResult, Usage, UserMessage
@@ -95,7 +96,7 @@ class CallGroup:
         self._ask = ask
         self._usages: dict[int, Usage] = {}  # by the id() of a call
         for future in futures:
-            future.add_done_callback(lambda _: self._inbox.wake())
+            future.add_done_callback(lambda _: self._inbox.put())
 
     def wait_for(self, call: ToolCall, future: Future[ToolResult]) -> AgentSteps[ToolResult]:
         """The result of one of the calls. Meanwhile, all of them are listened to."""
@@ -132,14 +133,14 @@ def run_subagent(
     server: str,
 ) -> str:
     """Run a subagent to its end: a RunTask. `system`: its parent's system prompt."""
-    if ctx.call is None or ctx.inbox is None:
+    if ctx.call is None or ctx.wiring.inbox is None:
         raise ToolError("no subagent can be started here")
     text = ""
     opening: list[Message] = [
         SystemMessage("\n\n".join([*(each.text for each in system), INSTRUCTIONS])),
         UserMessage(prompt),
     ]
-    approver = RelayedApprover(ctx.inbox)
+    approver = RelayedApprover(ctx.wiring.inbox)
     try:
         with (
             open_model(server, opening, ctx.cancelled) as model,
@@ -150,7 +151,7 @@ def run_subagent(
                 if isinstance(event, Completed):
                     text = event.response.text.strip() or text
                 if isinstance(event, (CallStarted, CallFinished, Completed)):
-                    ctx.inbox.put(SubagentStep(ctx.call, event))
+                    ctx.wiring.inbox.put(SubagentStep(ctx.call, event))
     except Cancelled as error:
         raise ToolError("it was cancelled") from error
     except BotError as error:

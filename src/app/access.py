@@ -15,25 +15,28 @@ from ..security.sandbox.limits import ResourceLimits
 from ..security.sandbox.view import SandboxView, complete_view, select_environment
 from ..security.shell.workspace import list_start_files
 from ..tools import ToolContext
+from ..tools.process.jobs import Jobs
 from ..tools.sdk.output_store import Outputs
+from ..tools.sdk.wiring import Wiring
 from ..types.sandbox import Sandbox
 from .state_files import ALLOWED, RuleMemory
 
 
-def make_tool_context(settings: Settings, sandbox: Sandbox | None) -> ToolContext:
-    """What tools work with, under these settings."""
-    return ToolContext(
-        workspace=settings.root,
+def make_tool_context(settings: Settings, sandbox: Sandbox | None, chat_jobs: Jobs | None = None) -> ToolContext:
+    """What tools work with, under these settings; `chat_jobs`: see Wiring."""
+    wiring = Wiring(
         max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
         protected=(*settings.files, _resolve_state(settings)),
-        environment=select_environment(os.environ, settings.security.environment, settings.keys),
         exec_timeout=settings.security.exec_timeout,
         exec_max_timeout=settings.longest_timeout,
         exec_max_output=settings.security.exec_max_output,
         outputs=Outputs(settings.state / "outputs"),
         sandbox=sandbox,
         can_show=make_policy(settings, sandbox).can_show,
+        chat_jobs=chat_jobs,
     )
+    environment = select_environment(os.environ, settings.security.environment, settings.keys)
+    return ToolContext(settings.root, environment, wiring=wiring)
 
 
 def make_policy(settings: Settings, sandbox: Sandbox | None) -> Policy:

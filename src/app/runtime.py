@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from threading import Event as CancelToken
@@ -24,6 +23,7 @@ from ..session.session import Session
 from ..session.state import TODO_WRITE
 from ..tools import REGISTRY, ToolContext
 from ..tools.process.jobs import Jobs
+from ..tools.sdk.wiring import Wiring
 from ..types.effects import AgentSteps
 from ..types.events import CallFinished, Completed, Event, Notice
 from ..types.file_names import escape_name
@@ -135,7 +135,7 @@ class Runtime(NamedTuple):
             return
         self.todos.clear()
         if (arguments := session.state.last_todos) is not None:
-            REGISTRY[TODO_WRITE].execute(arguments, ToolContext(Path(), todos=self.todos))
+            REGISTRY[TODO_WRITE].execute(arguments, ToolContext(Path(), wiring=Wiring(todos=self.todos)))
 
     def save_server_facts(self) -> str:
         """Save what was learned about the server. Returns a message if that failed, else an empty string."""
@@ -185,7 +185,7 @@ def make_runtime(
     sandbox = workplace.sandbox if workplace else defer_sandbox(settings)
     model = connections.make_model(model_name, answer_schema=answer_schema)
     _recall_path(settings, model)
-    context = replace(make_tool_context(settings, sandbox), chat_jobs=workplace.jobs if workplace else None)
+    context = make_tool_context(settings, sandbox, workplace.jobs if workplace else None)
     agent = AgentLoop(
         model.core,
         make_tools(settings, only, lambda: model.context_length),
@@ -203,7 +203,9 @@ def make_runtime(
     def make_repairing(schema: dict[str, JSON]) -> Runtime:
         return make_runtime(connections, model_name, approver, find_session, only, schema, workplace)
 
-    return Runtime(agent, model, settings, sandbox, context.todos, connections.cancelled, workplace, make_repairing)
+    return Runtime(
+        agent, model, settings, sandbox, context.wiring.todos, connections.cancelled, workplace, make_repairing
+    )
 
 
 def _recall_path(settings: Settings, model: Model) -> None:
@@ -265,5 +267,6 @@ def _record_in(find_session: Callable[[], Session], context: ToolContext, workpl
             return nullcontext()
         return workplace.find_watch().watch(session.record_changes, only_files=only_files)
 
-    recorded = replace(context, before_write=record_write, watch_files=watch_files)
-    return replace(recorded, on_start=record_process, on_end=record_process_end)
+    return context.rewire(
+        before_write=record_write, watch_files=watch_files, on_start=record_process, on_end=record_process_end
+    )

@@ -20,7 +20,7 @@ from src.security.permissions.policy import Policy
 from src.security.permissions.rules import Rule
 from src.tools import ToolContext
 from src.tools.builtin.task import MAX_REPORT_BYTES, task
-from src.tools.sdk.context import Inbox
+from src.tools.sdk.wiring import Inbox
 from src.transport.driver import drive
 from src.types.events import CallFinished, CallStarted, Completed, SubagentStep
 from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResult, ToolResults, Usage, UserMessage
@@ -208,7 +208,7 @@ class TestWhatItMayDo:
         @made.registry.tool(risk="low")
         def finish(ctx: ToolContext) -> str:
             """End the run."""
-            ctx.todos.append(("mine", "pending"))
+            ctx.wiring.todos.append(("mine", "pending"))
             ctx.end_run("That was all.")
             return "ok"
 
@@ -216,7 +216,7 @@ class TestWhatItMayDo:
         made.run()
         assert made.results[0].value == "That was all."
         assert made.conversation[-1].text == "Done."
-        assert made.loop._context.todos == []
+        assert made.loop._context.wiring.todos == []
 
 
 class TestSeveral:

@@ -88,7 +88,7 @@ def run(
     policy = Policy(workspace, rules=RULES)
     turn = TurnCalls([ToolCall(str(place), name, arguments) for place, (name, arguments) in enumerate(calls)])
     dispatcher = ToolDispatcher(registry, PermissionGate(registry, approver, policy, None), max_parallel)
-    with ToolContext(workspace, can_show=policy.can_show).for_run() as ctx:
+    with ToolContext(workspace).rewire(can_show=policy.can_show).for_run() as ctx:
         for _ in perform(dispatcher.run(turn, ctx, RepeatGuard())):
             pass
     return turn.settle().results

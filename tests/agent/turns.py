@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from src.agent.dispatch import RepeatGuard, ToolDispatcher, TurnCalls
@@ -44,13 +43,13 @@ class Turn:
         self.registry.tool(risk=risk, **options)(function)
         return self
 
-    def run(self, *calls: tuple[str, dict], guessed: bool = False, **given):
+    def run(self, *calls: tuple[str, dict], guessed: bool = False, workspace: Path = Path("/"), **given):
         gate = PermissionGate(self.registry, self.approver, self.policy, self.board)
         dispatcher = ToolDispatcher(self.registry, gate, self.at_most)
         self.calls = TurnCalls(
             [ToolCall(f"c{place}", name, given, guessed=guessed) for place, (name, given) in enumerate(calls)]
         )
-        with replace(context(), **given).for_run() as ctx:
+        with context(workspace).rewire(**given).for_run() as ctx:
             for event in perform(dispatcher.run(self.calls, ctx, RepeatGuard())):
                 self.events.append(event)
         return self

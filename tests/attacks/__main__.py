@@ -163,7 +163,7 @@ def run_command(command: str, context: ToolContext, access: Any, *, in_backgroun
         return str(run(argv, context, access).output)
     with context.for_run() as within:
         shown = str(run_in_background(argv, within, access, TIMEOUT_S).output)
-        for job in within.jobs:
+        for job in within.wiring.jobs:
             job.has_ended.wait(END_TIMEOUT_S)
             shown += job.describe_end() + job.read_output()
     return shown
@@ -189,11 +189,8 @@ def try_attack(
             return f"denied by {'a rule' if decision.rule.startswith('{') else decision.rule}", []
         before = record(base)
         context = ToolContext(
-            workspace,
-            environment=select_environment(environment, (), ("CANARY-ENV-KEY", "CANARY-ENV")),
-            sandbox=sandbox,
-            exec_timeout=TIMEOUT_S,
-        )
+            workspace, environment=select_environment(environment, (), ("CANARY-ENV-KEY", "CANARY-ENV"))
+        ).rewire(sandbox=sandbox, exec_timeout=TIMEOUT_S)
         try:
             shown = run_command(attack.command, context, access, in_background=in_background)
         except ToolError as error:

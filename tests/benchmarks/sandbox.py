@@ -44,7 +44,7 @@ def prepare(kind: str, workspace: Path) -> dict[str, Run]:
     if kinds and chosen.sandbox.kind != kind:
         print(f"{kind:12} {chosen.warning}")
         return {}
-    context = ToolContext(workspace, environment=environment, sandbox=chosen.sandbox)
+    context = ToolContext(workspace, environment=environment).rewire(sandbox=chosen.sandbox)
 
     def run() -> None:
         result = REGISTRY.run(ToolCall("1", "exec", {"command": "true", "access": ACCESS}), context)

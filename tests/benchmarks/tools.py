@@ -78,7 +78,7 @@ def process(*command: str, cwd: Path) -> None:
 
 
 def search(folder: Path, outputs: Outputs) -> None:
-    ctx = ToolContext(folder, outputs=outputs)
+    ctx = ToolContext(folder).rewire(outputs=outputs)
     print(f"{'search':34} {'ours':>9} {'rg':>9} {'grep -rP':>9}")
     for name, pattern in SEARCHES:
         ours = seconds(lambda p=pattern: run(ctx, "grep", pattern=p, max_matches=10_000))
@@ -92,7 +92,7 @@ def search(folder: Path, outputs: Outputs) -> None:
 
 
 def read(folder: Path, outputs: Outputs) -> None:
-    ctx = ToolContext(folder, outputs=outputs)
+    ctx = ToolContext(folder).rewire(outputs=outputs)
     files = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*.py"))]
     each = seconds(lambda: [run(ctx, "read", path=path) for path in files], 1) / len(files)
     bare = seconds(lambda: [(folder / path).read_bytes() for path in files], 1) / len(files)
@@ -104,7 +104,7 @@ def read(folder: Path, outputs: Outputs) -> None:
 
 def cache(folder: Path, gigabytes: float) -> None:
     outputs = Outputs(folder / "outputs")
-    ctx = ToolContext(folder, outputs=outputs)
+    ctx = ToolContext(folder).rewire(outputs=outputs)
     block = "".join(
         f"{number:06} a line of the output, as a build would print it\n" for number in range(20_000)
     ).encode()

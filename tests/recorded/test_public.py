@@ -38,8 +38,7 @@ CONNECT = {
     "max_tool_turns": 10,
 }
 CONTEXT = [
-    "before_write", "clock", "end_run", "exec_max_output", "exec_timeout", "for_call", "for_run", "get", "logger",
-    "max_file_bytes", "outputs", "protected", "raise_if_cancelled", "resolve", "sandbox", "summary", "wait_for",
+    "clock", "end_run", "for_call", "for_run", "get", "logger", "raise_if_cancelled", "resolve", "wait_for",
 ]  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,11 +23,11 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(workspace: Path) -> Run:
-    """A call of a tool in the workspace; `settings` are fields of its ToolContext."""
+    """A call of a tool in the workspace; `settings` are fields of its context's Wiring."""
     usual = ToolContext(workspace, environment={"PATH": "/usr/local/bin:/usr/bin:/bin"})
 
     def run(name: str, /, settings: dict | None = None, **arguments) -> ToolResult:
-        return REGISTRY.run(ToolCall("call-1", name, arguments), replace(usual, **settings or {}))
+        return REGISTRY.run(ToolCall("call-1", name, arguments), usual.rewire(**settings or {}))
 
     return run
 

@@ -47,11 +47,11 @@ def read(
         if kind := detect_image(file.read(HEAD_BYTES)):
             return _read_image(path, file, size, kind)
         file.seek(0)
-        encoding = find_encoding(path, file, ctx.max_file_bytes)
-        digest = _hash_file(file) if size <= ctx.max_file_bytes else f"not computed: the file has {size:,} bytes"
+        encoding = find_encoding(path, file, ctx.wiring.max_file_bytes)
+        digest = _hash_file(file) if size <= ctx.wiring.max_file_bytes else f"not computed: the file has {size:,} bytes"
         file.seek(len(encoding.bom))
         if first < 0:
-            if size > max(ctx.max_file_bytes, TAIL_BYTES):  # to count the lines would take long
+            if size > max(ctx.wiring.max_file_bytes, TAIL_BYTES):  # to count the lines would take long
                 tail = read_tail(file, encoding.codec, -first, limit)
                 return f"{tail}[from the end of the file; the numbers of these lines are not known]\n[sha256 {digest}]"
             first = max(count_lines(file, encoding.codec) + first + 1, 1)

@@ -69,6 +69,6 @@ def tool_output_cache_grep(
 
 
 def _open_output(ref_id: str, ctx: ToolContext) -> BinaryIO:
-    if ctx.outputs is None:
+    if ctx.wiring.outputs is None:
         raise ToolError("no outputs are kept here")
-    return ctx.outputs.open(ref_id.strip())
+    return ctx.wiring.outputs.open(ref_id.strip())

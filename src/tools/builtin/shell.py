@@ -32,7 +32,7 @@ def exec(
 
     if ended := END_JOB.fullmatch(command.strip()):
         return end_job(ctx, int(ended[1]))
-    if timeout is not None and not 0 < timeout <= ctx.exec_max_timeout:
-        raise ToolError(f"timeout is more than 0 and at most {ctx.exec_max_timeout:g} s", "Or use background.")
+    if timeout is not None and not 0 < timeout <= ctx.wiring.exec_max_timeout:
+        raise ToolError(f"timeout is more than 0 and at most {ctx.wiring.exec_max_timeout:g} s", "Or use background.")
     argv = [SHELL, "-c", "--", command]
     return run_command(argv, ctx, access, timeout_s=timeout, in_background=background)

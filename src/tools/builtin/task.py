@@ -28,10 +28,10 @@ def task(
     """Have a subagent do a part of the work and report. It has your tools, and sees nothing of this conversation.
     Use it for work that reads much; several at once work side by side.
     """
-    if ctx.run_task is None:
+    if ctx.wiring.run_task is None:
         raise ToolError("no subagent can be started here")
-    report = ctx.run_task(prompt, ctx, may_change=may_change, server=server)
-    return _shorten(report, ctx.outputs)
+    report = ctx.wiring.run_task(prompt, ctx, may_change=may_change, server=server)
+    return _shorten(report, ctx.wiring.outputs)
 
 
 task = replace(task, definition=task.narrow_choices("server", ()), runs_aside=True)

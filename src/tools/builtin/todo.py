@@ -25,7 +25,7 @@ def todo_write(todos: Annotated[list[Todo], "The whole list, in order"], ctx: To
     """Replace your to-do list. Keep one for work of several steps."""
     if len(todos) > MAX_TODOS:
         raise ToolError(f"{len(todos)} entries are too many; {MAX_TODOS} at most")
-    ctx.todos[:] = [(entry["content"], entry["status"]) for entry in todos]
+    ctx.wiring.todos[:] = [(entry["content"], entry["status"]) for entry in todos]
     return _format_todos(ctx)
 
 
@@ -48,4 +48,4 @@ def done(summary: Annotated[str, "What was done, for the user"], ctx: ToolContex
 
 
 def _format_todos(ctx: ToolContext) -> str:
-    return "\n".join(f"{MARKS[status]} {content}" for content, status in ctx.todos) or "[the list is empty]"
+    return "\n".join(f"{MARKS[status]} {content}" for content, status in ctx.wiring.todos) or "[the list is empty]"

@@ -79,7 +79,7 @@ def read_before_change(path: str, ctx: ToolContext) -> OldFile | None:
     """Read a file that is to be changed; None if there is none. Raises ToolError if it may not be changed."""
     target = paths.find_target(path, ctx)
     with map_os_errors(path):
-        paths.refuse_protected(target, ctx.protected)
+        paths.refuse_protected(target, ctx.wiring.protected)
         try:
             file = os.fdopen(paths.open_to_read(target), "rb")
         except FileNotFoundError:
@@ -87,9 +87,10 @@ def read_before_change(path: str, ctx: ToolContext) -> OldFile | None:
                 raise ToolError(f"{escape_name(path)} names a folder", "Missing folders are created.") from None
             return None
         with file:
-            status, data = os.fstat(file.fileno()), file.read(ctx.max_file_bytes + 1)
-    if len(data) > ctx.max_file_bytes:
-        raise ToolError(f"{escape_name(path)} is too large to be changed: more than {ctx.max_file_bytes:,} bytes")
+            limit = ctx.wiring.max_file_bytes
+            status, data = os.fstat(file.fileno()), file.read(limit + 1)
+    if len(data) > limit:
+        raise ToolError(f"{escape_name(path)} is too large to be changed: more than {limit:,} bytes")
     return OldFile(data, status)
 
 
@@ -104,19 +105,18 @@ def encode(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bytes:
     except UnicodeEncodeError as error:
         lacking = text[error.start : error.end][:20]
         raise ToolError(f"{escape_name(path)} is {encoding.codec} text, which cannot hold {lacking!a}") from error
-    if len(data) > ctx.max_file_bytes:
-        raise ToolError(
-            f"{escape_name(path)} would be too large: {len(data):,} bytes, and {ctx.max_file_bytes:,} are allowed"
-        )
+    limit = ctx.wiring.max_file_bytes
+    if len(data) > limit:
+        raise ToolError(f"{escape_name(path)} would be too large: {len(data):,} bytes, and {limit:,} are allowed")
     return data
 
 
 def replace_file(path: str, data: bytes, ctx: ToolContext, old: OldFile | None) -> None:
-    """Write the file, after `ctx.before_write` has got the old content, for an undo."""
+    """Write the file, after `ctx.wiring.before_write` has got the old content, for an undo."""
     target = paths.find_target(path, ctx)
     with map_os_errors(path):
-        ctx.before_write("/".join(target.parts), old.data if old else None)
-        paths.replace(target, data, ctx.protected, old.status if old else None)
+        ctx.wiring.before_write("/".join(target.parts), old.data if old else None)
+        paths.replace(target, data, ctx.wiring.protected, old.status if old else None)
 
 
 def find_encoding(path: str, file: BinaryIO, max_bytes: int) -> Encoding:

@@ -89,7 +89,7 @@ class Tree:
         Raises ToolError if it is neither a folder nor a file.
         """
         for path in self._list_all():
-            if self._ctx.can_show(self._tool, path):
+            if self._ctx.wiring.can_show(self._tool, path):
                 yield path
             else:
                 self._has_left_out = True

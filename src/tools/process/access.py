@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ...types.sandbox import Access, Grant, Sandbox
 from ..sdk.context import ToolContext
@@ -43,19 +42,20 @@ def run_command(
     `is_tool`: the access is the tool's, so the model cannot name another. `timeout_s`: None is that of the settings; in
     the background, none. Raises ToolError if it cannot be started, or is cancelled.
     """
-    access: Grant = ctx.access or named or "read"
+    access: Grant = ctx.wiring.access or named or "read"
     if in_background:
         done = run_in_background(argv, ctx, access, timeout_s)
     else:
         try:
-            done = run(argv, replace(ctx, exec_timeout=timeout_s) if timeout_s else ctx, access)
+            done = run(argv, ctx.rewire(exec_timeout=timeout_s) if timeout_s else ctx, access)
         except SentToBackground as sent:
             done = adopt(sent, ctx)
-    if done.exit_code and ctx.sandbox and ctx.sandbox.is_enforcing:
-        ctx.report.exit_code = done.exit_code
+    report, sandbox = ctx.wiring.report, ctx.wiring.sandbox
+    if done.exit_code and sandbox and sandbox.is_enforcing:
+        report.exit_code = done.exit_code
         # more access does not cure the lack of a loopback, so it is not asked for
-        ctx.report.named_none = access == "read" and named is None and not lacks_loopback(done, ctx.sandbox)
-        ctx.report.explanation = explain_failure(access, done, ctx, is_tool=is_tool)
+        report.named_none = access == "read" and named is None and not lacks_loopback(done, sandbox)
+        report.explanation = explain_failure(access, done, ctx, is_tool=is_tool)
     return done.output
 
 
@@ -67,17 +67,18 @@ def lacks_loopback(done: FinishedCommand, sandbox: Sandbox) -> bool:
 
 def explain_failure(access: Grant, done: FinishedCommand, ctx: ToolContext, *, is_tool: bool = False) -> str:
     """What the access does not include, if that may be why the command failed; else ""."""
-    if ctx.sandbox is None or access == "outside":
+    sandbox = ctx.wiring.sandbox
+    if sandbox is None or access == "outside":
         return ""
     text = _read_output(done)
-    parts = [NO_LOOPBACK] if not ctx.sandbox.has_network(access) and lacks_loopback(done, ctx.sandbox) else []
+    has_network = sandbox.has_network(access)
+    parts = [NO_LOOPBACK] if not has_network and lacks_loopback(done, sandbox) else []
     if access == "read":
         return "; ".join([*parts, _explain_read_access(ctx, is_tool=is_tool)])
     if FILE_REFUSAL.search(text):
         parts.append(
             "nothing outside the workspace can be changed, nor what runs by itself, such as .git/config and .git/hooks"
         )
-    has_network = ctx.sandbox.has_network(access)
     if not has_network and (len(text) < MAX_SILENT_CHARS or NETWORK_FAILURE.search(text)):
         if is_tool:
             parts.append("there is no network for this tool")
@@ -89,7 +90,7 @@ def explain_failure(access: Grant, done: FinishedCommand, ctx: ToolContext, *, i
 def _explain_read_access(ctx: ToolContext, *, is_tool: bool) -> str:
     if is_tool:
         return "the workspace is read-only for this tool, and there is no network"
-    if ctx.report.widest_access == "read":
+    if ctx.wiring.report.widest_access == "read":
         return "the workspace is read-only for access=read, and there is no network; no other access is offered now"
     return (
         "the workspace is read-only for access=read; call again with access=write if the command must change "

@@ -26,7 +26,7 @@ def run_in_background(argv: Sequence[str], ctx: ToolContext, access: Grant, time
     """
     with ExitStack() as stack:
         output = stack.enter_context(open_output(ctx))
-        job = ctx.jobs.open(shorten_command(argv), output)
+        job = ctx.wiring.jobs.open(shorten_command(argv), output)
         job.is_told = True  # what is returned tells of an end until then
         keep_open = stack.pop_all()
 
@@ -52,7 +52,7 @@ def run_in_background(argv: Sequence[str], ctx: ToolContext, access: Grant, time
 
 def adopt(sent: SentToBackground, ctx: ToolContext) -> FinishedCommand:
     """Leave a command that the user sent to the background to a thread."""
-    job = ctx.jobs.open(sent.command.started.command, sent.output, sent.command.began_s)
+    job = ctx.wiring.jobs.open(sent.command.started.command, sent.output, sent.command.began_s)
 
     def follow() -> str:
         with sent.store:
@@ -67,7 +67,7 @@ def _follow(command: RunningCommand, job: BackgroundJob, ctx: ToolContext, timeo
     """Read the output of a job until it has ended. Returns how it ended, in words."""
     why_not_ended, started = describe_timeout(timeout_s or 0), command.started._replace(job=job.number)
     try:
-        ctx.on_start(started)
+        ctx.wiring.on_start(started)
         command.share_network()
         job.has_begun.set()
         command.read(job.feed, timeout_s or NO_TIMEOUT_S, job.raise_if_unwanted)
@@ -76,7 +76,7 @@ def _follow(command: RunningCommand, job: BackgroundJob, ctx: ToolContext, timeo
     finally:
         ending = command.finish(why_not_ended)
         job.exit_code = command.exit_code
-        ctx.on_end(started)
+        ctx.wiring.on_end(started)
     return ending
 
 
@@ -91,7 +91,7 @@ def describe_start(job: BackgroundJob, lead: str = "") -> str:
 
 def end_job(ctx: ToolContext, number: int) -> str:
     """End a job, and tell how. Raises ToolError if there is none of that number."""
-    job = ctx.jobs.find(number)
+    job = ctx.wiring.jobs.find(number)
     job.is_told = True
     job.end()
     job.has_ended.wait(END_TIMEOUT_S)

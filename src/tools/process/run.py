@@ -117,7 +117,7 @@ def run(argv: Sequence[str], ctx: ToolContext, access: Grant = "write") -> Finis
 
     Raises ToolError if it cannot be started, or is cancelled; SentToBackground if the user sends it there.
     """
-    jobs = ctx.chat_jobs
+    jobs = ctx.wiring.chat_jobs
     with ExitStack() as stack, HeldInterrupts() as interrupts, jobs.in_foreground() if jobs else nullcontext():
         output = stack.enter_context(open_output(ctx))
         command, is_left = RunningCommand(argv, ctx, access), False
@@ -128,15 +128,15 @@ def run(argv: Sequence[str], ctx: ToolContext, access: Grant = "write") -> Finis
                 raise SentToBackground(command, output, stack.pop_all())
 
         try:
-            ctx.on_start(command.started)
+            ctx.wiring.on_start(command.started)
             with interrupts.allowed():
-                command.read(output.feed, ctx.exec_timeout, check)
+                command.read(output.feed, ctx.wiring.exec_timeout, check)
         except SentToBackground:
             is_left = True
             raise
         finally:  # the sandbox restores protected files in every case
             if not is_left:
-                ending = command.finish(describe_timeout(ctx.exec_timeout))
+                ending = command.finish(describe_timeout(ctx.wiring.exec_timeout))
         return FinishedCommand(output.with_ending(f"[{ending}]"), command.exit_code)
 
 
@@ -144,11 +144,11 @@ def run(argv: Sequence[str], ctx: ToolContext, access: Grant = "write") -> Finis
 def open_output(ctx: ToolContext) -> Iterator[Output]:
     """Where what a program prints goes, and the store of the whole."""
     try:
-        store = ctx.outputs.open_writer() if ctx.outputs else None
+        store = ctx.wiring.outputs.open_writer() if ctx.wiring.outputs else None
     except OSError:  # a full disk does not fail the command
         store = None
     with closing(store) if store else nullcontext():
-        yield Output(ctx.exec_max_output, store, partial(ctx.on_output, ctx.call.id if ctx.call else ""))
+        yield Output(ctx.wiring.exec_max_output, store, partial(ctx.wiring.on_output, ctx.call.id if ctx.call else ""))
 
 
 def run_live(
@@ -186,10 +186,10 @@ def run_live(
 
 
 def _prepare_launch(argv: Sequence[str], ctx: ToolContext, access: Grant) -> Launch:
-    if ctx.sandbox is None or access == "outside":
+    if ctx.wiring.sandbox is None or access == "outside":
         return Launch(argv, ctx.environment)
     try:
-        return ctx.sandbox.launch(argv, ctx.workspace, ctx.environment, access)
+        return ctx.wiring.sandbox.launch(argv, ctx.workspace, ctx.environment, access)
     except OSError as error:
         raise ToolError(f"the sandbox could not be made ready: {error}") from error
 

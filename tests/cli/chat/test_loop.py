@@ -45,7 +45,7 @@ class Session:
         self.code = Chat(self.state, ChatIO(self._read)).run()
 
     def _bot(self, name):
-        where = replace(context(), todos=self.todos)
+        where = context().rewire(todos=self.todos)
         agent = AgentLoop(self.model, self.registry.plus([REGISTRY["todo_write"]]), where, APPROVE_ALL, POLICY)
         return Runtime(agent, self.model, Settings(), todos=self.todos)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,7 +42,7 @@ def make_context(
         pytest.skip(why)
     view = complete_view(SandboxView(workspace, **seen), environment)
     sandbox = make_sandbox(kind, view, limits or ResourceLimits(), environment)
-    return ToolContext(workspace, environment=select_environment(environment), sandbox=sandbox)
+    return ToolContext(workspace, environment=select_environment(environment)).rewire(sandbox=sandbox)
 
 
 def make_runner(kind: str, workspace: Path, environment: dict[str, str], **given) -> Run:
@@ -51,7 +50,7 @@ def make_runner(kind: str, workspace: Path, environment: dict[str, str], **given
     context = make_context(kind, workspace, environment, **given)
 
     def run(command: str, timeout: float = 20, access: Access = "write") -> str:
-        done = run_program(["/bin/bash", "-c", "--", command], replace(context, exec_timeout=timeout), access)
+        done = run_program(["/bin/bash", "-c", "--", command], context.rewire(exec_timeout=timeout), access)
         return str(done.output)
 
     return run

@@ -25,7 +25,7 @@ def choose_kind(workspace: Path, wanted: str = "auto", kinds: tuple[str, ...] = 
 def make_bare_runner(workspace: Path, environment: dict[str, str]):
     """What runs a command in no sandbox."""
     made = choose("off", complete_view(SandboxView(workspace), environment), ResourceLimits(), environment)
-    context = ToolContext(workspace, environment=environment, sandbox=made.sandbox)
+    context = ToolContext(workspace, environment=environment).rewire(sandbox=made.sandbox)
     return lambda command: str(REGISTRY.run(ToolCall("1", "exec", {"command": command}), context).value)
 
 
@@ -81,7 +81,7 @@ def test_a_bwrap_of_the_workspace_is_not_trusted(workspace):
 
 def test_where_one_is_required_and_none_works_nothing_is_run(workspace, broken):
     made = choose_kind(workspace, "required", ("bubblewrap",), broken)
-    context = ToolContext(workspace, sandbox=made.sandbox)
+    context = ToolContext(workspace).rewire(sandbox=made.sandbox)
     result = REGISTRY.run(ToolCall("1", "exec", {"command": "touch ran"}), context)
     assert result.kind == "error"
     assert "security.sandbox is required" in str(result.value)

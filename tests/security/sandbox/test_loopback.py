@@ -52,7 +52,7 @@ class TestWithoutNamespaces:
         environment = {"PATH": PATH, "HOME": str(tmp_path)}
         view = complete_view(SandboxView(tmp_path), environment)
         sandbox = make_landlock(view, ResourceLimits(), lambda: None)
-        return ToolContext(tmp_path, environment=environment, sandbox=sandbox)
+        return ToolContext(tmp_path, environment=environment).rewire(sandbox=sandbox)
 
     def test_no_socket_of_the_internet_can_be_made(self, context):
         for access in ("read", "write"):
@@ -60,10 +60,10 @@ class TestWithoutNamespaces:
             assert "PermissionError" in shown
 
     def test_the_model_is_told_what_would_help(self, context):
-        report = context.report
+        report = context.wiring.report
         REGISTRY["exec"].execute({"command": SERVE}, context)
         assert report.explanation.startswith(NO_LOOPBACK)
         assert not report.named_none
 
     def test_its_description_says_so(self, context):
-        assert context.sandbox.description.endswith("no network, not even its own")
+        assert context.wiring.sandbox.description.endswith("no network, not even its own")

@@ -358,7 +358,7 @@ def text_of(file: Path) -> str | None:
 
 def test_files_that_rules_keep_from_the_tool_are_left_out_and_it_is_said(workspace):
     make(workspace, {".env": "KEY=1\n", "a.py": "KEY = 2\n"})
-    ctx = ToolContext(workspace, can_show=lambda tool, path: tool != "grep" or path != ".env")
+    ctx = ToolContext(workspace).rewire(can_show=lambda tool, path: tool != "grep" or path != ".env")
     left_out = "[files that a rule keeps from grep were left out]"
     assert REGISTRY["grep"].execute({"pattern": "KEY"}, ctx).value == f"a.py:1:KEY = 2\n{left_out}"
     assert REGISTRY["grep"].execute({"pattern": "KEY", "path": ".env"}, ctx).value == left_out

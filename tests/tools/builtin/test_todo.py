@@ -56,9 +56,9 @@ def test_the_list_is_bounded(session):
 
 def test_done_ends_the_run_with_a_summary(tmp_path):
     with ToolContext(tmp_path).for_run() as ctx:
-        assert ctx.summary is None
+        assert ctx.wiring.running.summary is None
         assert REGISTRY.run(ToolCall("1", "done", {"summary": "All is tidy."}), ctx).value == "Done."
-        assert ctx.summary == "All is tidy."
+        assert ctx.wiring.running.summary == "All is tidy."
 
 
 def test_each_of_them_runs_unasked():

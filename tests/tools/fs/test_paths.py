@@ -129,9 +129,10 @@ def test_a_new_folder_that_is_in_use_by_then_stays(workspace):
     assert [each.name for each in (workspace / "a").iterdir()] == ["theirs"]
 
 
-def test_the_workspace_may_be_given_through_a_link(run, workspace, tmp_path):
+def test_the_workspace_may_be_given_through_a_link(workspace, tmp_path):
     (tmp_path / "alias").symlink_to(workspace)
-    assert run("write", {"workspace": tmp_path / "alias"}, path="a.txt", content="x").kind == "text"
+    call = ToolCall("1", "write", {"path": "a.txt", "content": "x"})
+    assert REGISTRY.run(call, ToolContext(tmp_path / "alias")).kind == "text"
     assert (workspace / "a.txt").read_text() == "x"
 
 

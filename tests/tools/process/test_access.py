@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +10,7 @@ import pytest
 from src.tools import ToolContext
 from src.tools.process.access import NO_LOOPBACK, explain_failure, run_command
 from src.tools.process.run import FinishedCommand
-from src.tools.sdk.context import CommandReport
+from src.tools.sdk.wiring import CommandReport
 from src.types.sandbox import Launch
 
 SANDBOX = SimpleNamespace(is_enforcing=True, has_loopback=True, has_network=lambda access: access == "network")
@@ -23,7 +22,7 @@ LONG = "a failure that has nothing to do with it: assertion 1 == 2 in test_a.py\
 
 
 def explain(access: str, output: str = "", *, is_tool: bool = False, sandbox=SANDBOX, **report: str) -> str:
-    context = ToolContext(Path("/"), sandbox=sandbox, report=CommandReport(**report))
+    context = ToolContext(Path("/")).rewire(sandbox=sandbox, report=CommandReport(**report))
     return explain_failure(access, FinishedCommand(output, 1), context, is_tool=is_tool)
 
 
@@ -79,7 +78,7 @@ def test_only_a_command_that_named_no_access_may_run_again_with_more(tmp_path, n
         has_network=lambda _: False,
         launch=lambda argv, _cwd, environment, _access: Launch(argv, environment),
     )
-    context = ToolContext(tmp_path, environment={"PATH": "/usr/bin:/bin"}, sandbox=sandbox)
+    context = ToolContext(tmp_path, environment={"PATH": "/usr/bin:/bin"}).rewire(sandbox=sandbox)
     report = CommandReport()
-    run_command(["/bin/sh", "-c", "echo socket: refused; exit 3"], replace(context, report=report), named)
+    run_command(["/bin/sh", "-c", "echo socket: refused; exit 3"], context.rewire(report=report), named)
     assert (report.named_none, report.exit_code) == (may_run_again, 3)

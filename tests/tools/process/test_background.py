@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 
 import pytest
 
@@ -23,7 +22,7 @@ LIVES = "echo up; exec sleep 600"
 @pytest.fixture
 def ctx(tmp_path, monkeypatch):
     monkeypatch.setattr(background, "START_WATCH_S", 0.0)
-    base = ToolContext(tmp_path, environment={"PATH": os.environ["PATH"]}, outputs=Outputs(tmp_path / "outputs"))
+    base = ToolContext(tmp_path, environment={"PATH": os.environ["PATH"]}).rewire(outputs=Outputs(tmp_path / "outputs"))
     with base.for_run() as ctx:
         yield ctx
 
@@ -34,7 +33,7 @@ def run(ctx, command, **arguments):
 
 def start(ctx, command=LIVES, **arguments):
     shown = run(ctx, command, background=True, **arguments).value
-    (*_, job) = ctx.jobs
+    (*_, job) = ctx.wiring.jobs
     wait_until(lambda: "up" in job.read_output() or job.has_ended.is_set(), "the job did not begin")
     return job, shown
 
@@ -50,7 +49,7 @@ def test_it_runs_on_and_its_output_can_be_read(ctx):
 def test_one_that_fails_at_once_is_told_as_a_failure(ctx, monkeypatch):
     monkeypatch.setattr(background, "START_WATCH_S", 60.0)
     assert run(ctx, "echo taken; exit 3", background=True).value == "taken\n[exit code 3]"
-    assert ctx.jobs.take_ended() == []
+    assert ctx.wiring.jobs.take_ended() == []
 
 
 def test_kill_with_its_number_ends_it_and_it_is_not_told_again(ctx):
@@ -58,17 +57,17 @@ def test_kill_with_its_number_ends_it_and_it_is_not_told_again(ctx):
     shown = run(ctx, "kill %1").value
     assert shown.startswith("up\n[it was ended, after")
     assert job.has_ended.is_set()
-    assert ctx.jobs.take_ended() == []
+    assert ctx.wiring.jobs.take_ended() == []
 
 
 def test_of_an_end_the_model_is_told_once_with_the_last_lines(ctx, tmp_path):
     job, _ = start(ctx, f"seq 9; echo up; {WAITS}; exit 4")
     (tmp_path / "go").touch()
     job.has_ended.wait(PATIENCE_S)
-    (ended,) = ctx.jobs.take_ended()
+    (ended,) = ctx.wiring.jobs.take_ended()
     assert ended.describe_end().startswith("background job 1 ended (exit code 4, after")
     assert ended.describe_end().endswith(":\n8\n9\nup")
-    assert ctx.jobs.take_ended() == []
+    assert ctx.wiring.jobs.take_ended() == []
 
 
 def test_it_has_no_time_limit_but_one_that_is_named(ctx):
@@ -119,7 +118,7 @@ def test_a_command_that_cannot_be_started_is_a_job_that_has_ended(ctx, tmp_path,
 
 def test_the_user_sends_a_command_to_the_background(tmp_path):
     jobs, requested = Jobs(), []
-    base = ToolContext(tmp_path, environment={"PATH": os.environ["PATH"]}, chat_jobs=jobs)
+    base = ToolContext(tmp_path, environment={"PATH": os.environ["PATH"]}).rewire(chat_jobs=jobs)
     with base.for_run() as ctx:
         thread = threading.Thread(target=wait_and_request, args=(jobs, tmp_path / "up", requested))
         thread.start()
@@ -143,16 +142,16 @@ def test_the_time_of_a_command_that_was_sent_there_counts_from_its_start():
 
 def test_the_user_is_told_of_an_end_once_and_not_of_one_that_a_result_tells(ctx, tmp_path):
     ends = threading.Event()
-    ctx.jobs.on_end = ends.set
+    ctx.wiring.jobs.on_end = ends.set
     start(ctx, f"echo up; {WAITS}")
     (tmp_path / "go").touch()
     assert ends.wait(PATIENCE_S)
-    assert [job.number for job in ctx.jobs.take_unshown()] == [1]
-    assert ctx.jobs.take_unshown() == []
-    assert [job.number for job in ctx.jobs.take_ended()] == [1]
+    assert [job.number for job in ctx.wiring.jobs.take_unshown()] == [1]
+    assert ctx.wiring.jobs.take_unshown() == []
+    assert [job.number for job in ctx.wiring.jobs.take_ended()] == [1]
     start(ctx)
     run(ctx, "kill %2")
-    assert ctx.jobs.take_unshown() == []
+    assert ctx.wiring.jobs.take_unshown() == []
 
 
 def wait_and_request(jobs, up, requested):
@@ -163,9 +162,9 @@ def wait_and_request(jobs, up, requested):
 
 def test_a_request_that_comes_while_the_command_is_started_sends_it(tmp_path):
     jobs = Jobs()
-    base = ToolContext(tmp_path, environment={"PATH": os.environ["PATH"]}, chat_jobs=jobs)
+    base = ToolContext(tmp_path, environment={"PATH": os.environ["PATH"]}).rewire(chat_jobs=jobs)
     with base.for_run() as ctx:
-        shown = run(replace(ctx, on_start=lambda _: jobs.request()), WAITS, timeout=PATIENCE_S).value
+        shown = run(ctx.rewire(on_start=lambda _: jobs.request()), WAITS, timeout=PATIENCE_S).value
     assert "it runs in the background as job 1;" in shown
     (tmp_path / "go").touch()
     assert jobs.find(1).has_ended.wait(PATIENCE_S)
@@ -174,5 +173,5 @@ def test_a_request_that_comes_while_the_command_is_started_sends_it(tmp_path):
 def test_a_request_that_comes_where_no_command_runs_does_not_send_the_next_one(tmp_path):
     jobs = Jobs()
     jobs.request()
-    with ToolContext(tmp_path, environment={"PATH": os.environ["PATH"]}, chat_jobs=jobs).for_run() as ctx:
+    with ToolContext(tmp_path, environment={"PATH": os.environ["PATH"]}).rewire(chat_jobs=jobs).for_run() as ctx:
         assert run(ctx, "echo up").value == "up\n[exit code 0]"

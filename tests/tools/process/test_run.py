@@ -19,10 +19,12 @@ from threading import Timer, get_ident
 import pytest
 
 from src.errors import ToolError
+from src.tools import REGISTRY, ToolContext
 from src.tools.process import run as run_module
 from src.tools.process import supervisor
 from src.tools.process.run import HeldInterrupts, describe_exit, run_live
 from src.tools.sdk.output_store import Outputs
+from src.types.messages import ToolCall
 from src.types.sandbox import Launch
 from tests.waiting import PATIENCE_S, try_clocks
 
@@ -91,24 +93,26 @@ def test_it_runs_in_the_workspace(run, workspace):
     assert run("exec", command="pwd -P").value == f"{workspace.resolve()}\n[exit code 0]"
 
 
-def test_a_command_gets_the_environment_of_its_context_and_no_other(run, monkeypatch):
+def test_a_command_gets_the_environment_of_its_context_and_no_other(workspace, monkeypatch):
     monkeypatch.setenv("CANARY", "x")
-    shown = run("exec", {"environment": {"PATH": os.environ["PATH"], "A": "b"}}, command="env").value
+    ctx = ToolContext(workspace, {"PATH": os.environ["PATH"], "A": "b"})
+    shown = REGISTRY.run(ToolCall("1", "exec", {"command": "env"}), ctx).value
     assert "A=b\n" in shown
     assert "CANARY" not in shown
 
 
 REFUSED = [
-    ({}, "echo a\0b", "neither a NUL nor a lone surrogate"),
-    ({}, "echo \ud800", "neither a NUL nor a lone surrogate"),
-    ({}, "echo " + "x" * 3_000_000, "could not be started"),
-    ({"workspace": Path("/dev/null/none")}, "echo hi", "could not be started"),
+    ("", "echo a\0b", "neither a NUL nor a lone surrogate"),
+    ("", "echo \ud800", "neither a NUL nor a lone surrogate"),
+    ("", "echo " + "x" * 3_000_000, "could not be started"),
+    ("/dev/null/none", "echo hi", "could not be started"),
 ]
 
 
-@pytest.mark.parametrize(("settings", "command", "said"), REFUSED, ids=[row[2] for row in REFUSED])
-def test_what_cannot_be_run_is_an_error(settings, command, said, run):
-    result = run("exec", settings, command=command)
+@pytest.mark.parametrize(("folder", "command", "said"), REFUSED, ids=[row[2] for row in REFUSED])
+def test_what_cannot_be_run_is_an_error(folder, command, said, workspace):
+    ctx = ToolContext(workspace / folder, {"PATH": "/usr/bin:/bin"})
+    result = REGISTRY.run(ToolCall("1", "exec", {"command": command}), ctx)
     assert result.kind == "error"
     assert said in result.value
 

@@ -453,9 +453,9 @@ def test_a_tool_can_end_the_run():
         return "ended"
 
     with CTX.for_run() as ctx:
-        assert ctx.summary is None
+        assert ctx.wiring.running.summary is None
         assert result_of(finished, ctx) == ("text", "ended")
-        assert ctx.summary == "All done."
+        assert ctx.wiring.running.summary == "All done."
 
 
 def test_the_time_and_a_log_are_at_hand():

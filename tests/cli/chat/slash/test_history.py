@@ -46,7 +46,7 @@ class Chatting:
         def before_write(path, content):
             self.state.session.record_write(path, content)
 
-        ctx = ToolContext(workspace=self.state.settings.root, before_write=before_write)
+        ctx = ToolContext(workspace=self.state.settings.root).rewire(before_write=before_write)
         return Runtime(AgentLoop(self.model, REGISTRY, ctx, APPROVE_ALL, POLICY), self.model, Settings())
 
     def _read(self, prompt):
