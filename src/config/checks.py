@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, fields
 from functools import partial
@@ -118,15 +118,19 @@ def check_value(given: GivenValue) -> GivenValue:
         raise ConfigError(f"{place}: expected {kind.name}{shown}")
     if not _is_json(value):
         raise ConfigError(f"{place}: it holds what JSON cannot: a set, bytes, NaN, or itself")
-    least, most, choices = (option.metadata[name] for name in ("least", "most", "choices"))
-    if least is not None and value is not None and value < least:
+    if value is not None:
+        _check_bounds(value, place, **option.metadata)
+    refine = REFINERS.get(key)
+    return given._replace(value=refine(value, place) if refine else kind.convert(value))
+
+
+def _check_bounds(value: Any, place: str, *, least: Any, most: Any, choices: Sequence[str], **_: object) -> None:
+    if least is not None and value < least:
         raise ConfigError(f"{place}: expected at least {least:g}, got {value}")
-    if most is not None and value is not None and value > most:
+    if most is not None and value > most:
         raise ConfigError(f"{place}: expected at most {most:g}, got {value}")
     if choices and value not in choices:
         raise ConfigError(f"{place}: expected one of {', '.join(choices)}, got {shorten(value)}")
-    refine = REFINERS.get(key)
-    return given._replace(value=refine(value, place) if refine else kind.convert(value))
 
 
 def _refine_base_url(value: str, place: str) -> str:

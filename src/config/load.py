@@ -8,9 +8,8 @@ the user's file, which beats the defaults. Keys are merged one by one, also thos
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,39 +50,29 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     `path`: the file that was named; without it the one beside cli.py counts, where it exists. `overrides` come from the
     command line, by dotted key; None means not given. Raises ConfigError.
     """
-    usual = list_default_files(environ)
-    used = [each for each in (get_user_file(environ), None if path else get_checkout_file()) if each]
-    used = [each for each in used if os.path.lexists(each)]  # also one that cannot be read: that is an error
-    protected = [each for each in (path, *usual, get_user_guide(environ)) if each]
-    variables = ((name, key, environ.get(name, "").strip()) for name, key in ENVIRONMENT.items())
-    sources = chain(
-        *(read_settings_file(each) for each in (*used, *((path,) if path else ()))),
-        (GivenValue(key, value, f"environment variable {name}") for name, key, value in variables if value),
-        (GivenValue(key, value, f"command line: {key}") for key, value in overrides.items() if value is not None),
-    )
-    given = {each.full_key: check_value(each) for each in sources}
-    known = {key: each for key, each in given.items() if not each.table}
-    workspace = _find_workspace(known)
-    tool_files = _find_tools(known) + _find_server_files(known, workspace)
-    entries = _group(each for each in given.values() if each.table == "servers")
-    _check_servers(entries)
-    has_main = not entries or "vllm.base_url" in known or "vllm.provider" in known
-    main = _make_server(_select_section("vllm", known))
-    servers = {MAIN_SERVER: main} if entries and has_main else {}
-    servers |= {name: _make_server(entry) for name, entry in entries.items()}
-    models = _group(each for each in given.values() if each.table == "models")
-    sections = {name: section(**_get_values(_select_section(name, known))) for name, section in SECTIONS.items()}
+    given = {each.full_key: check_value(each) for each in _read_sources(path, overrides, environ)}
+    single = {key: each for key, each in given.items() if not each.table}  # keys that are in no table
+    folder = single.get("workspace.dir", GivenValue("workspace.dir", WorkspaceSettings().dir, "workspace.dir"))
+    workspace = resolve_path(str(folder.value), folder.place, "folder")
+    tool_files = _find_tools(single) + _find_server_files(single, workspace)
+    main, servers = _make_servers(single, _group(given, "servers"))
+    sections = {name: section(**_get_values(_select_section(name, single))) for name, section in SECTIONS.items()}
+    protected = map(str, filter(None, (path, *list_default_files(environ), get_user_guide(environ))))
     settings = Settings(
         **{**sections, "vllm": main},
-        models={name: _get_values(entry) for name, entry in models.items()},
+        models={name: _get_values(entry) for name, entry in _group(given, "models").items()},
         servers=servers,
-        server=MAIN_SERVER if servers and has_main else "",
+        server=MAIN_SERVER if MAIN_SERVER in servers else "",
         state=get_state_folder(environ),
         root=workspace,
-        files=tuple(Path(os.path.realpath(each)) for each in (*map(str, protected), *tool_files)),
+        files=tuple(Path(os.path.realpath(each)) for each in (*protected, *tool_files)),
         places=_list_places(given),
     )
-    return _choose_server(settings, main.model)
+    if not servers:
+        return settings
+    if not settings.server:  # without an address in `vllm` the first of `servers` answers
+        settings = settings.with_server(next(iter(servers)))
+    return settings.with_model(main.model) if main.model else settings  # a model may be named together with its server
 
 
 def read_debug_level(environ: Mapping[str, str]) -> int:
@@ -91,21 +80,39 @@ def read_debug_level(environ: Mapping[str, str]) -> int:
     return DEBUG_LEVELS.get(environ.get("DEBUG", "").strip(), 0)
 
 
-def _choose_server(settings: Settings, wanted: str) -> Settings:
-    """Without an address in `vllm` the first of `servers` answers. A model may be named together with its server."""
-    if not settings.servers:
-        return settings
-    if not settings.server:
-        settings = settings.with_server(next(iter(settings.servers)))
-    return settings.with_model(wanted) if wanted else settings
+def _read_sources(
+    path: Path | None, overrides: Mapping[str, object], environ: Mapping[str, str]
+) -> Sequence[GivenValue]:
+    """All values that are given, the weakest first."""
+    files = [get_user_file(environ), None if path else get_checkout_file()]
+    given: list[GivenValue] = []
+    for file in files:
+        if file and os.path.lexists(file):  # also one that cannot be read: that is an error
+            given += read_settings_file(file)
+    if path:
+        given += read_settings_file(path)
+    for name, key in ENVIRONMENT.items():
+        if value := environ.get(name, "").strip():
+            given.append(GivenValue(key, value, f"environment variable {name}"))
+    for key, override in overrides.items():
+        if override is not None:
+            given.append(GivenValue(key, override, f"command line: {key}"))
+    return given
 
 
-def _check_servers(entries: Mapping[str, Mapping[str, GivenValue]]) -> None:
-    """Raises ConfigError."""
+def _make_servers(
+    single: Mapping[str, GivenValue], entries: Mapping[str, Mapping[str, GivenValue]]
+) -> tuple[VllmSettings, dict[str, VllmSettings]]:
+    """The server of `vllm`, and all by name where there are several. Raises ConfigError."""
     for entry in entries.values():
-        place = next(iter(entry.values())).place.rpartition(".")[0]
         if not entry.keys() & {"base_url", "provider"}:
+            place = next(iter(entry.values())).place.rpartition(".")[0]
             raise ConfigError(f"{place}: it has no base_url")
+    main = _make_server(_select_section("vllm", single))
+    servers = {}
+    if entries and ("vllm.base_url" in single or "vllm.provider" in single):
+        servers[MAIN_SERVER] = main
+    return main, servers | {name: _make_server(entry) for name, entry in entries.items()}
 
 
 def _list_places(given: Mapping[str, GivenValue]) -> dict[str, str]:
@@ -118,17 +125,13 @@ def _list_places(given: Mapping[str, GivenValue]) -> dict[str, str]:
     return places
 
 
-def _find_workspace(known: Mapping[str, GivenValue]) -> Path:
-    given = known.get("workspace.dir", GivenValue("workspace.dir", WorkspaceSettings().dir, "workspace.dir"))
-    return resolve_path(str(given.value), given.place, "folder")
-
-
-def _group(entries: Iterable[GivenValue]) -> dict[str, dict[str, GivenValue]]:
+def _group(given: Mapping[str, GivenValue], table: str) -> dict[str, dict[str, GivenValue]]:
     """The values of each entry of a table, by the entry's name and the key."""
-    found: dict[str, dict[str, GivenValue]] = {}
-    for each in entries:
-        found.setdefault(each.name, {})[each.key.partition(".")[2]] = each
-    return found
+    entries: dict[str, dict[str, GivenValue]] = {}
+    for each in given.values():
+        if each.table == table:
+            entries.setdefault(each.name, {})[each.key.partition(".")[2]] = each
+    return entries
 
 
 def _select_section(section: str, known: Mapping[str, GivenValue]) -> dict[str, GivenValue]:

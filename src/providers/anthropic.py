@@ -264,7 +264,7 @@ class AnthropicStream(StreamDecoder):
         if block.type == "tool_use":
             self._calls.add(index)
             whole = block.input or ""  # {} if the arguments come in pieces
-            found.append(self._builder.add_call(index, block.id or "", block.name or "", whole))
+            found.append(self._builder.add_call(index, block.id, block.name, whole))
         elif block.type == "redacted_thinking":
             self._builder.begin_text(Reasoning).metadata["redacted_thinking"] = block.data or ""
         elif block.type in ("text", "thinking"):

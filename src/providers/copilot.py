@@ -200,23 +200,24 @@ class CopilotStream(StreamDecoder):
 
     def read_event(self, data: bytes, found: list[WireEvent]) -> None:
         event = _EVENTS.read(data)
-        what = event.data or CopilotData()
-        if event.agent_id:
-            return
-        if event.type == "assistant.message_delta":
+        if not event.agent_id:
+            self._read(event.type, event.data or CopilotData(), found)
+
+    def _read(self, kind: str | None, what: CopilotData, found: list[WireEvent]) -> None:
+        if kind == "assistant.message_delta":
             self._add_text(Text, what.delta_content, found)
-        elif event.type == "assistant.reasoning_delta":
+        elif kind == "assistant.reasoning_delta":
             self._add_text(Reasoning, what.delta_content, found)
-        elif event.type == "assistant.tool_call_delta":
+        elif kind == "assistant.tool_call_delta":
             self._add_call(what.tool_call_id, what.tool_name, what.input_delta or "", found)
-        elif event.type == "assistant.usage" and what.input_tokens:  # 0 where the server did not count
+        elif kind == "assistant.usage" and what.input_tokens:  # 0 where the server did not count
             self._output_tokens += what.output_tokens or 0
-            self._usage = Usage(what.input_tokens or 0, self._output_tokens, what.cache_read_tokens or 0)
-        elif event.type == "assistant.message":
+            self._usage = Usage(what.input_tokens, self._output_tokens, what.cache_read_tokens or 0)
+        elif kind == "assistant.message":
             self._read_message(what, found)
-        elif event.type == "session.error" and not self._stop_reason:  # else it says that an answer was empty
+        elif kind == "session.error" and not self._stop_reason:  # else it says that an answer was empty
             raise read_mid_stream_error({"error": {"message": what.message or "The session failed."}})
-        elif event.type == "session.idle":
+        elif kind == "session.idle":
             self._is_done = True
 
     def _add_text(self, kind: type[Text] | type[Reasoning], piece: str | None, found: list[WireEvent]) -> None:
@@ -229,7 +230,7 @@ class CopilotStream(StreamDecoder):
 
     def _add_call(self, id: str | None, name: str | None, arguments: object, found: list[WireEvent]) -> None:
         index = self._indexes.setdefault(id or "", len(self._indexes))
-        found.append(self._builder.add_call(index, id or "", name or "", arguments))
+        found.append(self._builder.add_call(index, id, name, arguments))
 
     def _read_message(self, message: CopilotData, found: list[WireEvent]) -> None:
         """Take in a whole message, and of its parts those that did not come in pieces."""

@@ -325,10 +325,10 @@ class OpenAIStream(StreamDecoder):
             found.append(self._reasoning.add(thought))
         if delta.function_call:
             old = delta.function_call
-            found.append(self._builder.add_call(0, "", old.name or "", old.arguments))
+            found.append(self._builder.add_call(0, "", old.name, old.arguments))
         for call in delta.tool_calls or ():
             function = call.function or CompletionFunction()
-            found.append(self._builder.add_call(call.index, call.id or "", function.name or "", function.arguments))
+            found.append(self._builder.add_call(call.index, call.id, function.name, function.arguments))
 
     def _add_parts(self, parts: object, found: list[WireEvent]) -> None:
         for part in as_dicts(parts):

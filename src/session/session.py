@@ -21,7 +21,7 @@ from ..types.messages import JSON, Message, Response, SystemMessage, ToolCall, T
 from ..types.process import FindLiving, StartedProcess
 from .journal import VERSION, Journal, Record, Redact
 from .snapshots import ReadContent, RestoredFiles, RestoreFile, Snapshots
-from .state import SessionState
+from .state import SessionState, Write
 from .streaming_redaction import StreamRedactor
 
 TASKS_SUFFIX = ".tasks"  # of the folder with the journals of a session's subagents
@@ -246,21 +246,30 @@ class Session:
         to, question = state.points[-1]
         is_summarized = bool(state.compactions) and state.compactions[-1].number >= to
         earlier = self._load_messages(to) if is_summarized else None
-        calls = {call.id: call for each in self.messages if isinstance(each, Response) for call in each.calls}
-        started = [each for each in state.started if each.number >= to]
         writes = [each for each in state.writes if each.number >= to]
-        watched = dict.fromkeys((each.id for each in state.watched if each.number >= to), False)
-        watched |= {each.id: True for each in state.watched if each.number >= to and each.is_complete}
+        calls, watched = self._list_unrestored(to, writes)
         size = state.size
         files = self._snapshots.restore(writes, restore_file) if self._snapshots else RestoredFiles([], [], [])
         self._append("undo", {"to": to})
         self.messages[:] = self.messages[: len(self.messages) - (size - state.size)] if earlier is None else earlier
         self._recorded_count = len(self.messages)
         self._sync()
-        writers = {each.call for each in writes if watched.get(each.call, True)}
-        writers |= {call for call, is_complete in watched.items() if is_complete}
-        undone = [calls.get(each.id, ToolCall(each.id, each.name, {})) for each in started if each.id not in writers]
-        return Undone(question or "", files, undone, frozenset(watched))
+        return Undone(question or "", files, calls, watched)
+
+    def _list_unrestored(self, to: int, writes: Iterable[Write]) -> tuple[list[ToolCall], frozenset[str]]:
+        """The calls from a record on that did more than these writes, and the ids of all that were watched."""
+        watched: dict[str, bool] = {}  # by the id of a call: whether all its changes are among the writes
+        for each in self.state.watched:
+            if each.number >= to:
+                watched[each.id] = watched.get(each.id, False) or each.is_complete
+        restored = {write.call for write in writes if watched.get(write.call, True)}
+        restored |= {call for call, is_complete in watched.items() if is_complete}
+        known = {call.id: call for each in self.messages if isinstance(each, Response) for call in each.calls}
+        calls = []
+        for started in self.state.started:
+            if started.number >= to and started.id not in restored:
+                calls.append(known.get(started.id, ToolCall(started.id, started.name, {})))
+        return calls, frozenset(watched)
 
     def redo(self, restore_file: RestoreFile) -> Undone | None:
         """Do again what the last undo has undone; None if there is nothing to redo.

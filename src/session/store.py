@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,15 +80,8 @@ class Store:
         known = self.list_sessions(empty=True)
         if not known:
             raise BotError("There is no session yet.", f"Sessions are kept in {self.folder}.")
-        if not name_or_id and root is None:
-            raise BotError("No session was named.")
         if not name_or_id:
-            here = [each for each in known if each.workspace == make_storable(str(root))]
-            if not here:
-                raise BotError(
-                    f"There is no session of {root} yet.", "`vllm-bot sessions` lists the sessions of all folders."
-                )
-            return next((each.id for each in here if not each.is_empty), here[0].id)
+            return _find_last(known, root)
         for meant in (
             [each for each in known if name_or_id in (each.id, each.name)],
             [each for each in known if each.id.startswith(name_or_id)],
@@ -144,3 +137,13 @@ class Store:
                 continue
             deleted.append(session)
         return deleted
+
+
+def _find_last(known: Iterable[Summary], root: Path | None) -> str:
+    """The last session in a folder, if there is one with an answer. Raises BotError."""
+    if root is None:
+        raise BotError("No session was named.")
+    here = [each for each in known if each.workspace == make_storable(str(root))]
+    if not here:
+        raise BotError(f"There is no session of {root} yet.", "`vllm-bot sessions` lists the sessions of all folders.")
+    return next((each.id for each in here if not each.is_empty), here[0].id)

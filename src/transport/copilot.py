@@ -227,10 +227,7 @@ class _Cli:
             elif kind == "model.call_failure":
                 raise _CallFailed(data.get("statusCode") or 0, _read_reason(data))
             elif kind == "session.error" and not session.answer_id:
-                reason = str(data.get("message"))
-                if _is_about_sign_in(reason):
-                    raise ServerError(f"{NAME}: {reason}", _SIGN_IN_HINT)
-                raise _CallFailed(data.get("statusCode") or BAD_REQUEST, reason)
+                raise _explain_error(data)
             elif kind in _ANSWERS:
                 session.note(kind, data)
                 is_over = kind == "session.idle" or bool(session.calls)
@@ -367,6 +364,13 @@ def _raise_refusal(answer: RpcMessage) -> None:
 
 def _is_about_sign_in(reason: str) -> bool:
     return "uthenticat" in reason or "OAuth token" in reason
+
+
+def _explain_error(data: Mapping[str, Any]) -> Exception:
+    reason = str(data.get("message"))
+    if _is_about_sign_in(reason):
+        return ServerError(f"{NAME}: {reason}", _SIGN_IN_HINT)
+    return _CallFailed(data.get("statusCode") or BAD_REQUEST, reason)
 
 
 def _read_reason(data: Mapping[str, Any]) -> str:

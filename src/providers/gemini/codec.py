@@ -256,11 +256,8 @@ class GeminiStream(StreamDecoder):
             raise ServerError(f"The provider blocked the prompt: {blocked}.", "Rephrase it.", status=200)
         self._model = event.model_version or self._model
         self._id = as_str(event.response_id) or self._id
-        if usage := event.usage_metadata:
-            thought = usage.thoughts_token_count or 0
-            written = (usage.candidates_token_count or 0) + thought
-            read = usage.prompt_token_count or 0
-            self._usage = Usage(read, written, usage.cached_content_token_count or 0, thought)
+        if event.usage_metadata:
+            self._usage = _read_usage(event.usage_metadata)
         for candidate in (event.candidates or ())[:1]:
             for part in (candidate.content and candidate.content.parts) or ():
                 self._add_part(part, found)
@@ -285,7 +282,7 @@ class GeminiStream(StreamDecoder):
             metadata["id"] = call.id
         arguments = call.args if isinstance(call.args, dict) or call.args is None else dump_json(call.args)
         self._calls += 1
-        return self._builder.add_call(self._calls, call.id or "", call.name or "", arguments, metadata)
+        return self._builder.add_call(self._calls, call.id, call.name, arguments, metadata)
 
     def read_whole(self, answer: Any) -> list[WireEvent]:
         """One response, or a list of them, as they come without streaming."""
@@ -302,3 +299,9 @@ class GeminiStream(StreamDecoder):
         if response.stop_reason == "end_turn" and self._calls:
             return replace(response, stop_reason="tool_use")
         return response
+
+
+def _read_usage(usage: GeminiUsage) -> Usage:
+    thought = usage.thoughts_token_count or 0
+    written = (usage.candidates_token_count or 0) + thought
+    return Usage(usage.prompt_token_count or 0, written, usage.cached_content_token_count or 0, thought)

@@ -92,12 +92,13 @@ class ResponseBuilder:
     def add_call(
         self,
         index: int | None,
-        id: str = "",
-        name: str = "",
+        id: str | None = None,
+        name: str | None = None,
         arguments: object = None,
         metadata: Mapping[str, JSON] | None = None,
     ) -> ToolCallDelta:
         """Add a piece of a call. `arguments`: text, or an object; `metadata` counts for the first piece."""
+        id, name = id or "", name or ""
         # Some servers send an object instead of a string.
         is_text = arguments is None or isinstance(arguments, str)
         piece = as_str(arguments) if is_text else json.dumps(arguments, ensure_ascii=False)

@@ -239,10 +239,7 @@ class Policy:
         if why := self._explain_hidden(commands):
             return Decision("ask", why, "read", named or "read", needs_person=True)
         if granted := self._find_granted(line, commands):
-            access, label = granted
-            access = access if includes(self.widest_access, access) else self.widest_access
-            if None in deny.list_written_files(line):  # it may write a protected file, as _explain_protection says
-                access = "read"
+            access, label = self._bound_access(granted[0], line), granted[1]
             if named is None or includes(access, named):
                 return Decision("allow", "a rule allows it", label, named or access)
         decision = self._decide_by_access(named or "read")
@@ -250,23 +247,36 @@ class Policy:
             return decision._replace(reason=f"{decision.reason}; no rule can allow it, as {unread}")
         return decision
 
+    def _list_granting(self) -> list[tuple[Rule, str]]:
+        """The rules that may grant a command its access, each with what a user calls it."""
+        rules = [(rule, str(rule)) for rule in self.rules if rule.action == "allow" and rule.matches_tool("exec")]
+        for line in self.allowed_commands:
+            rules.append((Rule("exec", "allow", line), f"security.allowed_commands: {line}"))
+        return rules
+
+    def _bound_access(self, access: Access, line: str) -> Access:
+        if None in deny.list_written_files(line):  # it may write a protected file, as _explain_protection says
+            return "read"
+        return access if includes(self.widest_access, access) else self.widest_access
+
     def _find_granted(self, line: str, commands: tuple[ReadCommand, ...]) -> tuple[Access, str] | None:
         """The access that the rules grant to a line, and what grants it.
 
         Each simple command must begin with the words of a rule; the line gets the least of their accesses. Where
         nothing enforces that, a rule must have the line as it stands.
         """
-        rules = [(rule, str(rule)) for rule in self.rules if rule.action == "allow" and rule.matches_tool("exec")]
-        rules += [(Rule("exec", "allow", each), f"security.allowed_commands: {each}") for each in self.allowed_commands]
+        rules = self._list_granting()
         whole = _find_widest(each for each in rules if each[0].is_whole(line))
-        if whole or not self.is_enforced:
+        if whole or not self.is_enforced or not commands:
             return whole
-        grants = [_find_widest(each for each in rules if _begins_with(command, each[0])) for command in commands]
-        found = [each for each in grants if each]
-        if not found or len(found) < len(commands):
-            return None
-        access = min((access for access, _ in found), key=ACCESSES.index)
-        return access, ", ".join(dict.fromkeys(label for _, label in found))
+        grants = []
+        for command in commands:
+            grant = _find_widest(each for each in rules if _begins_with(command, each[0]))
+            if grant is None:
+                return None
+            grants.append(grant)
+        access = min((access for access, _ in grants), key=ACCESSES.index)
+        return access, ", ".join(dict.fromkeys(label for _, label in grants))
 
     def _explain_hidden(self, commands: tuple[ReadCommand, ...]) -> str:
         """Why a command may show a file that a rule denies to `read`, or ""."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from .readable import PROJECT, list_programs
-from .reader import MAX_LINE_CHARS, UnsafeToParse, list_tokens, parse_line
+from .reader import MAX_LINE_CHARS, ReadWord, UnsafeToParse, list_tokens, parse_line
 
 MAX_DEPTH = 5  # command lines inside command lines
 MAX_CLUSTER_CHARS = 4  # of short options in one word: -rf
@@ -72,12 +72,16 @@ def _judge_words(words: Sequence[str], denied: Sequence[str]) -> DenyVerdict:
 def _judge_option(words: Sequence[str], denied: str) -> DenyVerdict:
     """Whether the words have the denied option, wherever it stands. It may have another name, short or long."""
     options = [word for word in words if word.startswith("-")]
-    long, short = [each for each in options if each[:2] == "--"], [each for each in options if each[:2] != "--"]
+    long = [each for each in options if each.startswith("--")]
+    short = [each for each in options if each not in long]
     if denied in options or any(len(each) > 2 and denied.startswith(each.partition("=")[0]) for each in long):
         return DENIED
-    if denied[:2] != "--" and len(denied) <= MAX_CLUSTER_CHARS and {*denied} <= {*"".join(short)}:
-        return DENIED
-    if short if denied[:2] == "--" else long:
+    other = short  # the kind of options that may be another name of it
+    if denied[:2] != "--":
+        other = long
+        if len(denied) <= MAX_CLUSTER_CHARS and {*denied} <= {*"".join(short)}:
+            return DENIED
+    if other:
         return DenyVerdict("unreadable", f"one of its options may mean {denied}")
     return CLEAR
 
@@ -100,23 +104,38 @@ def list_written_files(line: str, depth: int = 0) -> Iterator[str | None]:
     """
     if ">" not in line:
         return
-    if depth > MAX_DEPTH or len(line) > MAX_LINE_CHARS or UNPASSABLE.search(line):
+    if _is_beyond(line, depth):
         yield None
         return
     is_for_shell = not RUNNING.isdisjoint(NO_NAME.split(QUOTING.sub("", line)))
     folders: list[str | None] = [""]
     enters = False  # whether the next word is the folder of a `cd`
     for operator, word in list_tokens(line, is_bash=not depth):
-        # bash takes \ and a line end out of the target of >&, also in quotes
-        name = None if word is None or word.unknown or word.is_glob or "\n" in word.text else word.text
+        name = _get_known_text(word)
         if word and not operator and is_for_shell:
             yield from list_written_files(word.text, depth + 1)
         if word and ">" in operator:
-            yield from [name] if name is None or name.startswith("/") else _join_all(folders, name)
-        elif enters and not (name and re.fullmatch("-.+", name)):
+            yield from _list_places(folders, name)
+        elif enters and not re.fullmatch("-.+", name or ""):
             folders, enters = _enter(folders, name), False
-        elif not operator:
-            enters = enters or name in ("cd", "pushd", "popd")
+        elif name in ("cd", "pushd", "popd") and not operator:
+            enters = True
+
+
+def _is_beyond(line: str, depth: int) -> bool:
+    return depth > MAX_DEPTH or len(line) > MAX_LINE_CHARS or UNPASSABLE.search(line) is not None
+
+
+def _get_known_text(word: ReadWord | None) -> str | None:
+    # bash takes \ and a line end out of the target of >&, also in quotes
+    if word is None or word.unknown or word.is_glob or "\n" in word.text:
+        return None
+    return word.text
+
+
+def _list_places(folders: Sequence[str | None], name: str | None) -> list[str | None]:
+    """Where a file of this name may be, if it is opened in one of the folders."""
+    return [name] if name is None or name.startswith("/") else _join_all(folders, name)
 
 
 def _enter(folders: Sequence[str | None], word: str | None) -> list[str | None]:

@@ -110,7 +110,7 @@ def _list_programs(words: Sequence[str], *, has_unknown_words: bool, has_pattern
     if folder and folder not in SYSTEM_FOLDERS:
         name = words[0]
     words = (name, *words[1:])
-    text = _join(words)
+    text = "".join(f"{word}\n" for word in words)
     if found := PREFIXES.match(text):
         rest, unknown = words[found[0].count("\n") :], has_unknown_words or found["more"] is not None
         return [words, *_list_programs(rest, has_unknown_words=unknown, has_pattern=has_pattern)]
@@ -122,17 +122,18 @@ def _list_programs(words: Sequence[str], *, has_unknown_words: bool, has_pattern
         raise UnsafeToParse("a pattern may stand for an option")
     if any("\n" in word for word in (words[1:3] if name == "git" else words)):
         raise UnsafeToParse("a word has several lines")
+    programs: list[Sequence[str]] = [words]
+    for each in _check_shape(name, text, has_unknown_words=has_unknown_words):
+        programs += _list_programs(each.split("\n")[:-1], has_unknown_words=True, has_pattern=False)
+    return programs
+
+
+def _check_shape(name: str, text: str, *, has_unknown_words: bool) -> Sequence[str]:
+    """The commands that `find` runs. Raises UnsafeToParse unless it is known what the words make the program do."""
     inner = FIND_EXEC.findall(text) if name == "find" else []
     arguments = (FIND_EXEC.sub("", text) if inner else text).removeprefix(f"{name}\n")
     shapes = [*SHAPES.get(name, ()), *((PROJECT[name],) if name in PROJECT else ())]
     shapes += [r"--version\n"] if shapes else []
     if has_unknown_words or not any(re.fullmatch(shape, arguments) for shape in shapes):
         raise UnsafeToParse(f"it is not known what {name[:60]!a} may run with these words")
-    programs: list[Sequence[str]] = [words]
-    for each in inner:
-        programs += _list_programs(each.split("\n")[:-1], has_unknown_words=True, has_pattern=False)
-    return programs
-
-
-def _join(words: Sequence[str]) -> str:
-    return "".join(f"{word}\n" for word in words)
+    return inner

@@ -284,12 +284,7 @@ class _Tokenizer:
             self._at = piece.end()
             plain, double = piece["plain"] or "", piece["double"] or ""
             following = self._source[self._at : self._at + 1]
-            if ("~" in (plain[:1] if not text else "")) or "=~" in plain or ":~" in plain:
-                unknown = "~ stands for a home folder"
-            elif piece["unknown"] or (plain == "{}" and (text or following.strip(" \t\n;|&)"))):
-                unknown = WHY_UNKNOWN.get(piece[0][0], "it contains an unusual blank")
-            elif piece["ansi"] is not None or REPLACED.search(double):
-                unknown = WHY_UNKNOWN["$"]
+            unknown = _explain_unknown(piece, text, following) or unknown
             is_glob = is_glob or GLOB.search(plain) is not None
             text += plain + (piece["single"] or piece["escaped"] or piece["ansi"] or piece["unknown"] or "")
             text += IN_DOUBLE.sub(lambda found: found[1].strip("\n"), double)
@@ -302,6 +297,18 @@ class _Tokenizer:
         found = pattern.match(self._source, self._at)
         self._at = found.end() if found else self._at
         return found[0] if found else ""
+
+
+def _explain_unknown(piece: re.Match[str], before: str, following: str) -> str:
+    """Why the shell makes something else of a piece of a word; "" if it does not."""
+    plain = piece["plain"] or ""
+    if (plain.startswith("~") and not before) or "=~" in plain or ":~" in plain:
+        return "~ stands for a home folder"
+    if piece["unknown"] or (plain == "{}" and (before or following.strip(" \t\n;|&)"))):
+        return WHY_UNKNOWN.get(piece[0][0], "it contains an unusual blank")
+    if piece["ansi"] is not None or REPLACED.search(piece["double"] or ""):
+        return WHY_UNKNOWN["$"]
+    return ""
 
 
 def _make_unknown(why: str) -> Token:
