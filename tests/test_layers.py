@@ -134,7 +134,7 @@ class TestAToolIsDescribedInOnePlace:
         # reviewer's answer, tools.sources.yaml_commands the keys of a row in YAML, and serve.apis.responses_request what
         # codex's free-form tools look like as functions; written_format.py asks with a tool of its own
         assert writers("properties") == {
-            "tools.sdk.schema", "providers.vllm", "providers.gemini.schema", "security.permissions.review",
+            "tools.sdk.schema_edit", "providers.vllm", "providers.gemini.schema", "security.permissions.review",
             "tools.sources.yaml_commands", "serve.apis.responses_request", "negotiation.formats.written_format",
         }  # fmt: skip
         assert writers("parameters") == {

@@ -218,8 +218,9 @@ def _put(conversation: list[Message], split: int, text: str, *, by_hand: bool) -
     """Replace the messages before `split`, but for the system prompt, by `text`."""
     first = _find_start(conversation)
     dropped, before = conversation[first:split], len(conversation)
-    if not any(isinstance(message, UserMessage) for message in conversation[split:]):
-        text += _quote_last_question(dropped)
+    questions = [message.text for message in dropped if isinstance(message, UserMessage)]
+    if questions and not any(isinstance(message, UserMessage) for message in conversation[split:]):
+        text += QUESTION.format(question=_elide_middle(questions[-1], MAX_QUESTION_CHARS))
     summary = UserMessage(text)
     conversation[first:split] = [summary]
     yield Compacted(summary, before, before - split, by_hand)
@@ -309,11 +310,6 @@ def _write_transcripts(messages: Sequence[Message]) -> Iterator[str]:
 def _elide_middle(text: str, max_chars: int) -> str:
     half = max_chars // 2
     return text if len(text) <= max_chars else f"{text[:half]}\n[...]\n{text[-half:]}"
-
-
-def _quote_last_question(dropped: Sequence[Message]) -> str:
-    questions = [message.text for message in dropped if isinstance(message, UserMessage)]
-    return QUESTION.format(question=_elide_middle(questions[-1], MAX_QUESTION_CHARS)) if questions else ""
 
 
 def _describe_summary(dropped: Sequence[Message], kept: int, characters: int, *, by_hand: bool) -> str:

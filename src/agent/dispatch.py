@@ -181,7 +181,12 @@ class ToolDispatcher:
                     f"it failed with access=read, and was run again with access={grant.access}",
                     report.explanation,
                 ]
-        return _prepend_note(_append_note(result, "; ".join(filter(None, notes))), permission.user_note)
+        result, user_note = _append_note(result, "; ".join(filter(None, notes))), permission.user_note
+        if not user_note:
+            return result
+        if result.kind == "multimodal" and isinstance(result.value, list):
+            return replace(result, value=[{"type": "text", "text": user_note}, *result.value])
+        return replace(result, kind="error" if result.kind == "error" else "text", value=user_note + result.text)
 
     def _watch(self, call: ToolCall, ctx: ToolContext) -> Aside[ToolResult]:
         """Run a call; what it changes in files is found, unless it can change none or says itself which it writes."""
@@ -255,11 +260,3 @@ def make_error(call: RequestedCall, text: str) -> ToolResult:
 
 def _append_note(result: ToolResult, note: str) -> ToolResult:
     return replace(result, value=f"{result.text}\n[{note}]") if note else result
-
-
-def _prepend_note(result: ToolResult, note: str) -> ToolResult:
-    if not note:
-        return result
-    if result.kind == "multimodal" and isinstance(result.value, list):
-        return replace(result, value=[{"type": "text", "text": note}, *result.value])
-    return replace(result, kind="error" if result.kind == "error" else "text", value=note + result.text)

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import count
 from threading import Event as CancelToken
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from ..errors import ContextTooLong, RequestFailed, WireError
 from ..security.permissions.approval import SUBMIT_PLAN, Approver
@@ -26,7 +26,7 @@ from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..types.caching import MessageMemo
-from ..types.effects import AgentSteps, Turn
+from ..types.effects import AgentSteps
 from ..types.events import Completed, Event, LimitHit, ModelEvent, Notice, TextDelta, TurnStarted
 from ..types.messages import (
     Message,
@@ -39,12 +39,12 @@ from ..types.messages import (
     ToolResults,
     UserMessage,
 )
-from .compaction import Compactor
+from .compaction import Compactor, SummaryModel
 from .dispatch import RepeatGuard, ToolDispatcher, TurnCalls, make_error
 from .permission import PermissionGate
 from .pruning import compute_output_budget, count_output_chars, shorten_old_results, trim_old_outputs
 from .steps import watch
-from .subagents import MAX_TASK_TURNS, TASK, OpenModel, RelayedApprover, SubagentModel, run_subagent
+from .subagents import MAX_TASK_TURNS, TASK, OpenModel, SubagentModel, run_subagent
 
 if TYPE_CHECKING:
     from ..security.permissions.review import ReviewBoard
@@ -60,24 +60,6 @@ EMPTY_TURN_PROMPT = UserMessage(
 INJECTED_PROMPTS = (FINAL_ANSWER_PROMPT, EMPTY_TURN_PROMPT)
 NO_CALLS = "No tool may be called for this question: the user chose so."
 RESUMABLE_HINT = "What came is kept: ask to go on from there."
-
-
-class Responder(Protocol):
-    """What the loop needs of a model; src.model.ModelCore is one."""
-
-    def respond(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), tool_choice: ToolChoice = "auto"
-    ) -> Turn[None]: ...
-
-
-class TurnOutcome(NamedTuple):
-    """Whether the loop ends with a turn. `notice` tells the user why, if the model did not end it itself."""
-
-    is_final: bool
-    notice: str = ""
-
-
-NEEDS_TURN, ANSWERED = TurnOutcome(False), TurnOutcome(True)
 
 
 @dataclass
@@ -105,7 +87,7 @@ class AgentLoop:
 
     def __init__(
         self,
-        model: Responder,
+        model: SummaryModel,
         registry: Registry,
         context: ToolContext,
         approver: Approver,
@@ -185,7 +167,7 @@ class AgentLoop:
                 conversation.pop()
 
     def _start_subagent(
-        self, alone: Lock, model: SubagentModel, approver: RelayedApprover, ctx: ToolContext, *, may_change: bool
+        self, alone: Lock, model: SubagentModel, approver: Approver, ctx: ToolContext, *, may_change: bool
     ) -> AgentSteps[None]:
         """The steps of a subagent; `alone` is held while one runs a call that must run alone."""
         registry = self._registry.without(TASK, SUBMIT_PLAN)
@@ -212,35 +194,46 @@ class AgentLoop:
             return
         for number in count(1):
             yield TurnStarted(number)
-            outcome = yield from self._step(question)
-            if outcome.notice:
-                yield Notice(outcome.notice)
-            if outcome.is_final:
+            is_over = yield from self._step(question)
+            if is_over:
                 return
             if self._max_tool_turns and number % self._max_tool_turns == 0 and not self._may_go_on(number):
-                yield from self._request_final_answer(question, number)
+                yield Notice(
+                    f"Stopped after {number} turns with tool calls (agent.max_tool_turns); asking for a summary."
+                )
+                yield LimitHit("agent.max_tool_turns")
+                question.conversation.append(FINAL_ANSWER_PROMPT)
+                yield from self._answer_without_calls(question.conversation, number + 1, FINAL_ANSWER_PROMPT.text)
                 return
 
-    def _step(self, question: _Question) -> AgentSteps[TurnOutcome]:
-        """One turn: the model's response, then its calls."""
+    def _step(self, question: _Question) -> AgentSteps[bool]:
+        """One turn: the model's response, then its calls. Whether the loop ends with it; the user is told why."""
         response = yield from self._respond(question.conversation, question.tool_choice)
         question.tool_choice = "auto"
         yield from self._run_calls(question, response)
         if not response.requested_calls:
             if response.text.strip() or response.stop_reason != "end_turn" or question.was_prompted:
-                return ANSWERED
+                return True
             question.was_prompted = True
             question.conversation.append(EMPTY_TURN_PROMPT)
-            return NEEDS_TURN
-        if (summary := question.ctx.wiring.running.summary) is not None:
-            yield from _end_with(question.conversation, summary)
-            return ANSWERED
+            return False
+        summary = question.ctx.wiring.running.summary
+        if summary is not None:  # a tool ended the run, and its summary is the answer
+            answer = Response((Text(summary),) if summary else ())
+            question.conversation.append(answer)
+            if summary:
+                yield TextDelta(summary)
+            yield Completed(answer)
+            return True
         if question.guard.is_stuck:
-            return TurnOutcome(True, "Stopped: the model made the same call with the same arguments again and again.")
+            yield Notice("Stopped: the model made the same call with the same arguments again and again.")
+            return True
         question.malformed_turns = 0 if response.calls else question.malformed_turns + 1
-        if (turns := question.malformed_turns) > MAX_MALFORMED_TURNS:
-            return TurnOutcome(True, f"Stopped: {turns} answers in a row held only tool calls that cannot be read.")
-        return NEEDS_TURN
+        if question.malformed_turns <= MAX_MALFORMED_TURNS:
+            return False
+        turns = question.malformed_turns
+        yield Notice(f"Stopped: {turns} answers in a row held only tool calls that cannot be read.")
+        return True
 
     def _run_calls(self, question: _Question, response: Response) -> AgentSteps[None]:
         """Run the response's calls, if any. Each gets its result in the conversation, even when this is interrupted."""
@@ -303,14 +296,6 @@ class AgentLoop:
             raise WireError("The model's turn ended without an answer.")
         return response
 
-    def _request_final_answer(self, question: _Question, turns: int) -> AgentSteps[None]:
-        """One last turn, for which the tools stay in the prompt, so that the server has its beginning cached."""
-        conversation = question.conversation
-        yield Notice(f"Stopped after {turns} turns with tool calls (agent.max_tool_turns); asking for a summary.")
-        yield LimitHit("agent.max_tool_turns")
-        conversation.append(FINAL_ANSWER_PROMPT)
-        yield from self._answer_without_calls(conversation, turns + 1, FINAL_ANSWER_PROMPT.text)
-
     def _answer_without_calls(self, conversation: list[Message], number: int, reason: str) -> AgentSteps[None]:
         """A turn whose calls are not run, but answered with `reason`; the user is told."""
         yield TurnStarted(number)
@@ -319,15 +304,6 @@ class AgentLoop:
             conversation.append(ToolResults(tuple(make_error(call, reason) for call in calls)))
             yield Notice(f"That answer held more tool calls ({len(calls)}); they were not run.")
         yield from _explain_stop(response)
-
-
-def _end_with(conversation: list[Message], summary: str) -> Iterator[Event]:
-    """A tool ended the run: its summary is the answer."""
-    response = Response((Text(summary),) if summary else ())
-    conversation.append(response)
-    if summary:
-        yield TextDelta(summary)
-    yield Completed(response)
 
 
 def _explain_stop(response: Response) -> Iterator[Event]:

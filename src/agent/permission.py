@@ -22,7 +22,7 @@ from ..security.permissions.approval import (
 from ..security.permissions.policy import Decision, Policy
 from ..security.permissions.rules import Rule
 from ..tools.sdk.context import ToolContext
-from ..tools.sdk.registry import Registry, Tool
+from ..tools.sdk.registry import Registry
 from ..tools.sdk.wiring import CommandReport
 from ..types.effects import Aside
 from ..types.messages import JSON, ToolCall, ToolDefinition, ToolResult
@@ -108,18 +108,17 @@ class PermissionGate:
 
     def list_offered(self) -> tuple[ToolDefinition, ...]:
         """The tools of which some call may run, as the model is told of them."""
-        return tuple(self._describe(tool) for tool in self._registry if self._can_offer(tool))
-
-    def _can_offer(self, tool: Tool) -> bool:
-        if tool.definition.name == SUBMIT_PLAN:
-            return self.policy.mode == "plan"
-        return self.policy.can_offer(tool.definition.name, tool.risk, tool.access)
-
-    def _describe(self, tool: Tool) -> ToolDefinition:
-        if tool.definition.name != "exec" or self.policy.widest_access != "read":
-            return tool.definition
-        self._narrowed = self._narrowed or tool.narrow_choices("access", ("read",))
-        return self._narrowed
+        offered: list[ToolDefinition] = []
+        for tool in self._registry:
+            name, definition = tool.definition.name, tool.definition
+            can_offer = self.policy.can_offer(name, tool.risk, tool.access)
+            if name == SUBMIT_PLAN:
+                can_offer = self.policy.mode == "plan"
+            if name == "exec" and self.policy.widest_access == "read":
+                definition = self._narrowed = self._narrowed or tool.narrow_choices("access", ("read",))
+            if can_offer:
+                offered.append(definition)
+        return tuple(offered)
 
     def find_free(self, call: ToolCall) -> ToolCall | None:
         """The call as it may run, if it is of low risk, changes nothing, and needs no permission; else None."""

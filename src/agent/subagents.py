@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from threading import Event as CancelToken
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ..errors import BotError, Cancelled, ToolError
 from ..security.permissions.approval import Answer, Request
@@ -45,23 +45,9 @@ class SubagentModel(NamedTuple):
     get_output_budget: Callable[[], int]
 
 
-class OpenModel(Protocol):
-    """Opens what a subagent works with, on the server of that name ("": its parent's). Raises BotError.
-
-    `opening`: how its conversation begins. `cancelled` ends what it does.
-    """
-
-    def __call__(
-        self, server: str, opening: Sequence[Message], cancelled: CancelToken
-    ) -> AbstractContextManager[SubagentModel]: ...
-
-
-class StartLoop(Protocol):
-    """The steps of a loop on this model, within its parent's permissions."""
-
-    def __call__(
-        self, model: SubagentModel, approver: RelayedApprover, ctx: ToolContext, *, may_change: bool
-    ) -> AgentSteps[None]: ...
+# Opens what a subagent works with: (the server's name or "" for its parent's, how its conversation begins, what ends
+# what it does). Raises BotError.
+OpenModel = Callable[[str, Sequence[Message], CancelToken], AbstractContextManager[SubagentModel]]
 
 
 class Question(NamedTuple):
@@ -71,14 +57,15 @@ class Question(NamedTuple):
     answer: Future[Answer]
 
 
-class RelayedApprover(NamedTuple):
+class _RelayedApprover:
     """Has the parent's loop ask."""
 
-    inbox: Inbox
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
 
     def approve(self, request: Request) -> Future[Answer]:
         question = Question(request._replace(reason=f"a subagent asks; {request.reason}"), Future())
-        self.inbox.put(question)
+        self._inbox.put(question)
         return question.answer
 
 
@@ -123,7 +110,7 @@ class CallGroup:
 
 
 def run_subagent(
-    start_loop: StartLoop,
+    start_loop: Callable[..., AgentSteps[None]],
     open_model: OpenModel,
     system: Sequence[SystemMessage],
     prompt: str,
@@ -132,7 +119,10 @@ def run_subagent(
     may_change: bool,
     server: str,
 ) -> str:
-    """Run a subagent to its end: a RunTask. `system`: its parent's system prompt."""
+    """Run a subagent to its end, as Wiring.run_task does. `system`: its parent's system prompt.
+
+    `start_loop`: the steps of a loop with (model, approver, context, may_change=), within its parent's permissions.
+    """
     if ctx.call is None or ctx.wiring.inbox is None:
         raise ToolError("no subagent can be started here")
     text = ""
@@ -140,7 +130,7 @@ def run_subagent(
         SystemMessage("\n\n".join([*(each.text for each in system), INSTRUCTIONS])),
         UserMessage(prompt),
     ]
-    approver = RelayedApprover(ctx.wiring.inbox)
+    approver = _RelayedApprover(ctx.wiring.inbox)
     try:
         with (
             open_model(server, opening, ctx.cancelled) as model,

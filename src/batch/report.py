@@ -11,6 +11,7 @@ from statistics import median
 from .results import SUCCESS, Row
 
 REPORT = "report.html"
+BAR = '<div class="rest"><div class="bar" style="width:{share:.0%}"></div></div>'
 MAX_REASON_CHARS = 200
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #222 }
@@ -79,7 +80,7 @@ def write_page(folder: Path, rows: Sequence[Row], total: int, clean: Callable[[s
         "<h2>Checks</h2>",
         _make_table(
             ("command", "passed", ""),
-            [(show(name), f"{ok:,} of {ran:,}", _draw_bar(ok, ran)) for name, ok, ran in count_checks(rows)],
+            [(show(name), f"{ok:,} of {ran:,}", BAR.format(share=ok / ran)) for name, ok, ran in count_checks(rows)],
         ),
         "<h2>Failures by reason</h2>",
         _make_table(
@@ -117,7 +118,3 @@ def _make_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     top = "".join(f"<th>{each}</th>" for each in head)
     body = "".join("<tr>" + "".join(f"<td>{each}</td>" for each in row) + "</tr>" for row in rows)
     return f"<table>{f'<tr>{top}</tr>' if head else ''}{body}</table>"
-
-
-def _draw_bar(part: int, whole: int) -> str:
-    return f'<div class="rest"><div class="bar" style="width:{100 * part / whole:.0f}%"></div></div>'

@@ -51,9 +51,9 @@ class Repositories:
                 part = bare.with_suffix(".part")
                 shutil.rmtree(part, ignore_errors=True)
                 # The user's own configuration holds: it may name credentials.
-                _run_git(
-                    ["clone", "--quiet", "--bare", "--", _locate(source), part], timeout=CLONE_TIMEOUT_S, own=False
-                )
+                folder = Path(source).expanduser()
+                place = str(folder.resolve()) if folder.is_dir() else source  # else it is a URL
+                _run_git(["clone", "--quiet", "--bare", "--", place, part], timeout=CLONE_TIMEOUT_S, own=False)
                 part.replace(bare)
         return bare
 
@@ -107,8 +107,13 @@ class TaskWorkspace:
         Bytes that are no UTF-8 become lone surrogates. Ignored files are not part of it.
         """
         try:
-            changed = self._list_changes()
-            if (size := self._measure(changed)) > MAX_CHANGED_BYTES:
+            listed = self._run_private(["ls-files", "-z", "--others", "--modified", "--exclude-standard"])
+            changed = sorted(set(filter(None, listed.split("\0"))))  # the name of a repository ends with a slash
+            size = 0
+            for name in changed:
+                with suppress(OSError):  # it is deleted
+                    size += os.lstat(self.root / name).st_size
+            if size > MAX_CHANGED_BYTES:
                 return "", f"The changed files hold {size // 1_000_000:,} MB, so there is no patch."
             nested = [name for name in changed if name.endswith("/")]
             after = self._write_tree(nested)
@@ -120,18 +125,6 @@ class TaskWorkspace:
         except BotError as error:
             return "", f"There is no patch: {error.message}"
 
-    def _list_changes(self) -> list[str]:
-        """The paths of new and changed files; that of a repository that the task made ends with a slash."""
-        listed = self._run_private(["ls-files", "-z", "--others", "--modified", "--exclude-standard"])
-        return sorted(set(filter(None, listed.split("\0"))))
-
-    def _measure(self, names: list[str]) -> int:
-        size = 0
-        for name in names:
-            with suppress(OSError):  # it is deleted
-                size += os.lstat(self.root / name).st_size
-        return size
-
     def _write_tree(self, without: Sequence[str] = ()) -> str:
         self._run_private(["add", "--all", "--", ".", *(f":(exclude,literal){name}" for name in without)])
         return self._run_private(["write-tree"]).strip()
@@ -139,12 +132,6 @@ class TaskWorkspace:
     def _run_private(self, words: list[str]) -> str:
         given = {"GIT_DIR": str(self._git_folder), "GIT_WORK_TREE": str(self.root)}
         return _run_git([*OPTIONS, *SAFE, *words], folder=self.root, environment=given)
-
-
-def _locate(source: str) -> str:
-    """A folder by its full path; anything else is a URL."""
-    path = Path(source).expanduser()
-    return str(path.resolve()) if path.is_dir() else source
 
 
 def _run_git(

@@ -96,7 +96,9 @@ class Results:
             raise BotError(f"{folder}: {error.strerror or error}.") from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._remove_torn_line()
+            self._file.seek(0)
+            data = self._file.read()
+            self._file.truncate(data.rfind(b"\n") + 1)  # without a torn line
             for row in load_rows(folder):
                 self.rows[row.key] = row
         except BlockingIOError as error:
@@ -105,13 +107,6 @@ class Results:
         except BaseException:
             self._file.close()
             raise
-
-    def _remove_torn_line(self) -> None:
-        self._file.seek(0)
-        data = self._file.read()
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data):
-            self._file.truncate(whole)
 
     def add(self, row: Row, conversation: bytes) -> None:
         """Save the conversation, then the row. Raises BotError where it cannot be written."""
@@ -133,14 +128,26 @@ class Results:
     def export(self, rows: Iterable[Row]) -> None:
         """Write predictions.jsonl, and results.parquet where pyarrow is installed."""
         rows = list(rows)
-        text = "".join(json.dumps(_make_prediction(row)) + "\n" for row in rows)
-        _replace(self.folder / PREDICTIONS, text.encode())
+        lines = []
+        for row in rows:  # for get_predictions_from_file in swebench 5.0.2, harness/utils.py
+            prediction = {"instance_id": row.id, "model_name_or_path": row.model, "model_patch": row.patch}
+            lines.append(json.dumps(prediction) + "\n")
+        part = self.folder / f".{PREDICTIONS}"
+        part.write_bytes("".join(lines).encode())
+        part.replace(self.folder / PREDICTIONS)
         try:
             import pyarrow
             from pyarrow import parquet
         except ImportError:
             return
-        table = pyarrow.Table.from_pylist([_flatten(row) for row in rows])
+        # Columns of texts and numbers: an object becomes JSON, and no character is a lone surrogate.
+        flat = [dict(row.to_dict()) for row in rows]
+        for row_of_texts in flat:
+            for name, value in row_of_texts.items():
+                if not isinstance(value, (int, float)):
+                    text = value if isinstance(value, str) else json.dumps(value)
+                    row_of_texts[name] = text.encode("utf-8", "replace").decode()
+        table = pyarrow.Table.from_pylist(flat)
         part = self.folder / f".{PARQUET}"
         parquet.write_table(table, part)
         part.replace(self.folder / PARQUET)
@@ -168,26 +175,3 @@ def load_rows(folder: Path) -> list[Row]:
         except (ValueError, TypeError) as error:
             raise BotError(f"{path}, line {number}: {error}.", "Move the file away, or mend the line.") from error
     return rows
-
-
-def _make_prediction(row: Row) -> dict[str, str]:
-    """A line as SWE-bench's harness reads it: swebench 5.0.2, harness/utils.py, get_predictions_from_file."""
-    return {"instance_id": row.id, "model_name_or_path": row.model, "model_patch": row.patch}
-
-
-def _flatten(row: Row) -> dict[str, str | int | float]:
-    """The row in columns of texts and numbers; an object is JSON, and no character is a lone surrogate."""
-    return {
-        name: value if isinstance(value, (int, float)) else _to_text(value).encode("utf-8", "replace").decode()
-        for name, value in row.to_dict().items()
-    }
-
-
-def _to_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    part = path.with_name(f".{path.name}")
-    part.write_bytes(data)
-    part.replace(path)

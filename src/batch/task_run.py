@@ -130,7 +130,10 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
         except BotError as error:
             failure, is_overload = describe_error(error), _is_overload(error)
         finally:
-            _share_facts(runtime, job)
+            path, vllm = runtime.model.path, job.settings.vllm
+            if path.is_learned:  # it serves the tasks that start from now on
+                version = runtime.model.server_version
+                ServerMemory(job.scratch).save(vllm.base_url, vllm.model, version, path)
     status, reason = _judge(counts, failure, has_value=task.schema is None or value is not None)
     checks = tuple(_check(command, runtime) for command in task.checks) if not failure else ()
     patch, problem = workspace.make_patch()
@@ -219,10 +222,3 @@ def _check(command: str, runtime: Runtime) -> CheckResult:
         return CheckResult(command, None, str(error))
     text = done.output.text if isinstance(done.output, Stored) else done.output
     return CheckResult(command, done.exit_code, text[-MAX_CHECK_OUTPUT_CHARS:])
-
-
-def _share_facts(runtime: Runtime, job: Job) -> None:
-    """What was learned about the server serves the tasks that start from now on."""
-    if runtime.model.path.is_learned:
-        vllm = job.settings.vllm
-        ServerMemory(job.scratch).save(vllm.base_url, vllm.model, runtime.model.server_version, runtime.model.path)

@@ -156,8 +156,10 @@ def _read_task(value: object, repo: str, mode: str) -> Task:
         raise ValueError(f"id: {given['id'][:80]!r} holds more than letters, digits and _.@+:-, or is too long")
     _check_source(given)
     for name in ("checks", "tools"):
-        if name in given:
-            given[name] = tuple(_read_texts(name, given[name]))
+        texts = given.get(name, [])
+        if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
+            raise ValueError(f"{name}: expected a list of texts")
+        given[name] = tuple(texts)
     _check_files(given.get("files", {}))
     if not isinstance(given.get("schema", {}), dict):
         raise ValueError("schema: expected a JSON Schema")
@@ -174,12 +176,6 @@ def _check_source(given: Mapping[str, Any]) -> None:
         raise ValueError(f"mode: expected one of {', '.join(MODES)}, got {given['mode']!r}")
     if given.get("base") and not given["repo"]:
         raise ValueError("base needs a repo")
-
-
-def _read_texts(name: str, value: object) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ValueError(f"{name}: expected a list of texts")
-    return value
 
 
 def _check_files(files: object) -> None:

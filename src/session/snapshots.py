@@ -84,7 +84,10 @@ class Snapshots:
             for state in filter(None, states):
                 if (content := read(state.digest)) is not None:
                     self.save(content)
-            rows.append([str(root / path), *map(_to_json, states)])
+            row: list[JSON] = [str(root / path)]
+            for known in states:
+                row.append([*known] if known else None)
+            rows.append(row)
         return rows
 
     def _remove_old(self) -> None:
@@ -150,10 +153,6 @@ class Snapshots:
             return error.strerror or str(error)
         (done.restored if wanted else done.removed).append(str(path))
         return ""
-
-
-def _to_json(state: FileState | None) -> JSON:
-    return [state.mode, state.digest] if state else None
 
 
 def _hash(content: bytes) -> str:

@@ -32,7 +32,12 @@ def find_unfinished(text: str) -> int:
     start = len(text.rstrip(WORD))
     before = text[max(start - NAME_DISTANCE_CHARS, 0) : start]
     named = NAMED.search(before)
-    return min(start - len(before) + named.start() if named else start, _find_open_pem(text), _find_open_putty(text))
+    if named:
+        start += named.start() - len(before)
+    putty = text.rfind(PUTTY)
+    if putty >= 0 and UNFINISHED_PUTTY.fullmatch(text, putty):
+        start = min(start, putty)
+    return min(start, _find_open_pem(text))
 
 
 def _find_open_pem(text: str) -> int:
@@ -41,11 +46,6 @@ def _find_open_pem(text: str) -> int:
         end = text.rfind(PEM_END, 0, end)
     begin = text.find(PEM, max(end, 0))
     return begin if begin >= 0 else len(text)
-
-
-def _find_open_putty(text: str) -> int:
-    begin = text.rfind(PUTTY)
-    return begin if begin >= 0 and UNFINISHED_PUTTY.fullmatch(text, begin) else len(text)
 
 
 class StreamRedactor:

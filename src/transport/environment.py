@@ -40,8 +40,11 @@ def find_route(base_url: str, ssl_verify: bool | str, cert: tuple[str, ...] = ()
     """`ssl_verify`: of the settings. Raises ConfigError if what names the proxy is no address of one."""
     verify = ssl_verify
     if verify is True:
-        named = filter(None, map(os.environ.get, _CA_VARIABLES))
-        verify = next(named, None) or _find_ca_file() or True
+        named = next(filter(None, map(os.environ.get, _CA_VARIABLES)), None)
+        paths = ssl.get_default_verify_paths()
+        if not named and paths.cafile != paths.openssl_cafile:  # SSL_CERT_FILE names one
+            named = paths.cafile
+        verify = named or True
     return Route(_find_proxy(base_url), verify, cert)
 
 
@@ -104,9 +107,3 @@ def _is_in_network(host: str, excluded: str) -> bool:
                 if address in ip_network(each.strip(), strict=False):
                     return True
     return False
-
-
-def _find_ca_file() -> str | None:
-    """The file that SSL_CERT_FILE names."""
-    paths = ssl.get_default_verify_paths()
-    return paths.cafile if paths.cafile != paths.openssl_cafile else None

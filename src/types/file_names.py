@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from .lazy_pattern import LazyPattern
@@ -42,8 +41,4 @@ def escape_name(name: object) -> str:
 
 def read_name(written: str) -> str:
     """The name that escape_name has written so."""
-    return ESCAPE.sub(lambda found: _read_escape(found), written)
-
-
-def _read_escape(found: re.Match[str]) -> str:
-    return found[0].encode("ascii").decode("unicode_escape")
+    return ESCAPE.sub(lambda found: found[0].encode("ascii").decode("unicode_escape"), written)

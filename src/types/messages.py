@@ -255,11 +255,11 @@ class UserMessage(Serializable):
         if not (self.blocks or other.blocks):
             return UserMessage(f"{self.text}\n\n{other.text}")
         messages = self, other
-        return UserMessage("", tuple(block for each in messages for block in each.blocks or _to_blocks(each.text)))
-
-
-def _to_blocks(text: str) -> tuple[ContentBlock, ...]:
-    return ({"type": "text", "text": text},) if text else ()
+        blocks: list[ContentBlock] = []
+        for each in messages:
+            text: list[ContentBlock] = [{"type": "text", "text": each.text}] if each.text else []
+            blocks += each.blocks or text
+        return UserMessage("", tuple(blocks))
 
 
 @dataclass(frozen=True, slots=True)

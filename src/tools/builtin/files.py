@@ -159,7 +159,10 @@ def _plan_change(
     if not before and not oldText:
         return PlannedEdit(old, encoding, before, newText, "created" if before is None else "was empty")
     if not oldText:
-        return PlannedEdit(old, encoding, before, _adopt_line_ends(before or "", newText), "the whole of it")
+        adopted = newText
+        if is_crlf(before or ""):
+            adopted = newText.replace("\r\n", "\n").replace("\n", "\r\n")
+        return PlannedEdit(old, encoding, before, adopted, "the whole of it")
     done = replace_text(
         before or "", oldText, newText, every=replace_all, mode=match_mode, expected=expected_replacements
     )
@@ -175,10 +178,6 @@ def _refuse_changed(path: str, old: OldFile | None, expected: str | None) -> Non
             raise ToolError(
                 f"{escape_name(path)} is not as it was: its sha256 is {now}, not {expected[:80]}", "Read it again."
             )
-
-
-def _adopt_line_ends(before: str, text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\n", "\r\n") if is_crlf(before) else text
 
 
 def _sha256(data: bytes) -> str:

@@ -27,7 +27,13 @@ def tool_output_cache(
     name, file = f"output {ref_id}", _open_output(ref_id, ctx)
     first = 1 if offset is None else offset
     if line:
-        return _read_line(name, file, line, first, limit or MAX_LINE_WINDOW_CHARS)
+        limit = min(limit or MAX_LINE_WINDOW_CHARS, MAX_LINE_WINDOW_CHARS)
+        text, has_more = read_part(name, file, line, first, limit)
+        if not text and first > 1:
+            raise ToolError(f"line {line} of {name} has no character {first:,}")
+        if has_more:
+            text += f"\n[more characters follow; read on with line={line}, offset={first + limit}]"
+        return text
     seen = read_window(name, file, "utf-8", first, limit)
     if seen.next:
         return f"{seen.text}[more lines follow; read on with offset={seen.next}]"
@@ -37,14 +43,6 @@ def tool_output_cache(
 tool_output_cache = replace(  # many models know reading in a line by that name
     tool_output_cache, definition=replace(tool_output_cache.definition, aliases=("tool_output_cache_line",))
 )
-
-
-def _read_line(name: str, file: BinaryIO, line: int, first: int, limit: int) -> str:
-    limit = min(limit, MAX_LINE_WINDOW_CHARS)
-    text, has_more = read_part(name, file, line, first, limit)
-    if not text and first > 1:
-        raise ToolError(f"line {line} of {name} has no character {first:,}")
-    return f"{text}\n[more characters follow; read on with line={line}, offset={first + limit}]" if has_more else text
 
 
 @tool(risk="low")

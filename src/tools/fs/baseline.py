@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple
 
 from ...beneath import FOLDER, open_beneath, open_top, read_file
 from ...types.file_names import FileChange, FileState
@@ -43,13 +43,6 @@ class SeenFile(NamedTuple):
     state: FileState
 
 
-class Changes(NamedTuple):
-    """`is_complete`: whether all changes were found; what is not kept is not looked at."""
-
-    files: tuple[FileChange, ...]
-    is_complete: bool
-
-
 class Baseline:
     """That of one workspace. `folder` is where the temporary file is."""
 
@@ -67,17 +60,21 @@ class Baseline:
         """Keep what is there now."""
         self._seen = dict(self._look())
 
-    def find_changes(self) -> Changes:
-        """What has changed since `refresh`, and keep what is there now."""
+    def find_changes(self) -> tuple[Sequence[FileChange], bool]:
+        """What has changed since `refresh`, and whether that is all of it; keep what is there now.
+
+        It is not all where something is not kept, which is not looked at.
+        """
         before, was_complete = self._seen, self._is_complete
         self.refresh()
         now = self._seen
-        files = tuple(
-            FileChange(path, old.state if old else None, new.state if new else None)
-            for path in sorted(before.keys() | now.keys())
-            if (old := before.get(path)) != (new := now.get(path)) and (old and old.state) != (new and new.state)
-        )
-        return Changes(files, was_complete and self._is_complete)
+        changes = []
+        for path in sorted(before.keys() | now.keys()):
+            old, new = before.get(path), now.get(path)
+            change = FileChange(path, old and old.state, new and new.state)
+            if old is not new and change.before != change.after:
+                changes.append(change)
+        return changes, was_complete and self._is_complete
 
     def read(self, digest: str) -> bytes | None:
         """The content that was kept; None if there is none."""
@@ -179,12 +176,7 @@ class Baseline:
         return digest
 
 
-class RecordChanges(Protocol):
-    """Records changes; `read` gives contents by their digests."""
-
-    def __call__(
-        self, files: Sequence[FileChange], read: Callable[[str], bytes | None], *, is_complete: bool
-    ) -> None: ...
+RecordChanges = Callable[..., None]  # (changes, read: digest -> content, is_complete=) records them
 
 
 class FileWatch:
@@ -224,9 +216,9 @@ class FileWatch:
                 self._record(record)
 
     def _record(self, record: RecordChanges, *, only_files: bool = False) -> None:
-        changes = self._baseline.find_changes()
-        if changes.files or only_files:
-            record(changes.files, self._baseline.read, is_complete=changes.is_complete and only_files)
+        changes, are_all = self._baseline.find_changes()
+        if changes or only_files:
+            record(changes, self._baseline.read, is_complete=are_all and only_files)
 
 
 def _get_mark(found: os.stat_result) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ lines remain for difflib, the lines are compared in order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import eq
 from typing import Any
@@ -79,18 +79,15 @@ def _compare(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
         import difflib  # only for a change
 
         return list(difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
-    if len(old) == len(new):
-        return list(_compare_in_order(old, new))
-    return [("replace", 0, len(old), 0, len(new))]
-
-
-def _compare_in_order(old: Sequence[str], new: Sequence[str]) -> Iterator[Opcode]:
-    """Yield runs of equal lines, and of lines that differ, by their position."""
+    if len(old) != len(new):
+        return [("replace", 0, len(old), 0, len(new))]
+    runs: list[Opcode] = []  # of equal lines, and of lines that differ, by their position
     start = 0
     for equal, run in groupby(map(eq, old, new)):
         end = start + len(list(run))
-        yield ("equal" if equal else "replace", start, end, start, end)
+        runs.append(("equal" if equal else "replace", start, end, start, end))
         start = end
+    return runs
 
 
 def _group_changes(opcodes: list[Opcode]) -> Iterable[list[Opcode]]:

@@ -182,8 +182,14 @@ def replace(target: Target, data: bytes, protected: tuple[Path, ...], expected: 
         temporary = f".vllm-bot-{os.urandom(8).hex()}.tmp"
         try:
             _write_whole(temporary, data, folder, old, name)
-            if expected:
-                _refuse_changed(target, expected, folder)
+            if expected:  # right before the renaming: a change between the two is not noticed
+                now = stat_file(target, folder)
+                if (now.st_ino, now.st_mtime_ns, now.st_size) != (
+                    expected.st_ino,
+                    expected.st_mtime_ns,
+                    expected.st_size,
+                ):
+                    raise ToolError(f"{target.name} was changed meanwhile, and not by this edit", "Read it again.")
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with suppress(OSError):
@@ -223,28 +229,17 @@ def put_back(target: Target, content: bytes | None, mode: int, protected: tuple[
                 os.close(descriptor)
 
 
-def _refuse_changed(target: Target, expected: os.stat_result, folder: int) -> None:
-    """Called right before the renaming: a change between the two is not noticed."""
-    now = stat_file(target, folder)
-    if (now.st_ino, now.st_mtime_ns, now.st_size) != (expected.st_ino, expected.st_mtime_ns, expected.st_size):
-        raise ToolError(f"{target.name} was changed meanwhile, and not by this edit", "Read it again.")
-
-
 def _write_whole(temporary: str, data: bytes, folder: int, old: os.stat_result | None, name: str) -> None:
     descriptor = os.open(temporary, CREATE, 0o600 if old else 0o666, dir_fd=folder)
     with os.fdopen(descriptor, "wb") as file:
         if old:
-            _keep_owner_and_mode(descriptor, old)
+            with suppress(PermissionError):  # only root can give a file away; the content matters more
+                os.fchown(descriptor, old.st_uid, old.st_gid)
+            os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & 0o1777)
             _keep_attributes(descriptor, name, folder)
         file.write(data)
         file.flush()
         os.fsync(descriptor)
-
-
-def _keep_owner_and_mode(descriptor: int, old: os.stat_result) -> None:
-    with suppress(PermissionError):  # only root can give a file away; the content matters more
-        os.fchown(descriptor, old.st_uid, old.st_gid)
-    os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & 0o1777)
 
 
 def _keep_attributes(descriptor: int, name: str, folder: int) -> None:

@@ -115,14 +115,13 @@ class _Family:  # pragma: no cover - lives in the supervisor
                 if not pid:
                     break
         except ChildProcessError:
-            return not IS_LINUX and self._has_group()
+            if IS_LINUX:
+                return False
+            try:
+                os.killpg(self.pid, 0)
+            except OSError:
+                return False
         return True
-
-    def _has_group(self) -> bool:
-        with suppress(OSError):
-            os.killpg(self.pid, 0)
-            return True
-        return False
 
     def list_living(self) -> set[int]:
         self.reap()

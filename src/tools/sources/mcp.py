@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
+from importlib.util import find_spec
 from threading import Event
 from typing import Any, TextIO
 
@@ -55,7 +55,7 @@ class McpServers:
         self.tools: list[Tool] = []
         self._loop = AsyncLoop()
         self._servers = [McpServer(config, self._loop) for config in configs]
-        if not _has_sdk():
+        if find_spec("mcp") is None:
             self.notices.append(f"{NO_SDK}. Install it: pip install 'vllm-bot[mcp]'")
             return
         for name in SDK_LOGGERS:
@@ -66,7 +66,11 @@ class McpServers:
         for server in self._servers:
             server.start()
         for server in self._servers:
-            attempt(partial(self._add, server), partial(self._leave_out, server))
+            lead = f"MCP server {server.config.name} is left out"
+            try:
+                self._add(server)
+            except Exception as error:  # noqa: BLE001 - of the SDK, or of what the server listed: the others are taken
+                self.notices.append(f"{lead}: {error}")
         self.notices = list(dict.fromkeys(self.notices))
 
     def close(self) -> None:
@@ -102,9 +106,6 @@ class McpServers:
             else:
                 names.add(name)
                 self.tools.append(tool)
-
-    def _leave_out(self, server: McpServer, error: Exception) -> None:
-        self.notices.append(f"MCP server {server.config.name} is left out: {error}")
 
 
 class McpServer:
@@ -301,12 +302,6 @@ async def _list_pages(client: Any) -> tuple[list[Any], bool]:
         if not cursor:
             break
     return listed, bool(cursor)
-
-
-def _has_sdk() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("mcp") is not None
 
 
 def _fit_name(name: str) -> str:

@@ -29,7 +29,8 @@ def load(paths: Sequence[str], taken: Collection[str] = ()) -> list[Tool]:
     tools: list[Tool] = []
     for path in paths:
         for tool in list_tools(_load(f"{PACKAGE}_module:{path}", path)):
-            name, place = tool.definition.name, _find_place(tool, path)
+            name, code = tool.definition.name, getattr(tool.function, "__code__", None)
+            place = f"{code.co_filename}:{code.co_firstlineno}" if code else path
             if name in places:
                 other = f", in {places[name]}" if places[name] else ""
                 raise ConfigError(f"{place}: there is a tool {name} already{other}", "Give it another name.")
@@ -54,11 +55,6 @@ def _load(name: str, path: str) -> ModuleType:
     if not list_tools(module):
         raise ConfigError(f"{path}: there is no tool in it: no function has the decorator @tool")
     return module
-
-
-def _find_place(tool: Tool, path: str) -> str:
-    code = getattr(tool.function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else path
 
 
 def _run(spec: ModuleSpec, module: ModuleType) -> BaseException | None:

@@ -95,13 +95,16 @@ class CommandTemplate(NamedTuple):
         values = {name: self._value(name, arguments) for name in names}
         if names and all(value is None for value in values.values()):
             return
-        for value in _to_list(values[alone]) if alone else (None,):
-            text = _to_text(value) if alone else PLACE.sub(partial(_substitute, values), word)
-            flag = self.parameters[alone].flag if alone else ""
+        if not alone:
+            text = PLACE.sub(lambda place: _to_text(values[place[1]]) if place[1] else place[0][0], word)
+            yield _check_operand(text, word, options=options)
+            return
+        flag, given = self.parameters[alone].flag, values[alone]
+        for value in given if isinstance(given, list) else [given]:
             if flag:
-                yield from _add_flag(flag, value, text, options=options)
+                yield from _add_flag(flag, value, _to_text(value), options=options)
             else:
-                yield _check_operand(text, word, options=options)
+                yield _check_operand(_to_text(value), word, options=options)
 
     def _value(self, name: str, arguments: Mapping[str, JSON]) -> JSON:
         value = arguments.get(name)
@@ -126,14 +129,6 @@ def load(paths: Sequence[str]) -> Iterator[Tool]:
 
 def find_placeholders(word: str) -> list[str]:
     return [match[1] for match in PLACE.finditer(word) if match[1]]
-
-
-def _substitute(values: Mapping[str, JSON], match: re.Match[str]) -> str:
-    return _to_text(values[match[1]]) if match[1] else match[0][0]
-
-
-def _to_list(value: JSON) -> list[JSON]:
-    return value if isinstance(value, list) else [value]
 
 
 def _to_text(value: JSON) -> str:

@@ -114,10 +114,10 @@ class TestInTheBackground:
         """Start a command that writes a file, and goes on."""
         line = f"echo evil >{name}; echo up; exec sleep 600"
         REGISTRY["exec"].execute({"command": line, "access": "write", "background": True}, within)
-        wait_until(lambda: "up" in within.jobs.find(1).read_output(), "it did not begin")
+        wait_until(lambda: "up" in within.wiring.jobs.find(1).read_output(), "it did not begin")
 
     def test_it_is_reached_by_commands_with_its_access_and_no_other(self, start, within, workspace):
-        if not within.sandbox.has_loopback:
+        if not within.wiring.sandbox.has_loopback:
             pytest.skip("this system gives no network namespaces")
         said = start("write")
         assert "runs in the background as job 1" in said
@@ -129,13 +129,13 @@ class TestInTheBackground:
 
     def test_through_one_that_reads_nothing_is_changed(self, start, within, workspace):
         start("read")
-        if within.sandbox.has_loopback:
+        if within.wiring.sandbox.has_loopback:
             assert "no answer" in self.fetch(within, "made", "read")  # it could not open the file
         assert not (workspace / "made").exists()
 
     def test_what_it_leaves_is_set_aside_at_the_next_look(self, within, workspace):
         self.leave(within, ".envrc")
-        assert [item.path for item in within.sandbox.leftovers.take_kept()] == [".envrc"]
+        assert [item.path for item in within.wiring.sandbox.leftovers.take_kept()] == [".envrc"]
         assert not (workspace / ".envrc").exists()
 
     def test_a_protected_file_comes_back_while_it_runs_and_is_told_once(self, within, workspace):
@@ -143,5 +143,5 @@ class TestInTheBackground:
         other = REGISTRY["exec"].execute({"command": "true", "access": "write"}, within).value
         assert "put back as it was: .profile" in other
         assert not (workspace / ".profile").exists()
-        within.jobs.close()
-        assert within.jobs.find(1).ending == "it was ended"
+        within.wiring.jobs.close()
+        assert within.wiring.jobs.find(1).ending == "it was ended"

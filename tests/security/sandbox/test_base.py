@@ -346,7 +346,7 @@ def test_a_folder_of_the_bots_own_is_not_changed_where_the_workspace_holds_it(ki
 
 
 def test_while_a_sandbox_is_used_its_folder_stays(within):
-    scratch = within.sandbox.scratch
+    scratch = within.wiring.sandbox.scratch
     assert scratch.name.startswith(SANDBOX_PREFIX)
     remove_abandoned(scratch.parent)
     assert (scratch / "tmp").exists()

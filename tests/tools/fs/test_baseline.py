@@ -31,7 +31,7 @@ def changes_of(baseline, change):
     change()
     return {
         each.path: tuple(state and baseline.read(state.digest) for state in (each.before, each.after))
-        for each in baseline.find_changes().files
+        for each in baseline.find_changes()[0]
     }
 
 
@@ -66,7 +66,7 @@ def test_modes_links_and_folders_count(baseline, workspace):
     (workspace / "l").unlink()
     (workspace / "l").symlink_to("b")
     (workspace / "f").mkdir()
-    found = {each.path: each for each in baseline.find_changes().files}
+    found = {each.path: each for each in baseline.find_changes()[0]}
     assert stat.S_IMODE(found["a.txt"].after.mode) == 0o755
     assert [baseline.read(each.digest) for each in found["l"][1:]] == [b"a", b"b"]
     assert stat.S_ISDIR(found["f"].after.mode)
@@ -111,10 +111,10 @@ def test_what_there_is_no_room_for_is_found_without_a_content(baseline, workspac
 
 def test_beyond_so_many_files_it_is_said_that_not_all_was_found(baseline, workspace, monkeypatch):
     baseline.refresh()
-    assert baseline.find_changes().is_complete
+    assert baseline.find_changes()[1]
     monkeypatch.setattr(module, "MAX_FILES", 1)
     (workspace / "b.txt").touch()
-    assert not baseline.find_changes().is_complete
+    assert not baseline.find_changes()[1]
 
 
 def test_nothing_is_left_in_the_folder_and_nobody_else_reads_it(baseline, tmp_path):
