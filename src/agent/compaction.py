@@ -259,16 +259,16 @@ def _split(conversation: Sequence[Message], keep: float, least: float = MIN_DROP
     """
     first = _find_start(conversation)
     sizes = [_count_chars(message) for message in conversation]
-    whole = sum(sizes[first:]) or 1
+    total = sum(sizes[first:]) or 1
     split, tail = 0, 0
     for place in range(len(conversation) - 1, first + 1, -1):
         tail += sizes[place]
-        if split and tail > keep * whole:
+        if split and tail > keep * total:
             break
         if not isinstance(conversation[place], ToolResults):
             split = place
     dropped = sum(sizes[first:split])
-    return split if split - first >= 2 and dropped >= least * whole else 0
+    return split if split - first >= 2 and dropped >= least * total else 0
 
 
 def _count_chars(message: Message) -> int:

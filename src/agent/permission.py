@@ -171,10 +171,10 @@ class PermissionGate:
             is_unattended = answer.message.startswith(NO_APPROVER_MESSAGE)
             return Permission(call) if is_unattended else Permission(call, answer.message or "the user said no.")
         self.policy = replace(self.policy, mode=MODE_AFTER_PLAN)
-        told = ACCEPTED
+        text = ACCEPTED
         if answer.arguments is not None and answer.arguments != call.arguments:
-            told = ACCEPTED_CHANGED.format(plan=answer.arguments.get("plan"))
-        return Permission(call, result=ToolResult(call.id, call.name, "text", told), mode=MODE_AFTER_PLAN)
+            text = ACCEPTED_CHANGED.format(plan=answer.arguments.get("plan"))
+        return Permission(call, result=ToolResult(call.id, call.name, "text", text), mode=MODE_AFTER_PLAN)
 
     def is_unaffected(self, call: ToolCall, report: CommandReport) -> bool:
         """Whether a command failed, but not for lack of access."""

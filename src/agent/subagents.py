@@ -145,8 +145,8 @@ def run_subagent(
     except Cancelled as error:
         raise ToolError("it was cancelled") from error
     except BotError as error:
-        found = f" Its last words were: {text}" if text else ""
-        raise ToolError(f"the subagent failed: {error}{found}") from error
+        last_words = f" Its last words were: {text}" if text else ""
+        raise ToolError(f"the subagent failed: {error}{last_words}") from error
     if not text:
         raise ToolError("the subagent ended without a report")
     return text

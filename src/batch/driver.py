@@ -185,8 +185,8 @@ def open_scratch(out: Path, settings: Settings) -> Iterator[Path]:
     except OSError as error:
         raise BotError(f"{scratch}: {error.strerror or error}.", "Remove it, or set TMPDIR.") from error
     try:
-        if (known := settings.state / SERVERS).exists():
-            shutil.copyfile(known, scratch / SERVERS)
+        if (facts := settings.state / SERVERS).exists():
+            shutil.copyfile(facts, scratch / SERVERS)
         yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -76,7 +76,7 @@ def fetch_waiting(settings: Settings) -> float | None:
     opened = fill_client(Client, settings, METRICS_TIMEOUT_S)
     try:
         with opened as client, client.open("GET", "/metrics", within=METRICS_TIMEOUT_S) as reply:
-            found = WAITING.findall(reply.read()) if reply.status == 200 else []
+            counts = WAITING.findall(reply.read()) if reply.status == 200 else []
     except BotError:
         return None
-    return sum(map(float, found)) if found else None
+    return sum(map(float, counts)) if counts else None

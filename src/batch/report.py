@@ -55,8 +55,8 @@ def count_checks(rows: Sequence[Row]) -> list[tuple[str, int, int]]:
 
 def count_reasons(rows: Sequence[Row]) -> list[tuple[str, str, int]]:
     """Status, the first line of the reason, and how many rows have both."""
-    found = Counter((row.status, row.reason.partition("\n")[0][:MAX_REASON_CHARS]) for row in rows if row.reason)
-    return [(status, reason, count) for (status, reason), count in found.most_common()]
+    counts = Counter((row.status, row.reason.partition("\n")[0][:MAX_REASON_CHARS]) for row in rows if row.reason)
+    return [(status, reason, count) for (status, reason), count in counts.most_common()]
 
 
 def render_text(rows: Sequence[Row], total: int) -> str:

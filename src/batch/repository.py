@@ -130,8 +130,8 @@ class TaskWorkspace:
         return self._run_private(["write-tree"]).strip()
 
     def _run_private(self, words: list[str]) -> str:
-        given = {"GIT_DIR": str(self._git_folder), "GIT_WORK_TREE": str(self.root)}
-        return _run_git([*OPTIONS, *SAFE, *words], folder=self.root, environment=given)
+        environment = {"GIT_DIR": str(self._git_folder), "GIT_WORK_TREE": str(self.root)}
+        return _run_git([*OPTIONS, *SAFE, *words], folder=self.root, environment=environment)
 
 
 def _run_git(
@@ -161,7 +161,7 @@ def _run_git(
     except subprocess.TimeoutExpired as error:
         raise BotError(f"git {words[0]} took longer than {timeout:g} seconds.") from error
     if done.returncode:
-        told = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         verb = next(word for word in map(str, words) if not word.startswith("-") and "=" not in word)
-        raise BotError(f"git {verb}: {told[-1] if told else f'exit code {done.returncode}'}")
+        raise BotError(f"git {verb}: {lines[-1] if lines else f'exit code {done.returncode}'}")
     return done.stdout.decode("utf-8", "surrogateescape")

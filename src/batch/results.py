@@ -79,8 +79,8 @@ def read_row(value: object) -> Row:
     """Raises ValueError for what is no row."""
     if not isinstance(value, dict) or not {"id", "hash", "status"} <= set(value):
         raise ValueError("this is no result")
-    known = {name: value[name] for name in Row._fields if name in value}
-    return Row(**known | {"checks": tuple(CheckResult(**each) for each in value.get("checks", ()))})
+    values = {name: value[name] for name in Row._fields if name in value}
+    return Row(**values | {"checks": tuple(CheckResult(**each) for each in value.get("checks", ()))})
 
 
 class Results:

@@ -150,31 +150,31 @@ def _read_task(value: object, repo: str, mode: str) -> Task:
     for name in ("id", "prompt"):
         if not isinstance(value.get(name), (str, int) if name == "id" else str) or not str(value[name]).strip():
             raise ValueError(f"{name}: expected a text")
-    given: dict[str, Any] = {"repo": repo, "mode": mode or DEFAULT_MODE}
-    given |= {name: each for name, each in value.items() if each not in (None, "")} | {"id": str(value["id"])}
-    if not ID.fullmatch(given["id"]):
-        raise ValueError(f"id: {given['id'][:80]!r} holds more than letters, digits and _.@+:-, or is too long")
-    _check_source(given)
+    fields: dict[str, Any] = {"repo": repo, "mode": mode or DEFAULT_MODE}
+    fields |= {name: each for name, each in value.items() if each not in (None, "")} | {"id": str(value["id"])}
+    if not ID.fullmatch(fields["id"]):
+        raise ValueError(f"id: {fields['id'][:80]!r} holds more than letters, digits and _.@+:-, or is too long")
+    _check_source(fields)
     for name in ("checks", "tools"):
-        texts = given.get(name, [])
+        texts = fields.get(name, [])
         if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
             raise ValueError(f"{name}: expected a list of texts")
-        given[name] = tuple(texts)
-    _check_files(given.get("files", {}))
-    if not isinstance(given.get("schema", {}), dict):
+        fields[name] = tuple(texts)
+    _check_files(fields.get("files", {}))
+    if not isinstance(fields.get("schema", {}), dict):
         raise ValueError("schema: expected a JSON Schema")
-    return Task(**given)
+    return Task(**fields)
 
 
-def _check_source(given: Mapping[str, Any]) -> None:
+def _check_source(fields: Mapping[str, Any]) -> None:
     for name in ("repo", "base", "mode"):
-        if not isinstance(given.get(name, ""), str):
+        if not isinstance(fields.get(name, ""), str):
             raise ValueError(f"{name}: expected a text")
-        if given.get(name, "").startswith("-"):
+        if fields.get(name, "").startswith("-"):
             raise ValueError(f"{name} must not begin with -")
-    if given["mode"] not in MODES:
-        raise ValueError(f"mode: expected one of {', '.join(MODES)}, got {given['mode']!r}")
-    if given.get("base") and not given["repo"]:
+    if fields["mode"] not in MODES:
+        raise ValueError(f"mode: expected one of {', '.join(MODES)}, got {fields['mode']!r}")
+    if fields.get("base") and not fields["repo"]:
         raise ValueError("base needs a repo")
 
 

@@ -61,13 +61,13 @@ def read_guides(
     if own:
         places.append(_Place([own], Path(os.path.realpath(own)).parent))  # it may be a link to anywhere
     left = MAX_CHARS
-    found: list[Guide] = []
+    guides: list[Guide] = []
     for place in places:
         texts = ((path, _read_text(path, place, left, is_unreadable)) for path in place.files)
         if guide := next((Guide(path, text) for path, text in texts if text), None):
-            found.append(guide)
+            guides.append(guide)
             left -= len(guide.text)
-    return found[::-1]
+    return guides[::-1]
 
 
 def render_guides(guides: list[Guide]) -> str:

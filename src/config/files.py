@@ -119,8 +119,8 @@ def _move_mcp_servers(path: Path, sections: dict[Any, Any]) -> None:
             if not isinstance(servers, dict) or not all(isinstance(row, dict) for row in servers.values()):
                 raise ConfigError(f"{path}: {MCP_SERVERS}: expected an object of servers by name, each an object")
             rows = [{"name": name, **row} for name, row in servers.items()]
-            given = tools.get("mcp", [])
-            tools["mcp"] = [*given, *rows] if isinstance(given, list) else given
+            listed = tools.get("mcp", [])
+            tools["mcp"] = [*listed, *rows] if isinstance(listed, list) else listed
             sections["tools"] = tools
 
 

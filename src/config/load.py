@@ -166,15 +166,15 @@ def _find_tools(known: dict[str, GivenValue]) -> list[str]:
 
     Tools may not write them, because their content is executed.
     """
-    found: list[str] = []
+    tool_files: list[str] = []
     for key in ("tools.modules", "tools.commands"):
         if given := known.get(key):
             folder = given.file.parent if given.file else Path()
             names = cast("tuple[str, ...]", given.value)
             files = [str(resolve_path(name, given.place, "file", folder)) for name in names]
             known[key] = given._replace(value=tuple(files))
-            found += files
-    return found
+            tool_files += files
+    return tool_files
 
 
 def _find_server_files(known: dict[str, GivenValue], workspace: Path) -> list[str]:
@@ -182,15 +182,15 @@ def _find_server_files(known: dict[str, GivenValue], workspace: Path) -> list[st
 
     A server without a `cwd` starts in the workspace; a word that names a file beside the settings file means that file.
     """
-    given, found = known.get("tools.mcp"), list[str]()
+    given, files = known.get("tools.mcp"), list[str]()
     if given is None:
-        return found
+        return files
 
     def resolve(word: Any, start: Path, beside: Path) -> Any:
         if not isinstance(word, str):
             return word
         names = filter(None, (word, word.partition("=")[2]))  # --config=server.json
-        found.extend(filter(is_file, (str(folder / name) for name in names for folder in (beside, start))))
+        files.extend(filter(is_file, (str(folder / name) for name in names for folder in (beside, start))))
         return str(beside / word) if beside != start and is_file(beside / word) else word
 
     is_file = os.path.isfile  # raises nothing, as Path.is_file does
@@ -205,4 +205,4 @@ def _find_server_files(known: dict[str, GivenValue], workspace: Path) -> list[st
             resolved = first + [resolve(each, start, beside) for each in words[len(first) :]]
             row[key] = resolved if isinstance(row[key], list) else resolved[0]
     known["tools.mcp"] = given._replace(value=tuple(rows))
-    return found
+    return files

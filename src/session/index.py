@@ -134,21 +134,21 @@ class Index:
             raise
 
     def _refresh(self) -> None:
-        known = dict(self._database.execute("select id, stamp from sessions"))
-        found: dict[str, tuple[Path, str]] = {}
+        indexed = dict(self._database.execute("select id, stamp from sessions"))
+        journals: dict[str, tuple[Path, str]] = {}
         for path in self._folder.glob("*.jsonl") if self._folder.is_dir() else ():
             with suppress(OSError):
                 status = path.stat()
-                found[path.stem] = path, f"{status.st_mtime_ns} {status.st_size}"
-        changed = [each for each, (_, stamp) in found.items() if known.get(each) != stamp]
-        removed = known.keys() - found.keys()
+                journals[path.stem] = path, f"{status.st_mtime_ns} {status.st_size}"
+        changed = [each for each, (_, stamp) in journals.items() if indexed.get(each) != stamp]
+        removed = indexed.keys() - journals.keys()
         if not changed and not removed:
             return
         with self._database:
             for session in [*removed, *changed]:
                 self._remove(session)
             for session in changed:
-                self._add(session, *found[session])
+                self._add(session, *journals[session])
 
     def _remove(self, session: str) -> None:
         if self._has_full_text:
@@ -162,25 +162,25 @@ class Index:
     def _add(self, session: str, path: Path, stamp: str) -> None:
         problem = ""
         try:
-            found = replay(path, whole=True, max_bytes=MAX_JOURNAL_BYTES)
+            replayed = replay(path, whole=True, max_bytes=MAX_JOURNAL_BYTES)
         except JournalError as error:
-            found, problem = Replay(SessionState(meta=dict(error.meta))), error.problem
-        texts = list(_list_texts(found.messages))
+            replayed, problem = Replay(SessionState(meta=dict(error.meta))), error.problem
+        texts = list(_list_texts(replayed.messages))
         used, size = (int(part) for part in stamp.split())
-        meta = found.state.meta
-        first = next((each.title for each in found.messages if isinstance(each, UserMessage)), "")
+        meta = replayed.state.meta
+        first = next((each.title for each in replayed.messages if isinstance(each, UserMessage)), "")
         question = str(meta.get("title") or first)
         row = Summary(
             session,
-            make_storable(found.state.name),
+            make_storable(replayed.state.name),
             make_storable(" ".join(question[: 4 * MAX_TITLE_CHARS].split())[:MAX_TITLE_CHARS]),
             make_storable(str(meta.get("workspace", ""))),
             make_storable(str(meta.get("model", ""))),
             read_time(meta.get("created"), used / 1e9),
             used / 1e9,
-            found.state.turns,
+            replayed.state.turns,
             size,
-            meta.get("one_shot") is True and found.state.turns <= 1,
+            meta.get("one_shot") is True and replayed.state.turns <= 1,
             problem,
         )
         # One that cannot be resumed now is read again each time: its file need not change for that.

@@ -77,33 +77,33 @@ def replay(path: Path, until: int | None = None, *, whole: bool = False, max_byt
 
     Raises JournalError if the file is not a journal or cannot be read.
     """
-    found = Replay(SessionState(keep_records=True))
+    replayed = Replay(SessionState(keep_records=True))
     with _without_collection():
         try:
             with os.fdopen(open_regular(path), "rb") as file:
-                for record in read_records(file if max_bytes is None else _limit_size(file, max_bytes), found):
+                for record in read_records(file if max_bytes is None else _limit_size(file, max_bytes), replayed):
                     if until is not None and record.number >= until:
                         continue
-                    if not found.state.next and record.kind != "meta":
+                    if not replayed.state.next and record.kind != "meta":
                         break
-                    found.state.apply(record)
+                    replayed.state.apply(record)
         except OSError as error:
             raise JournalError(path, f"cannot be read: {error.strerror or error}") from error
-        if not found.state.next:
+        if not replayed.state.next:
             raise JournalError(path, "is not the journal of a session")
-        meta = found.state.meta
+        meta = replayed.state.meta
         version = meta.get("version")
         if isinstance(version, int) and version > VERSION:
             problem = "was written by a newer version of the program"
             raise JournalError(path, problem, "Install that version to resume it.", meta)
-        entries = found.state.entries if whole else found.state.visible
+        entries = replayed.state.entries if whole else replayed.state.visible
         for entry in entries:
-            found.messages += _build_messages(entry, found, last=entry is entries[-1])
-        found.state.drop_records()
-    return found
+            replayed.messages += _build_messages(entry, replayed, last=entry is entries[-1])
+        replayed.state.drop_records()
+    return replayed
 
 
-def read_records(lines: Iterable[bytes], found: Replay) -> Iterator[Record]:
+def read_records(lines: Iterable[bytes], replayed: Replay) -> Iterator[Record]:
     """The records of the lines, without torn lines and the pieces of answers that a response follows.
 
     Of the pieces of one answer, at most MAX_PARTIAL_BYTES are read. Sets `unended` and `torn`, and adds to `problems`.
@@ -120,21 +120,21 @@ def read_records(lines: Iterable[bytes], found: Replay) -> Iterator[Record]:
             continue
         torn = line.startswith(_RESUMED) and _TORN in line
         if last or torn:
-            yield from _settle(pieces, last, found, torn=torn)
+            yield from _settle(pieces, last, replayed, torn=torn)
             pieces, size, last = [], 0, None
         if line.startswith(_DELTA):
             pieces, size = [(place, line)], len(line)
         else:
             last = place, line
-    found.unended = not line.endswith(b"\n")
-    found.torn = found.unended and not _is_object(line)
-    yield from _settle(pieces, last, found, torn=found.torn)
+    replayed.unended = not line.endswith(b"\n")
+    replayed.torn = replayed.unended and not _is_object(line)
+    yield from _settle(pieces, last, replayed, torn=replayed.torn)
     if pieces and size > MAX_PARTIAL_BYTES:
-        add_problem(found.problems, f"the last answer has more than {MAX_PARTIAL_BYTES:,} bytes and was cut")
+        add_problem(replayed.problems, f"the last answer has more than {MAX_PARTIAL_BYTES:,} bytes and was cut")
 
 
 def _settle(
-    pieces: list[tuple[int, bytes]], last: tuple[int, bytes] | None, found: Replay, *, torn: bool
+    pieces: list[tuple[int, bytes]], last: tuple[int, bytes] | None, replayed: Replay, *, torn: bool
 ) -> Iterator[Record]:
     """The records of pieces and the line after them. `torn`: the last of these lines is torn."""
     if torn and last:
@@ -146,9 +146,9 @@ def _settle(
     for place, line in [*pieces, last] if last else pieces:
         line = line.removesuffix(b"\n")
         if head := _HEAD.match(line):
-            yield Record(head[1].decode(), int(head[2]), line=line, problems=found.problems)
+            yield Record(head[1].decode(), int(head[2]), line=line, problems=replayed.problems)
         elif line:
-            add_problem(found.problems, f"line {place} could not be read and was skipped")
+            add_problem(replayed.problems, f"line {place} could not be read and was skipped")
 
 
 def _limit_size(lines: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
@@ -178,11 +178,11 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _build_messages(entry: MessageEntry, found: Replay, *, last: bool) -> Iterator[Message]:
+def _build_messages(entry: MessageEntry, replayed: Replay, *, last: bool) -> Iterator[Message]:
     """The messages that an entry stands for: none, one, or a response and its results."""
     if entry.kind == "delta":
         partial = Response((Text("".join(str(each.fields.get("text", "")) for each in entry.records)),), "other")
-        found.partial = partial if last else None
+        replayed.partial = partial if last else None
         yield partial
         return
     value = entry.records[0].fields.get("message")
@@ -190,33 +190,33 @@ def _build_messages(entry: MessageEntry, found: Replay, *, last: bool) -> Iterat
         message = read_message(value)
     except ValueError as error:
         if value is not None:
-            add_problem(found.problems, f"record {entry.number} is not a message and was skipped: {error}")
+            add_problem(replayed.problems, f"record {entry.number} is not a message and was skipped: {error}")
         if not last:  # so that roles still alternate
             yield UserMessage("[a message of the journal could not be read]")
         return
     yield message
     if isinstance(message, Response) and message.requested_calls:
-        yield ToolResults(tuple(_build_results(message, entry.records[1:], found, last=last)))
+        yield ToolResults(tuple(_build_results(message, entry.records[1:], replayed, last=last)))
 
 
-def _build_results(response: Response, records: list[Record], found: Replay, *, last: bool) -> Iterator[ToolResult]:
+def _build_results(response: Response, records: list[Record], replayed: Replay, *, last: bool) -> Iterator[ToolResult]:
     """The result of each call, in the order of the calls; made up for calls without one."""
     started: set[str] = set()
-    known: dict[str, list[ToolResult]] = {}
+    results: dict[str, list[ToolResult]] = {}
     for record in reversed(records):
         if record.kind == "call":
             started.add(str(record.fields.get("id")))
         elif record.kind == "result":
             with suppress(ValueError):
                 result = ToolResult.from_dict(record.fields.get("result"))
-                known.setdefault(result.tool_call_id, []).append(result)
+                results.setdefault(result.tool_call_id, []).append(result)
     for call in response.requested_calls:
-        if known.get(call.id):
-            yield known[call.id].pop()
+        if results.get(call.id):
+            yield results[call.id].pop()
             continue
         lost = ToolResult(call.id, call.name or "unreadable call", "error", UNKNOWN if call.id in started else NOT_RUN)
         if last:
-            found.lost.append(lost)
+            replayed.lost.append(lost)
         yield lost
 
 
@@ -237,12 +237,12 @@ def _drop_environment(message: Message) -> list[str]:
     return [each for each in paragraphs if not each.startswith(ENVIRONMENT_PREFIX)]
 
 
-def describe_processes(known: Iterable[StartedProcess], find_living: FindLiving) -> tuple[list[str], list[str]]:
+def describe_processes(processes: Iterable[StartedProcess], find_living: FindLiving) -> tuple[list[str], list[str]]:
     """Of the processes that ran when the program stopped: notes for the model, and notices for the user."""
-    known = list(known)
-    jobs = ", ".join(each.command for each in known if each.job)
+    processes = list(processes)
+    jobs = ", ".join(each.command for each in processes if each.job)
     notices = [f"Commands in the background ended with the program: {escape_name(jobs)}."] if jobs else []
-    for process, pids in find_living(known).items():
+    for process, pids in find_living(processes).items():
         numbers = " ".join(map(str, pids))
         notices.append(f"Still running from before: {escape_name(process.command)} (`kill {numbers}` ends it).")
     return ([f"[these background commands ended with the program: {jobs}]"] if jobs else []), notices

@@ -30,7 +30,7 @@ MAX_PARTIAL_CHARS = 2_000_000  # of an answer that are saved before it is comple
 TOO_LONG = f"This answer has more than {MAX_PARTIAL_CHARS:,} characters; the rest of it is saved only when it ends."
 
 
-def ignore_processes(known: Iterable[StartedProcess]) -> Mapping[StartedProcess, Sequence[int]]:  # noqa: ARG001
+def ignore_processes(processes: Iterable[StartedProcess]) -> Mapping[StartedProcess, Sequence[int]]:  # noqa: ARG001
     return {}
 
 
@@ -96,25 +96,25 @@ class Session:
 
         journal = Journal(path, redact, old=True)
         try:
-            found = replay(path)
+            replayed = replay(path)
         except BaseException:
             journal.close()
             raise
-        if found.unended:
+        if replayed.unended:
             journal.end_line()
-        session = cls(replace_system(system, found.messages), root, journal)
-        session.state = found.state
+        session = cls(replace_system(system, replayed.messages), root, journal)
+        session.state = replayed.state
         session._recorded_count = len(session.messages)
-        session.notes, process_notices = describe_processes(found.state.processes, find_living)
-        session._append("resumed", {"torn": True} if found.torn else {})
-        if found.partial:
-            session._append("response", {"message": found.partial.to_dict()})
-        for lost in found.lost:
+        session.notes, process_notices = describe_processes(replayed.state.processes, find_living)
+        session._append("resumed", {"torn": True} if replayed.torn else {})
+        if replayed.partial:
+            session._append("response", {"message": replayed.partial.to_dict()})
+        for lost in replayed.lost:
             session._append("result", {"result": lost.to_dict()})
         journal.sync()
-        notices = [f"The journal of this session is damaged: {problem}." for problem in found.problems]
-        if found.lost:
-            names = ", ".join(result.name for result in found.lost)
+        notices = [f"The journal of this session is damaged: {problem}." for problem in replayed.problems]
+        if replayed.lost:
+            names = ", ".join(result.name for result in replayed.lost)
             notices.append(f"The program stopped before these calls finished: {names}. They will not be run again.")
         notices += process_notices
         workspace = str(session.state.meta.get("workspace", root))
@@ -128,9 +128,9 @@ class Session:
         """A copy of the session of a journal, which stays as it is. Raises BotError."""
         from .replay import replace_system, replay
 
-        found = replay(path)
-        source = cls(replace_system(system, found.messages), root)
-        source.state = found.state
+        replayed = replay(path)
+        source = cls(replace_system(system, replayed.messages), root)
+        source.state = replayed.state
         return source._copy_to(journal, path.stem)
 
     def start_task(self, messages: Sequence[Message], meta: Mapping[str, JSON]) -> Session:
@@ -264,11 +264,11 @@ class Session:
                 watched[each.id] = watched.get(each.id, False) or each.is_complete
         restored = {write.call for write in writes if watched.get(write.call, True)}
         restored |= {call for call, is_complete in watched.items() if is_complete}
-        known = {call.id: call for each in self.messages if isinstance(each, Response) for call in each.calls}
+        calls_by_id = {call.id: call for each in self.messages if isinstance(each, Response) for call in each.calls}
         calls = []
         for started in self.state.started:
             if started.number >= to and started.id not in restored:
-                calls.append(known.get(started.id, ToolCall(started.id, started.name, {})))
+                calls.append(calls_by_id.get(started.id, ToolCall(started.id, started.name, {})))
         return calls, frozenset(watched)
 
     def redo(self, restore_file: RestoreFile) -> Undone | None:

@@ -70,8 +70,8 @@ class Snapshots:
     def save_file(self, path: Path) -> str | None:
         """Store what is in the file; returns its hash, None if there is no file, "" if that cannot be done."""
         try:
-            found, content = _read(path, self._root)
-            return self.save(content) if content is not None and stat.S_ISREG(found.st_mode) else ""
+            status, content = _read(path, self._root)
+            return self.save(content) if content is not None and stat.S_ISREG(status.st_mode) else ""
         except FileNotFoundError:
             return None
         except OSError:
@@ -85,8 +85,8 @@ class Snapshots:
                 if (content := read(state.digest)) is not None:
                     self.save(content)
             row: list[JSON] = [str(root / path)]
-            for known in states:
-                row.append([*known] if known else None)
+            for saved in states:
+                row.append([*saved] if saved else None)
             rows.append(row)
         return rows
 
@@ -170,16 +170,16 @@ def _read(path: Path, root: Path) -> tuple[os.stat_result, bytes | None]:
 def read_state(path: Path, root: Path) -> FileState | None:
     """What is at the path, which is below `root`; None if nothing is. Raises OSError."""
     try:
-        found, content = _read(path, root)
+        status, content = _read(path, root)
     except (FileNotFoundError, NotADirectoryError):
         return None
     if content is not None:
-        return FileState(found.st_mode, _hash(content))
-    return FileState(found.st_mode, "" if stat.S_ISDIR(found.st_mode) else "?")
+        return FileState(status.st_mode, _hash(content))
+    return FileState(status.st_mode, "" if stat.S_ISDIR(status.st_mode) else "?")
 
 
-def is_same(now: FileState | None, known: FileState | None) -> bool:
+def is_same(now: FileState | None, recorded: FileState | None) -> bool:
     """Whether what is there is what was recorded, of which the mode may not be known."""
-    if now is None or known is None:
-        return now is known
-    return now.digest == known.digest and (not known.mode or known.mode == now.mode)
+    if now is None or recorded is None:
+        return now is recorded
+    return now.digest == recorded.digest and (not recorded.mode or recorded.mode == now.mode)

@@ -189,8 +189,8 @@ class SessionState:
     def _add_message(self, record: Record) -> None:
         if record.kind == "user" and self._last_kind != "user":
             message = record.fields.get("message")
-            said = (message.get("typed") or message.get("text", "")) if isinstance(message, dict) else ""
-            self.points.append(Point(record.number, str(said)))
+            question = (message.get("typed") or message.get("text", "")) if isinstance(message, dict) else ""
+            self.points.append(Point(record.number, str(question)))
         elif record.kind == "response":
             self._response, self._todo_calls = record, None
             self.processes = [each for each in self.processes if each.job]

@@ -77,15 +77,15 @@ class Store:
 
         Raises BotError if there is none, or more than one.
         """
-        known = self.list_sessions(empty=True)
-        if not known:
+        sessions = self.list_sessions(empty=True)
+        if not sessions:
             raise BotError("There is no session yet.", f"Sessions are kept in {self.folder}.")
         if not name_or_id:
-            return _find_last(known, root)
+            return _find_last(sessions, root)
         for meant in (
-            [each for each in known if name_or_id in (each.id, each.name)],
-            [each for each in known if each.id.startswith(name_or_id)],
-            [each for each in known if each.name.lower().startswith(name_or_id.lower())],
+            [each for each in sessions if name_or_id in (each.id, each.name)],
+            [each for each in sessions if each.id.startswith(name_or_id)],
+            [each for each in sessions if each.name.lower().startswith(name_or_id.lower())],
         ):
             if len(meant) > 1:
                 names = ", ".join(each.id for each in meant[:MAX_IDS_SHOWN])
@@ -127,8 +127,8 @@ class Store:
         One that cannot be resumed stays: it may have a name, or not be a session.
         """
         oldest = self._now() - days * 24 * 3600
-        known = self.list_sessions(empty=True)
-        old = [each.id for each in known if each.used < oldest and not (each.name or each.problem)]
+        sessions = self.list_sessions(empty=True)
+        old = [each.id for each in sessions if each.used < oldest and not (each.name or each.problem)]
         deleted: list[str] = []
         for session in old:
             try:
@@ -139,11 +139,11 @@ class Store:
         return deleted
 
 
-def _find_last(known: Iterable[Summary], root: Path | None) -> str:
+def _find_last(sessions: Iterable[Summary], root: Path | None) -> str:
     """The last session in a folder, if there is one with an answer. Raises BotError."""
     if root is None:
         raise BotError("No session was named.")
-    here = [each for each in known if each.workspace == make_storable(str(root))]
+    here = [each for each in sessions if each.workspace == make_storable(str(root))]
     if not here:
         raise BotError(f"There is no session of {root} yet.", "`vllm-bot sessions` lists the sessions of all folders.")
     return next((each.id for each in here if not each.is_empty), here[0].id)

@@ -271,8 +271,12 @@ def _to_known(error: Exception) -> urllib3_errors.HTTPError:
     """What urllib3 would raise in its place, for which there are messages."""
     for kind, convert in _KNOWN:
         if isinstance(error, kind):
-            known = convert(error)
-            return known if isinstance(known, urllib3_errors.HTTPError) else urllib3_errors.ProtocolError(known)
+            translated = convert(error)
+            return (
+                translated
+                if isinstance(translated, urllib3_errors.HTTPError)
+                else urllib3_errors.ProtocolError(translated)
+            )
     return urllib3_errors.ProtocolError(error)
 
 

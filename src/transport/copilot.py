@@ -190,9 +190,9 @@ class _Cli:
         return {"provider": {**address, **key, **limit, **(session.get("provider") or {})}}
 
     def _create_session(self, settings: dict[str, Any]) -> CopilotSession:
-        given = {name: value for name, value in settings.items() if value is not None}
+        named = {name: value for name, value in settings.items() if value is not None}
         session = CopilotSession(str(uuid.uuid4()), settings)
-        self._call("session.create", {"sessionId": session.id, **given})
+        self._call("session.create", {"sessionId": session.id, **named})
         if self.is_service:
             self._sessions.append(session.id)
         return session
@@ -308,11 +308,11 @@ class _Cli:
     def _start(self) -> JsonRpcProcess:
         """Raises ConfigError and ClientError."""
         program = os.environ.get(PATH_VARIABLE) or "copilot"
-        found = shutil.which(program)
-        if not found:
+        path = shutil.which(program)
+        if not path:
             raise ConfigError(f"{NAME} is not installed: there is no program {program}.", _INSTALL_HINT)
         folder = tempfile.mkdtemp(prefix="vllm-bot-copilot-")
-        command = [str(Path(found).absolute()), "--headless", "--stdio", "--no-auto-update"]
+        command = [str(Path(path).absolute()), "--headless", "--stdio", "--no-auto-update"]
         command += ["--log-level", "none", "--log-dir", folder]
         environ = {**os.environ, "COPILOT_AUTO_UPDATE": "false"}
         if not self.is_service:  # no sign-in, and nothing of the user's own sessions and settings
@@ -328,13 +328,13 @@ class _Cli:
         self._finalizer = weakref.finalize(self, _clean_up, process, folder, self._sessions)
         self._process = process
         try:
-            told = self._call("connect", {})
+            answer = self._call("connect", {})
         except StreamCut as error:
             raise ClientError(error.message) from None  # it would end again
-        if told.get("protocolVersion") != PROTOCOL_VERSION:
+        if answer.get("protocolVersion") != PROTOCOL_VERSION:
             self.end()
-            spoken = f"version {told.get('protocolVersion')} of its protocol"
-            raise ConfigError(f"{NAME} {told.get('version', '')} speaks {spoken}, this program {PROTOCOL_VERSION}.")
+            spoken = f"version {answer.get('protocolVersion')} of its protocol"
+            raise ConfigError(f"{NAME} {answer.get('version', '')} speaks {spoken}, this program {PROTOCOL_VERSION}.")
         return process
 
     def end(self) -> None:

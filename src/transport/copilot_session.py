@@ -57,6 +57,6 @@ def retell(messages: list[dict[str, Any]]) -> dict[str, Any]:
     """A conversation as one message of the user; a single one as it is."""
     if len(messages) == 1 and messages[0]["role"] == "user":
         return messages[0]
-    told = "\n\n".join(f"{_SPEAKERS[each['role']]}: {each['text']}" for each in messages)
+    text = "\n\n".join(f"{_SPEAKERS[each['role']]}: {each['text']}" for each in messages)
     attachments = [attached for each in messages for attached in each.get("attachments") or ()]
-    return {"role": "user", "text": _RETOLD.format(conversation=told), "attachments": attachments}
+    return {"role": "user", "text": _RETOLD.format(conversation=text), "attachments": attachments}

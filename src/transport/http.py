@@ -216,13 +216,13 @@ def find_free_port(host: str = LOOPBACK, port: int = 0) -> int:
 def find_open_ports(ports: Sequence[int], within: float = 0.3) -> list[int]:
     """The ports on loopback that accept a connection, in the order given; `within`: seconds for all of them."""
     end = time.monotonic() + within
-    found = []
+    open_ports = []
     for port in ports:
         with socket.socket() as attempt:
             attempt.settimeout(max(end - time.monotonic(), 0.01))
             if attempt.connect_ex((LOOPBACK, port)) == 0:
-                found.append(port)
-    return found
+                open_ports.append(port)
+    return open_ports
 
 
 def try_connecting(root: str, within: float) -> None:

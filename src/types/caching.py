@@ -26,14 +26,14 @@ class MessageMemo(Generic[T]):
 
     def __call__(self, messages: Sequence[Message]) -> Sequence[T]:
         """The values, in a list that the next call changes."""
-        known = len(self._messages)
-        if count_shared(self._messages, messages) < known:  # messages were removed or inserted
+        count = len(self._messages)
+        if count_shared(self._messages, messages) < count:  # messages were removed or inserted
             values = dict(zip(map(id, self._messages), self._values, strict=False))
             values |= {id(each): self._compute(each) for each in messages if id(each) not in values}
             self._messages, self._values = [*messages], [values[id(each)] for each in messages]
             return self._values
-        del self._values[known:]  # of a call that was interrupted
-        for each in messages[known:]:
+        del self._values[count:]  # of a call that was interrupted
+        for each in messages[count:]:
             self._values.append(self._compute(each))
             self._messages.append(each)
         return self._values

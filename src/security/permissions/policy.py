@@ -266,9 +266,9 @@ class Policy:
         nothing enforces that, a rule must have the line as it stands.
         """
         rules = self._list_granting()
-        whole = _find_widest(each for each in rules if each[0].is_whole(line))
-        if whole or not self.is_enforced or not commands:
-            return whole
+        grant_of_line = _find_widest(each for each in rules if each[0].is_whole(line))
+        if grant_of_line or not self.is_enforced or not commands:
+            return grant_of_line
         grants = []
         for command in commands:
             grant = _find_widest(each for each in rules if _begins_with(command, each[0]))

@@ -163,24 +163,24 @@ def build_prompt(task: str, call: ToolCall, preview: str, fence: str) -> str:
 def parse_answer(answer: str) -> tuple[Vote, str]:
     """A reviewer's vote and reason. Anything but one clear verdict is no vote."""
     text = answer.strip()
-    whole = FENCED.fullmatch(text)
+    fenced = FENCED.fullmatch(text)
     try:
         # Not strict: vLLM's grammar lets raw control characters into a string that has a maxLength (xgrammar, 0.32).
-        value = loads_strict(whole[1] if whole else text, strict=False)
+        value = loads_strict(fenced[1] if fenced else text, strict=False)
     except (ValueError, RecursionError):
         return _parse_prose(text)
     if not isinstance(value, dict) or not isinstance(value.get("verdict"), str):
         return "none", "its answer cannot be read"
-    found = VERDICT.fullmatch(value["verdict"].strip())
-    return (_parse_vote(found[1]) if found else "none"), _clean_reason(value.get("reason"))
+    verdict = VERDICT.fullmatch(value["verdict"].strip())
+    return (_parse_vote(verdict[1]) if verdict else "none"), _clean_reason(value.get("reason"))
 
 
 def _parse_prose(text: str) -> tuple[Vote, str]:
-    found = [verdict for line in text.splitlines() if (verdict := VERDICT.match(line))]
-    votes = {_parse_vote(verdict[1]) for verdict in found}
+    verdicts = [verdict for line in text.splitlines() if (verdict := VERDICT.match(line))]
+    votes = {_parse_vote(verdict[1]) for verdict in verdicts}
     if len(votes) != 1 or not VERDICT.match(text):
         return "none", "its answer cannot be read"
-    return votes.pop(), _clean_reason(text[found[0].end() :].lstrip(" \t*_\"'`:.,;-"))
+    return votes.pop(), _clean_reason(text[verdicts[0].end() :].lstrip(" \t*_\"'`:.,;-"))
 
 
 def _parse_vote(word: str) -> Vote:
@@ -231,8 +231,8 @@ def parse_reviewers(
         check_keys(place, entry, REVIEWER_KEYS, "a reviewer")
         if "server" in entry:
             if entry["server"] not in servers:
-                known = f"it is one of {', '.join(servers)}" if servers else "there is no section servers"
-                raise ConfigError(f"{place}: there is no server {entry['server']!r}; {known}")
+                choices = f"it is one of {', '.join(servers)}" if servers else "there is no section servers"
+                raise ConfigError(f"{place}: there is no server {entry['server']!r}; {choices}")
             if not entry.get("model", servers[entry["server"]]):
                 raise ConfigError(f"{place}: a reviewer has a model, and the server {entry['server']} names none")
             if others := sorted(entry.keys() & {"base_url", "provider", "api_key"}):

@@ -111,8 +111,8 @@ def _list_programs(words: Sequence[str], *, has_unknown_words: bool, has_pattern
         name = words[0]
     words = (name, *words[1:])
     text = "".join(f"{word}\n" for word in words)
-    if found := PREFIXES.match(text):
-        rest, unknown = words[found[0].count("\n") :], has_unknown_words or found["more"] is not None
+    if prefix := PREFIXES.match(text):
+        rest, unknown = words[prefix[0].count("\n") :], has_unknown_words or prefix["more"] is not None
         return [words, *_list_programs(rest, has_unknown_words=unknown, has_pattern=has_pattern)]
     if name in PLAIN:
         if name in ("printf", "test", "[") and any(map(SETTING.match, words)):

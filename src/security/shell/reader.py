@@ -266,14 +266,16 @@ class _Tokenizer:
         """Skip the here-documents that begin here, but for the commands in them."""
         for end, is_stripped, is_literal in self._documents:
             tabs = r"\t*" if is_stripped else ""
-            found = re.compile(rf"((?:[^\n]*\n)*?){tabs}{re.escape(end)}(?:\n|\Z)").match(self._source, self._at)
-            if not found:
+            document_match = re.compile(rf"((?:[^\n]*\n)*?){tabs}{re.escape(end)}(?:\n|\Z)").match(
+                self._source, self._at
+            )
+            if not document_match:
                 yield _make_unknown(NO_DOCUMENT_END)
                 continue
             if is_literal or "<<" not in self._ends:  # in another document it is read as code
-                self._at = found.end()
+                self._at = document_match.end()
             if not is_literal and "<<" not in self._ends:
-                document = _Tokenizer(found[1], self._is_bash)
+                document = _Tokenizer(document_match[1], self._is_bash)
                 document._open_or_close("<<")
                 yield from document.list_tokens()
         self._documents = []
@@ -294,9 +296,9 @@ class _Tokenizer:
         return ReadWord(text, is_glob, unknown or WHY_UNKNOWN.get(following, ""))
 
     def _skip(self, pattern: LazyPattern) -> str:
-        found = pattern.match(self._source, self._at)
-        self._at = found.end() if found else self._at
-        return found[0] if found else ""
+        match = pattern.match(self._source, self._at)
+        self._at = match.end() if match else self._at
+        return match[0] if match else ""
 
 
 def _explain_unknown(piece: re.Match[str], before: str, following: str) -> str:

@@ -73,13 +73,13 @@ def _compile(pattern: str, flags: int) -> re.Pattern[str]:
     return re.compile(pattern, flags)
 
 
-def _redact_header(found: re.Match[str]) -> str:
-    scheme = f"{found[3]} " if found[3] else ""
-    return f"{found[1]}{found[2]}{scheme}{MARK}"
+def _redact_header(match: re.Match[str]) -> str:
+    scheme = f"{match[3]} " if match[3] else ""
+    return f"{match[1]}{match[2]}{scheme}{MARK}"
 
 
-def _redact_value(found: re.Match[str]) -> str:
-    return found[0] if MARK in found[0] else f"{found[1]}{found[2]}{found[3] or ''}{MARK}"
+def _redact_value(match: re.Match[str]) -> str:
+    return match[0] if MARK in match[0] else f"{match[1]}{match[2]}{match[3] or ''}{MARK}"
 
 
 _BLOCK_SHAPES = (  # these may span lines

@@ -62,8 +62,8 @@ def tool_output_cache_grep(
     matcher = LineMatcher(pattern, ctx.clock.monotonic, literal=not regex, ignore_case=False)
     with _open_output(ref_id, ctx) as file:
         parts = takewhile(lambda _: not ctx.cancelled.is_set(), read_blocks(file, binary=True))
-        found = (("", line) for line in find_lines(parts, matcher, before, after))
-        return format_matches(found, max_matches, before, after) or "[no line matches]"
+        lines = (("", line) for line in find_lines(parts, matcher, before, after))
+        return format_matches(lines, max_matches, before, after) or "[no line matches]"
 
 
 def _open_output(ref_id: str, ctx: ToolContext) -> BinaryIO:

@@ -37,9 +37,9 @@ def glob(
     from ..fs.walk import Tree  # start-up is measured
 
     with Tree(path, ctx, "glob").open_root() as tree:
-        found = list(islice(_filter_by_glob(pattern, tree, tree.files()), MAX_FILES_SHOWN + 1))
-    notes = [f"[more than {MAX_FILES_SHOWN:,} files; narrow the pattern]"] if len(found) > MAX_FILES_SHOWN else []
-    return "\n".join([*map(escape_name, found[:MAX_FILES_SHOWN]), *notes, *tree.notes]) or "[no file matches]"
+        matching = list(islice(_filter_by_glob(pattern, tree, tree.files()), MAX_FILES_SHOWN + 1))
+    notes = [f"[more than {MAX_FILES_SHOWN:,} files; narrow the pattern]"] if len(matching) > MAX_FILES_SHOWN else []
+    return "\n".join([*map(escape_name, matching[:MAX_FILES_SHOWN]), *notes, *tree.notes]) or "[no file matches]"
 
 
 @tool(risk="low")
@@ -61,19 +61,19 @@ def grep(
     matcher = LineMatcher(pattern, ctx.clock.monotonic, literal=False, ignore_case=ignore_case)
     with Tree(path, ctx, "grep").open_root() as tree:
         files = tree.files() if include is None else _filter_by_glob(include, tree, tree.files())
-        found = ((file, line) for file in files for line in _find_in_file(tree, file, matcher, before, after))
-        shown = format_matches(found, max_matches, before, after)
+        lines = ((file, line) for file in files for line in _find_in_file(tree, file, matcher, before, after))
+        shown = format_matches(lines, max_matches, before, after)
     return "\n".join(filter(None, [shown, *tree.notes])) or "[no line matches]"
 
 
-def format_matches(found: Iterable[tuple[str, FoundLine]], max_matches: int, before: int, after: int) -> str:
+def format_matches(lines: Iterable[tuple[str, FoundLine]], max_matches: int, before: int, after: int) -> str:
     """Lines as grep prints them, up to `max_matches` matches and the lines around them; a path "" is not printed."""
     if max_matches < 1:
         raise ToolError("max_matches counts from 1")
     shown: list[str] = []
     count = 0
     last = match = ("", 0)
-    for path, line in found:
+    for path, line in lines:
         count += line.matches
         if count > max_matches:
             shown.append(f"[there are more than {max_matches:,} matches]")

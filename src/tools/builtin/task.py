@@ -39,8 +39,8 @@ task = replace(task, definition=task.narrow_choices("server", ()), runs_aside=Tr
 
 def offer_task(servers: Iterable[str]) -> Tool:
     """The tool, with the choice between these servers, if there are any."""
-    whole: Tool = tool(risk="low")(task.function)
-    return replace(task, definition=whole.narrow_choices("server", [*servers]))
+    with_servers: Tool = tool(risk="low")(task.function)
+    return replace(task, definition=with_servers.narrow_choices("server", [*servers]))
 
 
 @tool(risk="high")

@@ -116,12 +116,12 @@ class Baseline:
             return
         try:
             with os.scandir(folder) as entries:
-                found = {entry.name: entry for entry in entries}
-            if prefix and any(name in found for name in MARKERS):
+                inside = {entry.name: entry for entry in entries}
+            if prefix and any(name in inside for name in MARKERS):
                 return
-            if IGNORE_FILE in found:
-                rules += self._read_rules(prefix, found[IGNORE_FILE], folder)
-            for name, entry in found.items():
+            if IGNORE_FILE in inside:
+                rules += self._read_rules(prefix, inside[IGNORE_FILE], folder)
+            for name, entry in inside.items():
                 path = f"{prefix}{name}"
                 with suppress(OSError, UnicodeEncodeError):
                     path.encode()  # a journal holds no other names
@@ -136,26 +136,26 @@ class Baseline:
     def _read_rules(self, prefix: str, entry: os.DirEntry[str], folder: int) -> tuple[IgnoreFile, ...]:
         try:
             mark = _get_mark(entry.stat(follow_symlinks=False))
-            known = self._rules.get(prefix)
-            if known is None or known[0] != mark:
+            remembered = self._rules.get(prefix)
+            if remembered is None or remembered[0] != mark:
                 rules = parse_rules(read_file(IGNORE_FILE, folder, MAX_IGNORE_BYTES) or b"")
-                known = self._rules[prefix] = mark, ((IgnoreFile(prefix, rules),) if rules else ())
+                remembered = self._rules[prefix] = mark, ((IgnoreFile(prefix, rules),) if rules else ())
         except OSError:
             return ()
-        return known[1]
+        return remembered[1]
 
-    def _see(self, path: str, found: os.stat_result, name: str, folder: int) -> SeenFile:
-        known, mark = self._seen.get(path), _get_mark(found)
-        if known and known.mark == mark and known.read_ns - found.st_mtime_ns > RACY_NS:
-            return known
+    def _see(self, path: str, status: os.stat_result, name: str, folder: int) -> SeenFile:
+        seen, mark = self._seen.get(path), _get_mark(status)
+        if seen and seen.mark == mark and seen.read_ns - status.st_mtime_ns > RACY_NS:
+            return seen
         read_ns, content = time.time_ns(), None
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             content = os.fsencode(os.readlink(name, dir_fd=folder))
-        elif stat.S_ISREG(found.st_mode):
+        elif stat.S_ISREG(status.st_mode):
             with suppress(OSError):  # what may not be read is there
                 content = read_file(name, folder, MAX_FILE_BYTES)
         digest = "" if content is None else self._keep(content)
-        return SeenFile(mark, read_ns, FileState(found.st_mode, digest or f"?{mark}"))
+        return SeenFile(mark, read_ns, FileState(status.st_mode, digest or f"?{mark}"))
 
     def _keep(self, content: bytes) -> str:
         """Keep the content; returns its digest, "" if there is no room."""
@@ -221,5 +221,5 @@ class FileWatch:
             record(changes, self._baseline.read, is_complete=are_all and only_files)
 
 
-def _get_mark(found: os.stat_result) -> tuple[int, ...]:
-    return (found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+def _get_mark(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

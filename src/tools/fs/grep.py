@@ -87,14 +87,14 @@ class LineMatcher:
         """The index of the first match, or -1. Raises ToolError once the time is over."""
         start = self._monotonic()
         try:
-            found = self._compiled.search(line, timeout=max(self._left_s, 0.001))
+            match = self._compiled.search(line, timeout=max(self._left_s, 0.001))
         except TimeoutError as error:
             raise ToolError(
                 f"the pattern takes more than {self._timeout_s:g} s",
                 "Write it without repetition of what repeats itself.",
             ) from error
         self._left_s -= self._monotonic() - start
-        return found.start() if found else -1
+        return match.start() if match else -1
 
 
 def read_blocks(file: BinaryIO, *, binary: bool = False) -> Iterator[bytes]:

@@ -105,12 +105,12 @@ def _read_lines(text: io.TextIOWrapper, first: int, limit: int | None) -> Window
     shown: list[str] = []
     room, ended, more = MAX_WINDOW_BYTES, True, ""
     while limit is None or len(shown) < limit:
-        more, whole = _read_line(text, first + len(shown))
+        more, has_end = _read_line(text, first + len(shown))
         room -= len(more) if more.isascii() else len(more.encode("utf-8", "replace"))
         if not more or room < 0:
             break
         shown.append(more)
-        ended = whole
+        ended = has_end
     else:
         more = text.read(1)
     return Window("".join(shown), first + len(shown) if more else None, ended)

@@ -97,7 +97,7 @@ def _find_exact(text: str, old: str, every: bool) -> list[Span]:
 def _find_trimmed_lines(text: str, old: str, every: bool) -> list[Span]:
     """Runs of lines that equal those of `old` once all are stripped."""
     lines = text.split("\n")
-    old_lines, whole = _strip_lines(old)
+    old_lines, ends_line = _strip_lines(old)
     if not any(old_lines):
         return []
     hay, needle = ("\n".join(["", *each, ""]) for each in ([line.strip() for line in lines], old_lines))
@@ -109,12 +109,12 @@ def _find_trimmed_lines(text: str, old: str, every: bool) -> list[Span]:
         if not (every and starts and line < starts[-1] + len(old_lines)):
             starts.append(line)
         passed, place = place, hay.find(needle, place + 1)
-    return _to_spans(lines, [(start, start + len(old_lines)) for start in starts], whole)
+    return _to_spans(lines, [(start, start + len(old_lines)) for start in starts], ends_line)
 
 
 def _find_anchored_blocks(text: str, old: str, _every: bool) -> list[Span]:
     """The blocks whose first and last line are those of `old`, and whose text between is most like it."""
-    old_lines, whole = _strip_lines(old)
+    old_lines, ends_line = _strip_lines(old)
     if len(old_lines) < 3 or not (old_lines[0] and old_lines[-1]):
         return []
     lines = text.split("\n")
@@ -124,7 +124,7 @@ def _find_anchored_blocks(text: str, old: str, _every: bool) -> list[Span]:
         for start in [at for at, line in enumerate(trimmed) if line == old_lines[0]][:MAX_CANDIDATES]
         for end in _find_ends(trimmed, start, old_lines)
     ]
-    return _to_spans(lines, _select_most_alike(trimmed, blocks, old_lines), whole)
+    return _to_spans(lines, _select_most_alike(trimmed, blocks, old_lines), ends_line)
 
 
 def _find_ends(trimmed: Sequence[str], start: int, old_lines: Sequence[str]) -> list[int]:
@@ -176,14 +176,14 @@ def _strip_lines(old: str) -> tuple[list[str], bool]:
     return (lines[:-1], True) if old.endswith("\n") else (lines, False)
 
 
-def _to_spans(lines: Sequence[str], blocks: Sequence[tuple[int, int]], whole: bool) -> list[Span]:
-    """Blocks of lines as spans of characters; `whole`: with the newline after each block that has one."""
+def _to_spans(lines: Sequence[str], blocks: Sequence[tuple[int, int]], ends_line: bool) -> list[Span]:
+    """Blocks of lines as spans of characters; `ends_line`: with the newline after each block that has one."""
     spans: list[Span] = []
     at = passed = 0
     for first, after in blocks:
         at += sum(len(line) + 1 for line in lines[passed:first])
         length = sum(len(line) + 1 for line in lines[first:after]) - 1
-        spans.append(Span(at, at + length + (whole and after < len(lines)), whole))
+        spans.append(Span(at, at + length + (ends_line and after < len(lines)), ends_line))
         passed = first
     return spans
 

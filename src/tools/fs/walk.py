@@ -95,12 +95,12 @@ class Tree:
                 self._has_left_out = True
 
     def _list_all(self) -> Iterator[str]:
-        whole = self.start.rstrip("/")
+        start = self.start.rstrip("/")
         try:
-            os.close(open_beneath(self._root, whole or ".", FOLDER))
+            os.close(open_beneath(self._root, start or ".", FOLDER))
         except NotADirectoryError:
             os.close(paths.open_to_read(self._target))  # raises an error that says what it is
-            yield whole
+            yield start
             return
         except OSError as error:
             raise ToolError(f"{self._target.name}: {error.strerror}") from error
@@ -167,8 +167,8 @@ def is_ignored(path: str, above: tuple[IgnoreFile, ...]) -> bool:
 
 def _matches(rule: IgnoreRule, name: str) -> bool:
     """Whether the rule is about this name; pathspec's expressions also match what is below it, by their group ps_d."""
-    found = rule.expression.match(name.rstrip("/") if rule.only_inside else name)
-    return found is not None and (found.end() == len(name) or not found.groupdict().get("ps_d"))
+    match = rule.expression.match(name.rstrip("/") if rule.only_inside else name)
+    return match is not None and (match.end() == len(name) or not match.groupdict().get("ps_d"))
 
 
 def parse_rules(content: bytes) -> tuple[IgnoreRule, ...]:

@@ -95,9 +95,9 @@ class BackgroundJob:
     def describe_end(self) -> str:
         """What the model is told once it has ended."""
         tail = "\n".join(self.read_output().rstrip().splitlines()[-TAIL_LINES:])[-TAIL_CHARS:]
-        whole = f', all of which is in tool_output_cache(ref_id="{self.ref}")' if self.ref else ""
+        where = f', all of which is in tool_output_cache(ref_id="{self.ref}")' if self.ref else ""
         ended = f"background job {self.number} ended ({self.state}): {self.command}"
-        return f"{ended}\nthe end of its output{whole}:\n{tail}" if tail else ended
+        return f"{ended}\nthe end of its output{where}:\n{tail}" if tail else ended
 
 
 class Jobs:
@@ -136,8 +136,8 @@ class Jobs:
         """Raises ToolError if there is none of that number."""
         if job := self._jobs.get(number):
             return job
-        known = ", ".join(f"%{job.number}" for job in self) or "there is none"
-        raise ToolError(f"there is no background job {number}", f"Known: {known}.")
+        numbers = ", ".join(f"%{job.number}" for job in self) or "there is none"
+        raise ToolError(f"there is no background job {number}", f"Known: {numbers}.")
 
     @contextmanager
     def in_foreground(self) -> Iterator[None]:

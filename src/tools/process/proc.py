@@ -47,11 +47,11 @@ def _read_status(pid: int) -> ProcessStatus:
 def list_descendants(pid: int) -> list[ProcessStatus]:
     """The living processes that a process has started, and those that these have."""
     living = [each for each in list_processes() if each.state not in DEAD]
-    found, count = {pid}, 0
-    while len(found) != count:
-        count = len(found)
-        found |= {each.pid for each in living if each.parent in found}
-    return [each for each in living if each.pid in found - {pid}]
+    pids, count = {pid}, 0
+    while len(pids) != count:
+        count = len(pids)
+        pids |= {each.pid for each in living if each.parent in pids}
+    return [each for each in living if each.pid in pids - {pid}]
 
 
 class TaskLimit:
@@ -101,18 +101,18 @@ def shorten_command(argv: Sequence[str]) -> str:
     return (argv[-1] if "-c" in argv[1:2] else " ".join(argv))[:MAX_COMMAND_CHARS]
 
 
-def find_living(known: Iterable[StartedProcess]) -> dict[StartedProcess, list[int]]:
+def find_living(processes: Iterable[StartedProcess]) -> dict[StartedProcess, list[int]]:
     """Of the processes those that live, or whose session does, each with the numbers of what lives."""
-    sessions = {each.pid: each for each in known if each.start.partition(" ")[0] == _find_namespace() != ""}
-    found: dict[StartedProcess, list[int]] = {}
+    sessions = {each.pid: each for each in processes if each.start.partition(" ")[0] == _find_namespace() != ""}
+    living: dict[StartedProcess, list[int]] = {}
     if not sessions:
-        return found
+        return living
     for each in list_processes():
         leader = sessions.get(each.session)
         # The number of a session is not used again while a process is in it, so an older process cannot be in it.
         if leader and each.state not in DEAD and each.start >= int(leader.start.partition(" ")[2]):
-            found.setdefault(leader, []).append(each.pid)
-    return found
+            living.setdefault(leader, []).append(each.pid)
+    return living
 
 
 @lru_cache(1)
@@ -128,5 +128,5 @@ def find_program(name: str, search_path: str, workspace: Path) -> str:
     from shutil import which  # start-up is measured
 
     top = os.path.realpath(workspace)
-    found = (os.path.realpath(each) for folder in search_path.split(os.pathsep) if (each := which(name, path=folder)))
-    return next((each for each in found if not Path(each).is_relative_to(top)), "")
+    paths = (os.path.realpath(each) for folder in search_path.split(os.pathsep) if (each := which(name, path=folder)))
+    return next((each for each in paths if not Path(each).is_relative_to(top)), "")

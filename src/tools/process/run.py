@@ -100,8 +100,8 @@ class RunningCommand:
         self._launch.settle()
         distinct = dict.fromkeys([*([BACKGROUND_ENDED] if left_over else []), *self._launch.tidy_up()])
         code = self.exit_code
-        known = [each for each in distinct if each != BACKGROUND_ENDED or code is not None]
-        return "; ".join([why_not_ended if code is None else describe_exit(code), *known])
+        notes = [each for each in distinct if each != BACKGROUND_ENDED or code is not None]
+        return "; ".join([why_not_ended if code is None else describe_exit(code), *notes])
 
 
 class SentToBackground(Exception):

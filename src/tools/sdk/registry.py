@@ -161,8 +161,8 @@ class Registry:
         usages = "; ".join(self[name].signature for name in dict.fromkeys([*near, *self._tools])) or "none"
         if len(usages) > MAX_USAGES_CHARS:
             usages = "; ".join([*(self[name].signature for name in near), ", ".join(self._tools)])
-        said = f"There is no tool {quote(call.name)}. Available tools, the nearest first: {usages}."
-        return ToolResult(call.id, call.name, "error", said)
+        text = f"There is no tool {quote(call.name)}. Available tools, the nearest first: {usages}."
+        return ToolResult(call.id, call.name, "error", text)
 
     def run(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
         """Run a call; whatever is wrong with it becomes an error."""

@@ -219,8 +219,8 @@ def _drop_null(schema: Schema) -> Schema:
 
 def _flatten_model(model: Any) -> Schema:
     """The schema of a pydantic model in the dialect: references become what they stand for."""
-    whole = model.model_json_schema()
-    flat = _flatten(whole, whole.get("$defs", {}), ())
+    schema = model.model_json_schema()
+    flat = _flatten(schema, schema.get("$defs", {}), ())
     if not flat.get("properties"):
         raise TypeError(f"{model.__name__} has no fields of a JSON object; write a model with fields")
     return flat

@@ -80,18 +80,18 @@ class _NoDocuments(dict[str, Callable[[str], object]]):
 
 def describe_conversion_error(name: str, value: object, error: ValueError) -> str:
     """What msgspec or a pydantic model says of the value of the parameter `name`, with the place inside it."""
-    said, _, place = str(error).partition(" - at `$")
+    reason, _, place = str(error).partition(" - at `$")
     for theirs, expected in EXPECTED.items():
-        said = said.replace(theirs, f"expected {expected}")
+        reason = reason.replace(theirs, f"expected {expected}")
     got = "" if place else f", got {_describe(value)}"
-    return f"{name}{place.rstrip('`')}: {said}{got}"
+    return f"{name}{place.rstrip('`')}: {reason}{got}"
 
 
-def find_near(name: str, known: Mapping[str, object]) -> list[str]:
+def find_near(name: str, names: Mapping[str, object]) -> list[str]:
     """The known names that are similar to `name`, whatever their case; the nearest first."""
     import difflib  # only for a mistake
 
-    by_lower = {each.lower(): each for each in known}
+    by_lower = {each.lower(): each for each in names}
     return [by_lower[each] for each in difflib.get_close_matches(name.lower()[:MAX_VALUE_CHARS], by_lower)]
 
 

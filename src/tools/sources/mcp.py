@@ -146,8 +146,8 @@ class McpServer:
             return self._ready.result()
         error = _unwrap_cause(self.task.exception()) if self.task.done() else TimeoutError()  # _serve is ending it
         late = f"it did not list its tools within {self.config.start_timeout:g} s"
-        said = late if isinstance(error, TimeoutError) else _describe_error(error)
-        raise ToolError(f"{said}{self._stderr_tail()}")
+        reason = late if isinstance(error, TimeoutError) else _describe_error(error)
+        raise ToolError(f"{reason}{self._stderr_tail()}")
 
     def make_tool(self, listed: Any) -> Tool:
         """Make a Tool of a listed one."""

@@ -76,8 +76,8 @@ def _describe_error(path: str, error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename == path:
         lines.append(error.lineno)
     line = f":{lines[-1]}" if lines and lines[-1] else ""
-    said = error.msg if isinstance(error, SyntaxError) else error
-    return f"{path}{line}: {type(error).__name__}: {said}"
+    reason = error.msg if isinstance(error, SyntaxError) else error
+    return f"{path}{line}: {type(error).__name__}: {reason}"
 
 
 def _alias_package() -> None:

@@ -20,16 +20,16 @@ def check_row(place: str, row: Any, keys: Mapping[str, Key], required: Sequence[
     """The row without its nulls. Raises ConfigError, which begins with `place`, for any other row."""
     if not isinstance(row, dict):
         raise ConfigError(f"{place}: expected an object of {', '.join(keys)}")
-    given = {key: value for key, value in row.items() if value is not None}
-    for key, value in given.items():
+    values = {key: value for key, value in row.items() if value is not None}
+    for key, value in values.items():
         if key not in keys:
             raise ConfigError(f"{place}: there is no key {key!r}; it has {', '.join(keys)}")
         if not keys[key].is_valid(value):
             raise ConfigError(f"{place}: {key} is {keys[key].what}")
     for key in required:
-        if key not in given:
+        if key not in values:
             raise ConfigError(f"{place}: {key} is missing; it is {keys[key].what}")
-    return given
+    return values
 
 
 def one_of(*choices: str) -> Key:

@@ -68,7 +68,7 @@ class SkillSet(NamedTuple):
 
 def load_skills(folders: Iterable[SkillFolder]) -> SkillSet:
     """What the folders hold, those of the first one first."""
-    found: dict[str, Skill] = {}
+    skills: dict[str, Skill] = {}
     problems: list[str] = []
     for folder in folders:
         for path, name in _list_files(folder.path):
@@ -77,24 +77,24 @@ def load_skills(folders: Iterable[SkillFolder]) -> SkillSet:
             except ValueError as error:
                 problems.append(f"{escape_name(path)}: {error}. It is left out.")
                 continue
-            found.setdefault(skill.name, skill)
-    return SkillSet(found, tuple(problems))
+            skills.setdefault(skill.name, skill)
+    return SkillSet(skills, tuple(problems))
 
 
 def make_skill_tool(skills: Iterable[Skill], context_length: int | None) -> Tool:
     """The tool that reads these skills. It names them in at most MAX_SHARE of the context."""
-    known = {each.name: each for each in skills}
+    by_name = {each.name: each for each in skills}
 
     def skill(
         name: Annotated[str, "Name of the skill"],
         file: Annotated[str, "Another file of it, which its text names; default: its text"] = "",
     ) -> str:
-        if name not in known:
-            raise ToolError(f"there is no skill {name!r}; there are {', '.join(known)}")
-        return _read_file(known[name], file) if file else known[name].text
+        if name not in by_name:
+            raise ToolError(f"there is no skill {name!r}; there are {', '.join(by_name)}")
+        return _read_file(by_name[name], file) if file else by_name[name].text
 
     room = int((context_length or USUAL_CONTEXT) * MAX_SHARE * CHARS_PER_TOKEN)
-    return tool(skill, risk="low", description=_describe(list(known.values()), room))
+    return tool(skill, risk="low", description=_describe(list(by_name.values()), room))
 
 
 def _describe(skills: list[Skill], room: int) -> str:
@@ -134,11 +134,11 @@ def _read_skill(path: Path, name: str, top: Path | None) -> Skill:
         raise ValueError(f"it has more than {MAX_FILE_CHARS:,} characters")
     is_command = path.name != "SKILL.md"
     fields, body = _split(text)
-    given = fields.get("name", name)
+    own_name = fields.get("name", name)
     if not is_command:
-        name = given if isinstance(given, str) else ""
+        name = own_name if isinstance(own_name, str) else ""
     if not NAME.fullmatch(name):
-        shown = repr(given[:80]) if isinstance(given, str) else "in the front matter"
+        shown = repr(own_name[:80]) if isinstance(own_name, str) else "in the front matter"
         raise ValueError(f"its name {shown} is not one of letters, digits and hyphens")
     description = fields.get("description", "")
     if not isinstance(description, str) or not (description.strip() or is_command):

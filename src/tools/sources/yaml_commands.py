@@ -99,8 +99,8 @@ class CommandTemplate(NamedTuple):
             text = PLACE.sub(lambda place: _to_text(values[place[1]]) if place[1] else place[0][0], word)
             yield _check_operand(text, word, options=options)
             return
-        flag, given = self.parameters[alone].flag, values[alone]
-        for value in given if isinstance(given, list) else [given]:
+        flag, argument = self.parameters[alone].flag, values[alone]
+        for value in argument if isinstance(argument, list) else [argument]:
             if flag:
                 yield from _add_flag(flag, value, _to_text(value), options=options)
             else:
