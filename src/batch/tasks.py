@@ -156,14 +156,18 @@ def _read_task(value: object, repo: str, mode: str) -> Task:
         raise ValueError(f"id: {fields['id'][:80]!r} holds more than letters, digits and _.@+:-, or is too long")
     _check_source(fields)
     for name in ("checks", "tools"):
-        texts = fields.get(name, [])
-        if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
-            raise ValueError(f"{name}: expected a list of texts")
-        fields[name] = tuple(texts)
+        if name in fields:
+            fields[name] = _read_texts(name, fields[name])
     _check_files(fields.get("files", {}))
     if not isinstance(fields.get("schema", {}), dict):
         raise ValueError("schema: expected a JSON Schema")
     return Task(**fields)
+
+
+def _read_texts(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f"{name}: expected a list of texts")
+    return tuple(value)
 
 
 def _check_source(fields: Mapping[str, Any]) -> None:

@@ -131,7 +131,6 @@ def open_file(pid: int, call: AttributeCall, arguments: Sequence[int]) -> tuple[
     times = None
     flags = arguments[call.flags] if call.flags >= 0 else 0
     folder = _to_signed(arguments[call.folder]) if call.folder >= 0 else AT_FDCWD
-    place = os.fsencode(f"/proc/{pid}/cwd" if folder == AT_FDCWD else f"/proc/{pid}/fd/{folder}")
     has_path = call.path >= 0 and (arguments[call.path] or call.kind != "times")
     with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
         path = _read_path(memory.fileno(), arguments[call.path]) if has_path else b""
@@ -139,12 +138,20 @@ def open_file(pid: int, call: AttributeCall, arguments: Sequence[int]) -> tuple[
             times = _read_times(memory.fileno(), arguments[call.value], call.unit)
     if has_path and not path and not flags & EMPTY_PATH:
         raise FileNotFoundError(errno.ENOENT, "an empty path")
+    may_be_link = path and (not call.follows_link or flags & NO_FOLLOW)
+    how = os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if may_be_link else 0)
+    return os.open(_locate(pid, folder, path), how), times
+
+
+def _locate(pid: int, folder: int, path: bytes) -> bytes:
+    """A path of a process, relative to a folder that it has open, as a path of this one."""
     own = next((each for each in OWN_FOLDERS if path.startswith(each)), b"")
     if own:
         path = os.fsencode(f"/proc/{pid}/") + path[len(own) :]
-    is_link = not call.follows_link or flags & NO_FOLLOW
-    full = b"%s/%s" % (place, path) if path and not path.startswith(b"/") else path or place
-    return os.open(full, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if is_link and path else 0)), times
+    if path.startswith(b"/"):
+        return path
+    place = os.fsencode(f"/proc/{pid}/cwd" if folder == AT_FDCWD else f"/proc/{pid}/fd/{folder}")
+    return b"%s/%s" % (place, path) if path else place
 
 
 def _change(fd: int, kind: str, values: Sequence[int], times: bytes | None, writable: Sequence[Path]) -> None:

@@ -152,9 +152,7 @@ class Leftovers:
         failed = []
         for path in sorted({*self._guarded, *self._list_protected()}):
             before, mark = self._before.get(path), _get_mark(path)
-            is_folder = (not before or _is_folder(before.mark)) and (not mark or _is_folder(mark))
-            is_way = path in self._parents and is_folder  # may be made and removed; anything else would lead elsewhere
-            if is_way or not self._has_changed(path) or self._is_unreachable(path):
+            if self._is_way(path, before, mark) or not self._has_changed(path) or self._is_unreachable(path):
                 continue
             place = next((each for each in self._protected if path.is_relative_to(each)), path)
             name = escape_name(str(place.relative_to(self._top)))
@@ -169,6 +167,11 @@ class Leftovers:
             except OSError as error:
                 failed.append(f"{name}: {error.strerror}")
         return list(restored), failed
+
+    def _is_way(self, path: Path, before: SavedFile | None, mark: tuple[int, ...]) -> bool:
+        """Whether it is and was a folder on the way to a protected path: those may be made and removed."""
+        is_folder = (not before or _is_folder(before.mark)) and (not mark or _is_folder(mark))
+        return path in self._parents and is_folder  # anything else would lead elsewhere
 
     def _set_aside_running(self) -> tuple[list[SetAside], list[str]]:
         """What is moved, and why something else could not be. What cannot be judged is moved."""
@@ -226,12 +229,18 @@ class Leftovers:
             return "a link" if path.is_symlink() else "it cannot be looked at"
         text = read_text(path)
         if path.name in CONFIGS:
-            safe = clean_config(text, self._read_before(path))
-            outward = [each for each in safe.worktrees if not is_inside(path.parent / each.strip('"'))]
-            return ", ".join(dict.fromkeys([*safe.dropped, *(["core.worktree"] if outward else [])]))
+            return self._list_unsafe_settings(path, text)
         if path.name == "git-rebase-todo":
             return "exec" if any(line.split()[:1] in (["x"], ["exec"]) for line in text.splitlines()) else ""
         return "a hook" if path.parent.name == "hooks" else "it runs by itself"
+
+    def _list_unsafe_settings(self, path: Path, text: str) -> str:
+        safe = clean_config(text, self._read_before(path))
+        names = dict.fromkeys(safe.dropped)
+        for worktree in safe.worktrees:
+            if not self._running_files.is_inside(path.parent / worktree.strip('"')):
+                names["core.worktree"] = None
+        return ", ".join(names)
 
     def _move(self, path: Path, why: str) -> SetAside:
         """Set aside what is there. If it cannot be kept, as on a full disk, it is removed. Raises OSError."""

@@ -115,21 +115,17 @@ class RunningFiles:
             found = (*folders, *files)
             yield from _list_links(folder, found)
             if {*MARKS}.issubset(found):  # else it may be a submodule of that name
-                open_folder(folder / "objects")
-                # An lstat of each takes ten times as long.
-                with suppress(OSError), os.scandir(folder / "objects") as entries:
-                    yield from [Path(each.path) for each in entries if each.is_symlink()]
+                yield from _list_object_links(folder / "objects")
                 folders[:] = [each for each in folders if each != "objects"]
             if {"HEAD", *GIT_SETTINGS[1:]}.intersection(files):
                 shared = self.find_git_folder(folder / COMMON_DIR)
-                for each in (folder, shared) if shared else (folder,):
-                    settings = (each / name for name in (*GIT_SETTINGS[1:], REBASE_TODO))
-                    yield from (path for path in settings if os.path.lexists(path))
-                    named = find_value(read_config(each / CONFIGS[0]), HOOKS_PATH)
-                    hooks += [each / GIT_SETTINGS[0], *([mark.parent / named] if named else [])]
+                for each in filter(None, (folder, shared)):
+                    yield from filter(os.path.lexists, map(each.joinpath, (*GIT_SETTINGS[1:], REBASE_TODO)))
+                    hooks.append(each / GIT_SETTINGS[0])
+                    if named := find_value(read_config(each / CONFIGS[0]), HOOKS_PATH):
+                        hooks.append(mark.parent / named)
         for folder in filter(self.is_inside, hooks):
-            for inner, _folders, files in walk(Path(os.path.realpath(folder))):
-                yield from (inner / name for name in files if not name.endswith(".sample"))
+            yield from _list_hooks(Path(os.path.realpath(folder)))
 
     def is_inside(self, path: Path) -> bool:
         with suppress(ValueError):  # it holds a NUL
@@ -195,6 +191,19 @@ def grant_rights(folder_fd: int) -> None:
     folder = Path(f"/proc/self/fd/{folder_fd}")
     with suppress(PermissionError):
         folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IRWXU)
+
+
+def _list_hooks(folder: Path) -> Iterator[Path]:
+    for inner, _folders, files in walk(folder):
+        yield from (inner / name for name in files if not name.endswith(".sample"))
+
+
+def _list_object_links(objects: Path) -> list[Path]:
+    """The links in a repository's folder of objects, through which git would write elsewhere."""
+    open_folder(objects)
+    with suppress(OSError), os.scandir(objects) as entries:  # an lstat of each takes ten times as long
+        return [Path(each.path) for each in entries if each.is_symlink()]
+    return []
 
 
 def _list_links(folder: Path, names: Iterable[str]) -> Iterator[Path]:

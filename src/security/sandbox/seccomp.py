@@ -109,8 +109,11 @@ def build_filter(
     steps: list[Step] = [(LOAD, 0, 0, ARCH), (EQUAL, 1, 0, arch), fails, (LOAD, 0, 0, NUMBER)]
     if machine == "x86_64":
         steps += _fail_if(AT_LEAST, X32, errno.EPERM)
-    refused = [*REFUSED.items(), *(() if may_truncate else (("truncate", TRUNCATE),))]
-    refused += SHARED.items() if sees_others else ()
+    refused = [*REFUSED.items()]
+    if not may_truncate:
+        refused.append(("truncate", TRUNCATE))
+    if sees_others:
+        refused += SHARED.items()
     for name, numbers in refused:
         if numbers[column] != NO_CALL:
             steps += _fail_if(EQUAL, numbers[column], errno.EOPNOTSUPP if name.endswith(ATTRIBUTES) else errno.EPERM)
@@ -118,39 +121,18 @@ def build_filter(
         steps += [(EQUAL, 0, 1, call), (RETURN, 0, 0, REPORT)]
     for numbers in UNSEEN:
         steps += _fail_if(EQUAL, numbers[column], errno.ENOSYS)
-    for numbers, mode, flags in SETTING_MODES:
-        if numbers[column] != NO_CALL:
-            checks = [(LOAD, 0, 0, _find_argument(mode)), *_fail_if(ANY_BIT, SETUID | SETGID, errno.EPERM)]
-            creates = [(LOAD, 0, 0, _find_argument(flags)), (ANY_BIT, 0, len(checks), CREATE)] if flags else []
-            steps += _filter_call(numbers[column], [*creates, *checks])
+    steps += _refuse_modes(column)
     steps += _filter_call(
         CLONE[column], [(LOAD, 0, 0, _find_argument(0)), *_fail_if(ANY_BIT, NEW_NAMESPACES, errno.EPERM)]
     )
     ioctls = [step for request in REFUSED_IOCTLS for step in _fail_if(EQUAL, request, errno.EPERM)]
     steps += _filter_call(IOCTL[column], [(LOAD, 0, 0, _find_argument(1)), *ioctls])
-    for numbers, own in ON_ITSELF.values() if sees_others else ():
-        checks = [
-            step
-            for at, value in enumerate(own)
-            for step in ((LOAD, 0, 0, _find_argument(at)), (EQUAL, 1, 0, value), fails)
-        ]
-        steps += _filter_call(numbers[column], checks)
     if sees_others:
-        # A pair for datagrams (SOCK_RAW is one, too) sends to any socket of the machine that has a path.
-        steps += _filter_call(
-            SOCKETPAIR[column],
-            [
-                (LOAD, 0, 0, _find_argument(1)),
-                (KEEP_BITS, 0, 0, TYPE_BITS),
-                (EQUAL, 2, 0, STREAM),
-                (EQUAL, 1, 0, SEQPACKET),
-                fails,
-            ],
-        )
-    known: list[Step] = []
+        steps += _hide_others(column, fails)
+    allowed: list[Step] = []
     for family in families:
-        known += [(EQUAL, 0, 1, family), (RETURN, 0, 0, ALLOW)]
-    steps += _filter_call(SOCKET[column], [(LOAD, 0, 0, _find_argument(0)), *known, fails])
+        allowed += [(EQUAL, 0, 1, family), (RETURN, 0, 0, ALLOW)]
+    steps += _filter_call(SOCKET[column], [(LOAD, 0, 0, _find_argument(0)), *allowed, fails])
     steps.append((RETURN, 0, 0, ALLOW))
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
@@ -158,6 +140,36 @@ def build_filter(
 def _find_argument(index: int) -> int:
     """Where the lower half of an argument is in struct seccomp_data, on a little-endian machine."""
     return 16 + 8 * index
+
+
+def _hide_others(column: int, fails: Step) -> list[Step]:
+    """Limits and priorities are set for the process itself alone, and no pair of sockets reaches others."""
+    steps: list[Step] = []
+    for numbers, own in ON_ITSELF.values():
+        checks: list[Step] = []
+        for at, value in enumerate(own):
+            checks += [(LOAD, 0, 0, _find_argument(at)), (EQUAL, 1, 0, value), fails]
+        steps += _filter_call(numbers[column], checks)
+    # A pair for datagrams (SOCK_RAW is one, too) sends to any socket of the machine that has a path.
+    stream_pairs = [
+        (LOAD, 0, 0, _find_argument(1)),
+        (KEEP_BITS, 0, 0, TYPE_BITS),
+        (EQUAL, 2, 0, STREAM),
+        (EQUAL, 1, 0, SEQPACKET),
+        fails,
+    ]
+    return steps + _filter_call(SOCKETPAIR[column], stream_pairs)
+
+
+def _refuse_modes(column: int) -> list[Step]:
+    """No file gets set-user-ID or set-group-ID."""
+    steps: list[Step] = []
+    for numbers, mode, flags in SETTING_MODES:
+        if numbers[column] != NO_CALL:
+            checks = [(LOAD, 0, 0, _find_argument(mode)), *_fail_if(ANY_BIT, SETUID | SETGID, errno.EPERM)]
+            creates = [(LOAD, 0, 0, _find_argument(flags)), (ANY_BIT, 0, len(checks), CREATE)] if flags else []
+            steps += _filter_call(numbers[column], [*creates, *checks])
+    return steps
 
 
 def _fail_if(test: int, value: int, error: int) -> Iterator[Step]:
