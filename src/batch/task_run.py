@@ -25,9 +25,9 @@ from ..tools.process.run import run
 from ..tools.sdk.output_store import Stored
 from ..types.events import Completed, Event
 from ..types.messages import JSON, Response, Usage, UserMessage
-from .repository import Repositories, TaskWorkspace
 from .results import SUCCESS, CheckResult, Row
 from .tasks import Task
+from .workspace import Repositories, TaskWorkspace
 
 SHELL = "/bin/sh"
 STATE = "state"  # in a task's private folder

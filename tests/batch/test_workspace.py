@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from src.batch.repository import MAX_CHANGED_BYTES, Repositories, TaskWorkspace
 from src.batch.tasks import Task
+from src.batch.workspace import MAX_CHANGED_BYTES, Repositories, TaskWorkspace
 from src.errors import BotError
 
 from .script import make_repository
