@@ -109,6 +109,14 @@ def to_regular_file(descriptor: int) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
+def get_mark(status: os.stat_result) -> tuple[int, ...]:
+    """Mode, number of names, inode, size and times, which change whenever a file does.
+
+    A command can set back one of the times, but not the other.
+    """
+    return (status.st_mode, status.st_nlink, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
 def stat_beneath(folder: int, name: str) -> os.stat_result:
     """The state of what has this name in the folder. Raises OSError, LinkMet for a link."""
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)

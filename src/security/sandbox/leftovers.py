@@ -22,6 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Union
 
+from ...beneath import get_mark
 from ...types.file_names import escape_name
 from .git_config import clean_config
 from .running_files import CONFIGS, GIT_LINKS, RunningFiles, grant_rights, open_folder, read_file, read_text, walk
@@ -297,17 +298,12 @@ def list_parents(top: Path, path: Path) -> tuple[Path, ...]:
 
 
 def _get_mark(path: Path) -> tuple[int, ...]:
-    """Mode, number of names, inode, size, times; of a folder its mode; empty if nothing is there.
-
-    A command can set back one of the times, but not the other.
-    """
+    """As get_mark; of a folder its mode; empty if nothing is there."""
     try:
-        found = path.lstat()
+        mark = get_mark(path.lstat())
     except OSError:
         return ()
-    if stat.S_ISDIR(found.st_mode):
-        return (found.st_mode,)
-    return (found.st_mode, found.st_nlink, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return mark[:1] if _is_folder(mark) else mark
 
 
 def _is_folder(mark: tuple[int, ...]) -> bool:

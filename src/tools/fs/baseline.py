@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from ...beneath import FOLDER, open_beneath, open_top, read_file
+from ...beneath import FOLDER, get_mark, open_beneath, open_top, read_file
 from ...types.file_names import FileChange, FileState
 from .walk import GIT_FOLDER, IGNORE_FILE, MAX_IGNORE_BYTES, IgnoreFile, is_ignored, parse_rules
 
@@ -135,7 +135,7 @@ class Baseline:
 
     def _read_rules(self, prefix: str, entry: os.DirEntry[str], folder: int) -> tuple[IgnoreFile, ...]:
         try:
-            mark = _get_mark(entry.stat(follow_symlinks=False))
+            mark = get_mark(entry.stat(follow_symlinks=False))
             remembered = self._rules.get(prefix)
             if remembered is None or remembered[0] != mark:
                 rules = parse_rules(read_file(IGNORE_FILE, folder, MAX_IGNORE_BYTES) or b"")
@@ -145,7 +145,7 @@ class Baseline:
         return remembered[1]
 
     def _see(self, path: str, status: os.stat_result, name: str, folder: int) -> SeenFile:
-        seen, mark = self._seen.get(path), _get_mark(status)
+        seen, mark = self._seen.get(path), get_mark(status)
         if seen and seen.mark == mark and seen.read_ns - status.st_mtime_ns > RACY_NS:
             return seen
         read_ns, content = time.time_ns(), None
@@ -219,7 +219,3 @@ class FileWatch:
         changes, are_all = self._baseline.find_changes()
         if changes or only_files:
             record(changes, self._baseline.read, is_complete=are_all and only_files)
-
-
-def _get_mark(status: os.stat_result) -> tuple[int, ...]:
-    return (status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
