@@ -17,6 +17,7 @@ from ..security.permissions.approval import (
     SUBMIT_PLAN,
     Answer,
     Approver,
+    CannotRun,
     Request,
 )
 from ..security.permissions.policy import Decision, Policy
@@ -162,9 +163,9 @@ class PermissionGate:
         if self.policy.mode != "plan":
             return Permission(call, NO_PLAN.format(mode=self.policy.mode))
 
-        def revise(changed: ToolCall) -> Request | str:
-            error = self._registry.check(changed)
-            return error.text if error else Request(changed, PLAN_REASON, revise, needs_person=True)
+        def revise(changed: ToolCall) -> Request:
+            self._check(changed)
+            return Request(changed, PLAN_REASON, revise, needs_person=True)
 
         answer = yield from self.ask(Request(call, PLAN_REASON, revise, needs_person=True))
         if answer.allowed is not True:
@@ -217,15 +218,20 @@ class PermissionGate:
         advice, self._has_advised = "" if self._has_advised else ADVICE, True
         return request._replace(advice=advice)
 
-    def _revise(self, call: ToolCall, ctx: ToolContext) -> Request | str:
-        """The request for a call as the user changed it; a text says why it can never run."""
-        if error := self._registry.check(call):
-            return error.text
+    def _revise(self, call: ToolCall, ctx: ToolContext) -> Request:
+        """See Request."""
+        self._check(call)
         call, decision = self._decide_by_policy(call)
         if decision.action == "deny":
-            return decision.reason
+            raise CannotRun(decision.reason)
         preview = self._registry.preview(call, ctx)
-        return preview.text if preview.kind == "error" else self._make_request(call, ctx, decision, preview.text)
+        if preview.kind == "error":
+            raise CannotRun(preview.text)
+        return self._make_request(call, ctx, decision, preview.text)
+
+    def _check(self, call: ToolCall) -> None:
+        if error := self._registry.check(call):
+            raise CannotRun(error.text)
 
     def ask(self, request: Request) -> Aside[Answer]:
         """What the approver says, also to a question of a subagent."""
@@ -253,8 +259,10 @@ class PermissionGate:
 
     def _apply_changes(self, request: Request, answer: Answer, arguments: Mapping[str, JSON]) -> Permission:
         call = replace(request.call, arguments=arguments)
-        if isinstance(revised := request.revise(call), str):
-            return Permission(call, f"the user changed the arguments: {revised}")
+        try:
+            revised = request.revise(call)
+        except CannotRun as error:
+            return Permission(call, f"the user changed the arguments: {error.message}")
         new = ToolResult(call.id, call.name, "data", dict(arguments)).text
         note = f"[The user changed the arguments to {new}]\n{_quote_user(answer)}"
         return Permission(revised.call, user_note=note, access=answer.access or revised.access)

@@ -17,7 +17,7 @@ from ..agent.pruning import compute_output_budget
 from ..agent.subagents import SubagentModel
 from ..config import Settings
 from ..errors import BotError, describe_error
-from ..security.permissions.approval import Answer, Approver, Request
+from ..security.permissions.approval import Answer, Approver, CannotRun, Request
 from ..security.sandbox.deferred import DeferredSandbox
 from ..session.session import Session
 from ..session.state import TODO_WRITE
@@ -109,7 +109,11 @@ class Runtime(NamedTuple):
             return
         why = "they would run later by themselves, so they are set aside; yes puts them back"
         call = ToolCall("", "put_back", {"files": [*map(str, items)]})
-        request = Request(call, why, lambda _call: "what was set aside is put back as it is", needs_person=True)
+
+        def refuse_change(_: ToolCall) -> Request:
+            raise CannotRun("what was set aside is put back as it is")
+
+        request = Request(call, why, refuse_change, needs_person=True)
         answer = self.agent.approver.approve(request)
         is_wanted = (answer if isinstance(answer, Answer) else answer.result()).allowed
         for item in items:

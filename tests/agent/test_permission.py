@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from src.agent.permission import PermissionGate
 from src.errors import ConnectFailed
-from src.security.permissions.approval import REFUSE_ALL, Answer
+from src.security.permissions.approval import REFUSE_ALL, Answer, CannotRun
 from src.security.permissions.policy import Policy
 from src.security.permissions.review import ReviewBoard
 from src.security.permissions.rules import parse_rules
@@ -52,7 +54,8 @@ class TestWhatAnApproverSays:
         turn.run(("change", {"path": "a"}))
         (request,) = turn.approver.asked
         assert request.revise(replace(request.call, arguments={"path": "b"})).preview == "+++ b"
-        assert request.revise(replace(request.call, arguments={})).startswith("Wrong arguments for change: ")
+        with pytest.raises(CannotRun, match="^Wrong arguments for change: "):
+            request.revise(replace(request.call, arguments={}))
 
     def test_what_a_rule_denies_is_denied_however_it_was_changed(self):
         def exec(command: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ...errors import ToolError
 from ...types.messages import JSON, ToolCall
 from ...types.sandbox import Grant
 
@@ -17,15 +18,19 @@ MODE_AFTER_PLAN = "edits"
 PLAN_REASON = "accepting the plan switches to mode edits"
 
 
+class CannotRun(ToolError):
+    """The call, as the user changed it, can never run: why."""
+
+
 class Request(NamedTuple):
     """The call, the reason that it does not run without asking, and what helps to decide.
 
-    `revise` returns the request for the call as the user changed it, or the reason that it can never run.
+    `revise` returns the request for the call as the user changed it. It raises CannotRun.
     """
 
     call: ToolCall
     reason: str
-    revise: Callable[[ToolCall], Request | str]
+    revise: Callable[[ToolCall], Request]
     preview: str = ""  # a unified diff of what would change; empty: none
     rule: str = ""  # the rule that the answer "always" would add; empty: there is none
     reviews: tuple[str, ...] = ()  # one line for each reviewer

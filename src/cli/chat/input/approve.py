@@ -16,7 +16,15 @@ from typing import Any
 from ....app.factory import Factory
 from ....config import Settings
 from ....errors import BotError
-from ....security.permissions.approval import REFUSE_ALL, SUBMIT_PLAN, Answer, Approver, AutoApprover, Request
+from ....security.permissions.approval import (
+    REFUSE_ALL,
+    SUBMIT_PLAN,
+    Answer,
+    Approver,
+    AutoApprover,
+    CannotRun,
+    Request,
+)
 from ....security.text.sanitize import reveal, sanitize
 from ....types.messages import JSON
 from ...render.colours import NONE, Colours
@@ -177,9 +185,10 @@ class TerminalApprover:
         if new == request.call.arguments:
             self._show("  Nothing was changed.")
             return self._ask_user(request, is_changed=is_changed)
-        revised = request.revise(replace(request.call, arguments=new))
-        if isinstance(revised, str):
-            self._show(f"  It cannot run like that: {reveal(revised, on_one_line=True)}")
+        try:
+            revised = request.revise(replace(request.call, arguments=new))
+        except CannotRun as error:
+            self._show(f"  It cannot run like that: {reveal(error.message, on_one_line=True)}")
             return self._ask_user(request, is_changed=is_changed)
         return self._ask_user(revised, is_changed=True)
 

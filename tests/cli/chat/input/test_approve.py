@@ -5,7 +5,7 @@ import pytest
 from src.cli.chat.input.approve import TerminalApprover
 from src.cli.render.colours import DARK, NONE
 from src.errors import BotError
-from src.security.permissions.approval import Answer, Request
+from src.security.permissions.approval import Answer, CannotRun, Request
 from src.types.messages import ToolCall
 
 RULE = '{"tool": "exec", "action": "allow", "command": "ls"}'
@@ -235,7 +235,10 @@ class TestChanges:
         assert "write as you changed it:\n    path: a\n\n    | -old\n    | +new\n" in asked.shown
 
     def test_a_change_that_can_never_run_is_refused_at_once_and_asked_about_again(self):
-        asked = Asked("e", "rm x", "y", revise=lambda _: "a rule denies it")
+        def refuse(_):
+            raise CannotRun("a rule denies it")
+
+        asked = Asked("e", "rm x", "y", revise=refuse)
         assert asked.answer == Answer(True)
         assert "It cannot run like that: a rule denies it" in asked.shown
 
