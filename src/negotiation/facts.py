@@ -24,13 +24,14 @@ V = TypeVar("V")
 class ServerInfo:
     """None: not asked yet. `context_lengths`: in tokens, by model. `version` is empty if the server does not say.
 
-    `parameter_counts`: of the models whose number of parameters it tells.
+    `parameter_counts`: of the models whose number of parameters it tells. `owner`: of its models, as it says.
     """
 
     models: tuple[str, ...] | None = None
     context_lengths: Mapping[str, int] | None = None
     version: str | None = None
     parameter_counts: Mapping[str, int] = field(default_factory=dict)
+    owner: str = ""
 
 
 class ServedModel(NamedTuple):

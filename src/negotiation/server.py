@@ -114,6 +114,11 @@ class ServerApi:
         yield from self.context_lengths()
         return self.info.parameter_counts.get(model)
 
+    def owner(self) -> Aside[str]:
+        """Of its models, as its list says; empty if it does not."""
+        yield from self.context_lengths()
+        return self.info.owner
+
     def version(self) -> Aside[str]:
         """Empty if it does not say."""
         if self.is_vllm and self.info.version is None:
@@ -238,8 +243,11 @@ class ServerApi:
         names = self._codec.read_models(body)
         lengths = vllm.read_context_lengths(body) if self.is_vllm else {}
         counts = vllm.read_parameter_counts(body) if self.is_vllm else {}
+        owner = vllm.read_owner(body) if self.is_vllm else ""
         self._remember(
-            lambda info: replace(info, models=tuple(names), context_lengths=lengths, parameter_counts=counts)
+            lambda info: replace(
+                info, models=tuple(names), context_lengths=lengths, parameter_counts=counts, owner=owner
+            )
         )
         return names
 

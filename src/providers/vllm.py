@@ -169,6 +169,11 @@ def read_parameter_counts(body: bytes) -> dict[str, int]:
     return {name: count for name, count in counts.items() if isinstance(count, int)}
 
 
+def read_owner(body: bytes) -> str:
+    """Who owns the first model of the list, as the server says. Raises WireError."""
+    return as_str(next(iter(_load_models(body)), {}).get("owned_by"))
+
+
 def _load_models(body: bytes) -> list[dict[str, Any]]:
     listed = load_json(body)  # a bare list where a proxy has no other
     return as_dicts(listed if isinstance(listed, list) else as_dict(listed).get("data"))

@@ -30,6 +30,7 @@ from ...negotiation.evidence import probe_grammar
 from ...parsing import list_parsers
 from ...providers import vllm
 from ...providers.base import ChatRequest, decode
+from ...providers.engines import find_engine
 from ...providers.server_errors import read_refusal
 from ...providers.vllm_parsers import Family, find_family
 from ...types.effects import Aside
@@ -75,6 +76,7 @@ class Diagnosis:
         self.root = ""  # name of the model's weights, if the server gives it
         self.models: list[str] = []
         self.version = ""
+        self.engine = ""  # a server other than vLLM, by its name
         self.family: Family | None = None
         self.parser = ""  # the server's tool parser that reads the format which the model wrote
         self.native = False
@@ -110,6 +112,7 @@ def _check_server(diagnosis: Diagnosis) -> Finding:
     settings = diagnosis.settings
     try:
         diagnosis.models = diagnosis.ask(ServerApi.list_models)
+        diagnosis.engine = find_engine(diagnosis.ask(ServerApi.owner))
     except NeverReached as error:
         elsewhere = [] if settings.is_server_named else scan_ports(settings)
         if not elsewhere:
@@ -141,6 +144,8 @@ def _check_version(diagnosis: Diagnosis) -> Finding:
     diagnosis.version = diagnosis.ask(ServerApi.version)
     if diagnosis.version:
         return Finding("pass", f"vLLM {diagnosis.version}")
+    if diagnosis.engine:
+        return Finding("pass", diagnosis.engine)
     return Finding("warn", "the server gives no version: it may not be vLLM", "See vllm.provider.")
 
 
@@ -185,6 +190,8 @@ def _check_tokens(diagnosis: Diagnosis) -> Finding:
         for event in _make_small_model(diagnosis, ("tokens",)).respond(QUESTION, _offer_read(diagnosis)):
             response = event.response if isinstance(event, Completed) else response
     except TokensUnsupported:
+        if diagnosis.engine:
+            return Finding("pass", f"not offered by {diagnosis.engine}")
         advice = "With --enable-scale-out no call can be lost: vLLM 0.32 generates from tokens, and parses nothing."
         return Finding("pass", "not offered: calls depend on the checks above and below", advice)
     except BotError as error:

@@ -41,7 +41,7 @@ def print_report(load: Callable[[], Settings], *, as_json: bool = False) -> int:
     if as_json:
         rows = [{"name": name, **finding._asdict()} for name, finding in checks.items()]
         print(json.dumps({"checks": rows, "serve": make_serve_command(diagnosis), "exit_code": int(failed)}, indent=2))
-    elif diagnosis.models and diagnosis.is_vllm and (advice := _format_advice(diagnosis)):
+    elif diagnosis.models and diagnosis.is_vllm and not diagnosis.engine and (advice := _format_advice(diagnosis)):
         print(f"\n{advice}")
     return int(failed)
 
@@ -73,7 +73,9 @@ def _run_check(check: Callable[[Diagnosis], Finding | None], diagnosis: Diagnosi
 
 
 def make_serve_command(diagnosis: Diagnosis) -> str | None:
-    """The command that would make this model's tool calls native; None where its family is not known."""
+    """The command that would make this model's tool calls native; None for an unknown family, or another server."""
+    if diagnosis.engine:
+        return None
     name = diagnosis.root or diagnosis.model_name
     if diagnosis.family and diagnosis.parser in ("", diagnosis.family.tool_parser):
         return f"vllm serve {name} {diagnosis.family.flags}"

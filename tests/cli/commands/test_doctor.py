@@ -247,3 +247,24 @@ def test_an_unknown_model_is_told_where_parsers_are_listed_only_if_its_calls_are
     with serve(Server(said, model="who/knows")) as address:
         main(["doctor", "-u", f"{address}/v1", "-c", str(tmp_path / "config.json")])
     assert ("is listed at" in capsys.readouterr().out) == is_advised
+
+
+@pytest.mark.parametrize(
+    ("owner", "engine"),
+    [
+        ("llamacpp", "llama.cpp's server"),
+        ("sglang", "SGLang"),
+        ("library", "Ollama"),
+        ("organization_owner", "LM Studio"),
+    ],
+)
+def test_another_server_is_named_and_gets_no_advice_about_vllm(doctor, owner, engine):
+    lacking = answer(404, {"error": "not found"})
+    listed = answer(200, {"data": [{"id": "demo", "owned_by": owner}]})
+    missing = ("/version", "/tokenize", "/v1/chat/completions/render")
+    server = Server(answers=[(path, lambda _: True, lacking) for path in missing])
+    checks, command, _ = doctor(lambda asked: listed if asked.path == "/v1/models" else server(asked))
+    assert (checks["version"]["status"], checks["version"]["said"]) == ("pass", engine)
+    assert checks["tokens"]["said"] == f"not offered by {engine}"
+    assert command is None
+    assert "vLLM" not in json.dumps(list(checks.values())).replace("not vLLM", "")
