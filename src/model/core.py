@@ -27,6 +27,7 @@ from ..errors import (
     join_names,
 )
 from ..negotiation.call_path import PARSER_FAILED, TOOLS_LEFT_OUT, CallPath, blames_grammar
+from ..negotiation.continuity import ContinuityMeter, Sent
 from ..negotiation.evidence import PromptCounter, PromptWatch, look_at_template, try_grammar
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
@@ -43,14 +44,14 @@ from ..negotiation.thoughts import (
 from ..negotiation.token_budget import TokenBudget
 from ..negotiation.tool_choice import decide_call
 from ..parsing.arguments.tool_index import ToolIndex
-from ..providers.base import ChatRequest, Codec, Decoder, decode_piece, raise_broken
+from ..providers.base import ChatRequest, Codec, Decoder, PromptSize, decode_piece, raise_broken
 from ..providers.server_errors import judge_own_words
 from ..providers.vllm_tokens import make_generate_decoder
 from ..providers.wire_json import load_json
 from ..types.caching import LastMemo
 from ..types.effects import Aside, Await, Open, Release, ReplyHead, Turn
-from ..types.events import ModelEvent, Notice, PromptChanged, ReasoningDelta
-from ..types.messages import Message, Named, ToolChoice, ToolDefinition, UserMessage
+from ..types.events import ModelEvent, Notice, PrefixKept, PromptChanged, ReasoningDelta
+from ..types.messages import Message, Named, SystemMessage, ToolChoice, ToolDefinition, UserMessage
 from .recovery import Recovery
 from .request_builder import ModelOptions, RequestBuilder, remove_fields
 from .response_assembler import ResponseAssembler
@@ -119,6 +120,7 @@ class ModelCore:
         self._prompt_watch = PromptWatch()
         self._can_tell_prompts = True  # the server: what the template makes of a conversation
         self._can_tell_thoughts = True  # the server: what it makes of a thought
+        self._continuity = ContinuityMeter()
         self._beginning: dict[str, object] = {}  # of the last prompt
         self._held: list[ModelEvent] = []  # until the server accepts the request
         self._first_turn: ServedModel | None = None  # that this model finds out about for others
@@ -144,6 +146,11 @@ class ModelCore:
     def thoughts(self) -> str:
         """What becomes of its earlier thoughts, for the user."""
         return describe_thoughts(self.path, self._builder.thoughts_policy)
+
+    @property
+    def kept(self) -> PrefixKept | None:
+        """What of the turn before the last measured prompt began with."""
+        return self._continuity.last
 
     def context_length(self) -> Aside[int | None]:
         """In tokens; None if the server does not say."""
@@ -274,7 +281,10 @@ class ModelCore:
         if (changed := self._list_changes(request, path)) and len(request.messages) > 2:
             self._held.append(PromptChanged(changed))
         _, tools, choice = self._asked
+        self._continuity.begin(self._describe_sent(request, path))
         turn = yield from self._stream_answer(request, tools, path)
+        if kept := self._continuity.end(turn.tokens.ids):
+            yield kept
         recovery = Recovery(
             turn,
             request,
@@ -376,6 +386,12 @@ class ModelCore:
             self.path = path = replace(path, shows_thoughts=shows)
         return path
 
+    def _describe_sent(self, request: ChatRequest, path: CallPath) -> Sent:
+        is_system = isinstance(request.messages[0], SystemMessage) if request.messages else False
+        way = f"{path.mode} {path.prompt_style} {path.alternate} {path.fold_system}"
+        writer = self.server.identify(request.model)
+        return Sent(writer, way, request.tools, request.messages, is_system)
+
     def _list_changes(self, request: ChatRequest, path: CallPath) -> tuple[str, ...]:
         """What begins otherwise than in the request before."""
         before = self._beginning
@@ -413,6 +429,8 @@ class ModelCore:
             while not is_over:
                 events, is_over = decode_piece(decoder, (yield from read_piece()))
                 for event in events:
+                    if is_shown and isinstance(event, PromptSize):
+                        self._continuity.read_prompt(event.ids)
                     for shown in self._prompt_watch.take(event, turn.feed(event)):
                         if is_shown:
                             has_shown = True
@@ -456,8 +474,10 @@ class ModelCore:
         wire = self._builder.encode(request)
         self._prompt_watch.begin()
         if is_generated:
-            wire, size = yield from self.server.render(wire)
-            self._prompt_watch.compare(size)
+            rendered = yield from self.server.render(wire)
+            self._prompt_watch.compare(rendered.size)
+            self._continuity.read_prompt(rendered.ids)
+            wire = rendered.request
         head: ReplyHead = yield Open("POST", wire.path, wire.body)
         if not head.is_ok:
             refusal = read_refusal(head, (yield from read_body()), load_json(wire.body))

@@ -40,9 +40,10 @@ class RawTokens(NamedTuple):
 
 
 class PromptSize(NamedTuple):
-    """In tokens, as the server says before the answer."""
+    """In tokens, as the server says before the answer. `ids`: the tokens, as it writes them inside of a list."""
 
     tokens: int
+    ids: bytes = b""
 
 
 class HttpRequest(NamedTuple):

@@ -285,7 +285,7 @@ class OpenAIStream(StreamDecoder):
         if (start := data.find(_PROMPT_IDS)) >= 0:
             start += len(_PROMPT_IDS)
             end = data.find(b"]", start)
-            found.append(PromptSize(data.count(b",", start, end) + 1))
+            found.append(PromptSize(data.count(b",", start, end) + 1, data[start:end]))
             data = data[:start] + data[end:]
         chunk = COMPLETIONS.read(data)
         if chunk.choices is None and is_error(event := as_dict(load_json(data))):
@@ -311,7 +311,7 @@ class OpenAIStream(StreamDecoder):
         if choice.delta:
             self._add_delta(choice.delta, found)
         if choice.token_ids:
-            ids = _drop_end(choice.token_ids, choice.finish_reason)
+            ids = drop_end(choice.token_ids, choice.finish_reason)
             self._token_ids += ids
             self._unaccounted += 0 if len(found) > before else len(ids)
 
@@ -361,6 +361,6 @@ def _index_calls(message: CompletionDelta | None) -> None:
         call.index = index
 
 
-def _drop_end(ids: list[int], finish_reason: str | None) -> list[int]:
+def drop_end(ids: list[int], finish_reason: str | None) -> list[int]:
     """Without the token that ends the turn; others may come in the same event."""
     return ids[:-1] if finish_reason and finish_reason != "length" else ids

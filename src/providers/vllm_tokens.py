@@ -15,7 +15,7 @@ import msgspec
 
 from ..errors import TokensUnsupported
 from .base import Decoder, HttpRequest, WireEvent
-from .openai import CompletionChoice, CompletionDelta, OpenAIStream
+from .openai import CompletionChoice, CompletionDelta, OpenAIStream, drop_end
 from .stream.decoder import BodySniffer
 
 RENDER_PATH = "chat/completions/render"
@@ -24,10 +24,15 @@ _TEXT = msgspec.Raw(b'"text"')  # without it the answer is token ids alone
 
 
 class RenderedPrompt(NamedTuple):
-    """`request` makes the model answer; `size`: of the prompt, in tokens."""
+    """`request` makes the model answer; `ids`: of the prompt, as the server writes them in a list, without brackets."""
 
     request: HttpRequest
-    size: int
+    ids: bytes
+
+    @property
+    def size(self) -> int:
+        """In tokens."""
+        return self.ids.count(b",") + 1
 
 
 def read_rendered(body: bytes) -> RenderedPrompt:
@@ -38,7 +43,7 @@ def read_rendered(body: bytes) -> RenderedPrompt:
     except (msgspec.DecodeError, KeyError) as error:
         raise TokensUnsupported("The server rendered something that is not a prompt.") from error
     request = HttpRequest(GENERATE_PATH, msgspec.json.encode(fields | {"output_mode": _TEXT}))
-    return RenderedPrompt(request, tokens.count(b",") + 1)
+    return RenderedPrompt(request, tokens.strip(b"[] \n"))
 
 
 def make_generate_decoder(content_type: str, new_id: Callable[[], str]) -> Decoder:
@@ -46,12 +51,13 @@ def make_generate_decoder(content_type: str, new_id: Callable[[], str]) -> Decod
 
 
 class GenerateStream(OpenAIStream):
-    """An answer of /inference/v1/generate. It needs no token ids: all that they were is in its text."""
+    """An answer of /inference/v1/generate. All that its tokens were is in its text."""
 
     def _add_choice(self, choice: CompletionChoice, found: list[WireEvent]) -> None:
         if choice.text is None and choice.token_ids:
             raise TokensUnsupported("The server generates token ids without their text.")
         self._add_delta(CompletionDelta(content=choice.text), found)
+        self._token_ids += drop_end(choice.token_ids or [], choice.finish_reason)
 
     def read_whole(self, answer: Any) -> list[WireEvent]:
         """See StreamDecoder."""

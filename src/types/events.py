@@ -89,6 +89,23 @@ class PromptChanged(NamedTuple):
     parts: tuple[str, ...]
 
 
+class PrefixKept(NamedTuple):
+    """How much of the last prompt and answer a prompt begins with, in tokens.
+
+    `cause`: what changed, a name of negotiation/continuity.py; empty if the prompt begins with all of it. `place`: of
+    the first message of the request that differs; None if the messages are the same.
+    """
+
+    tokens: int
+    of: int
+    cause: str = ""
+    place: int | None = None
+
+    @property
+    def share(self) -> float:
+        return self.tokens / self.of if self.of else 1.0
+
+
 class Compacted(NamedTuple):
     """A summary replaced the older messages of the conversation.
 
@@ -101,7 +118,7 @@ class Compacted(NamedTuple):
     by_hand: bool = False
 
 
-ModelEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, Notice, PromptChanged, Completed]
+ModelEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, Notice, PromptChanged, PrefixKept, Completed]
 Event = Union[
     ModelEvent, TurnStarted, CallStarted, CallDenied, CallFinished, SubagentStep, ModeChanged, LimitHit, Compacted
 ]

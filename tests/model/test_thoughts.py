@@ -6,9 +6,9 @@ import json
 import pytest
 
 from src.negotiation import CallPath, FactStore
-from src.types.events import Completed
+from src.types.events import Completed, PrefixKept
 from src.types.messages import Reasoning, Response, Text, ToolCall, ToolResult, ToolResults, UserMessage
-from tests.doubles import ScriptedClient, make_model
+from tests.doubles import ScriptedClient, make_model, stream_event
 from tests.model.test_model import READ
 
 THOUGHT = "The file tells."
@@ -183,3 +183,36 @@ def test_merged_roles_keep_the_thoughts():
         "reasoning": "One.Two.",
         "reasoning_content": "One.Two.",
     }
+
+
+class TestTheMeter:
+    """What of a turn the next prompt begins with, by the server's own token ids."""
+
+    def ask(self, prompts, between=lambda talk: None):
+        def answer(ids, *deltas):
+            first = b'data: {"choices": [], "prompt_token_ids":[%s]}\n\n' % ids
+            return first + b"".join(map(stream_event, deltas)) + b"data: [DONE]\n\n"
+
+        said = {"content": "Hello.", "ids": [7, 8]}
+        talk = Talk(*(answer(ids, said, {"finish": "stop"}) for ids in prompts))
+        told = []
+        for _ in prompts:
+            told += [each for each in talk.model.respond(talk.messages, [READ]) if isinstance(each, PrefixKept)]
+            talk.messages += [Response((Text("Hello."),)), UserMessage("Go on.")]
+            between(talk)
+        return told, talk
+
+    def test_tells_that_a_prompt_begins_with_all_of_the_last_turn(self):
+        told, talk = self.ask([b"1,2", b"1,2,7,8,3"])
+        assert told == [PrefixKept(4, 4)]
+        assert talk.model.core.kept == PrefixKept(4, 4)
+
+    def test_names_the_answer_where_the_server_writes_it_otherwise(self):
+        assert self.ask([b"1,2", b"1,2,7,9,3"])[0] == [PrefixKept(3, 4, "answer")]
+
+    def test_names_an_edit_and_its_place(self):
+        def edit(talk):
+            talk.messages[0] = UserMessage("Something else.")
+
+        told, _ = self.ask([b"1,2", b"5,2,7,8"], edit)
+        assert [(each.cause, each.tokens) for each in told] == [("edit", 0)]

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from src.errors import TokensUnsupported
-from src.providers.base import decode
+from src.providers.base import RawTokens, decode
 from src.providers.vllm_tokens import make_generate_decoder, read_rendered
 from src.types.events import Completed, TextDelta
 
@@ -26,10 +26,11 @@ def piece(text, ids, finish=None):
 
 
 def test_a_rendered_prompt_goes_back_as_it_came_and_asks_for_text():
-    request, size = read_rendered(json.dumps(RENDERED).encode())
+    rendered = read_rendered(json.dumps(RENDERED).encode())
+    request = rendered.request
     assert request.path == "/inference/v1/generate"
     assert json.loads(request.body) == RENDERED | {"output_mode": "text"}
-    assert size == 3
+    assert (rendered.size, json.loads(b"[%s]" % rendered.ids)) == (3, RENDERED["token_ids"])
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"prompt": "x"}'])
@@ -38,10 +39,11 @@ def test_what_is_no_rendered_prompt_is_no_such_endpoint(body):
         read_rendered(body)
 
 
-def test_the_text_is_all_that_an_answer_gives():
+def test_an_answer_gives_its_text_and_the_tokens_that_it_was_without_the_last():
     usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
-    *shown, completed = read(piece("<tool_", [7]), piece("call>", [8, 2], "stop"), usage, "[DONE]")
+    *shown, tokens, completed = read(piece("<tool_", [7]), piece("call>", [8, 2], "stop"), usage, "[DONE]")
     assert shown == [TextDelta("<tool_"), TextDelta("call>")]
+    assert tokens.ids == [7, 8]
     assert isinstance(completed, Completed)
     assert (completed.response.text, completed.response.stop_reason) == ("<tool_call>", "end_turn")
     assert (completed.response.usage.input_tokens, completed.response.usage.output_tokens) == (3, 2)
@@ -49,7 +51,7 @@ def test_the_text_is_all_that_an_answer_gives():
 
 def test_tokens_whose_text_comes_later_are_no_loss():
     shown = read(piece("", [7]), piece("ü", [8]), piece("", [2], "stop"), "[DONE]")
-    assert [type(event) for event in shown] == [TextDelta, Completed]
+    assert [type(event) for event in shown] == [TextDelta, RawTokens, Completed]
 
 
 def test_a_whole_answer():

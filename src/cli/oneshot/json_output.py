@@ -18,6 +18,7 @@ from ...types.events import (
     Event,
     LimitHit,
     Notice,
+    PrefixKept,
     ReasoningDelta,
     SubagentStep,
     TextDelta,
@@ -83,6 +84,8 @@ LINES: Mapping[str, LineType] = {
         "denied": Member(INTEGER, "how many calls were not allowed"),
         "input_tokens": Member(INTEGER, "of all turns, as counted by the server"),
         "output_tokens": Member(INTEGER, "as `input_tokens`"),
+        "kept": Member(("number", "null"), "share of prompt and answer that the next prompt began with; null: unknown"),
+        "breaks": Member(OBJECT, "why a prompt did not begin with all of the last one, and how often"),
         "seconds": Member(NUMBER, "from the first request to the end"),
         "limit": Member(("string", "null"), "the limit that was reached"),
         "error": Member(("string", "null"), "what went wrong, and what to do next"),
@@ -138,6 +141,8 @@ class RunReport:
         self.model = model
         self.turns = self.calls = self.denied = self.input_tokens = self.output_tokens = 0
         self.seconds = 0.0
+        self.breaks: dict[str, int] = {}
+        self._kept_tokens = self._measured_tokens = 0
         self.limit: str | None = None
         self.wants_tools = False  # whether the last turn held calls
         self._denied_last = False  # whether a call of the last turn that held any was denied
@@ -156,6 +161,18 @@ class RunReport:
             self._denied_last = True
         elif isinstance(event, LimitHit):
             self.limit = event.limit
+        elif isinstance(event, PrefixKept):
+            self._count_kept(event)
+
+    @property
+    def kept(self) -> float | None:
+        return round(self._kept_tokens / self._measured_tokens, 4) if self._measured_tokens else None
+
+    def _count_kept(self, event: PrefixKept) -> None:
+        self._kept_tokens += event.tokens
+        self._measured_tokens += event.of
+        if event.cause:
+            self.breaks[event.cause] = self.breaks.get(event.cause, 0) + 1
 
     def _count_turn(self, event: Completed) -> None:
         response = event.response

@@ -7,8 +7,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from ...negotiation.continuity import describe_kept
 from ...security.text.sanitize import sanitize
-from ...types.events import Completed, Event, PromptChanged, TurnStarted
+from ...types.events import Completed, Event, PrefixKept, PromptChanged, TurnStarted
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import NATIVE, TEXT, Response, ToolCall
 
@@ -60,6 +61,8 @@ class Debug:
             self._print(f"Iteration {event.number}")
         elif isinstance(event, PromptChanged):
             self._print(f"The beginning of the prompt changed: {', '.join(event.parts)}")
+        elif isinstance(event, PrefixKept) and event.cause:
+            self._print(describe_kept(event))
         elif isinstance(event, Completed):
             for line in _list_call_lines(event.response):
                 self._print(line)

@@ -10,6 +10,7 @@ import sys
 
 from .... import app
 from ....config import list_settings
+from ....negotiation.continuity import describe_kept
 from ....security.permissions.modes import MODES
 from ....security.text.sanitize import sanitize
 from ....types.file_names import escape_name
@@ -116,8 +117,18 @@ def _show_tokens(state: State, _: str) -> None:
         f"{usage.cached_tokens:,} of the last prompt's {usage.input_tokens:,} were in the server's cache"
         * bool(usage.cached_tokens),
         f"the last answer: {rates}" * bool(rates),
+        *_describe_continuity(state),
     ]
     state.screen.say("\n".join(f"  {row}" for row in rows if row))
+
+
+def _describe_continuity(state: State) -> list[str]:
+    """What of the last turn the server could use again, and what becomes of thoughts."""
+    if state.runtime is None:
+        return []
+    core = state.runtime.model.core
+    kept = [describe_kept(core.kept)] if core.kept else []
+    return [*kept, f"earlier thoughts: {core.thoughts}"]
 
 
 def _describe_tokens(state: State) -> str:

@@ -1,0 +1,159 @@
+"""The law of a conversation, and its meter: a prompt begins with the tokens of the prompt and answer before it. Pure.
+
+A server keeps what it has computed of a prompt, and uses it as far as the next one begins alike. So what goes back to a
+model has to be what it read and wrote. Where that breaks, the meter names the cause and the first message that differs.
+
+Token ids are compared as the server writes them, in blocks of bytes: of a prompt four bytes a block are kept, so that a
+conversation of 100,000 tokens takes 5 KB, and a turn about a millisecond.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from ..types.events import PrefixKept
+
+BLOCK_BYTES = 512  # some 100 tokens
+CAUSES: Mapping[str, str] = {
+    "model": "another model or server was asked",
+    "path": "tools are offered in another way",
+    "tools": "the tools changed",
+    "system": "the system prompt changed",
+    "compaction": "a summary took the place of older messages",
+    "edit": "an earlier message changed",
+    "arguments": "the client wrote the arguments of a call anew",
+    "answer": "the server writes the last answer otherwise than the model did",
+    "template": "the chat template writes earlier messages otherwise than before",
+}
+
+
+def describe_kept(kept: PrefixKept) -> str:
+    """In one line, for people."""
+    told = f"{kept.share:.1%} of the last prompt and answer were the beginning of this prompt"
+    where = "" if kept.place is None else f", from message {kept.place + 1} on"
+    return f"{told}; {CAUSES[kept.cause]}{where}" if kept.cause else told
+
+
+class Sent(NamedTuple):
+    """What a prompt was made of; all is only compared. `has_system`: the first message is the system prompt."""
+
+    model: str
+    path: str
+    tools: object
+    messages: Sequence[object]
+    has_system: bool
+
+
+class Fingerprint(NamedTuple):
+    """Of a prompt and its answer: the checksums of the prompt's whole blocks, and the rest as it is."""
+
+    blocks: array[int]
+    rest: bytes
+
+    @classmethod
+    def take(cls, prompt: bytes, answer: bytes, known: array[int] | None = None) -> Fingerprint:
+        """`known`: the checksums of the first blocks."""
+        blocks = array("I", known or ())
+        whole = len(prompt) - len(prompt) % BLOCK_BYTES
+        starts = range(len(blocks) * BLOCK_BYTES, whole, BLOCK_BYTES)
+        blocks.extend(crc32(prompt[start : start + BLOCK_BYTES]) for start in starts)
+        return cls(blocks, prompt[whole:] + answer)
+
+    def count_kept(self, text: bytes) -> int:
+        """How many bytes of it a text begins with; where a block differs, as many as are in whole blocks."""
+        for number, checksum in enumerate(self.blocks):
+            start = number * BLOCK_BYTES
+            if crc32(text[start : start + BLOCK_BYTES]) != checksum:
+                return start
+        start = len(self.blocks) * BLOCK_BYTES
+        if text.startswith(self.rest, start):
+            return start + len(self.rest)
+        return start + count_same(self.rest, text[start : start + len(self.rest)])
+
+
+class Trail(NamedTuple):
+    """What is kept of a turn until the next one."""
+
+    sent: Sent
+    prompt_tokens: int
+    tokens: int  # of prompt and answer
+    fingerprint: Fingerprint
+
+
+def write_ids(ids: bytes) -> bytes:
+    """Token ids, as a server writes them in a list, in the one form in which they are compared."""
+    return ids.translate(None, b" \n[]") + b"," if ids else b""
+
+
+def make_trail(sent: Sent, prompt: bytes, answer: Sequence[int], known: array[int] | None = None) -> Trail:
+    """`prompt`: as write_ids gives it. `known`: the checksums of its first blocks."""
+    written = b"".join([b"%d," % each for each in answer])
+    count = prompt.count(b",")
+    return Trail(sent, count, count + len(answer), Fingerprint.take(prompt, written, known))
+
+
+def compare(before: Trail, sent: Sent, prompt: bytes) -> PrefixKept:
+    """What of the turn before the next prompt begins with. `prompt`: as write_ids gives it."""
+    same = before.fingerprint.count_kept(prompt)
+    tokens = min(prompt.count(b",", 0, same), before.tokens)
+    if tokens == before.tokens:
+        return PrefixKept(tokens, before.tokens)
+    return PrefixKept(tokens, before.tokens, *find_cause(before, sent, tokens))
+
+
+def find_cause(before: Trail, now: Sent, kept: int) -> tuple[str, int | None]:
+    """The cause of a break behind so many tokens, and the place of the first message that differs."""
+    old = before.sent
+    if old.model != now.model:
+        return "model", None
+    place = count_same(old.messages, now.messages)
+    if place < len(old.messages):
+        if place == 0 and old.has_system:
+            return "path" if old.path != now.path else "system", 0
+        return "compaction" if len(now.messages) < len(old.messages) else "edit", place
+    if old.path != now.path:
+        return "path", None
+    if old.tools != now.tools:
+        return "tools", None
+    return "answer" if kept >= before.prompt_tokens else "template", None
+
+
+def count_same(before: Sequence[object], now: Sequence[object]) -> int:
+    """How many values two sequences begin with alike."""
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((place for place, (old, new) in pairs if old is not new and old != new), min(len(before), len(now)))
+
+
+class ContinuityMeter:
+    """Measures one conversation, turn by turn."""
+
+    def __init__(self) -> None:
+        self.last: PrefixKept | None = None  # of the last turn that could be measured
+        self._before: Trail | None = None
+        self._sent: Sent | None = None
+        self._prompt = b""
+
+    def begin(self, sent: Sent) -> None:
+        """A request is sent."""
+        self._sent, self._prompt = sent, b""
+
+    def read_prompt(self, ids: bytes) -> None:
+        """The token ids of its prompt, as the server writes them."""
+        self._prompt = write_ids(ids)
+
+    def end(self, answer: Sequence[int]) -> PrefixKept | None:
+        """What was kept, at the end of the answer; None for a first turn, and where the server tells no token ids."""
+        sent, prompt, before = self._sent, self._prompt, self._before
+        self._sent, self._prompt, self._before = None, b"", None
+        if sent is None or not prompt:
+            return None
+        if before is None:
+            self._before = make_trail(sent, prompt, answer)
+            return None
+        self.last = compare(before, sent, prompt)
+        known = None if self.last.cause else before.fingerprint.blocks
+        self._before = make_trail(sent, prompt, answer, known)
+        return self.last
