@@ -259,6 +259,7 @@ class ServeSettings:
     workers: int = option(1, "Processes that share the port", least=1, most=256)
     repair_turns: int = option(1, "How often a call that cannot be read is asked for again", least=0, most=3)
     keep_alive: float = option(10.0, "Longest silence in a stream, in seconds; 0: any", least=0, most=WEEK_S)
+    restore: bool = option(True, "Put back what clients drop of answers: thoughts, ids and the exact text of calls")
     hosts: tuple[str, ...] = option((), "Names under which the gateway may be called without keys, besides loopback's")
     origins: tuple[str, ...] = option((), "Origins whose pages may ask, such as `https://chat.example`")
     relay: tuple[str, ...] = option((), "Paths that change the server and are relayed all the same, such as `/sleep`")

@@ -32,6 +32,7 @@ from ..types.messages import (
 )
 from ..types.special_tokens import neutralize_with_note
 from .history import has_inline_thought, is_system, join_contents, name_thoughts, place_late_system
+from .restore import WRITTEN
 
 # With these fields the answer's text is data in a form of the client's choice: a call in it is none.
 _FORMS = (
@@ -143,6 +144,8 @@ class ChatBody:
 
     def _edit_messages(self, path: CallPath, *, has_grammar: bool) -> list[dict[str, Any]]:
         messages = [name_thoughts(each, moves_inline=bool(path.shows_thoughts)) for each in self.messages]
+        if path.mode != "text" and not path.alternate:
+            messages = [_leave_out(each, WRITTEN) for each in messages]
         if path.system_first:
             messages = place_late_system(messages)
         if path.mode == "text" or path.alternate:
@@ -226,11 +229,15 @@ def _render_exchanges(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]
             blocks = [_read_call(each) for each in calls]
             names.update({block.id: block.name for block in blocks})
             thoughts = {name: message[name] for name in THOUGHTS if name in message}
-            text = _render_turn(read_text(message.get("content")), blocks)
+            text = message.get(WRITTEN) or _render_turn(read_text(message.get("content")), blocks)
             rendered.append({"role": "assistant", "content": text, **thoughts})
         elif message:
-            rendered.append(message)
+            rendered.append(_leave_out(message, WRITTEN))
     return rendered
+
+
+def _leave_out(message: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in message.items() if key != name} if name in message else message
 
 
 def _read_call(call: dict[str, Any]) -> ToolCall | MalformedCall:

@@ -36,12 +36,13 @@ from ..providers.stream.sse import EventDecoder
 from ..providers.wire_json import as_dict, as_dicts, encode_json, load_json
 from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Release, Reply
 from ..types.events import Completed, ModelEvent, TextDelta
-from ..types.messages import NATIVE, Reasoning, Response, ToolCall
+from ..types.messages import NATIVE, Reasoning, Response, Text, ToolCall
 from .chat_request import ChatBody
 from .chunks.guard import StreamGuard, WholeGuard
 from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_rest
-from .chunks.text_run import clear_token_ids
+from .chunks.text_run import clear_token_ids, find_prompt_ids
 from .client_asker import CHAT_PATH, ChatAsker, CountAsker, encode_prompt
+from .conversation import Conversation
 from .report import LandedCall, Report
 from .resumption import Resumption
 
@@ -117,6 +118,9 @@ class ChatTurn:
         self._codec = BodyCodec(new_id, request.body)
         self._server = ServerApi(self._codec, address, facts, is_vllm=True)
         self._body: dict[str, Any] = {}
+        self.conversation: Conversation | None = None  # that the request goes on with, if it is known
+        self.answered: Response | None = None  # the answer that the client gets, once it is whole
+        self.answer_tokens: list[int] = []
 
     @property
     def headers(self) -> Sequence[tuple[str, str]]:
@@ -223,11 +227,13 @@ class ChatTurn:
         thinks = self._facts.thinks_in_text.get(self.fact_key)  # and drafts calls in its thoughts
         has_choices = self._request.body.get("n") not in (None, 1)
         is_done = False  # as the server says
+        has_prompt = False
         sole: StreamGuard | None = None  # guard of the only choice
         while not (is_done or is_over):
             piece, start = start or (yield READ), b""
             is_over = piece is None
             found = take_rest(events) if piece is None else events.feed(piece)
+            has_prompt = has_prompt or self._find_prompt(found)
             if events.comments:
                 yield KeepAlive(events.take_comments())
             if sole and len(found) == 1 and (sent := sole.pass_on(found[0])) is not None:
@@ -275,6 +281,7 @@ class ChatTurn:
             guard = WholeGuard(self._request, self._new_id, {**answer, "choices": [choice]})
             calls, text, is_replaced = yield from self._finish(guard.assembler)
             settled.append(guard.settle(calls, text, is_replaced=is_replaced))
+        self._measure(b",".join([b"%d" % each for each in answer.get("prompt_token_ids") or ()]))
         answer["choices"] = settled
         if not self._request.wants_token_ids:
             clear_token_ids(answer)
@@ -303,9 +310,28 @@ class ChatTurn:
         if is_unreadable and not calls and not native and not is_cut and self._repair_turns:
             calls, how = (yield from self._repair(assembler.raw_text(), whole)), "repaired"
             is_replaced = bool(calls)
+        self._note_answer(whole, [*native, *calls], assembler.tokens.ids)
         self._note(whole, native, NATIVE)
         self._note(whole, calls, how)
         return calls, text, is_replaced
+
+    def _find_prompt(self, events: Sequence[bytes]) -> bool:
+        """Measure the prompt by the first event of a stream. Returns whether that has come."""
+        if events:
+            self._measure(find_prompt_ids(events[0]))
+        return bool(events)
+
+    def _measure(self, prompt_ids: bytes) -> None:
+        if self.conversation and prompt_ids:
+            self.report.kept = self.conversation.measure(prompt_ids, self.report.path)
+
+    def _note_answer(self, whole: Response, calls: Sequence[ToolCall], tokens: list[int]) -> None:
+        """Of several answers to one request none goes on."""
+        if self._request.body.get("n") not in (None, 1):
+            return
+        sent = [call for call in whole.calls if call in calls] or calls
+        rest = [block for block in whole.content if isinstance(block, (Text, Reasoning))]
+        self.answered, self.answer_tokens = replace(whole, content=(*rest, *sent)), tokens
 
     def _note(self, whole: Response, calls: Sequence[ToolCall], how: str) -> None:
         report = self.report

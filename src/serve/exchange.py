@@ -23,6 +23,7 @@ from ..transport.async_driver import drive_async
 from .apis.dialects import COUNT_PATH, Dialect
 from .chat_request import ChatBody
 from .chat_turn import ChatTurn, KeepAlive, Output, Payload, WholeAnswer
+from .conversation import Conversation
 from .http_common import OF_THE_BODY, is_relayed, refuse
 from .keep_alive import LiveStream
 from .report import Report
@@ -50,8 +51,10 @@ class GuardedExchange:
         headers: Mapping[str, str],
         repair_turns: int,
         live: LiveStream,
+        conversation: Conversation | None = None,
     ) -> None:
         self.chat = chat
+        self._conversation = conversation
         self.report = Report()
         self.status = 0
         self._request = request
@@ -65,8 +68,10 @@ class GuardedExchange:
     async def answer(self, upstreams: Upstreams) -> web.StreamResponse:
         """Raises NotGuarded."""
         failure: BotError | None = None
+        sent = self.chat.body
         with self._live:
-            for replica in upstreams.rank(self.chat.body):
+            await self._restore()
+            for replica in upstreams.rank(sent):
                 try:
                     return await self._ask(replica)
                 except BotError as error:
@@ -78,6 +83,26 @@ class GuardedExchange:
             if isinstance(failure, ServerError) and 400 <= failure.status < 500:
                 status = failure.status  # the first event of a stream may be one: the client is not to ask again
             return await self._fail(status, str(failure))
+
+    async def _restore(self) -> None:
+        """Put back what the client dropped of its history. A mistake of ours costs no request."""
+        if self._conversation is None:
+            return
+        try:
+            self.chat = await self._conversation.restore()
+        except Exception:
+            log.exception("Nothing of a conversation was put back.")
+            self._conversation = None
+
+    async def _keep_answer(self, turn: ChatTurn) -> None:
+        """Before the client has the end of the answer, and can go on."""
+        answer, turn.answered = turn.answered, None
+        if answer is None or self._conversation is None:
+            return
+        try:
+            await self._conversation.keep(answer, turn.answer_tokens)
+        except Exception:
+            log.exception("An answer was not kept.")
 
     async def _fail(self, status: int, message: str, body: bytes = b"") -> web.StreamResponse:
         """An error as the answer, or as the end of a stream of which only signs of life were sent.
@@ -102,6 +127,9 @@ class GuardedExchange:
             recovers_parser_errors=replica.recovers_parser_errors,
         )
         self.report = turn.report
+        if self._conversation is not None:
+            turn.conversation = None if is_count else self._conversation
+            turn.report.restored = self._conversation.restored
         steps = turn.count_tokens() if is_count else turn.run()
         answer: AsyncGenerator[Output, None] = drive_async(steps, replica.client.with_headers(self._headers))
         async with aclosing(answer) as outputs:
@@ -121,10 +149,11 @@ class GuardedExchange:
             replica.save(turn.fact_key)
             self.first_byte_at = self.read_clock()
             if isinstance(first, WholeAnswer):
+                await self._keep_answer(turn)
                 return await self._send_whole(first, self._select_headers(turn))
             self.status = OK
             await self._live.open(self._select_headers(turn))
-            return await self._stream(first, outputs)
+            return await self._stream(turn, first, outputs)
 
     async def _find_first(self, turn: ChatTurn, outputs: AsyncGenerator[Output, None]) -> Payload | WholeAnswer:
         """The first output that is part of an answer."""
@@ -153,12 +182,15 @@ class GuardedExchange:
         headers["Content-Type"] = "application/json"
         return web.Response(status=answer.status, body=encode(answer.body), headers=headers)
 
-    async def _stream(self, first: Payload, rest: AsyncGenerator[Output, None]) -> web.StreamResponse:
+    async def _stream(self, turn: ChatTurn, first: Payload, rest: AsyncGenerator[Output, None]) -> web.StreamResponse:
         encode, live = self._dialect.encode_payload, self._live
         last = b""
         try:
+            await self._keep_answer(turn)
             await live.write(encode(first.events))
             async for output in rest:
+                if turn.answered is not None:
+                    await self._keep_answer(turn)
                 if isinstance(output, Payload):
                     encoded = encode(output.events)
                 elif isinstance(output, KeepAlive):

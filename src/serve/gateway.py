@@ -18,10 +18,12 @@ from ..providers.wire_json import count_items, load_json
 from .access import AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers
 from .apis.dialects import COUNT_PATH, DIALECTS, Dialect, encode_path_error
 from .chat_request import ChatBody
+from .conversation import Conversation
 from .exchange import RELAYED, GuardedExchange, NotGuarded, log
 from .http_common import KEY_HEADERS, NOT_RELAYED, OFF_HEADER, read_key, refuse, select_headers
 from .keep_alive import LiveStream, read_interval
 from .keys import KeyRing
+from .memory import Memory
 from .pages.metrics import Metrics
 from .pages.page import Pages
 from .relayed_stream import RelayedStream, relay_answer
@@ -41,7 +43,8 @@ Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 class Gateway:
     """In front of `upstreams`. `keys`: those of clients; None lets anyone in that the rules let in. `repair_turns`: see
-    ChatTurn. `keep_alive`: seconds of silence before a sign of life, 0 for none.
+    ChatTurn. `keep_alive`: seconds of silence before a sign of life, 0 for none. `memory`: of answers, of which what
+    clients drop is put back; None: nothing is kept.
     """
 
     def __init__(
@@ -52,7 +55,9 @@ class Gateway:
         repair_turns: int = 1,
         rules: AccessRules = AccessRules(),  # noqa: B008 - it cannot be changed
         keep_alive: float = 0.0,
+        memory: Memory | None = None,
     ) -> None:
+        self._memory = memory
         self._upstreams = upstreams
         self._metrics = metrics
         self._keys = keys
@@ -149,12 +154,16 @@ class Gateway:
         headers = self._forward_headers(request, _OURS)
         if self._keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
-        exchange = GuardedExchange(request, dialect, chat, headers, self._repair_turns, live)
+        conversation = self._find_conversation(request, chat)
+        exchange = GuardedExchange(request, dialect, chat, headers, self._repair_turns, live, conversation)
         try:
             with self._metrics.track(exchange, request.path.removeprefix("/v1/")):
                 return await exchange.answer(self._upstreams)
         except NotGuarded:
             return await self.relay(request)
+
+    def _find_conversation(self, request: web.Request, chat: ChatBody) -> Conversation | None:
+        return Conversation(self._memory, read_key(request.headers), chat) if self._memory else None
 
     async def relay(self, request: web.Request) -> web.StreamResponse:
         """Pass a request and its answer on, byte for byte."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..types.events import PrefixKept
 from ..types.messages import NATIVE, Usage
 
 
@@ -21,6 +22,7 @@ class Report:
     """What was done for one request. `repairs`: what had to be mended in the text of calls.
 
     `rescues`: why the turn was asked again: "parser", the server's failed on the answer; "rest", the stream broke off.
+    `kept`: what of the last turn the prompt began with; `restored`: answers of the history that something was put into.
     """
 
     path: str = ""
@@ -29,6 +31,8 @@ class Report:
     rescues: list[str] = field(default_factory=list)
     extra_requests: int = 0
     usage: Usage | None = None
+    kept: PrefixKept | None = None
+    restored: int = 0
 
     def to_header(self) -> str:
         """The value of x-vllm-bot."""
@@ -40,5 +44,8 @@ class Report:
             "repaired": ",".join(dict.fromkeys(self.repairs)),
             "recovered": str(len(recovered) or ""),
             "rescued": ",".join(self.rescues),
+            "restored": str(self.restored or ""),
+            "kept": f"{int(self.kept.share * 1000) / 1000:.3f}" if self.kept else "",
+            "broken": self.kept.cause if self.kept else "",
         }
         return "; ".join(f"{name}={value}" for name, value in parts.items() if value)

@@ -29,6 +29,7 @@ from ..transport.http import find_free_port, try_connecting
 from .access import AccessRules
 from .gateway import HAS_ASKED, MAX_HEADER_BYTES, Gateway
 from .keys import read_keys
+from .memory import Memory, OwnMemory, SharedMemory, serve_memory
 from .pages.metrics import Metrics
 from .upstreams import Replica, Upstreams
 
@@ -108,6 +109,8 @@ def serve_forever(settings: Settings, *, tls: TlsFiles = None) -> None:
             _serve(settings, address, tls, folder)
             return
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # where the workers' counts are; see metrics.py
+        if options.restore:
+            serve_memory(Path(folder))
         start = multiprocessing.get_context("spawn").Process
         _supervise([start(target=_serve, args=(settings, address, tls, folder)) for _ in range(options.workers)])
 
@@ -217,7 +220,10 @@ def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: st
     keys = read_keys(Path(options.keys)) if options.keys else None
     rules = AccessRules(options.hosts, options.origins, options.relay)
     metrics, upstreams = Metrics(Path(folder)), make_upstreams(settings)
-    app = Gateway(upstreams, metrics, keys, options.repair_turns, rules, options.keep_alive).make_app()
+    memory: Memory | None = None
+    if options.restore:
+        memory = OwnMemory() if options.workers == 1 else SharedMemory(Path(folder))
+    app = Gateway(upstreams, metrics, keys, options.repair_turns, rules, options.keep_alive, memory).make_app()
     checks = _load_tls(tls)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until the loop handles them
     try:

@@ -24,6 +24,7 @@ from src.serve.chunks.guard import StreamGuard
 from src.serve.client_asker import ChatAsker
 from src.serve.gateway import Gateway
 from src.serve.keys import KeyRing, hash_key
+from src.serve.memory import OwnMemory
 from src.serve.pages.metrics import Metrics
 from src.serve.run import close_silent, hide_request
 from src.serve.upstreams import Replica, Upstreams
@@ -174,7 +175,7 @@ def drive(
                 Replica(AsyncClient(each, "server-key" if keys else "", clocks), ServerMemory(folder))
                 for each in addresses
             ]
-            own = Gateway(Upstreams(replicas), Metrics(folder), keys)
+            own = Gateway(Upstreams(replicas), Metrics(folder), keys, memory=OwnMemory())
             async with TestClient(TestServer(own.make_app())) as client:
                 await use(client, fake)
 

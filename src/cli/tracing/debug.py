@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ...negotiation.continuity import describe_kept
 from ...security.text.sanitize import sanitize
 from ...types.events import Completed, Event, PrefixKept, PromptChanged, TurnStarted
 from ...types.lazy_pattern import LazyPattern
@@ -62,6 +61,8 @@ class Debug:
         elif isinstance(event, PromptChanged):
             self._print(f"The beginning of the prompt changed: {', '.join(event.parts)}")
         elif isinstance(event, PrefixKept) and event.cause:
+            from ...negotiation.continuity import describe_kept  # start-up is measured
+
             self._print(describe_kept(event))
         elif isinstance(event, Completed):
             for line in _list_call_lines(event.response):

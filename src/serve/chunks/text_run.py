@@ -44,8 +44,14 @@ def clear_token_ids(answer: dict[str, Any]) -> None:
 
 def count_prompt_tokens(data: bytes) -> int:
     """Those that an answer, or its first event, tells; 0 if it does not."""
+    ids = find_prompt_ids(data)
+    return ids.count(b",") + 1 if ids else 0
+
+
+def find_prompt_ids(data: bytes) -> bytes:
+    """The token ids of the prompt in the first event of a stream, as the server writes them; empty if it has none."""
     prompt = _PROMPT.search(data)
-    return prompt[1].count(b",") + 1 if prompt else 0
+    return prompt[1] if prompt else b""
 
 
 class WaitingChunk(NamedTuple):

@@ -23,6 +23,7 @@ FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 CALLS_FILE = "calls.jsonl"
 MAX_CALLS_BYTES = 1024 * 1024
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+SHARES = (0.1, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0)
 _SAMPLES = ("total", "sum", "count", "running")  # the ends of their names
 UNKNOWN = "unknown"  # in place of a model that has answered nothing yet
 UPSTREAM_GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
@@ -45,6 +46,19 @@ class Metrics:
             "vllm_bot_first_byte_seconds", "Until the first byte", api, buckets=SECONDS, registry=own
         )
         self._total = Histogram("vllm_bot_seconds", "Time to the last byte", api, buckets=SECONDS, registry=own)
+        self._kept = Histogram(
+            "vllm_bot_kept_share",
+            "Of the last prompt and answer that a prompt began with",
+            ("model",),
+            buckets=SHARES,
+            registry=own,
+        )
+        self._broken = Counter(
+            "vllm_bot_prefix_breaks", "Prompts that began otherwise, by cause", ("model", "reason"), registry=own
+        )
+        self._restored = Counter(
+            "vllm_bot_restored", "Answers of clients that something was put back into", ("model",), registry=own
+        )
         self._running = Gauge("vllm_bot_running", "Guarded requests at work", registry=own, multiprocess_mode="livesum")
 
     def count_relay(self, status: int) -> None:
@@ -70,6 +84,11 @@ class Metrics:
         self._first.labels(model, api).observe(exchange.first_byte_at - exchange.began)
         self._total.labels(model, api).observe(exchange.read_clock() - exchange.began)
         self._extra.labels(model).inc(report.extra_requests)
+        self._restored.labels(model).inc(report.restored)
+        if kept := report.kept:
+            self._kept.labels(model).observe(kept.share)
+        if kept and kept.cause:
+            self._broken.labels(model, kept.cause).inc()
         if usage := report.usage:
             self._tokens.labels(model, "prompt").inc(usage.input_tokens)
             self._tokens.labels(model, "completion").inc(usage.output_tokens)

@@ -10,7 +10,6 @@ import sys
 
 from .... import app
 from ....config import list_settings
-from ....negotiation.continuity import describe_kept
 from ....security.permissions.modes import MODES
 from ....security.text.sanitize import sanitize
 from ....types.file_names import escape_name
@@ -126,6 +125,8 @@ def _describe_continuity(state: State) -> list[str]:
     """What of the last turn the server could use again, and what becomes of thoughts."""
     if state.runtime is None:
         return []
+    from ....negotiation.continuity import describe_kept  # start-up is measured
+
     core = state.runtime.model.core
     kept = [describe_kept(core.kept)] if core.kept else []
     return [*kept, f"earlier thoughts: {core.thoughts}"]

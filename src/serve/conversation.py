@@ -1,0 +1,131 @@
+"""What the gateway knows of the conversation that a request goes on with: what its client dropped is put back, and how
+much of the last turn the prompt begins with is measured. Both live in the memory of answers (memory.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from ..negotiation.continuity import CAUSES, Fingerprint, Sent, Trail, compare, make_trail, write_ids
+from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json
+from ..types.events import PrefixKept
+from ..types.messages import Response, write_arguments
+from .chat_request import ChatBody
+from .history import is_system
+from .memory import Memory
+from .restore import HistoryDigest, choose, list_ids, make_kept, put_back, sort_arguments
+
+HEAD_CAUSES = ("system", "tools", "edit")
+HEAD_SHARE = 0.5  # of the last turn; a break that keeps less is at the head
+_DIGEST_BYTES = 8
+
+log = logging.getLogger(__name__.rpartition(".")[0])
+
+
+class Conversation:
+    """Of one request. `credential`: of its client, who alone gets what is kept."""
+
+    def __init__(self, memory: Memory, credential: str, chat: ChatBody) -> None:
+        self.restored = 0  # answers that something was put back into
+        self._memory = memory
+        self._chat = chat
+        self._with_thoughts = chat.body.get("include_reasoning") is not False
+        self._history = HistoryDigest(credential, chat.model, chat.messages)
+        self._sent = Sent(
+            chat.model, "", _digest(chat.body.get("tools")), self._history.marks, any(map(is_system, chat.messages[:1]))
+        )
+        self._trail_seed = encode_json(["trail", credential, chat.model])
+        self._old_key = self._find_last_key()
+        self._before: Trail | None = None
+        self._spelling = b""  # of the last answer's arguments, as the client got them
+        self._has_warned = False
+        self._prompt = b""
+
+    def _find_last_key(self) -> bytes:
+        last = next((each for each in reversed(self._chat.messages) if each.get("role") == "assistant"), None)
+        if last is None:
+            return b""
+        _, calls = self._history.answers[-1]
+        return self._make_trail_key(list_ids(last), self._history.answers[-1][0], calls)
+
+    def _make_trail_key(self, ids: Sequence[str], text: str, calls: Sequence[Sequence[str]]) -> bytes:
+        """An answer is found again by itself and the question that the conversation began with."""
+        first = next(
+            (mark for mark, each in zip(self._history.marks, self._chat.messages, strict=True) if not is_system(each)),
+            b"",
+        )
+        data = encode_json([list(ids), text, calls])
+        return blake2b(self._trail_seed + first + data, digest_size=2 * _DIGEST_BYTES).digest()
+
+    async def restore(self) -> ChatBody:
+        """The request with what its client dropped; itself where nothing is kept of it."""
+        keys = [*self._history.keys.values()]
+        *values, trail = await self._memory.find([*keys, self._old_key])
+        if trail:
+            self._read_trail(trail[-1])
+        places = dict(zip(self._history.keys, values, strict=True))
+        chosen = {place: choose(each, self._chat.messages[place]) for place, each in places.items() if each}
+        found = {place: kept for place, kept in chosen.items() if kept is not None}
+        if not found:
+            return self._chat
+        messages, self.restored = put_back(self._chat.messages, found, with_thoughts=self._with_thoughts)
+        return ChatBody({**self._chat.body, "messages": messages})
+
+    def measure(self, ids: bytes, path: str) -> PrefixKept | None:
+        """What of the last turn the prompt begins with. `ids`: its tokens, as the server writes them in a list."""
+        self._prompt = write_ids(ids)
+        self._sent = self._sent._replace(path=path)
+        if self._before is None or not self._prompt:
+            return None
+        kept = compare(self._before, self._sent, self._prompt)
+        if kept.cause == "answer" and not self.restored and self._spelling != self._spell_last():
+            kept = kept._replace(cause="arguments")
+        self._warn(kept)
+        return kept
+
+    def _warn(self, kept: PrefixKept) -> None:
+        if self._has_warned or kept.cause not in HEAD_CAUSES or kept.share >= HEAD_SHARE:
+            return
+        self._has_warned = True
+        role = "" if kept.place is None else f" ({self._chat.messages[kept.place].get('role')})"
+        where = "" if kept.place is None else f" Message {kept.place + 1}{role} is the first that differs."
+        log.warning("A client broke the prefix of its own conversation: %s.%s", CAUSES[kept.cause], where)
+
+    async def keep(self, answer: Response, tokens: Sequence[int]) -> None:
+        """Remember the answer to this request. `tokens`: those that the model wrote."""
+        if kept := make_kept(answer, with_thought=self._with_thoughts):
+            await self._memory.keep(self._history.make_key(answer), kept.encode())
+        if not self._prompt:
+            return
+        trail = make_trail(self._sent, self._prompt, tokens)
+        calls = [[call.name, sort_arguments(call.arguments)] for call in answer.calls]
+        key = self._make_trail_key([call.id for call in answer.calls], answer.text.strip(), calls)
+        spelling = _digest([call.written or write_arguments(call.arguments) for call in answer.calls])
+        await self._memory.replace(key, _write_trail(trail, spelling, self._has_warned), self._old_key)
+
+    def _spell_last(self) -> bytes:
+        last = next(each for each in reversed(self._chat.messages) if each.get("role") == "assistant")
+        functions = [as_dict(call.get("function")) for call in as_dicts(last.get("tool_calls"))]
+        return _digest([as_str(each.get("arguments")) for each in functions])
+
+    def _read_trail(self, data: bytes) -> None:
+        sent, prompt_tokens, tokens, blocks, rest, self._spelling, self._has_warned = msgspec.msgpack.decode(data)
+        checksums = array("I")
+        checksums.frombytes(blocks)
+        self._before = Trail(Sent(*sent), prompt_tokens, tokens, Fingerprint(checksums, rest))
+
+
+def _write_trail(trail: Trail, spelling: bytes, has_warned: bool) -> bytes:
+    sent, prompt_tokens, tokens, fingerprint = trail
+    blocks = fingerprint.blocks.tobytes()
+    return msgspec.msgpack.encode([sent, prompt_tokens, tokens, blocks, fingerprint.rest, spelling, has_warned])
+
+
+def _digest(value: Any) -> bytes:
+    return blake2b(encode_json(value), digest_size=_DIGEST_BYTES).digest()
