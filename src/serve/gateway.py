@@ -90,6 +90,8 @@ class Gateway:
             yield
         watch.cancel()
         await self._upstreams.close()
+        if self._memory is not None:
+            self._memory.close()
 
     @web.middleware
     async def _check_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -109,6 +109,8 @@ class Memory(Protocol):
 
     async def replace(self, key: bytes, value: bytes, old_key: bytes = b"") -> None: ...
 
+    def close(self) -> None: ...
+
 
 class OwnMemory:
     """Of the only worker."""
@@ -124,6 +126,9 @@ class OwnMemory:
 
     async def replace(self, key: bytes, value: bytes, old_key: bytes = b"") -> None:
         self.memory.replace(key, value, old_key)
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class SharedMemory:
@@ -153,14 +158,18 @@ class SharedMemory:
                 await _send(writer, [name, *arguments])
                 return await _receive(reader)
             except (OSError, asyncio.IncompleteReadError):
-                self._streams = None
+                self.close()
                 log.debug("The memory of answers cannot be reached.")
                 return None
             except asyncio.CancelledError:  # an answer may be on its way that is for nobody
-                if self._streams is not None:
-                    self._streams[1].close()
-                self._streams = None
+                self.close()
                 raise
+
+    def close(self) -> None:
+        """Leave the parent; the next question opens another connection."""
+        if self._streams is not None:
+            self._streams[1].close()
+        self._streams = None
 
 
 def serve_memory(folder: Path) -> None:

@@ -206,7 +206,11 @@ class TestTheMemory:
                     break
                 await asyncio.sleep(0.05)  # the socket is not there yet
             await one.replace(b"b", b"y", b"")
-            return await other.find([b"a", b"b", b"c"])
+            found = await other.find([b"a", b"b", b"c"])
+            for each in (one, other):
+                each.close()
+            await asyncio.sleep(0)  # the connections close in the loop
+            return found
 
         serve_memory(tmp_path)
         assert asyncio.run(use()) == [(b"x",), (b"y",), ()]
