@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from src.model.request_builder import ModelOptions, RequestBuilder
 from src.negotiation import CallPath
+from src.negotiation.continuity import count_same
 from src.types.messages import (
     MalformedCall,
     Reasoning,
@@ -171,6 +172,6 @@ def test_a_real_template_extends_its_prompt_from_result_to_result(name):
         ToolResults((ToolResult(second.id, "read", "text", "world"),)),
     ]
     first, longer = (render(name, as_vllm_reads(list_sent(builder, talk, path))) for talk in (TALK, [*TALK, *more]))
-    shared = len(os.path.commonprefix([first, longer]))
+    shared = count_same(first, longer)
     opening = len(first) - first.rindex("hello")  # what the template writes behind the last result
     assert shared >= len(first) - opening
