@@ -42,10 +42,6 @@ _CALL_NAME = LazyPattern(
     rf"|\A[\s\[]{{1,16}}[\"']{_NAME}[\"']\s{{0,8}},|[\"']{_NAME}\("
 )
 _NAME_WORD = re.compile(r"[^\W\d][\w.:/-]*")
-_CUT_OBJECT = LazyPattern(  # up to the arguments of a call that is cut off
-    r"""[\s`\[{]*(?:(?<=`)json\s+[\[{\s]*)?["'](?:name|tool|function)["']\s*:\s*["'](?P<name>[\w.:-]+)["']\s*,\s*"""
-    r"""["'](?:arguments|args|parameters|input)["']"""
-)
 
 
 class BlockText(NamedTuple):
@@ -233,8 +229,8 @@ class CallClassifier:
     def _find_begun(self, decoded: DecodedBlock, raw: str) -> str:
         """The tool of a block that only looks like a call, if it is one but for its end or a key that stands twice."""
         if decoded.cut:
-            head = _CUT_OBJECT.match(raw)
-            return self.resolve_name(head["name"]) if head else ""
+            head = _CALL_NAME.search(raw)  # of what may stand in it, too, only the first counts
+            return self.resolve_name(head[1]) if head and head[1] and head[2] in ARGUMENT_KEYS else ""
         problems = (decoded.problem, *(call.problem for call in decoded.calls))
         if not any(isinstance(problem, RepeatedKey) for problem in problems):
             return ""

@@ -14,8 +14,6 @@ from ..decode.xml import Markup
 
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
 _NUMBER = LazyPattern(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_CURRENCY = re.compile(r"\s*[$€£¥]\s?(?=\d)")
-_THOUSANDS = LazyPattern(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _DESCRIPTION_KEYS = frozenset(("value", "type", "description", "title"))
 MAX_SAFE_INTEGER = 2**53
 MISSING = object()
@@ -31,12 +29,9 @@ def unwrap(value: Node, types: tuple[str, ...]) -> Any:
 
 
 def _parse_number(text: Any, kind: type = float) -> Any:
-    text = _CURRENCY.sub("", text).strip()
-    if _THOUSANDS.fullmatch(text):
-        text = text.replace(",", "")
+    text = text.strip().replace("_", "")
     if not _NUMBER.fullmatch(text) or len(text) > 400:
         return MISSING
-    text = text.replace("_", "")
     number = float(text)
     if number == number // 1 and (kind is int or not re.search(r"[.eE]", text)) and abs(number) < 1e300:
         return int(text) if text.lstrip("+-").isdigit() else int(number)
@@ -52,7 +47,7 @@ def _parse(text: Any, kind: type) -> Any:
 
 
 def _calculate(source: Any, kind: type = float) -> Any:
-    """The number that source text stands for: arithmetic on constants, or an amount of money."""
+    """The number that source text stands for: arithmetic on constants."""
     number = eval_constant(source) if isinstance(source, str) else None
     if number is None:
         return _parse_number(source, kind) if isinstance(source, str) else MISSING

@@ -46,7 +46,6 @@ _TYPE_NAMES = {
     "dict": "object", "map": "object", "float": "number", "double": "number", "int": "integer", "str": "string",
     "bool": "boolean", "list": "array", "tuple": "array",
 }  # fmt: skip
-_SCHEMA_KEYS = frozenset(("type", "properties", "required", "additionalProperties", "description", "title", "$schema"))
 _WRAPPER_KEYS = frozenset(("arguments", "args", "input", "parameters", "params", "kwargs"))
 _NAME_LEADS = ("params", "param", "parameters", "parameter", "args", "arg", "arguments")  # as in `params_x=1`
 _PAIR_TEXT = LazyPattern(r"\s*[^\W\d]\w{0,63}\s*=(?!=)")
@@ -75,7 +74,7 @@ class Fitter:
         if fits and all(map(_fits_plainly, given.values(), map(tool.properties.get, given))):
             return dict(given)  # type: ignore[arg-type]  # all are plain values
         try:
-            fitted = self._fit_each(self._unwrap_schema(self._unwrap_arguments(given)), positional)
+            fitted = self._fit_each(self._unwrap_arguments(given), positional)
         except RecursionError:
             raise ArgumentMismatch("The arguments are nested too deep.") from None
         for name in tool.required:
@@ -106,18 +105,6 @@ class Fitter:
             return given
         self.changes[f"arguments in '{key}'"] = None
         return inner
-
-    def _unwrap_schema(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
-        """The values if they were given in the shape of the schema: `{"type": "object", "properties": {...}}`."""
-        filled = given.get("properties")
-        if "properties" in self._tool.properties or not isinstance(filled, dict) or not given.keys() <= _SCHEMA_KEYS:
-            return given
-        if any(isinstance(item, dict) and "type" in item and "value" not in item for item in filled.values()):
-            raise ArgumentMismatch(f"{self._tool.name}: its definition was given, not the values of its parameters.")
-        self.changes["arguments in the schema"] = None
-        return {
-            key: item["value"] if isinstance(item, dict) and "value" in item else item for key, item in filled.items()
-        }
 
     def _match_names(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, Node]:
         """The keyword arguments under the names that the schema has for them."""

@@ -34,9 +34,6 @@ _STRING_START = LazyPattern(r"""(?:[rbfuRBFU]{1,2}(?=["']))?(\"\"\"|'''|<\|"\|>|
 _KEYWORD = LazyPattern(r"""\s*(?:([\w.\\$-]+)|"([^"\n]{1,64})"|'([^'\n]{1,64})')\s*(?:=(?![=])|:)\s*""")
 _BARE_KEY = LazyPattern(r"[^\s:=,{}\[\]\"'][^:=,{}\[\]\"'\n]{0,63}?(?=\s*(?::|=>?))")
 _BARE = LazyPattern(r"[^,;()\[\]{}\"'\n<]+|<(?!\||/|escape>)")
-_MORE = LazyPattern(  # of unquoted text, behind a comma
-    r",\s*(?:(?P<words>(?!(?i:true|false|null|none)\b)[^\W\d][^,;()\[\]{}\"'=:\n<]*)(?=[,)}\]]|\Z)|\d+(?=\s*[,)}\]]))"
-)
 _COLON = LazyPattern(r"\s*(?:=>|[:=])\s*")
 
 _CLOSERS = {"“": '”“"', "”": '”“"', "‘": "’‘'", "’": "’‘'"}
@@ -54,7 +51,7 @@ _NEXT_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”�
 # Behind a bare value: the next member, with the separator that the one before it has, in code that is a value.
 _NEXT_MEMBER = {
     separator: LazyPattern(
-        rf"(?:,|\n(?=[ \t]*[^\s])){_GAP}(?:[}}\]]|\Z|(?:{_QUOTED_KEY}|[^\W\d][\w.\\$-]{{0,63}}\s*{separator}))"
+        rf"(?:,|\n(?=[ \t]*[^\s])){_GAP}(?:[}})\]]|\Z|(?:{_QUOTED_KEY}|[^\W\d][\w.\\$-]{{0,63}}\s*{separator}))"
     )
     for separator in (":", "=")
 }
@@ -295,7 +292,7 @@ class RepairReader:
         self._enter(keywords)
         while self._has_more(")"):
             if keyword := _KEYWORD.match(self.text, self.position):
-                self.position = keyword.end()
+                self.position, self._separator = keyword.end(), keyword[0].rstrip()[-1]
                 put(keywords, _get_keyword(keyword), self.read_value("keyword"))
             else:
                 positional.append(self.read_value("argument"))
@@ -321,21 +318,16 @@ class RepairReader:
     def _pass_source(self, place: str) -> None:
         """Moves behind source text: to a comma or a line end outside brackets, or to a bracket that it did not open.
 
-        In an object a comma before what is no key belongs to it: `{at: 10:00, 11:00, who: me}`.
+        Behind a key, a comma before what is no key belongs to it: `{at: 10:00, 11:00, who: me}`.
         """
-        text, start, depth = self.text, self.position, 0
-        is_pair, next_member = place == "pair", _NEXT_MEMBER[self._separator]
+        text, depth = self.text, 0
+        is_member, next_member = place in ("pair", "keyword"), _NEXT_MEMBER[self._separator]
         while self.position < len(text):
             if bare := _BARE.match(text, self.position):
                 self.position = bare.end()
                 continue
-            may_hold_commas = not depth and place in ("pair", "keyword")
-            more = _MORE.match(text, self.position) if may_hold_commas else None
-            if more and (more["words"] or " " in text[start : self.position].strip()):
-                self.position = more.end()
-                continue
             character = text[self.position]
-            if character in ",\n" and is_pair and not depth and not next_member.match(text, self.position):
+            if character in ",\n" and is_member and not depth and not next_member.match(text, self.position):
                 self.position += 1
                 continue
             depth += (character in "([{") - (character in ")]}")

@@ -28,7 +28,6 @@ _PLAIN = {
     **dict(zip("ntrbf", "\n\t\r\b\f", strict=True)),
 }
 _MARKDOWN = frozenset("_#~!`>&“”")  # never an escape of a regular expression
-_MARKDOWN_MAYBE = frozenset("*[]()-.+{}|$")  # only in a text that escapes underscores, too
 
 
 def unescape(raw: str, repairs: dict[str, None]) -> str:
@@ -40,7 +39,6 @@ def unescape(raw: str, repairs: dict[str, None]) -> str:
     if _WINDOWS_PATH.match(raw):
         repairs[_PATH_OR_ESCAPES if _ALL_LEGAL.fullmatch(raw) else "backslashes"] = None
         return raw.replace("\\\\", "\\")
-    markdown = _MARKDOWN | _MARKDOWN_MAYBE if "\\_" in raw else _MARKDOWN
 
     def replace_escape(match: re.Match[str]) -> str:
         escape = match.group(1)
@@ -50,7 +48,7 @@ def unescape(raw: str, repairs: dict[str, None]) -> str:
             code = int(escape[1:], 16)
             return chr(code) if code <= 0x10FFFF else "\\" + escape
         repairs["backslashes"] = None
-        return escape if escape in markdown else "\\" + escape
+        return escape if escape in _MARKDOWN else "\\" + escape
 
     unescaped = _ESCAPE.sub(replace_escape, raw)
     return _SURROGATES.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), unescaped)

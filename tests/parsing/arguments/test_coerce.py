@@ -11,7 +11,6 @@ from src.parsing.decode.nodes import Source
     ("kinds", "value", "other"),
     [
         (("string", "integer"), "5", 5),
-        (("string", "integer"), "1,250", 1250),
         (("string", "integer"), "1,25", MISSING),
         (("string", "number"), "-2.5e3", -2500),
         (("string", "boolean"), "No", False),

@@ -44,7 +44,6 @@ CHANGES = {
     "a list of one for an integer": (INTEGER, ["5"], 5),
     "a list of one for an object": ({"type": "object"}, [{"a": 1}], {"a": 1}),
     "an object about the value": (STRING, {"type": "string", "value": "a"}, "a"),
-    "thousands set apart": (INTEGER, "1,250,000", 1250000),
     "items of a list": ({"type": "array", "items": INTEGER}, ["1", 2], [1, 2]),
     "one object for a list": ({"type": "array", "items": {"type": "object"}}, {"a": 1}, [{"a": 1}]),
     "members of an object": ({"type": "object", "properties": {"n": INTEGER}}, {"n": "3"}, {"n": 3}),
@@ -81,17 +80,6 @@ def test_a_value_by_position_goes_to_its_parameter():
 
 def test_one_object_by_position_is_the_arguments():
     assert fit({}, {"n": 1}, n=INTEGER)[0] == {"n": 1}
-
-
-@pytest.mark.parametrize("values", [{"n": {"type": "integer", "value": 1}}, {"n": 1}])
-def test_values_in_the_shape_of_the_schema_are_the_arguments(values):
-    assert fit({"type": "object", "properties": values}, n=INTEGER)[0] == {"n": 1}
-
-
-def test_the_schema_itself_is_no_arguments():
-    with pytest.raises(ArgumentMismatch) as mismatch:
-        fit({"type": "object", "properties": {"n": INTEGER}}, n=STRING)
-    assert str(mismatch.value) == "t: its definition was given, not the values of its parameters."
 
 
 def test_a_tool_with_properties_of_its_own_gets_them():
@@ -252,8 +240,6 @@ def test_a_parameter_with_such_a_name_keeps_its_object():
         ("f(on=May 5, 2024, unit=c)", {"on": STRING, "unit": STRING}, {"on": "May 5, 2024", "unit": "c"}),
         ("f(params_x=5, args_y=1)", {"x": INTEGER, "y": INTEGER}, {"x": 5, "y": 1}),
         ("[{'f(x=1)'}]", {"x": INTEGER}, {"x": 1}),
-        ("[f(x=$5000)]", {"x": NUMBER}, {"x": 5000}),
-        ('[f(x="€ 5,000.50")]', {"x": NUMBER}, {"x": 5000.5}),
         ("```python\nreturn f(x=1)\n```", {"x": INTEGER}, {"x": 1}),
         ("[f(x=[5, 3])]", {"x": {"type": "array", "items": {"type": "float"}}}, {"x": [5, 3]}),
         ("[f(x=10-3)]", {"x": STRING}, {"x": "10-3"}),

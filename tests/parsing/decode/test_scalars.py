@@ -15,7 +15,6 @@ from src.parsing.decode.scalars import eval_constant, unescape
         (r"C:\\Users\tom", "C:\\Users\tom"),
         (r"\\server\share\x", r"\server\share\x"),
         (r"a\_b\#c", "a_b#c"),
-        (r"a\_b \*c\*", "a_b *c*"),
         (r"\d+\.\w", r"\d+\.\w"),
         ("it\\'s", "it's"),
         ("a\\\nb", "ab"),
