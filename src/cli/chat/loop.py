@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from ... import app
 from ...app.discovery import ServerTarget
@@ -150,14 +150,14 @@ class Chat:
         state = self.state
         with self._io.turn():
             runtime = state.ensure_runtime()
-            events = state.debug.follow(runtime.answer(state.session, message), runtime.describe(state.session))
-            try:
+            about, events = runtime.describe(state.session), runtime.answer(state.session, message)
+            # An interrupt while drawing ends the turn now, and not at garbage collection.
+            with state.debug.observe(about) as observe, closing(events):
                 for event in events:
+                    observe(event)
                     state.count_usage(event)
                     state.screen.draw(event)
-                state.context_length = runtime.model.context_length
-            finally:
-                events.close()  # an interrupt while drawing ends the turn now, and not at garbage collection
+            state.context_length = runtime.model.context_length
 
 
 def make_state(target: ServerTarget, screen: Display, debug: Debug, approver: Callable[[], Approver]) -> State:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from .question import Question
 if TYPE_CHECKING:
     from ...app.library.structured import Form
 
+UNASKED = "Calls did not run, as nobody is there to be asked: start with --yes to let them."
 CANCEL_GRACE_S = 2.0  # from the end of the time to SIGTERM
 
 
@@ -66,8 +67,19 @@ def ask(
             factory = factory.with_settings(target.settings)
             runtime = factory.make_runtime(target.model, approver, lambda: session)
             runtime.restore_todos(session)
-            events = debug.follow(runtime.answer(session, message, form), runtime.describe(session))
-            _show_answer(events, runtime, outlet, max_tokens)
+            events = runtime.answer(session, message, form)
+            is_unasked = False
+            with debug.observe(runtime.describe(session)) as observe, closing(events):
+                for event in events:
+                    observe(event)
+                    report.take(event)
+                    outlet.draw(event)
+                    _limit_tokens(runtime, report, max_tokens)
+                    is_unasked = is_unasked or _is_unasked(event)
+            if is_unasked:
+                outlet.draw(Notice(UNASKED))
+            if unsaved := runtime.save_server_facts():
+                outlet.draw(Notice(unsaved))
     finally:
         session.close()
         report.answer = _get_final_text(session.messages)
@@ -76,22 +88,8 @@ def ask(
     return report.compute_exit_code()
 
 
-def _show_answer(
-    events: Generator[Event, None, None], runtime: Runtime, outlet: Outlet, max_tokens: int | None
-) -> None:
-    """Show an answer and what follows it. Raises BotError."""
-    is_unasked = False
-    with closing(events):
-        for event in events:
-            outlet.report.take(event)
-            outlet.draw(event)
-            _limit_tokens(runtime, outlet.report, max_tokens)
-            if isinstance(event, CallDenied) and event.reason.startswith(f"{NO_APPROVER_MESSAGE} ("):
-                is_unasked = True
-    if is_unasked:
-        outlet.draw(Notice("Calls did not run, as nobody is there to be asked: start with --yes to let them."))
-    if unsaved := runtime.save_server_facts():
-        outlet.draw(Notice(unsaved))
+def _is_unasked(event: Event) -> bool:
+    return isinstance(event, CallDenied) and event.reason.startswith(f"{NO_APPROVER_MESSAGE} (")
 
 
 def _limit_tokens(runtime: Runtime, report: RunReport, max_tokens: int | None) -> None:

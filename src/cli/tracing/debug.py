@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ...security.text.sanitize import sanitize
@@ -68,25 +68,25 @@ class Debug:
             for line in _list_call_lines(event.response):
                 self._print(line)
 
-    def follow(self, events: Generator[Event, None, None], about: Mapping[str, str]) -> Generator[Event, None, None]:
-        """Pass events on, showing them to the observers. `about`: as in trace.Observer."""
+    @contextmanager
+    def observe(self, about: Mapping[str, str]) -> Iterator[Callable[[Event], None]]:
+        """Yields what traces each event of an answer, and shows it to the observers. `about`: as in trace.Observer."""
         for observer in self.observers:
             observer.begin(about)
+        ended_by: BaseException | None = None
         try:
-            with closing(events):
-                for event in events:
-                    self.trace(event)
-                    for observer in self.observers:
-                        observer.take(event)
-                    yield event
+            yield self._take
         except BaseException as error:
-            self._end(error)
+            ended_by = error
             raise
-        self._end(None)
+        finally:
+            for observer in self.observers:
+                observer.end(ended_by)
 
-    def _end(self, error: BaseException | None) -> None:
+    def _take(self, event: Event) -> None:
+        self.trace(event)
         for observer in self.observers:
-            observer.end(error)
+            observer.take(event)
 
     def print_traceback(self) -> None:
         """Print the traceback of the current exception."""

@@ -108,41 +108,21 @@ class Watcher:
         self.seen.append(error)
 
 
-class TestFollowing:
-    def follow(self, events):
+class TestObserving:
+    def test_an_observer_sees_the_beginning_each_event_and_the_end(self):
         debug = Debug(0)
         debug.observers = [watcher := Watcher()]
-        return debug.follow(events, {"model": "tiny"}), watcher.seen
+        with debug.observe({"model": "tiny"}) as observe:
+            observe(TurnStarted(1))
+        assert watcher.seen == [{"model": "tiny"}, TurnStarted(1), None]
 
-    def test_the_events_pass_by(self):
-        events, seen = self.follow(each for each in [TurnStarted(1)])
-        assert list(events) == [TurnStarted(1)]
-        assert seen == [{"model": "tiny"}, TurnStarted(1), None]
-
-    def test_an_error_passes_by_too(self):
-        def broken():
-            yield TurnStarted(1)
-            raise StreamCut("Cut.")
-
-        events, seen = self.follow(broken())
-        with pytest.raises(StreamCut):
-            list(events)
-        assert isinstance(seen[-1], StreamCut)
-
-    def test_who_stops_listening_ends_it(self):
-        ended = []
-
-        def endless():
-            try:
-                while True:
-                    yield TurnStarted(1)
-            finally:
-                ended.append(True)
-
-        events, seen = self.follow(endless())
-        next(events)
-        events.close()
-        assert (ended, type(seen[-1])) == ([True], GeneratorExit)
+    @pytest.mark.parametrize("error", [StreamCut("Cut."), KeyboardInterrupt()])
+    def test_an_observer_is_told_what_ended_the_answer(self, error):
+        debug = Debug(0)
+        debug.observers = [watcher := Watcher()]
+        with pytest.raises(type(error)), debug.observe({}):
+            raise error
+        assert watcher.seen == [{}, error]
 
 
 def test_through_the_whole_program(tmp_path, capsys):
