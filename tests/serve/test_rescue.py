@@ -18,6 +18,7 @@ from src.serve.gateway import Gateway
 from src.serve.pages.metrics import Metrics
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
+from tests.waiting import PATIENCE_S
 
 from .test_gateway import BODY, STREAMED, find_arguments, say
 
@@ -80,6 +81,8 @@ class Server:
     async def complete(self, request: web.Request) -> web.StreamResponse:
         self.bodies.append(await request.json())
         made = self._answer(self.bodies[-1])
+        if asyncio.iscoroutine(made):
+            await made
         if not isinstance(made, list):
             status, value = made if isinstance(made, tuple) else (200, made)
             return web.json_response(value, status=status)
@@ -103,10 +106,11 @@ def drive(
 
     async def run() -> None:
         fake = Server(answer, version)
-        async with TestServer(fake.make_app()) as server:
+        async with TestServer(fake.make_app(), handler_cancellation=True) as server:
             client = AsyncClient(str(server.make_url("/v1")))
             replica = Replica(client, ServerMemory(folder), recovers_parser_errors=recovers)
-            async with TestClient(TestServer(Gateway(Upstreams([replica]), Metrics(folder)).make_app())) as client:
+            own = Gateway(Upstreams([replica]), Metrics(folder)).make_app()
+            async with TestClient(TestServer(own, handler_cancellation=True)) as client:
                 await use(client, fake)
 
     asyncio.run(run())
@@ -314,3 +318,32 @@ def test_an_error_of_the_request_inside_the_stream_is_not_asked_again(tmp_path):
 
     bad = {"error": {"message": "top_logprobs is too large", "code": 400}}
     drive(tmp_path, lambda _: [*write("It is "), fail(bad)], use)
+
+
+def test_rescues_are_counted(tmp_path):
+    async def use(client, _):
+        async with client.post(CHAT, json=BODY) as reply:
+            await reply.read()
+        async with client.get("/metrics") as reply:
+            assert 'vllm_bot_rescues_total{model="m",why="parser"} 1.0' in await reply.text()
+
+    drive(tmp_path, lambda asked: (500, PARSE_ERROR) if has_tools(asked) else say(TEXT_CALL), use)
+
+
+def test_a_client_that_goes_ends_the_second_request(tmp_path):
+    gone, asked_again = asyncio.Event(), asyncio.Event()
+
+    async def hang() -> None:
+        asked_again.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gone.set()
+
+    async def use(client, _):
+        asking = asyncio.create_task(read_text(client))
+        await asyncio.wait_for(asked_again.wait(), PATIENCE_S)
+        asking.cancel()
+        await asyncio.wait_for(gone.wait(), PATIENCE_S)
+
+    drive(tmp_path, lambda asked: (500, PARSE_ERROR) if has_tools(asked) else hang(), use)

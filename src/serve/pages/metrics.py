@@ -41,6 +41,7 @@ class Metrics:
         self._calls = Counter("vllm_bot_calls", "Tool calls sent to clients, by how they came", call, registry=own)
         self._tokens = Counter("vllm_bot_tokens", "As the server counted", ("model", "kind"), registry=own)
         self._extra = Counter("vllm_bot_extra_requests", "Besides the client's own", ("model",), registry=own)
+        self._rescues = Counter("vllm_bot_rescues", "Turns asked again, by why", ("model", "why"), registry=own)
         self._relayed = Counter("vllm_bot_relayed", "Requests passed on as they came", ("status",), registry=own)
         self._first = Histogram(
             "vllm_bot_first_byte_seconds", "Until the first byte", api, buckets=SECONDS, registry=own
@@ -89,6 +90,8 @@ class Metrics:
             self._kept.labels(model).observe(kept.share)
         if kept and kept.cause:
             self._broken.labels(model, kept.cause).inc()
+        for why in report.rescues:
+            self._rescues.labels(model, why).inc()
         if usage := report.usage:
             self._tokens.labels(model, "prompt").inc(usage.input_tokens)
             self._tokens.labels(model, "completion").inc(usage.output_tokens)
