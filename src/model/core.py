@@ -30,6 +30,7 @@ from ..negotiation.call_path import PARSER_FAILED, TOOLS_LEFT_OUT, CallPath, bla
 from ..negotiation.continuity import ContinuityMeter, Sent
 from ..negotiation.evidence import PromptCounter, PromptWatch, look_at_template, try_grammar
 from ..negotiation.facts import FactStore, ServedModel
+from ..negotiation.formats.markers import list_markers
 from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
 from ..negotiation.negotiate import Asker, negotiate
 from ..negotiation.server import ServerApi, as_tokens_refusal, read_body, read_piece, read_refusal
@@ -44,10 +45,11 @@ from ..negotiation.thoughts import (
 from ..negotiation.token_budget import TokenBudget
 from ..negotiation.tool_choice import decide_call
 from ..parsing.arguments.tool_index import ToolIndex
+from ..providers import text_completions
 from ..providers.base import ChatRequest, Codec, Decoder, PromptSize, decode_piece, raise_broken
 from ..providers.server_errors import judge_own_words
 from ..providers.vllm_tokens import make_generate_decoder
-from ..providers.wire_json import load_json
+from ..providers.wire_json import encode_json, load_json
 from ..types.caching import LastMemo
 from ..types.effects import Aside, Await, Open, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PrefixKept, PromptChanged, ReasoningDelta
@@ -109,6 +111,7 @@ class ModelCore:
         self._is_name_fixed = is_name_fixed
         self._index_tools = LastMemo[tuple[ToolDefinition, ...], ToolIndex](ToolIndex)
         self._sent_notices: set[str] = set()  # about what a server lost: each is given once
+        self._raw_prompt: str | None = None  # of this turn, where the text behind it is asked for
         self._thought_closer = ""  # what ends the thought that the chat template opens, once an answer showed it
         self._calls_in_thoughts = False  # an answer was a thought that ended with calls
         self._asked = _Asked((), (), "auto")
@@ -132,8 +135,8 @@ class ModelCore:
 
     @path.setter
     def path(self, path: CallPath) -> None:
-        if path.reason == PARSER_FAILED:  # of this turn
-            path = replace(path, mode=self._path.mode, reason=self._path.reason, proven=self._path.proven)
+        if path.reason == PARSER_FAILED:
+            return  # it holds for this turn
         self._path = path
         if path.is_learned:
             self._facts.paths.update(self._fact_key, lambda known: known.join(path.for_others))
@@ -243,6 +246,14 @@ class ModelCore:
     def prepare(self, path: CallPath) -> Aside[CallPath]:
         """See Asker, as for the next four."""
         messages, tools, tool_choice = self._asked
+        if path.reason == PARSER_FAILED and path.mode == "text":
+            request = self._build_request(messages, tools, path.for_raw_turn)
+            self._raw_prompt = yield from self.server.render_text(request)
+            if self._raw_prompt is not None:
+                path = path.for_raw_turn
+        if path.is_raw:
+            self._way = path
+            return path
         is_open = path.mode in ("tokens", "native") and path.template_shows_tools is None
         if tools and is_open and self._can_tell_prompts:
             path = yield from self._learn_template(messages, tools, path)
@@ -277,7 +288,10 @@ class ModelCore:
     def send(self, body: ChatRequest, path: CallPath) -> Turn[None]:
         """The events of the answer, and of what was lost in it."""
         request = yield from self._budget.fit_max_tokens(body)
-        self._prompt_watch = yield from self._prompt_counter.watch(request, path)
+        if path.is_raw:
+            self._prompt_watch = PromptWatch()
+        else:
+            self._prompt_watch = yield from self._prompt_counter.watch(request, path)
         if (changed := self._list_changes(request, path)) and len(request.messages) > 2:
             self._held.append(PromptChanged(changed))
         _, tools, choice = self._asked
@@ -291,7 +305,7 @@ class ModelCore:
             tools,
             choice=choice,
             is_native=path.mode == "native",
-            is_unparsed=path.mode == "tokens",
+            is_unparsed=path.mode == "tokens" or path.is_raw,
             server=self.server,
             budget=self._budget,
             replay=partial(self._stream_answer, tools=tools, path=path, is_shown=False),
@@ -421,7 +435,8 @@ class ModelCore:
         )
         is_generated = path.mode == "tokens" and bool(tools)  # without tools there is nothing to lose
         try:
-            decoder, is_over = (yield from self._open(request, is_generated)), False
+            opened = self._open_raw(request) if path.is_raw else self._open(request, is_generated)
+            decoder, is_over = (yield from opened), False
             self.path = path  # the server accepts it
             if tools:
                 self._facts.accepted.update(self._fact_key, lambda _: True)
@@ -468,6 +483,15 @@ class ModelCore:
         is_proven = self._prompt_watch.is_proven or (path.mode == "native" and bool(turn.completed.calls))
         written = choose_format(path.written_format, turn.find_origin() if path.prompt_style == "template" else "")
         self.path = replace(path, proven=path.proven or is_proven, written_format=written)
+
+    def _open_raw(self, request: ChatRequest) -> Aside[Decoder]:
+        """The decoder of the text behind the prompt. Raises ServerError."""
+        chat = load_json(self._builder.encode(request).body)
+        body = encode_json(text_completions.make_body(chat, self._raw_prompt or "", list_markers()))
+        head: ReplyHead = yield Open("POST", "completions", body)
+        if not head.is_ok:
+            raise read_refusal(head, (yield from read_body()), chat)
+        return make_generate_decoder(head.content_type, self._new_id)
 
     def _open(self, request: ChatRequest, is_generated: bool) -> Aside[Decoder]:
         """The decoder of a request's answer. Raises ServerError and ToolsDropped. `is_generated`: from tokens."""

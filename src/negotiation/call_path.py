@@ -173,8 +173,9 @@ class CallPath:
         raise refusal
 
     def _avoid_parser(self, refusal: ParserFailed) -> Downgrade:
-        """The text path for one turn. Raises the refusal of a turn that was asked in text."""
-        if self.mode not in ("native", "template") or "text" not in self._list_lower():
+        """The text path for one turn. Raises the refusal of a turn that was asked so already."""
+        is_asked_again = self.reason == PARSER_FAILED
+        if is_asked_again or self.mode not in ("native", "template") or "text" not in self._list_lower():
             refusal.max_retries = 0
             raise refusal
         return Downgrade(self.for_text_turn, ASKED_IN_TEXT)
@@ -183,6 +184,16 @@ class CallPath:
     def for_text_turn(self) -> CallPath:
         """The text path, because of the server's parser: see `for_others`."""
         return self._change_mode("text", PARSER_FAILED)
+
+    @property
+    def for_raw_turn(self) -> CallPath:
+        """In place of `for_text_turn`: the template shows the tools, and the text behind its prompt is asked for."""
+        return self._change_mode("template", PARSER_FAILED).disable_fields([GRAMMAR_FIELD])
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether it is `for_raw_turn`."""
+        return self.mode == "template" and self.reason == PARSER_FAILED
 
     def drop_tools(self) -> CallPath:
         """The path after the server left the tools out of a prompt: the system prompt lists them."""

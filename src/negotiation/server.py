@@ -176,7 +176,10 @@ class ServerApi:
 
     def render_text(self, request: ChatRequest) -> Aside[str | None]:
         """The text of the request's prompt, as llama.cpp's server makes it."""
-        body = self._codec.encode_prompt(request) if self.is_vllm else None
+        return (yield from self.apply_template(self._codec.encode_prompt(request) if self.is_vllm else None))
+
+    def apply_template(self, body: bytes | None) -> Aside[str | None]:
+        """As render_text. `body`: what a codec's `encode_prompt` gives."""
         return (yield from self._try_fetch("POST", "/apply-template", body, vllm.read_rendered_text)) if body else None
 
     def predict_token(self, request: ChatRequest) -> Aside[dict[str, float]]:

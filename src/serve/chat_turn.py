@@ -33,6 +33,7 @@ from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
 from ..providers.server_errors import is_error, judge_own_words, read_mid_stream_error
 from ..providers.stream.sse import EventDecoder
+from ..providers.text_completions import convert_answer, convert_chunk
 from ..providers.wire_json import as_dict, as_dicts, encode_json, load_json
 from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Release, Reply
 from ..types.events import Completed, ModelEvent, TextDelta
@@ -154,10 +155,11 @@ class ChatTurn:
     def _read_answer(self, asker: ChatAsker, before: Resumption | None = None) -> GatewayTurn:
         """Of the request that the server has accepted. `before`: what the client has of an answer that broke off."""
         self._body = self._codec.body = asker.body
+        is_raw = asker.path.is_raw
         if asker.form == "stream":
-            yield from self._stream(asker.start, before)
+            yield from self._stream(asker.start, before, is_raw=is_raw)
         elif before is None or not before.text:
-            yield from self._answer_whole(asker.start)
+            yield from self._answer_whole(asker.start, is_raw=is_raw)
         else:
             raise StreamCut("The rest of the answer does not stream.")
 
@@ -216,7 +218,7 @@ class ChatTurn:
         answer = {"input_tokens": count, "context_management": {"original_input_tokens": count}}
         yield WholeAnswer(OK, encode_json(answer))
 
-    def _stream(self, start: bytes, before: Resumption | None = None) -> GatewayTurn:
+    def _stream(self, start: bytes, before: Resumption | None = None, *, is_raw: bool = False) -> GatewayTurn:
         """Raises ServerError for an error of the server inside the stream.
 
         `start`: what was read of it; `before`: what the client has of an answer that broke off.
@@ -228,6 +230,7 @@ class ChatTurn:
         has_choices = self._request.body.get("n") not in (None, 1)
         is_done = False  # as the server says
         has_prompt = False
+        is_plain = before is None and not is_raw
         sole: StreamGuard | None = None  # guard of the only choice
         while not (is_done or is_over):
             piece, start = start or (yield READ), b""
@@ -241,8 +244,8 @@ class ChatTurn:
                     yield Payload(sent)
                 continue
             chunks, is_done = sort_events(found, last)
-            if before:
-                chunks = before.adapt(chunks)
+            if not is_plain:
+                chunks = _adapt_chunks(chunks, before, is_raw=is_raw)
             for index, part in split_choices(chunks) if has_choices else [(0, chunks)][: len(chunks)]:
                 if (guard := guards.get(index)) is None:
                     guard = guards[index] = StreamGuard(self._request, self._new_id, thinks=bool(thinks))
@@ -254,23 +257,25 @@ class ChatTurn:
                     raise guard.broken
                 if guard.assembler.repeats:
                     raise WireError("The model repeated itself without end, so its answer was ended.")
-            sole = None if has_choices or before else guards.get(0)
+            sole = None if has_choices or not is_plain else guards.get(0)
         yield Release()
         if not guards:
             raise StreamCut("The server's answer was empty.")
         last = before.adapt(last) if before else last
         for guard in guards.values():
             guard.close(last if len(guards) == 1 else (), is_done=is_done)
-            if guard.ends_thought:
+            if guard.ends_thought and not is_raw:
                 self._facts.thinks_in_text.update(self.fact_key, lambda _: True)
             calls, text, is_replaced = yield from self._finish(guard.assembler)
             yield Payload(guard.settle(calls, text, is_replaced=is_replaced))
         yield Payload([*last, DONE])
 
-    def _answer_whole(self, body: bytes) -> GatewayTurn:
+    def _answer_whole(self, body: bytes, *, is_raw: bool = False) -> GatewayTurn:
         """A client that wants a stream gets one."""
         yield Release()
         answer = as_dict(load_json(body))
+        if is_raw:
+            answer = convert_answer(answer)
         choices = as_dicts(answer.get("choices"))
         if not choices and is_error(answer):
             raise read_mid_stream_error(answer)
@@ -351,6 +356,7 @@ class ChatTurn:
             request.tools,
             choice=request.choice,
             is_native=self.report.path == "native",
+            is_unparsed=self.report.path == "raw",
             server=self._server,
             budget=TokenBudget(self._server, lambda _: 0),
             replay=replay,
@@ -389,6 +395,13 @@ class ChatTurn:
         except RequestFailed:
             return []
         return [] if whole.malformed else [call for call in whole.calls if is_safe(call)]
+
+
+def _adapt_chunks(chunks: Sequence[bytes], before: Resumption | None, *, is_raw: bool) -> list[bytes]:
+    """The chunks as those of the chat completion that the client has begun to read."""
+    if is_raw:
+        chunks = [encode_json(convert_chunk(as_dict(load_json(data)))) for data in chunks]
+    return before.adapt(chunks) if before else list(chunks)
 
 
 def _learn_origin(origin: str, path: CallPath) -> CallPath:

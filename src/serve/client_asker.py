@@ -13,12 +13,14 @@ from ..errors import ParserFailed, ServerError, ToolsDropped
 from ..negotiation.call_path import GRAMMAR_FIELD, PARSER_FAILED, CallPath
 from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, probe_late_system, probe_template
 from ..negotiation.facts import FactStore, ServedModel
+from ..negotiation.formats.markers import list_markers
 from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, detect_format
 from ..negotiation.server import MAX_BODY_BYTES, ServerApi, read_body, read_refusal
 from ..negotiation.thoughts import PLAIN_PROBE, THOUGHT_PROBE, probe_thoughts
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
 from ..providers.stream.decoder import BLANK, Form, build_page_error, detect_form, read_kind
+from ..providers.text_completions import make_body
 from ..providers.wire_json import encode_json
 from ..types.effects import READ, Aside, Fetch, Open, Reply, ReplyHead
 from .chat_request import THOUGHTS, ChatBody
@@ -27,6 +29,7 @@ from .refusals import Refusals
 from .report import Report
 
 CHAT_PATH = "chat/completions"
+RAW_PATH = "completions"
 PROMPT_FIELDS = ("model", "messages", "tools", "chat_template", "chat_template_kwargs", "add_generation_prompt")
 
 
@@ -117,12 +120,12 @@ class ClientAsker:
 
     def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:  # noqa: ARG002
         """A grammar may be refused for the client's tools: that tells nothing about the server."""
-        self._report.path = path.mode
+        self._report.path = "raw" if path.is_raw else path.mode
         self.path = path
         if not self._refusals.are_proven:
             return
         if path.reason == PARSER_FAILED:
-            path = path.for_others
+            return  # it holds for this turn
         if self._request.choice != "auto":
             path = replace(path, mode="native")
         if path != CallPath():
@@ -142,19 +145,37 @@ class ChatAsker(ClientAsker):
 
     form: Form = "stream"
     start = b""
+    _prompt: str | None = None  # of a turn that avoids the server's parser, as text
     continued = ""  # a text of the assistant that the answer is to go on with
 
     def edit(self, path: CallPath, without: Set[str]) -> dict[str, Any]:
-        body = super().edit(path, without)
+        self.body = body = self._continue(super().edit(path, without))
+        return body
+
+    def _continue(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body with the beginning of the answer, if it has one."""
         if self.continued:
             body["messages"] = [*body["messages"], {"role": "assistant", "content": self.continued}]
             if self._served.version:  # of vLLM; llama.cpp's server does so by itself
                 body |= {"add_generation_prompt": False, "continue_final_message": True}
         return body
 
+    def prepare(self, path: CallPath) -> Aside[CallPath]:
+        """See ClientAsker; of a turn that avoids the server's parser, the prompt as text where the server makes one."""
+        if path.reason != PARSER_FAILED:
+            return (yield from super().prepare(path))
+        if path.mode == "text":
+            body = self._continue(self._request.edit(path.for_raw_turn))
+            self._prompt = yield from self._server.apply_template(encode_prompt(body))
+        return path if self._prompt is None else path.for_raw_turn
+
     def send(self, body: Mapping[str, Any], path: CallPath) -> Aside[None]:
         sent = encode_json(body)
-        self.head = yield Open("POST", CHAT_PATH, sent)
+        if path.is_raw:
+            raw = make_body(body, self._prompt or "", list_markers())
+            self.head = yield Open("POST", RAW_PATH, encode_json(raw))
+        else:
+            self.head = yield Open("POST", CHAT_PATH, sent)
         if not self.head.is_ok:
             raise self._refuse(Reply(self.head, (yield from read_body())))
         self.form, self.start = yield from _read_start(self.head)
@@ -168,7 +189,7 @@ class ChatAsker(ClientAsker):
 
         `sent_bytes`: the size of the request.
         """
-        if path.mode != "template" or self._request.has_media or self._facts.measured.get(self._served):
+        if path.mode != "template" or path.is_raw or self._request.has_media or self._facts.measured.get(self._served):
             return False
         tokens = count_prompt_tokens(self.start)
         if not 0 < tokens < sent_bytes // MAX_BYTES_PER_TOKEN:

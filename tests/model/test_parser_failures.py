@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from src.errors import ParserFailed
@@ -16,6 +18,7 @@ REFUSED = (500, {"error": {"message": MESSAGE, "code": 500}})
 BROKEN = b'data: {"error": {"message": "%s", "code": 500}}\n\n' % MESSAGE.replace("\n", " ").encode()
 THOUGHT = b'data: {"choices": [{"index": 0, "delta": {"reasoning_content": "Let me see."}}]}\n\n'
 TEXT = b'data: {"choices": [{"index": 0, "delta": {"content": "It is."}}]}\n\n'
+HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
 IN_TEXT = [{"content": CALL_TEXT}, {"finish": "stop"}]
 
 
@@ -77,3 +80,15 @@ def test_turns_that_need_no_tools_fail_as_before():
     served = Served(REFUSED, HELLO)
     served.ask(tools=())
     assert ASKED_IN_TEXT not in served.notices
+
+
+def test_llama_cpp_is_asked_for_the_text_behind_its_own_prompt():
+    asked = []
+    text = {"choices": [{"index": 0, "text": HERMES, "finish_reason": "stop"}], "object": "text_completion"}
+    served = Served(REFUSED, completions=lambda body: asked.append(body) or text)
+    served.client.aside["apply-template"] = lambda body: {"prompt": f"<|im_start|>{json.dumps(body.get('tools'))}"}
+    (call,) = served.ask().calls
+    assert (call.arguments, call.origin) == ({"path": "a.txt"}, "hermes")
+    assert asked[-1]["prompt"].startswith('<|im_start|>[{"type": "function"')
+    assert "messages" not in asked[-1]
+    assert served.model.path.mode == "native"

@@ -58,9 +58,17 @@ def has_tools(body: dict[str, Any]) -> bool:
 
 
 class Server:
-    """Answers with what `answer` makes of a body: JSON, (status, JSON), or the events of a stream."""
+    """Answers with what `answer` makes of a body: JSON, (status, JSON), or the events of a stream.
 
-    def __init__(self, answer: Callable[[dict[str, Any]], Any], version: str) -> None:
+    `prompt`: what /apply-template says; "": there is no such thing. `parameters`: of the model, as llama.cpp tells.
+    """
+
+    def __init__(
+        self, answer: Callable[[dict[str, Any]], Any], version: str, prompt: str, parameters: int | None
+    ) -> None:
+        self._parameters = parameters
+        self.rendered: list[dict[str, Any]] = []
+        self._prompt = prompt
         self.bodies: list[dict[str, Any]] = []
         self._answer = answer
         self._version = version
@@ -68,15 +76,21 @@ class Server:
     def make_app(self) -> web.Application:
         app = web.Application()
         app.router.add_post(CHAT, self.complete)
+        app.router.add_post("/v1/completions", self.complete)
+        app.router.add_post("/apply-template", self.render)
         app.router.add_get("/v1/models", self.list_models)
         app.router.add_get("/version", self.tell_version)
         return app
+
+    async def render(self, request: web.Request) -> web.Response:
+        self.rendered.append(await request.json())
+        return web.json_response({"prompt": self._prompt}) if self._prompt else web.Response(status=404)
 
     async def tell_version(self, _: web.Request) -> web.Response:
         return web.json_response({"version": self._version}) if self._version else web.Response(status=404)
 
     async def list_models(self, _: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "m"}]})
+        return web.json_response({"data": [{"id": "m", "meta": {"n_params": self._parameters}}]})
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         self.bodies.append(await request.json())
@@ -101,11 +115,13 @@ def drive(
     *,
     version: str = "",
     recovers: bool = True,
+    prompt: str = "",
+    parameters: int | None = None,
 ) -> None:
     """Run `use` with a client of the gateway in front of a Server. `version`: of vLLM; "": it is another server."""
 
     async def run() -> None:
-        fake = Server(answer, version)
+        fake = Server(answer, version, prompt, parameters)
         async with TestServer(fake.make_app(), handler_cancellation=True) as server:
             client = AsyncClient(str(server.make_url("/v1")))
             replica = Replica(client, ServerMemory(folder), recovers_parser_errors=recovers)
@@ -347,3 +363,68 @@ def test_a_client_that_goes_ends_the_second_request(tmp_path):
         await asyncio.wait_for(gone.wait(), PATIENCE_S)
 
     drive(tmp_path, lambda asked: (500, PARSE_ERROR) if has_tools(asked) else hang(), use)
+
+
+PROMPT = "<|im_start|>user\nRead it.<|im_end|>\n<|im_start|>assistant\n"
+HERMES = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
+
+
+def complete(text: str) -> list[bytes]:
+    """The events of a text completion, as llama.cpp's server sends them."""
+    pieces = [{"text": text[start : start + 5], "finish_reason": None} for start in range(0, len(text), 5)]
+    choices = [*pieces, {"text": "", "finish_reason": "stop"}]
+    chunks = [{"choices": [{"index": 0, "logprobs": None, **each}], "object": "text_completion"} for each in choices]
+    return [*(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks), b"data: [DONE]\n\n"]
+
+
+@pytest.mark.parametrize("failure", [(500, PARSE_ERROR), [chunk({"role": "assistant", "content": ""}), fail()]])
+@pytest.mark.parametrize(("path", "body"), PATHS)
+def test_llama_cpp_is_asked_for_the_text_behind_its_own_prompt(tmp_path, path, body, failure):
+    async def use(client, server):
+        events = await read_events(client, path, {**body, "temperature": 0.25})
+        assert not any(map(is_error, events))
+        assert json.loads("".join(map(find_arguments, events))) == {"path": "a.txt"}
+        raw = server.bodies[1]
+        assert raw["prompt"] == PROMPT
+        assert raw["temperature"] == 0.25
+        assert "<tool_call>" in raw["preserved_tokens"]
+        assert not {"messages", "tools", "tool_choice"} & raw.keys()
+        assert server.rendered[0]["tools"]
+
+    drive(tmp_path, lambda asked: complete("Now. " + HERMES) if "prompt" in asked else failure, use, prompt=PROMPT)
+
+
+def test_a_whole_answer_of_llama_cpp_is_the_text_behind_its_prompt(tmp_path):
+    text = {"choices": [{"index": 0, "text": HERMES, "finish_reason": "stop"}], "object": "text_completion"}
+
+    async def use(client, _):
+        async with client.post(CHAT, json=BODY) as reply:
+            answer = await reply.json()
+            assert reply.headers["x-vllm-bot"] == "path=raw; origin=hermes; rescued=parser"
+        assert answer["object"] == "chat.completion"
+        assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "read"
+
+    drive(tmp_path, lambda asked: text if "prompt" in asked else (500, PARSE_ERROR), use, prompt=PROMPT)
+
+
+def test_after_three_failures_llama_cpp_is_asked_so_at_once_and_nothing_else_is_learned(tmp_path):
+    async def use(client, server):
+        for _ in range(MAX_FAILURES + 1):
+            await read_text(client)
+        assert [has_tools(body) for body in server.bodies] == [True, False] * MAX_FAILURES + [False]
+        await read_text(client, {**BODY, "tool_choice": "required"})
+        assert has_tools(server.bodies[-1])
+
+    drive(tmp_path, lambda asked: complete("Well.") if "prompt" in asked else (500, PARSE_ERROR), use, prompt=PROMPT)
+
+
+def test_llama_cpp_renders_the_text_that_has_left_as_the_beginning_of_the_answer(tmp_path):
+    async def use(client, server):
+        text, _ = await read_text(client)
+        assert text == "It is done."
+        assert server.rendered[0]["messages"][-1] == {"role": "assistant", "content": "It is do"}
+
+    def answer(asked):
+        return complete("ne.") if "prompt" in asked else [*write("It is do"), fail()]
+
+    drive(tmp_path, answer, use, prompt=PROMPT, parameters=135_000_000)

@@ -1,0 +1,19 @@
+"""The words around calls and thoughts that may be tokens of their own, which a server leaves out of a text."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from ...parsing.formats.table import FORMATS
+
+_MARKER = re.compile(r"</?[^\s<>{}=]{1,40}>|<[|｜][^\s<>]{1,60}[|｜]>|\[/?[A-Z_]{4,20}\]")
+_THOUGHTS = ("<think>", "</think>", "[THINK]", "[/THINK]", "<|channel|>", "<|message|>", "<|start|>", "<|end|>")
+
+
+@cache
+def list_markers() -> tuple[str, ...]:
+    """Those of all formats."""
+    texts = [text for row in FORMATS for text in (row.template, *row.openers, *row.closers)]
+    found = {marker for text in texts for marker in _MARKER.findall(text)}
+    return tuple(sorted(found | set(_THOUGHTS)))
