@@ -152,7 +152,7 @@ _DOTS = r"\s*(?:\.\.\.|…|\{\.\.\.\}|\[\.\.\.\]|<\.\.\.>)\s*"
 _FILL_IN = LazyPattern(rf"{_DOTS}|YOUR_[A-Z_]{{2,40}}|(?i:[<\[](?:your|insert)[ _-][\w -]{{2,40}}[>\]])")
 _TEMPLATE = LazyPattern(r"\{[{%][ -]|\{[A-Za-z_.-]+\}")  # of Jinja, or of Python
 _FRAMED = LazyPattern(r"\s*<[|｜][^<>]{1,40}>.*<[^<>]{1,40}[|｜]>\s*", re.DOTALL)  # by special tokens of a model
-_LINE_START = LazyPattern(r"(?:\A|\n)[ \t]*(?:\*\*)?\Z")
+_LINE_START = LazyPattern(r"(?:\A|\n)[ \t]*\**\Z")
 
 
 def is_pattern(call: RawCall, tool: IndexedTool | None, placeholders: list[bool], *, explicit: bool) -> bool:

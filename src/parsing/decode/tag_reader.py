@@ -179,9 +179,9 @@ class TagReader:
 
     def _may_be_longer(self, text: str, match: re.Match[str]) -> bool:
         """Whether more text may make a marker a longer one."""
-        rest = text[match.start() : match.start() + MAX_TAG_CHARS]
+        rest = text[match.start() : match.start() + MAX_TAG_CHARS].casefold()
         markers = (*self._markers.openers, *self._markers.closers)
-        return any(marker.startswith(rest) and marker != match[0] for marker in markers)
+        return any(marker.casefold().startswith(rest) and marker != match[0] for marker in markers)
 
     def _look_ahead(self, text: str, at: int) -> _Progress:
         """Ends the block, unless a closing tag follows soon."""

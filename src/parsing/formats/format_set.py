@@ -253,7 +253,9 @@ class FormatSet:
     def _separator(self) -> PrefixPattern:
         """What may stand between a name and its arguments."""
         written = (
-            row.template.partition("{name}")[2].partition("{args}")[0] for row in self.rows if row.grammar == "named"
+            row.template.partition("{name}")[2].partition("{args}")[0]
+            for row in self._wrappers
+            if row.grammar == "named"
         )
         between = {word for text in written for word in text.split() if not word.startswith("<|")}
         between.update(word for row in self.rows for word in row.between)

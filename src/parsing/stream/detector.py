@@ -245,7 +245,7 @@ class BlockDetector:
         before = text[max(position.edge, lead - 1) : lead]
         if own >= 0 or (text.startswith(_FUNCTOOLS, max(lead, floor)) and lead >= floor and not is_word_char(before)):
             inside = text[at + 1 : at + 66].lstrip()
-            if not inside:
+            if not inside or text[at + 1 :] == "[":  # three brackets begin no block
                 return NeedMore(lead)
             if inside[0] not in "/!":
                 return BlockStart(lead, at, "json", openers.OWN if own >= 0 else _FUNCTOOLS)

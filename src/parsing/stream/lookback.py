@@ -27,11 +27,11 @@ _KEYWORDS = frozenset(  # besides names, without punctuation: the words that lab
 _KEYWORD_PREFIXES = frozenset(word[:end] for word in _KEYWORDS for end in range(len(word) + 1))
 _OWN_CHARS = 48  # more than `TOOL_CALL` and its decoration have
 _APART = r"(?<![\w\\$-])"  # begins a word
-_OWN_MARKER = re.compile(rf"{_APART}\**TOOL[ _-]?CALLS?[*`\s]{{0,24}}\Z", re.IGNORECASE)
+_OWN_MARKER = re.compile(rf"{_APART}\*{{0,3}}TOOL[ _-]?CALLS?[*`\s]{{0,24}}\Z", re.IGNORECASE)
 _OWN_LAST_CHARS = frozenset("lLsS")
 _PHRASE = (
     re.compile(  # a marker or a label of two words, or its beginning: `tool call`, `Function name:`, `commentary to`
-        rf"{_APART}\**`?(?:(?:tool|function)[ _-](?:n(?:a(?:me?)?)?|c(?:a(?:l(?:ls?)?)?)?)?[*`\"':\s]{{0,24}}"
+        rf"{_APART}\*{{0,3}}`?(?:(?:tool|function)[ _-](?:n(?:a(?:me?)?)?|c(?:a(?:l(?:ls?)?)?)?)?[*`\"':\s]{{0,24}}"
         rf"|(?:{'|'.join(CHANNELS)})\s{{1,4}}t?o?)\Z",
         re.IGNORECASE,
     )
