@@ -29,14 +29,6 @@ class Guide(NamedTuple):
     text: str
 
 
-class _Place(NamedTuple):
-    """Files below `top`, of which the first that holds something counts. `owners`: whose they are; None: anybody's."""
-
-    files: list[Path]
-    top: Path
-    owners: Collection[int] | None = None
-
-
 def get_user_guide(environ: Mapping[str, str]) -> Path | None:
     """The user's own file, beside the settings; None for a user without a home."""
     settings_file = get_user_file(environ)
@@ -56,17 +48,21 @@ def read_guides(
     """
     trusted = get_owners(workspace) if owners is None else owners
     folders = list_folders(workspace, trusted)
-    places = [_Place([folder / name for name in FILE_NAMES], folders[-1], trusted) for folder in folders]
-    places[0] = places[0]._replace(owners=None)
+    # Files, of which the first that holds something counts, the folder that they are below, and whose they must be.
+    places: list[tuple[list[Path], Path, Collection[int] | None]] = []
+    for folder in folders:
+        owned_by = None if folder is folders[0] else trusted  # in the workspace they may be anybody's
+        places.append(([folder / name for name in FILE_NAMES], folders[-1], owned_by))
     if own:
-        places.append(_Place([own], Path(os.path.realpath(own)).parent))  # it may be a link to anywhere
+        places.append(([own], Path(os.path.realpath(own)).parent, None))  # it may be a link to anywhere
     left = MAX_CHARS
     guides: list[Guide] = []
-    for place in places:
-        texts = ((path, _read_text(path, place, left, is_unreadable)) for path in place.files)
-        if guide := next((Guide(path, text) for path, text in texts if text), None):
-            guides.append(guide)
-            left -= len(guide.text)
+    for files, top, owned_by in places:
+        for path in files:
+            if text := _read_text(path, top, owned_by, left, is_unreadable):
+                guides.append(Guide(path, text))
+                left -= len(text)
+                break
     return guides[::-1]
 
 
@@ -79,16 +75,18 @@ def render_guides(guides: list[Guide]) -> str:
     return "\n\n".join([head, *parts])
 
 
-def _read_text(path: Path, place: _Place, left: int, is_unreadable: Callable[[Path], bool]) -> str:
+def _read_text(
+    path: Path, top: Path, owners: Collection[int] | None, left: int, is_unreadable: Callable[[Path], bool]
+) -> str:
     """The text of a file, cut to `left` characters; "" if it does not count."""
-    relative = find_relative(str(path), place.top)
-    if left <= 0 or relative is None or (place.owners is not None and not is_owned(path, place.owners)):
+    relative = find_relative(str(path), top)
+    if left <= 0 or relative is None or (owners is not None and not is_owned(path, owners)):
         return ""
-    real = Path(os.path.realpath(place.top), relative)
+    real = Path(os.path.realpath(top), relative)
     if real != path and is_unreadable(real):
         return ""
-    with suppress(OSError), io.TextIOWrapper(open_file(place.top, relative), "utf-8-sig", "replace") as file:
-        if place.owners is None or os.fstat(file.fileno()).st_uid in place.owners:  # it may be another one by now
+    with suppress(OSError), io.TextIOWrapper(open_file(top, relative), "utf-8-sig", "replace") as file:
+        if owners is None or os.fstat(file.fileno()).st_uid in owners:  # it may be another one by now
             text = file.read(left + 1).strip()
             return text if len(text) <= left else text[:left] + CUT_NOTE
     return ""
