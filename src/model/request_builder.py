@@ -71,7 +71,7 @@ class RequestBuilder:
     def __init__(self, codec: Codec, options: ModelOptions) -> None:
         self._codec = codec
         self._options = options
-        self._renderer = MessageRenderer()
+        self._renderer = MessageRenderer(keeps_malformed=codec.signs_calls)
         self._inputs = MessageMemo(_find_input)
         self.given: list[GivenText] = []  # what the model is given in the last request, but for the system prompt
         self._strict_tools = LastMemo(self._make_strict)
@@ -133,7 +133,7 @@ class RequestBuilder:
         return ChatRequest(
             model,
             self._renderer.render(
-                messages, tools, path, writer if sends_thoughts(path, self._options.send_thoughts) else None
+                messages, tools, path, writer if sends_thoughts(path, self._options.send_thoughts) else None, model
             ),
             self._offer_tools(tools, path, allow_grammar),
             self._options.temperature,

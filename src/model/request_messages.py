@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from ..negotiation.call_path import CallPath
+from ..negotiation.formats.call_ids import CallNumberer, find_id_rule
 from ..parsing import render_instructions, render_message
 from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import (
@@ -33,14 +34,16 @@ _NO_SYSTEM = SystemMessage("")
 
 
 class MessageRenderer:
-    """Renders the conversations of one model."""
+    """Renders the conversations of one model. `keeps_malformed`: a call that cannot be read stays a call."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_malformed: bool = False) -> None:
+        self._keeps_malformed = keeps_malformed
         self._neutralized = MessageMemo(_neutralize)
         self._as_text = MessageMemo(render_message)
         self._flattened = MessageMemo(_flatten)
         self._writer: str | None = ""
         self._thoughtful = MessageMemo(partial(_drop_thoughts, ""))
+        self._named = CallNumberer()
         self._media_counts = MessageMemo(count_media)
         self._instructions = LastMemo[tuple[tuple[ToolDefinition, ...], bool], str](
             lambda key: render_instructions(key[0], native=key[1])
@@ -50,15 +53,20 @@ class MessageRenderer:
         self._exchanges: list[Message] = []
 
     def render(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath, writer: str | None = ""
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolDefinition],
+        path: CallPath,
+        writer: str | None = "",
+        model: str = "",
     ) -> list[Message]:
         """The conversation as `path` needs it, with instructions for `tools`; `messages` are not changed.
 
-        `writer`: whose thoughts stay, with those of unknown writers; None: nobody's.
+        `writer`: whose thoughts stay, with those of unknown writers; None: nobody's. `model`: its name.
         """
         if writer != self._writer:
             self._writer, self._thoughtful = writer, MessageMemo(partial(_drop_thoughts, writer))
-        messages = self._thoughtful(messages)
+        messages = self._named(self._thoughtful(messages), find_id_rule(path.written_format, model))
         has_system = bool(messages) and isinstance(messages[0], SystemMessage)
         # Where the chat template shows the tools, a second list would only take up context.
         shown = path.prompt_style == "template" or (path.mode == "native" and path.template_shows_tools)
@@ -81,13 +89,22 @@ class MessageRenderer:
         known = count_shared(self._sources, whole)
         del self._sources[known:], self._exchanges[known:]
         last = next((each for each in reversed(self._sources) if isinstance(each, Response)), None)
-        native = last is not None and not _is_textual(last)
+        native = last is not None and not self._is_textual(last)
         for message, text in zip(whole[known:], textual[known:], strict=True):
             if isinstance(message, Response):
-                native = not _is_textual(message)
+                native = not self._is_textual(message)
             self._exchanges.append(message if native and isinstance(message, (Response, ToolResults)) else text)
             self._sources.append(message)
         return self._exchanges
+
+    def _is_textual(self, response: Response) -> bool:
+        """Whether the exchange goes back as text: a call came in our text format, or one cannot be read.
+
+        A call in the model's own format goes back as a native one. One that cannot be read would become one without
+        arguments, which the model never wrote.
+        """
+        is_malformed = bool(response.malformed) and not self._keeps_malformed
+        return is_malformed or any(call.origin == TEXT for call in response.requested_calls)
 
     def _limit_media(self, messages: Sequence[Message], limit: int) -> Sequence[Message]:
         """The messages, of which the older ones tell of images and sound in words, if there are more than `limit`."""
@@ -149,11 +166,6 @@ def _flatten(message: Message) -> Message:
         replace(each, kind="text", value=each.text) if each.kind == "multimodal" else each for each in message.results
     ]
     return ToolResults(tuple(results))
-
-
-def _is_textual(response: Response) -> bool:
-    """Whether a call came in our text format; one in the model's own format is sent back as a native one."""
-    return any(call.origin == TEXT for call in response.requested_calls)
 
 
 def _fold_system(messages: list[Message]) -> list[Message]:

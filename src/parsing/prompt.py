@@ -14,6 +14,7 @@ from typing import Any
 
 from ..types.messages import (
     JSON,
+    NATIVE,
     MalformedCall,
     Message,
     Named,
@@ -111,7 +112,13 @@ def render_text(response: Response) -> str:
 def _render_block(block: Text | ToolCall | MalformedCall) -> str:
     if isinstance(block, Text):
         return block.text
-    return block.raw if isinstance(block, MalformedCall) else render_call(block) + "\n"
+    if isinstance(block, ToolCall):
+        return render_call(block) + "\n"
+    if block.origin != NATIVE:
+        return block.raw
+    return (
+        f'TOOL_CALL: {{"name": {json.dumps(block.name)}, "args": {block.raw}\n'  # its raw text is the arguments alone
+    )
 
 
 def _render_result(result: ToolResult) -> str:

@@ -48,6 +48,7 @@ class AnthropicCodec(Codec):
     """`new_id` makes ids for calls without one."""
 
     shows_tools = True
+    signs_calls = True
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id

@@ -87,6 +87,7 @@ class Codec(Protocol):
 
     has_json_schema: bool = False  # whether a request can hold the answer's text to a schema (`response_format`)
     counts_output: bool = True  # whether `usage` counts what the model wrote, and nothing that it hides
+    signs_calls: bool = False  # whether calls go back signed, so that no exchange may become text
     shows_tools: bool = False  # whether the model certainly sees the tools of a request; else its template decides
 
     def encode(self, request: ChatRequest) -> HttpRequest: ...

@@ -62,6 +62,7 @@ class CopilotCodec(Codec):
 
     counts_output = False
     shows_tools = True
+    signs_calls = True
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id

@@ -12,7 +12,8 @@ import json
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from ..negotiation.call_path import GRAMMAR_FIELD, CallPath
+from ..negotiation.call_path import GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
+from ..negotiation.formats.call_ids import find_id_rule, name_chat_calls
 from ..negotiation.formats.written_format import UNKNOWN, constrain_calls
 from ..parsing import GivenText, mentions_call, render_choice, render_instructions, render_message, render_results
 from ..providers.stream.response_builder import parse_arguments
@@ -140,12 +141,17 @@ class ChatBody:
 
     def list_optional_fields(self, body: Mapping[str, Any]) -> frozenset[str]:
         """The fields of an edited body that the client did not send, and that may be left out."""
-        return frozenset(name for name in body if name not in self.body)
+        has_thoughts = any(each.get(THOUGHTS_FIELD) for each in as_dicts(body.get("messages")))
+        own = [name for name in body if name not in self.body]
+        return frozenset([*own, *([THOUGHTS_FIELD] if has_thoughts else [])])
 
     def _edit_messages(self, path: CallPath, *, has_grammar: bool) -> list[dict[str, Any]]:
         messages = [name_thoughts(each, moves_inline=bool(path.shows_thoughts)) for each in self.messages]
+        if THOUGHTS_FIELD in path.disabled_fields:
+            messages = [_leave_out(each, *THOUGHTS) for each in messages]
         if path.mode != "text" and not path.alternate:
             messages = [_leave_out(each, WRITTEN) for each in messages]
+            messages = [*name_chat_calls(messages, find_id_rule(path.written_format, self.model))]
         if path.system_first:
             messages = place_late_system(messages)
         if path.mode == "text" or path.alternate:
@@ -236,8 +242,8 @@ def _render_exchanges(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]
     return rendered
 
 
-def _leave_out(message: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in message.items() if key != name} if name in message else message
+def _leave_out(message: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {key: value for key, value in message.items() if key not in names}
 
 
 def _read_call(call: dict[str, Any]) -> ToolCall | MalformedCall:

@@ -105,7 +105,8 @@ def _make_conversation(request: ChatBody) -> Iterator[dict[str, Any]]:
     has_parts = any(isinstance(each.get("content"), list) for each in messages)
     yield {"role": "user", "content": [{"type": "text", "text": _WORDS}] if has_parts else _WORDS}
     if any(each.get("role") == "tool" for each in messages):
-        yield {"role": "assistant", "content": None, "tool_calls": [_CALL]}
+        thought = {"reasoning": _WORDS} if any(each.get("reasoning") for each in messages) else {}
+        yield {"role": "assistant", "content": None, "tool_calls": [_CALL], **thought}
         yield {"role": "tool", "tool_call_id": _CALL_ID, "content": _WORDS}
     if request.has_late_system:
         yield {"role": "system", "content": _WORDS}

@@ -6,7 +6,7 @@ import pytest
 
 from src.negotiation import CallPath
 from src.parsing import render_call
-from src.types.messages import Response, ToolCall
+from src.types.messages import Response, ToolCall, ToolResult, ToolResults
 from tests.model.test_thoughts import HELLO, Talk
 
 ODD = '{"path":\n "\\u00e4.txt" }'
@@ -60,6 +60,17 @@ def test_a_result_that_the_model_made_up_does_not_go_back():
     made_up = f"{call}\n\nTool execution results:\n\n[read]\n<tool_output>\nmade up\n</tool_output>\n"
     talk = Talk([{"content": made_up}, {"finish": "stop"}], HELLO, path=CallPath("text")).go_on()
     assert "made up" not in talk.sent["content"]
+
+
+def test_a_native_call_that_cannot_be_read_goes_back_as_text_and_not_without_arguments():
+    talk = Talk(answer_with('{"path": "a.txt", "path": }'), answer_with('{"path": "a.txt", "path": }'), HELLO)
+    response = talk.ask()
+    (malformed,) = response.malformed
+    talk.messages.append(ToolResults((ToolResult(malformed.id, "read", "error", malformed.reason),)))
+    talk.ask()
+    *_, answer, results = talk.client.requests[-1]["messages"]
+    assert answer["content"] == 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt", "path": }\n'
+    assert (results["role"], results["content"][:23]) == ("user", "Tool execution results:")
 
 
 class TestControlTokens:

@@ -272,6 +272,19 @@ class TestTheGateway:
     def test_puts_nothing_back_for_somebody_else_or_who_wants_none(self, tmp_path, change, headers):
         assert "reasoning" not in self.second(tmp_path, change, headers)
 
+    def test_goes_on_without_thoughts_where_the_server_refuses_the_field(self, tmp_path):
+        def answer(body):
+            refusal = {"error": {"message": "messages.1.reasoning: Extra inputs are not permitted"}}
+            return (400, refusal) if any(each.get("reasoning") for each in body["messages"]) else think(body)
+
+        async def use(client, fake):
+            _, first = await ask(client, BODY)
+            for _ in range(2):
+                assert (await ask(client, go_on(first)))[0] == 200
+            assert len(fake.bodies) == 5  # refused once, and proven once
+
+        drive(tmp_path, answer, use)
+
     def test_tells_in_a_header_and_in_the_counts_what_was_kept_and_restored(self, tmp_path):
         async def use(client, fake):
             _, answer = await ask(client, BODY)

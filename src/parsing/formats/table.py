@@ -47,6 +47,7 @@ class Format(NamedTuple):
     unwrapped: tuple[str, ...] = ()  # how a call begins where its opener is missing
     between: tuple[str, ...] = ()  # words that may stand between a name and its arguments, besides the template's
     quote: Literal['<|"|>', "<escape>"] = '<|"|>'  # around the strings of `{members}`
+    call_id: str = ""  # how the model names its calls, counted over a conversation; empty: any id will do
     turn_end: str = ""  # ends the template and the model's turn: a grammar leaves it to the server
     is_literal: bool = True  # otherwise a method of the detector finds the opener, with what models vary in it
     shared_with: Literal["", "answers", "text"] = ""  # the opener begins plain answers, too, or stands in any text
@@ -162,7 +163,8 @@ FORMATS = (
     Format("deepseek_v4", "DeepSeek V4, V4.1", "<｜DSML｜tool_calls>", "tags", "</｜DSML｜tool_calls>", "deepseek_v4, deepseek_v41", "<｜DSML｜tool_calls>\n⟦{call}⟧</｜DSML｜tool_calls>", syntax=_DSML,
            more_openers=("<|DSML|tool_calls>", "<｜DSML｜tool>", "<｜DSML｜toolcalls>", "<｜DSML｜ calls>", "<｜DSML｜calls>"), more_closers=("</｜DSML｜tool>", "</｜DSML｜toolcalls>", "</｜DSML｜ calls>")),
     Format("kimi_k2", "Kimi K2, K2.5", "<|tool_call_begin|>", "named", "<|tool_call_end|>", "kimi_k2", "<|tool_calls_section_begin|>⟦<|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>{args}<|tool_call_end|>⟧<|tool_calls_section_end|>",
-           more_openers=("<|tool_calls_begin|>",), more_closers=("<|tool_calls_end|>",)),
+           more_openers=("<|tool_calls_begin|>",), more_closers=("<|tool_calls_end|>",),
+           call_id="functions.{name}:{index}"),
     Format("kimi_k3", "Kimi K3 XTML", "<|open|>tools<|sep|>", "tags", "<|close|>tools<|sep|>", "kimi_k3", "<|open|>tools<|sep|>⟦{call}⟧<|close|>tools<|sep|>", syntax=TagSyntax('<|open|>call tool="{name}" index="{index}"<|sep|>', '<|open|>argument key="{key}" type="{type}"<|sep|>', "<|close|>argument<|sep|>", "<|close|>call<|sep|>"),
            unwrapped=("<|open|>call tool=", "<call tool=")),
     Format("minimax_m2", "MiniMax M2", "<minimax:tool_call>", "tags", "</minimax:tool_call>", "minimax_m2", "<minimax:tool_call>\n⟦{call}⟧</minimax:tool_call>", syntax=_INVOKE),

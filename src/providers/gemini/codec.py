@@ -64,6 +64,7 @@ class GeminiCodec(Codec):
     """`new_id` makes ids for calls, which mostly come without one."""
 
     shows_tools = True
+    signs_calls = True
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
