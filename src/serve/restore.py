@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json
+from ..errors import WireError
+from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json, load_json
 from ..types.messages import Reasoning, Response, ToolCall, write_arguments
 
 WRITTEN = "x-vllm-bot-written"  # of a message: its text with the calls in it, as the model wrote it
 _DIGEST_BYTES = 16
+_SORTED = msgspec.json.Encoder(order="sorted")
 _MARK_BYTES = 8
 _INLINE_THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 
@@ -84,16 +86,26 @@ def describe_answer(message: Mapping[str, Any]) -> tuple[str, list[list[str]]]:
 
 
 def _read_arguments(arguments: object) -> str:
+    if not isinstance(arguments, str):
+        return sort_arguments(arguments or {})
+    parsed = _parse(arguments)
+    return arguments if parsed is None else sort_arguments(parsed)
+
+
+def _parse(arguments: str) -> Any:
+    """None where they are no JSON."""
     try:
-        return sort_arguments(
-            json.loads(arguments) if isinstance(arguments, str) and arguments.strip() else arguments or {}
-        )
-    except (ValueError, RecursionError):
-        return str(arguments)
+        return load_json(arguments.encode(errors="replace")) if arguments.strip() else {}
+    except WireError:
+        return None
 
 
 def sort_arguments(arguments: object) -> str:
-    return json.dumps(arguments, sort_keys=True, separators=(",", ":"))
+    """Arguments in one spelling, whatever the order of their keys."""
+    try:
+        return _SORTED.encode(arguments).decode()
+    except (ValueError, OverflowError, RecursionError):  # a lone surrogate, an integer of more than 64 bits
+        return json.dumps(arguments, sort_keys=True, separators=(",", ":"))
 
 
 def list_ids(message: Mapping[str, Any]) -> list[str]:
@@ -170,6 +182,7 @@ def _restore(message: dict[str, Any], kept: KeptAnswer, *, with_thoughts: bool) 
 def _restore_call(call: dict[str, Any], id: str, arguments: str) -> dict[str, Any]:
     function = as_dict(call.get("function"))
     if not arguments:
-        parsed = json.loads(function.get("arguments") or "{}") if isinstance(function.get("arguments"), str) else None
-        arguments = write_arguments(parsed) if isinstance(parsed, dict) else as_str(function.get("arguments"))
+        written = as_str(function.get("arguments"))
+        parsed = _parse(written)
+        arguments = write_arguments(parsed) if isinstance(parsed, dict) else written
     return {**call, "id": id, "function": {**function, "arguments": arguments}}

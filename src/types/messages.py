@@ -79,9 +79,12 @@ class ToolCall(Serializable):
     real_path: str | None = field(default=None, repr=False, compare=False)
 
 
+_ARGUMENTS = json.JSONEncoder(ensure_ascii=False)  # json.dumps makes one a call
+
+
 def write_arguments(arguments: Mapping[str, JSON]) -> str:
     """Arguments as JSON in the way that most models write it: with blanks."""
-    return json.dumps(dict(arguments), ensure_ascii=False)
+    return _ARGUMENTS.encode(dict(arguments))
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,11 +88,15 @@ def refuse(status: int, message: str, provider: str = "vllm") -> Answer:
 def serve_vllm_asides(
     prompt_tokens: int = 120, *, context: int = CONTEXT, template_shows_tools: bool = False, text: str = ""
 ) -> Answers:
-    """What vLLM serves beside the chat. `text`: what /detokenize gives; `template_shows_tools`: longer with tools."""
+    """What vLLM serves beside the chat. `text`: what /detokenize gives; `template_shows_tools`: longer with tools.
+
+    Its template shows thoughts.
+    """
 
     def tokenize(body: Any) -> Answer:
         less = 80 if template_shows_tools and not body.get("tools") else 0
-        count = prompt_tokens - less
+        thoughts = any(each.get("reasoning") for each in body.get("messages", ()))
+        count = prompt_tokens - less + thoughts
         return answer_json(200, {"count": count, "max_model_len": context, "tokens": list(range(count))})
 
     asides: dict[str, Any] = {
