@@ -90,7 +90,7 @@ class ScriptedModel:
         self.partial = partial
         self.asked: list[Asked] = []
         self.name = "tiny"
-        self.thoughts = "are sent back"
+        self.thoughts, self.kept = "are sent back", None
         self.path = CallPath()
         self.context_length = 1000
 

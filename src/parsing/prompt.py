@@ -114,7 +114,7 @@ def _render_block(block: Text | ToolCall | MalformedCall) -> str:
         return block.text
     if isinstance(block, ToolCall):
         return render_call(block) + "\n"
-    if block.origin != NATIVE:
+    if block.origin != NATIVE or not block.name:
         return block.raw
     return (
         f'TOOL_CALL: {{"name": {json.dumps(block.name)}, "args": {block.raw}\n'  # its raw text is the arguments alone
