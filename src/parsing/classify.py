@@ -22,6 +22,7 @@ from .echo import GivenText, Parser, SoughtCall
 from .events import Classification
 from .mention import (
     find_placeholders,
+    is_in_quoting_fence,
     is_inside_string,
     is_meant,
     is_pattern,
@@ -170,7 +171,7 @@ class CallClassifier:
 
     def classify(self, decoded: DecodedBlock, block: BlockText) -> list[Classification]:
         """The calls and malformed calls of a block; none if it is text."""
-        if not self._reads_strings and is_inside_string(block.lead):
+        if not self._reads_strings and (is_inside_string(block.lead) or is_in_quoting_fence(block.lead)):
             return []
         placeholders = [find_placeholders(call) for call in decoded.calls]
         for call, to_fill_in in zip(decoded.calls, placeholders, strict=True):

@@ -65,7 +65,7 @@ def is_quoted(lead: str) -> bool:
 
 # Where the block stands. These rules change none of the recorded right calls.
 _ROLE = LazyPattern(r"\W{0,4}(?:assistant|agent|model|bot|ai)\W{0,3}:", re.IGNORECASE)
-_TILDES = LazyPattern(r"^[ \t]*~~~", re.MULTILINE)
+_QUOTING_FENCE = LazyPattern(r"^[ \t]*(?:~~~|````)", re.MULTILINE)  # which may hold fences of three backticks
 _JSON_START = LazyPattern(r"\s*(?:\{\s*\"|\[\s*[\[{\"])")
 _OPEN_VALUE = LazyPattern(  # of a key, alone or in a list
     r"(?:\A|[{,(])\s{0,64}(?:\"[^\"\n]{1,64}\"|\w{1,64})\s?[:=]\s{0,8}"
@@ -85,7 +85,7 @@ _WORD_MAY_COME = LazyPattern(rf"[^\S\n]{{0,16}}[&)\]*_'\"`“”’,;.!?…—�
 
 def stands_as_mention(lead: str) -> bool:
     """Whether the text before a block shows that it is quoted: a row of a table, a turn of a transcript, a fence of
-    tildes, or the JSON that the answer consists of.
+    tildes or four backticks, or the JSON that the answer consists of.
 
     `lead`: its last LEAD_CHARS characters at most.
     """
@@ -93,10 +93,15 @@ def stands_as_mention(lead: str) -> bool:
     line, above = lead[start:], lead[:start]
     if line.lstrip().startswith(("|", ">")) or (_ROLE.match(line) and above.strip()):
         return True
-    if len(_TILDES.findall(lead)) % 2:
+    if len(_QUOTING_FENCE.findall(lead)) % 2:
         return True
     is_open = lead.count("{") > lead.count("}") or lead.count("[") > lead.count("]")
     return len(lead) < LEAD_CHARS and is_open and bool(_JSON_START.match(lead))
+
+
+def is_in_quoting_fence(lead: str) -> bool:
+    """Whether a block stands in a fence of tildes or of four backticks, all of which precedes it: there it is text."""
+    return len(lead) < LEAD_CHARS and len(_QUOTING_FENCE.findall(lead)) % 2 == 1
 
 
 def is_inside_string(lead: str) -> bool:

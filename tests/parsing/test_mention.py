@@ -21,7 +21,6 @@ MENTIONS = {
     "in a transcript": f"User: read it\nAssistant: {CALL}\nTool: ok\n",
     "in a list that goes on": f"1. Hermes\n2. This one: {CALL}\n3. Plain JSON",
     "behind other text of a fence": f"```bash\ncat > x <<'EOF'\n{CALL}\nEOF\n```",
-    "in a fence of tildes": f"~~~\n{CALL}\n~~~\n",
     "in a fence between texts": f"The format is this.\n\n```xml\n{CALL}\n```\n\nEvery block becomes one entry.",
     "in a fence behind a heading": f"## Format\n\n```\n{BARE}\n```\n\nEvery block becomes one entry.",
     "in a quotation of Markdown": f"You wrote:\n\n> {CALL}\n\nI did not run it.",
@@ -86,6 +85,18 @@ def test_a_marker_ends_text_for_the_user():
     assert [call.name for call in extract_tool_calls(f'>>>all\n{BARE}\n>>>read\n{{"path": "a"}}', [READ]).calls] == [
         "read"
     ]
+
+
+@pytest.mark.parametrize("text", [f"So:\n~~~xml\n{CALL}\n~~~\n", f"So:\n````xml\n```\n{CALL}\n```\n````\nDone."])
+def test_a_call_in_a_fence_that_quotes_fences_is_text(text):
+    for cuts in ((), range(1, len(text))):
+        found = gathered(events_of(text, cuts))
+        assert (found.content, found.calls, found.malformed) == (text, (), ())
+
+
+def test_a_call_behind_such_a_fence_is_a_call():
+    text = f"~~~\n{CALL}\n~~~\n{CALL}"
+    assert [call.guessed for call in extract_tool_calls(text, [READ]).calls] == [False]
 
 
 def test_a_call_in_a_list_of_strings_is_data():
