@@ -19,7 +19,8 @@ from urllib.parse import quote
 MARK = "[redacted]"
 MIN_SECRET_CHARS = 4  # of a known value; a shorter one would redact words
 
-_AT = r"(?<![A-Za-z0-9_-])"  # no character of a key before it
+# No character of a key before it, unless it ends an escape: of a line end in JSON, of a URL, or of a terminal.
+_AT = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=[0-9\[][mK]))"
 _PREFIXES = {  # what follows the prefix of a key -> the prefixes
     # GitHub, Stripe, Hugging Face, npm, RubyGems, DigitalOcean, Supabase, Pulumi, Notion, PostHog, Groq, xAI,
     # Perplexity, Fireworks, Replicate, Linear, Shopify, age

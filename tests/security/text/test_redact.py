@@ -128,6 +128,11 @@ def test_a_key_is_known_by_its_shape(secret, around):
     assert MARK in redact(around.format(secret))
 
 
+@pytest.mark.parametrize("before", [r"a\n", r"\t", "token%3D", "a%20", "\x1b[31m", "\x1b[K"])
+def test_a_key_behind_an_escape_is_known(before):
+    assert redact(f"{before}ghp_{'A1b2' * 9}") == f"{before}{MARK}"
+
+
 @pytest.mark.parametrize(("text", "secret"), NAMED)
 def test_what_is_named_as_a_secret_is_one(text, secret):
     assert secret not in redact(text)
