@@ -76,12 +76,14 @@ def _judge_option(words: Sequence[str], denied: str) -> DenyVerdict:
     short = [each for each in options if each not in long]
     if denied in options or any(len(each) > 2 and denied.startswith(each.partition("=")[0]) for each in long):
         return DENIED
-    other = short  # the kind of options that may be another name of it
+    may_mean = bool(short)  # of another name: an option of the other kind
     if denied[:2] != "--":
-        other = long
-        if len(denied) <= MAX_CLUSTER_CHARS and {*denied} <= {*"".join(short)}:
+        letters = "".join(short)
+        is_cluster = len(denied) <= MAX_CLUSTER_CHARS
+        if is_cluster and {*denied} <= {*letters}:
             return DENIED
-    if other:
+        may_mean = bool(long) or (is_cluster and {*denied.casefold()} <= {*letters.casefold()})  # rm -R is rm -r
+    if may_mean:
         return DenyVerdict("unreadable", f"one of its options may mean {denied}")
     return CLEAR
 

@@ -264,6 +264,8 @@ def test_a_rule_of_two_words_skips_options_between_them_alone(line, rule, verdic
         ("rm -v -fr x", "rm -rf", "denied"),
         ("rm --recursive -f x", "rm -rf", "unreadable"),
         ("rm -r x", "rm -rf", "clear"),
+        ("rm -Rf x", "rm -rf", "unreadable"),
+        ("rm -R -f x", "rm -rf", "unreadable"),
     ],
 )
 def test_an_option_of_a_rule_counts_wherever_it_stands_and_by_other_names(line, rule, verdict):
