@@ -29,12 +29,12 @@ class LinkMet(OSError):
 
 
 def find_relative(path: str, top: Path) -> str | None:
-    """Where a path leads, relative to `top` ("." is `top` itself); None if out of it, or no path."""
+    """Where a path leads, relative to `top` ("." is `top` itself); None if out of it, or not to be found."""
     if len(path) > MAX_PATH_CHARS:
         return None
     try:
         root, real = (Path(os.path.realpath(each)) for each in (top, top / path))
-    except ValueError:  # it holds a NUL or a lone surrogate
+    except (ValueError, OSError):  # it holds a NUL or a lone surrogate; a link that may not be read, as /proc/1/root
         return None
     return str(real.relative_to(root)) if real.is_relative_to(root) else None
 

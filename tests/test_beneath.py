@@ -25,6 +25,16 @@ def test_a_path_that_leads_out_or_nowhere_is_below_no_folder(path, top):
     assert find_relative(path, top) is None
 
 
+def test_a_link_that_may_not_be_read_leads_below_no_folder(top, monkeypatch):
+    def refuse(path: object) -> str:
+        if "1/root" in str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", "/proc/1/root")
+        return str(path)
+
+    monkeypatch.setattr(os.path, "realpath", refuse)
+    assert find_relative("/proc/1/root/etc/hosts", top) is None
+
+
 @pytest.mark.parametrize(("path", "found"), [("src/../a", "a"), (".", "."), ("in/x", "src/x"), ("circle", "circle")])
 def test_one_that_leads_into_it_is_named_by_its_end(path, found, top):
     (top / "in").symlink_to("src")
