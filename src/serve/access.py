@@ -9,8 +9,10 @@ protocol, Origin), Fetch Metadata (W3C), RFC 9110 7.2 (Host); for the paths vLLM
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv6Address, ip_address
+from posixpath import normpath
 from typing import NamedTuple
 from urllib.parse import unquote_plus, urlsplit
 
@@ -38,6 +40,8 @@ CHANGING_BELOW = (
     "/models/load", "/models/unload", "/lora-adapters", "/props", "/slots/",
     "/api/blobs/", "/api/copy", "/api/create", "/api/delete", "/api/pull", "/api/push",
 )  # fmt: skip
+# A Host: an address in brackets, or a name, and a port. No browser sends another, and what follows a name may mislead.
+_HOST = re.compile(r"(?:\[(?P<address>[^\]\[]*)\]|(?P<name>[A-Za-z0-9._-]*))(?::[0-9]*)?")
 CORS_HEADERS = "access-control-"
 PREFLIGHT_S = 600  # for which a browser need not ask again
 
@@ -84,7 +88,7 @@ def check_access(asked: Asked, rules: AccessRules) -> None:
     """Raises Refused."""
     if not rules.has_keys:
         _check_host(asked.headers.get("host", ()), rules.hosts)
-    path = "/" + "/".join(filter(None, asked.path.split("/")))
+    path = normpath("/" + asked.path.lstrip("/"))  # as a server or a proxy before it may read it
     if asked.method not in READING and _changes_server(path) and path not in rules.relay:
         raise Refused(403, f"{path} changes the server. To let it through, add it to serve.relay.")
     if path == "/" and asked.method in ("GET", "HEAD"):
@@ -148,18 +152,14 @@ def _check_host(hosts: Sequence[str], more: Collection[str]) -> None:
     if len(hosts) > 1:
         raise Refused(400, "A request has one Host.")
     for host in hosts:
-        name = _drop_port(host).lower().rstrip(".")
-        if not _is_loopback(name) and name not in LOCAL_NAMES and name not in {each.lower() for each in more}:
+        found = _HOST.fullmatch(host)
+        name = (found["address"] or found["name"] or "").lower().rstrip(".") if found else host
+        is_ours = _is_loopback(name) or name in LOCAL_NAMES or name in {each.lower() for each in more}
+        if not (found and is_ours):
             raise Refused(
                 403,
                 f"This gateway is not {name[:100]!r}. To let it be called so, add that to serve.hosts, or use keys.",
             )
-
-
-def _drop_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
 
 
 def _is_loopback(name: str) -> bool:

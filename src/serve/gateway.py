@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 import aiohttp
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from yarl import URL
 
 from ..app.endpoint import random_id
 from ..errors import BotError
-from ..providers.wire_json import count_items, load_json
+from ..providers.wire_json import as_dict, count_items, load_json
 from .access import AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers
 from .apis.dialects import COUNT_PATH, DIALECTS, Dialect, encode_path_error
 from .chat_request import ChatBody
@@ -35,7 +35,10 @@ BODY_TIMEOUT_S = 120.0
 HAS_ASKED = web.AppKey("has_asked", set[object])  # connections of which a request has come
 CONNECT_TIMEOUT_S = 5.0
 MAX_CONTAINERS = 300_000  # of JSON: lists and objects, of which a million take a second to read
+MAX_VALUES = 1_000_000  # of JSON, counted by commas, those inside strings included
 MAX_TOOLS = 1024  # of a request; each takes some 0.1 ms to look at
+MAX_NAME_CHARS = 256  # of a tool or a parameter: patterns are made of them, which take 150 times their size
+MAX_NAMES_CHARS = 200_000  # of all of them
 OPEN_PATHS = frozenset(("/health",))  # without a key
 _OURS = NOT_RELAYED | {"content-type", "accept", "accept-encoding"} | KEY_HEADERS  # what the gateway says itself
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -77,16 +80,22 @@ class Gateway:
         app.cleanup_ctx.append(self._open)
         app[HAS_ASKED] = set[object]()
         for path in DIALECTS:
-            app.router.add_post(path, self.answer)
+            app.router.add_post(path, self.answer, expect_handler=self._invite_body)
         Pages(self._metrics, self._upstreams).add_to(app)
-        app.router.add_route("*", "/{path:.*}", self.relay)
+        app.router.add_route("*", "/{path:.*}", self.relay, expect_handler=self._invite_body)
         return app
 
     async def _open(self, _: web.Application) -> AsyncGenerator[None, None]:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         connector = aiohttp.TCPConnector(limit=0)
         watch = asyncio.create_task(self._upstreams.watch_health())
-        async with aiohttp.ClientSession(timeout=timeout, connector=connector, auto_decompress=False) as self._session:
+        self._session = aiohttp.ClientSession(
+            timeout=timeout,
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),  # the cookies of one client's answer are not another one's
+            auto_decompress=False,
+        )
+        async with self._session:
             yield
         watch.cancel()
         await self._upstreams.close()
@@ -95,16 +104,9 @@ class Gateway:
 
     @web.middleware
     async def _check_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse what the rules do not allow and clients without a key, and turn what aiohttp refuses into JSON."""
-        asked = _describe(request)
-        try:
-            check_access(asked, self._rules)
-        except Refused as refusal:
-            return _refuse(request, refusal.status, str(refusal))
-        if asked.is_preflight:  # a browser asks without a key
-            return web.Response(status=204)
-        if not self._has_key(request):  # before its body is read
-            return _refuse(request, 401, "The key is missing or unknown.")
+        """Answer at once what need not be asked of the server, and turn what aiohttp refuses into JSON."""
+        if (answer := self._answer_at_once(request)) is not None:
+            return answer
         request.app[HAS_ASKED].add(request.protocol)
         if sum(len(name) + len(value) for name, value in request.raw_headers) > MAX_HEADER_BYTES:
             return _refuse(request, 431, f"The headers are longer than {MAX_HEADER_BYTES:,} bytes.")
@@ -123,6 +125,27 @@ class Gateway:
             return _refuse(request, refusal.status, refusal.reason)
         except ConnectionResetError as error:  # the client has gone; aiohttp takes this for what it is
             raise asyncio.CancelledError from error
+
+    def _answer_at_once(self, request: web.Request) -> web.Response | None:
+        """Before the body is read: to what the rules do not allow, a browser's first question, and who has no key."""
+        asked = _describe(request)
+        try:
+            check_access(asked, self._rules)
+        except Refused as refusal:
+            return _refuse(request, refusal.status, str(refusal))
+        if asked.is_preflight:  # a browser asks without a key
+            return web.Response(status=204)
+        if not self._has_key(request):
+            return _refuse(request, 401, "The key is missing or unknown.")
+        return None
+
+    async def _invite_body(self, request: web.Request) -> web.StreamResponse | None:
+        """With `Expect: 100-continue` a client sends its body once it is asked to."""
+        answer = self._answer_at_once(request)
+        if answer is None and request.version == HttpVersion11:
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0  # nothing of the answer has left
+        return answer
 
     def _has_key(self, request: web.Request) -> bool:
         if self._keys is None:
@@ -153,6 +176,7 @@ class Gateway:
         live = LiveStream(request, dialect.encode_keep_alive(), interval if value.get("stream") is True else 0.0)
         if chat is None or not (chat.is_guarded or request.path == COUNT_PATH):
             return await self._relay_alive(request, dialect, live)
+        _check_names(chat)
         headers = self._forward_headers(request, _OURS)
         if self._keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
@@ -234,6 +258,8 @@ async def _read_object(request: web.Request) -> dict[str, Any]:
     body = await request.read()
     if _count_containers(body) > MAX_CONTAINERS:
         raise _TooMany(f"The body has more than {MAX_CONTAINERS:,} lists and objects.")
+    if body.count(b",") > MAX_VALUES:
+        raise _TooMany(f"The body has more than {MAX_VALUES:,} values.")
     if count_items(body, "tools") > MAX_TOOLS:
         raise _TooMany(f"The request has more than {MAX_TOOLS:,} tools.")
     try:
@@ -247,6 +273,15 @@ async def _read_object(request: web.Request) -> dict[str, Any]:
 
 class _Unreachable(Exception):
     """No server gives an answer; the message says why."""
+
+
+def _check_names(chat: ChatBody) -> None:
+    """Raises HTTPException."""
+    lengths = [len(name) for tool in chat.tools for name in (tool.name, *as_dict(tool.parameters.get("properties")))]
+    if max(lengths, default=0) > MAX_NAME_CHARS:
+        raise _TooMany(f"The name of a tool or a parameter has more than {MAX_NAME_CHARS} characters.")
+    if sum(lengths) > MAX_NAMES_CHARS:
+        raise _TooMany(f"The names of the tools and parameters have more than {MAX_NAMES_CHARS:,} characters.")
 
 
 class _TooMany(web.HTTPRequestEntityTooLarge):

@@ -10,7 +10,10 @@ from .access import CORS_HEADERS
 from .keep_alive import KEEP_ALIVE_HEADER
 
 OFF_HEADER = "x-vllm-bot-off"
-HOP_BY_HOP = frozenset(("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
+HOP_BY_HOP = frozenset((
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+    "transfer-encoding", "upgrade",
+))  # fmt: skip
 NOT_RELAYED = HOP_BY_HOP | {"host", "content-length", "expect", "referer", OFF_HEADER, KEEP_ALIVE_HEADER}
 OF_THE_BODY = frozenset(("content-length", "content-encoding", "content-type"))
 KEY_HEADERS = frozenset(("authorization", "x-api-key"))

@@ -193,7 +193,7 @@ def make_upstreams(settings: Settings) -> Upstreams:
     for address in addresses:
         named = replace(settings, vllm=replace(settings.vllm, base_url=address), places=places)
         recovers = settings.vllm.recover_parser_errors
-        replicas.append(Replica(make_async_client(named), memory, recovers_parser_errors=recovers))
+        replicas.append(Replica(make_async_client(named, keeps_cookies=False), memory, recovers_parser_errors=recovers))
     return Upstreams(replicas)
 
 

@@ -120,7 +120,10 @@ class AsyncReply:
 
 
 class AsyncClient(ServerAccess):
-    """One server. The arguments are those of ServerAccess. Use it with `async with`, or call `close`."""
+    """One server. The arguments are those of ServerAccess. Use it with `async with`, or call `close`.
+
+    `keeps_cookies`: of the server's answers, for later requests; not where these are those of several users.
+    """
 
     def __init__(
         self,
@@ -133,12 +136,14 @@ class AsyncClient(ServerAccess):
         headers: Mapping[str, str] | None = None,
         ssl_verify: bool | str = True,
         cert: tuple[str, ...] = (),
+        keeps_cookies: bool = True,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         super().__init__(base_url, api_key, clocks, key_header, key_prefix, headers, ssl_verify, cert)
         self.sleep = sleep
         self._now = now
+        self._keeps_cookies = keeps_cookies
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop  # of the session
 
@@ -232,13 +237,18 @@ class AsyncClient(ServerAccess):
                     raise
                 left -= 1
 
+    def _make_cookie_jar(self) -> aiohttp.abc.AbstractCookieJar:
+        if not self._keeps_cookies:
+            return aiohttp.DummyCookieJar()
+        return aiohttp.CookieJar(unsafe=True)  # of one server, which may be named by its IP address
+
     def _make_session(self) -> aiohttp.ClientSession:
         is_secure = self.base_url.startswith("https:")
         trace = aiohttp.TraceConfig()
         trace.on_connection_create_start.append(_note_connection)
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=make_tls_context(self._route) if is_secure else False),
-            cookie_jar=aiohttp.CookieJar(unsafe=True),  # of one server, which may be named by its IP address
+            cookie_jar=self._make_cookie_jar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect),
             trace_configs=[trace],
             read_bufsize=READ_BYTES,

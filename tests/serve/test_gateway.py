@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,9 @@ def drive(
                 str(server.make_url("/v1"))
             ] * alive
             replicas = [
-                Replica(AsyncClient(each, "server-key" if keys else "", clocks), ServerMemory(folder))
+                Replica(
+                    AsyncClient(each, "server-key" if keys else "", clocks, keeps_cookies=False), ServerMemory(folder)
+                )
                 for each in addresses
             ]
             own = Gateway(Upstreams(replicas), Metrics(folder), keys, memory=OwnMemory())
@@ -509,6 +512,34 @@ def test_a_key_in_the_query_goes_no_further(tmp_path):
     drive(tmp_path, lambda _: say("x"), use, keys=KeyRing([hash_key("right")]))
 
 
+def test_a_cookie_of_one_client_s_answer_goes_to_no_other(tmp_path):
+    async def use(client, fake):
+        fake.sent_headers = {"Set-Cookie": "session=mine"}
+        for _ in range(2):
+            await ask(client, BODY)
+            await ask(client, {**BODY, "tool_choice": "none"})
+            client.session.cookie_jar.clear()  # another client
+        assert len(fake.headers) == 4
+        assert not any("Cookie" in headers for headers in fake.headers)
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+@pytest.mark.parametrize(
+    ("key", "head"), [("right", b"HTTP/1.1 100 Continue"), ("wrong", b"HTTP/1.1 401 Unauthorized")]
+)
+def test_a_body_is_asked_for_with_a_key_alone(tmp_path, key, head):
+    lines = ["POST /v1/x HTTP/1.1", "Host: x", f"x-api-key: {key}", "Expect: 100-continue", "Content-Length: 1"]
+
+    async def use(client, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        assert (await reader.readline()).rstrip() == head
+        writer.close()
+
+    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing([hash_key("right")]))
+
+
 def test_without_a_key_a_health_check_has_no_body_and_changes_nothing(tmp_path):
     async def use(client, fake):
         for method, body, status in (("GET", None, 418), ("HEAD", None, 418), ("POST", None, 401), ("GET", b"x", 401)):
@@ -539,18 +570,28 @@ def test_a_compressed_body_of_an_api_is_refused(tmp_path):
     drive(tmp_path, lambda _: say("x"), use)
 
 
+def name_tools(name: str, parameters: Sequence[str] = ()) -> bytes:
+    """A request with one tool."""
+    function = {"name": name, "parameters": {"type": "object", "properties": {each: {} for each in parameters}}}
+    return json.dumps({**BODY, "tools": [{"type": "function", "function": function}]}).encode()
+
+
 @pytest.mark.parametrize(
     ("body", "limit"),
     [
         (json.dumps({**BODY, "tools": [TOOL] * 1025}).encode(), "more than 1,024 tools"),
         (b'{"a": [' + b"[]," * 300_000 + b"[]]}", "more than 300,000 lists and objects"),
+        (b'{"a": [' + b"1," * 1_000_001 + b"1]}", "more than 1,000,000 values"),
+        (name_tools("a" * 257), "more than 256 characters"),
+        (name_tools("a", ["p" * 257]), "more than 256 characters"),
+        (name_tools("a", [f"{number:0>200}" for number in range(1001)]), "more than 200,000 characters"),
     ],
-    ids=["tools", "lists"],
+    ids=["tools", "lists", "values", "name", "parameter", "names"],
 )
 def test_a_request_that_would_hold_up_others_is_refused(tmp_path, body, limit):
     async def use(client, _):
         headers = {"Content-Type": "application/json"}
-        async with client.post("/v1/chat/completions", data=body, headers=headers) as reply:
+        async with client.post("/v1/chat/completions", data=io.BytesIO(body), headers=headers) as reply:
             assert reply.status == 413
             assert limit in (await reply.json())["error"]["message"]
 
