@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from src.cli.commands.launch import PROGRAMS
 from src.cli.demo.run import start_demo
-from tests.terminal import loaded
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,15 +48,14 @@ def test_every_program_is_told_the_address_and_the_model(program, tmp_path):
     assert ("40960" in told) == (program != "copilot")  # the context, where the program can be told
 
 
-def launch(folder: Path, *arguments: str) -> tuple[int, str, str]:
-    """Its exit code, and what it printed on both outputs."""
+def launch(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     home = folder / "home"
     home.mkdir()
     environment = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(home)}
-    process = loaded.start(["launch", *arguments], environment)
-    out, err = process.communicate(timeout=PATIENCE_S)
+    command = [sys.executable, str(ROOT / "cli.py"), "launch", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert list(home.iterdir()) == []  # nothing is written into the home
-    return process.returncode, out, err
+    return done
 
 
 def test_a_program_runs_on_a_gateway_and_its_exit_code_is_ours(tmp_path):
@@ -63,9 +63,9 @@ def test_a_program_runs_on_a_gateway_and_its_exit_code_is_ours(tmp_path):
     client.write_text(CLIENT)
     client.chmod(0o755)
     with start_demo() as demo:
-        code, out, err = launch(tmp_path, "claude", "-u", str(demo.overrides["vllm.base_url"]), "--", "-p", "--yes")
-    assert code == 7, err
-    assert json.loads(out) == {"arguments": ["-p", "--yes"], "model": "demo", "models": ["demo"]}
+        done = launch(tmp_path, "claude", "-u", str(demo.overrides["vllm.base_url"]), "--", "-p", "--yes")
+    assert done.returncode == 7, done.stderr
+    assert json.loads(done.stdout) == {"arguments": ["-p", "--yes"], "model": "demo", "models": ["demo"]}
 
 
 def test_ctrl_c_is_for_the_program(tmp_path):
@@ -74,8 +74,10 @@ def test_ctrl_c_is_for_the_program(tmp_path):
     client.chmod(0o755)
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
     with start_demo() as demo:
-        words = ["launch", "claude", "-u", str(demo.overrides["vllm.base_url"])]
-        process = loaded.start(words, environment, start_new_session=True)
+        command = [sys.executable, str(ROOT / "cli.py"), "launch", "claude", "-u", str(demo.overrides["vllm.base_url"])]
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -84,6 +86,6 @@ def test_ctrl_c_is_for_the_program(tmp_path):
 
 
 def test_a_program_that_is_not_installed_is_named_with_its_package(tmp_path):
-    code, _, err = launch(tmp_path, "opencode")
-    assert code == 2
-    assert "npm install -g opencode-ai" in err
+    done = launch(tmp_path, "opencode")
+    assert done.returncode == 2
+    assert "npm install -g opencode-ai" in done.stderr
