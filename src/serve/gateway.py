@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Set
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import aiohttp
 from aiohttp import HttpVersion11, web
@@ -35,12 +35,14 @@ BODY_TIMEOUT_S = 120.0
 HAS_ASKED = web.AppKey("has_asked", set[object])  # connections of which a request has come
 CONNECT_TIMEOUT_S = 5.0
 MAX_CONTAINERS = 300_000  # of JSON: lists and objects, of which a million take a second to read
+LARGE_BYTES = 1_000_000  # of a body that is read in a thread
 MAX_VALUES = 1_000_000  # of JSON, counted by commas, those inside strings included
 MAX_TOOLS = 1024  # of a request; each takes some 0.1 ms to look at
 MAX_NAME_CHARS = 256  # of a tool or a parameter: patterns are made of them, which take 150 times their size
 MAX_NAMES_CHARS = 200_000  # of all of them
 OPEN_PATHS = frozenset(("/health",))  # without a key
 _OURS = NOT_RELAYED | {"content-type", "accept", "accept-encoding"} | KEY_HEADERS  # what the gateway says itself
+T = TypeVar("T")
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -162,13 +164,15 @@ class Gateway:
         """Answer a request that may bring calls; any other is relayed."""
         if request.headers.get(OFF_HEADER):
             return await self.relay(request)
-        value = await _read_object(request)
+        body = await _read_api_body(request)
+        value = await _run_beside(_parse_object, body, size=len(body))
         try:
             interval = read_interval(request.headers, self._keep_alive)
-            dialect = DIALECTS[request.path](value, random_id)
-            chat = None if dialect.chat is None else ChatBody(dialect.chat)
+            dialect, chat = await _run_beside(_read_request, request.path, value, size=len(body))
         except ValueError as error:
             return _refuse(request, 400, str(error))
+        except web.HTTPException:
+            raise
         except Exception:  # noqa: BLE001 - a mistake of ours costs no request
             log.exception(RELAYED)
             return await self.relay(request)
@@ -176,7 +180,6 @@ class Gateway:
         live = LiveStream(request, dialect.encode_keep_alive(), interval if value.get("stream") is True else 0.0)
         if chat is None or not (chat.is_guarded or request.path == COUNT_PATH):
             return await self._relay_alive(request, dialect, live)
-        _check_names(chat)
         headers = self._forward_headers(request, _OURS)
         if self._keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
@@ -248,14 +251,32 @@ class Gateway:
         return select_headers(request.headers, left_out | (KEY_HEADERS if self._keys is not None else frozenset()))
 
 
-async def _read_object(request: web.Request) -> dict[str, Any]:
-    """The body. Raises HTTPException where it is no JSON object."""
+async def _run_beside(work: Callable[..., T], *arguments: Any, size: int) -> T:
+    """The result of work on a body of this size. Other clients are answered while a large one is read."""
+    return await asyncio.to_thread(work, *arguments) if size > LARGE_BYTES else work(*arguments)
+
+
+def _read_request(path: str, value: dict[str, Any]) -> tuple[Dialect, ChatBody | None]:
+    """Raises ValueError, and HTTPException for names that are too long."""
+    dialect = DIALECTS[path](value, random_id)
+    chat = None if dialect.chat is None else ChatBody(dialect.chat)
+    if chat is not None and chat.is_guarded:
+        _check_names(chat)
+    return dialect, chat
+
+
+async def _read_api_body(request: web.Request) -> bytes:
+    """Raises HTTPException where it cannot be JSON."""
     kind = request.content_type
     if request.headers.get("Content-Encoding", "identity") != "identity":
         raise web.HTTPUnsupportedMediaType(reason="The body must not be compressed.")
     if not kind.endswith(("json", "octet-stream")):  # the second: none is given
         raise web.HTTPUnsupportedMediaType(reason=f"The content type must be application/json, not {kind[:100]}.")
-    body = await request.read()
+    return await request.read()
+
+
+def _parse_object(body: bytes) -> dict[str, Any]:
+    """Raises HTTPException where it is no JSON object, or one that holds up others."""
     if _count_containers(body) > MAX_CONTAINERS:
         raise _TooMany(f"The body has more than {MAX_CONTAINERS:,} lists and objects.")
     if body.count(b",") > MAX_VALUES:

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -595,6 +596,25 @@ def test_a_request_that_would_hold_up_others_is_refused(tmp_path, body, limit):
             assert reply.status == 413
             assert limit in (await reply.json())["error"]["message"]
 
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+def test_others_are_answered_while_a_large_request_is_read(tmp_path, monkeypatch):
+    is_another_answered = threading.Event()
+
+    def read_slowly(body: bytes) -> Any:
+        assert is_another_answered.wait(60)
+        return json.loads(body)
+
+    async def use(client, _):
+        large = asyncio.create_task(ask(client, BODY))
+        async with client.get("/") as reply:
+            assert reply.status == 200
+        is_another_answered.set()
+        assert (await large)[0] == 200
+
+    monkeypatch.setattr(gateway, "LARGE_BYTES", 0)
+    monkeypatch.setattr(gateway, "load_json", read_slowly)
     drive(tmp_path, lambda _: say("x"), use)
 
 
