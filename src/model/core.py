@@ -23,6 +23,7 @@ from ..errors import (
     ServerLoading,
     TokensUnsupported,
     ToolsDropped,
+    ToolsUnsupported,
     WireError,
     join_names,
 )
@@ -47,11 +48,11 @@ from ..negotiation.tool_choice import decide_call
 from ..parsing.arguments.tool_index import ToolIndex
 from ..providers import text_completions
 from ..providers.base import ChatRequest, Codec, Decoder, PromptSize, decode_piece, raise_broken
-from ..providers.server_errors import judge_own_words
+from ..providers.server_errors import judge_own_words, may_repeat
 from ..providers.vllm_tokens import make_generate_decoder
 from ..providers.wire_json import encode_json, load_json
 from ..types.caching import LastMemo
-from ..types.effects import Aside, Await, Open, Release, ReplyHead, Turn
+from ..types.effects import Aside, Await, Fetch, Open, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PrefixKept, PromptChanged, ReasoningDelta
 from ..types.messages import Message, Named, SystemMessage, ToolChoice, ToolDefinition, UserMessage
 from .recovery import Recovery
@@ -322,8 +323,11 @@ class ModelCore:
             self._forget_proof(path)
             return self.path
         if not isinstance(refusal, TokensUnsupported):
-            refusal = judge_own_words(refusal, load_json(self._builder.encode(body).body))
+            sent = load_json(self._builder.encode(body).body)
+            refusal = judge_own_words(refusal, sent)
             yield from self.server.hint_base_url(refusal)
+            if isinstance(refusal, ToolsUnsupported) and not path.proven and may_repeat(refusal, sent):
+                path = replace(path, proven=(yield from self._takes_tools(path)))
         if isinstance(refusal, ParserFailed):
             self._note_parser_failure(path, refusal)
         path, notice = path.downgrade(refusal, self._builder.list_optional_fields(body))
@@ -333,6 +337,12 @@ class ModelCore:
         if notice:
             self._held.append(Notice(notice))
         return path
+
+    def _takes_tools(self, path: CallPath) -> Aside[bool]:
+        """Whether the server accepts a request on this path that has nothing of the conversation in it."""
+        wire = self._builder.encode(self._builder.build(self.name, [UserMessage("Hello.")], [PROBE_TOOL], path, 1))
+        reply = yield Fetch("POST", wire.path, wire.body)
+        return bool(reply.head.is_ok)
 
     def _note_parser_failure(self, path: CallPath, refusal: ParserFailed) -> None:
         """Raises the refusal where the turn may not be asked again."""

@@ -143,6 +143,11 @@ def judge_own_words(error: ServerError, sent: object) -> ServerError:
     return judged
 
 
+def may_repeat(error: ServerError, sent: object) -> bool:
+    """Whether a text of the request says what the error is known by: it may be quoted in other letters, or cut off."""
+    return any(type(_classify(error.message, error.status, text)) is type(error) for text in _list_texts(sent))
+
+
 def _cut_quotes(message: str, sent: object) -> str:
     """The beginning of the message without what it quotes of the request.
 

@@ -33,6 +33,20 @@ def test_a_description_that_the_server_repeats_is_not_what_it_says(spell):
     assert served.model.path == CallPath()
 
 
+@pytest.mark.parametrize("spell", [str.upper, lambda text: text[:45]])
+def test_a_description_that_is_quoted_in_another_form_tells_others_nothing(spell):
+    served = Served(refuse(f"Bad: {spell(DESCRIPTION)}"), HELLO, IN_TEXT)
+    served.ask(tools=[HOSTILE])
+    assert (served.model.path.mode, served.model.path.reason) == ("text", REFUSED_HERE)
+    assert not served.model.path.for_others.is_learned
+
+
+def test_a_conversation_about_a_parser_does_not_hide_that_there_is_none():
+    served = Served(NO_PARSER, NO_PARSER, IN_TEXT)
+    served.ask(UserMessage("What is --enable-auto-tool-choice?"))
+    assert served.model.path.reason == WITHOUT_PARSER
+
+
 def test_an_error_within_an_answer_that_repeats_a_message_is_not_what_the_server_says():
     broken = json.dumps({"error": {"message": f"Bad: {DESCRIPTION!r}", "code": 400}})
     served = Served(f"data: {broken}\n\n".encode())
