@@ -438,11 +438,8 @@ class ModelCore:
             self._index_tools(tuple(tools)),
             calls_in_thoughts=self._calls_in_thoughts,
         )
-        has_shown, has_answered, limit = (
-            False,
-            False,
-            MAX_CHARS_PER_TOKEN * (self.context_limit or DEFAULT_CONTEXT_TOKENS),
-        )
+        has_shown = has_answered = False
+        limit = MAX_CHARS_PER_TOKEN * (self.context_limit or DEFAULT_CONTEXT_TOKENS)
         is_generated = path.mode == "tokens" and bool(tools)  # without tools there is nothing to lose
         try:
             opened = self._open_raw(request) if path.is_raw else self._open(request, is_generated)

@@ -142,10 +142,8 @@ class GuardedExchange:
                 if self._live.is_open:
                     return await self._fail(500, describe_mistake(error))
                 raise NotGuarded from error
-            if (
-                is_count and isinstance(first, WholeAnswer) and first.status != OK
-            ):  # the server may count in its own way
-                raise NotGuarded
+            if is_count and isinstance(first, WholeAnswer) and first.status != OK:
+                raise NotGuarded  # the server may count in its own way
             replica.save(turn.fact_key)
             self.first_byte_at = self.read_clock()
             if isinstance(first, WholeAnswer):

@@ -183,7 +183,7 @@ class Gateway:
         headers = self._forward_headers(request, _OURS)
         if self._keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
-        conversation = self._find_conversation(request, chat)
+        conversation = await _run_beside(self._find_conversation, request, chat, size=len(body))
         exchange = GuardedExchange(request, dialect, chat, headers, self._repair_turns, live, conversation)
         try:
             with self._metrics.track(exchange, request.path.removeprefix("/v1/")):

@@ -2,7 +2,7 @@
 
 It is kept under a digest of the credential, the model, everything before the answer as the client sends it, and the
 answer: its text and its calls. So an edited conversation gets nothing, nor does another model or somebody else. Two
-answers that differ in nothing else are told apart by the ids of their calls, or not at all; then nothing is put back.
+answers that differ in nothing else are distinguished by the ids of their calls; without ids, nothing is put back.
 """
 
 from __future__ import annotations
