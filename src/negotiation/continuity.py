@@ -64,11 +64,11 @@ class Fingerprint(NamedTuple):
 
     def count_kept(self, text: bytes) -> int:
         """How many bytes of it a text begins with; where a block differs, as many as are in whole blocks."""
-        for number, checksum in enumerate(self.blocks):
-            start = number * BLOCK_BYTES
+        start = 0
+        for checksum in self.blocks:
             if crc32(text[start : start + BLOCK_BYTES]) != checksum:
                 return start
-        start = len(self.blocks) * BLOCK_BYTES
+            start += BLOCK_BYTES
         if text.startswith(self.rest, start):
             return start + len(self.rest)
         return start + count_same(self.rest, text[start : start + len(self.rest)])

@@ -19,7 +19,7 @@ from ..types.messages import Response, write_arguments
 from .chat_request import ChatBody
 from .history import is_system
 from .memory import Memory
-from .restore import HistoryDigest, choose, list_ids, make_kept, put_back, sort_arguments
+from .restore import HistoryMemo, list_ids, make_kept, put_back, sort_arguments
 
 HEAD_CAUSES = ("system", "tools", "edit")
 HEAD_SHARE = 0.5  # of the last turn; a break that keeps less is at the head
@@ -31,18 +31,22 @@ log = logging.getLogger(__name__.rpartition(".")[0])
 class Conversation:
     """Of one request. `credential`: of its client, who alone gets what is kept."""
 
-    def __init__(self, memory: Memory, credential: str, chat: ChatBody) -> None:
+    def __init__(self, memory: Memory, memo: HistoryMemo, credential: str, chat: ChatBody) -> None:
         self.restored = 0  # answers that something was put back into
         self._memory = memory
         self._chat = chat
         self._with_thoughts = chat.body.get("include_reasoning") is not False
-        self._history = HistoryDigest(credential, chat.model, chat.messages)
+        self._memo = memo
+        self._memo_key, self._history = memo.take(
+            credential, chat.model, chat.messages, with_thoughts=self._with_thoughts
+        )
         self._sent = Sent(
             chat.model, "", _digest(chat.body.get("tools")), self._history.marks, any(map(is_system, chat.messages[:1]))
         )
         self._trail_seed = encode_json(["trail", credential, chat.model])
         self._old_key = self._find_last_key()
         self._before: Trail | None = None
+        self._known: array[int] | None = None  # the checksums of the prompt's first blocks
         self._spelling = b""  # of the last answer's arguments, as the client got them
         self._has_warned = False
         self._prompt = b""
@@ -51,8 +55,7 @@ class Conversation:
         last = next((each for each in reversed(self._chat.messages) if each.get("role") == "assistant"), None)
         if last is None:
             return b""
-        _, calls = self._history.answers[-1]
-        return self._make_trail_key(list_ids(last), self._history.answers[-1][0], calls)
+        return self._make_trail_key(list_ids(last), *self._history.answer)
 
     def _make_trail_key(self, ids: Sequence[str], text: str, calls: Sequence[Sequence[str]]) -> bytes:
         """An answer is found again by itself and the question that the conversation began with."""
@@ -65,16 +68,15 @@ class Conversation:
 
     async def restore(self) -> ChatBody:
         """The request with what its client dropped; itself where nothing is kept of it."""
-        keys = [*self._history.keys.values()]
-        *values, trail = await self._memory.find([*keys, self._old_key])
+        *values, trail = await self._memory.find([*self._history.keys.values(), self._old_key])
         if trail:
             self._read_trail(trail[-1])
-        places = dict(zip(self._history.keys, values, strict=True))
-        chosen = {place: choose(each, self._chat.messages[place]) for place, each in places.items() if each}
-        found = {place: kept for place, kept in chosen.items() if kept is not None}
-        if not found:
+        messages, self.restored = put_back(
+            self._chat.messages, self._history, values, with_thoughts=self._with_thoughts
+        )
+        self._memo.keep(self._memo_key, self._history)
+        if not self._history.restored:
             return self._chat
-        messages, self.restored = put_back(self._chat.messages, found, with_thoughts=self._with_thoughts)
         return ChatBody({**self._chat.body, "messages": messages})
 
     def measure(self, ids: bytes, path: str) -> PrefixKept | None:
@@ -84,6 +86,8 @@ class Conversation:
         if self._before is None or not self._prompt:
             return None
         kept = compare(self._before, self._sent, self._prompt)
+        if not kept.cause:
+            self._known = self._before.fingerprint.blocks
         if kept.cause == "answer" and not self.restored and self._spelling != self._spell_last():
             kept = kept._replace(cause="arguments")
         self._warn(kept)
@@ -103,7 +107,7 @@ class Conversation:
             await self._memory.keep(self._history.make_key(answer), kept.encode())
         if not self._prompt:
             return
-        trail = make_trail(self._sent, self._prompt, tokens)
+        trail = make_trail(self._sent, self._prompt, tokens, self._known)
         calls = [[call.name, sort_arguments(call.arguments)] for call in answer.calls]
         key = self._make_trail_key([call.id for call in answer.calls], answer.text.strip(), calls)
         spelling = _digest([call.written or write_arguments(call.arguments) for call in answer.calls])

@@ -27,6 +27,7 @@ from .memory import Memory
 from .pages.metrics import Metrics
 from .pages.page import Pages
 from .relayed_stream import RelayedStream, relay_answer
+from .restore import HistoryMemo
 from .upstreams import Replica, Upstreams
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -63,6 +64,7 @@ class Gateway:
         memory: Memory | None = None,
     ) -> None:
         self._memory = memory
+        self._histories = HistoryMemo()
         self._upstreams = upstreams
         self._metrics = metrics
         self._keys = keys
@@ -192,7 +194,9 @@ class Gateway:
             return await self.relay(request)
 
     def _find_conversation(self, request: web.Request, chat: ChatBody) -> Conversation | None:
-        return Conversation(self._memory, read_key(request.headers), chat) if self._memory else None
+        if self._memory is None:
+            return None
+        return Conversation(self._memory, self._histories, read_key(request.headers), chat)
 
     async def relay(self, request: web.Request) -> web.StreamResponse:
         """Pass a request and its answer on, byte for byte."""

@@ -11,14 +11,15 @@ import logging
 import signal
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-MAX_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 56 * 1024 * 1024  # with the histories of a worker: 64 MB
 MAX_ENTRIES = 150_000
 MAX_AGE_S = 6 * 3600.0  # unused
 MAX_CANDIDATES = 4
@@ -26,21 +27,24 @@ ENTRY_BYTES = 400  # of a key, its place and its lists, beside the values
 SOCKET_NAME = "answers.sock"
 _SIZE_BYTES = 4
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__.rpartition(".")[0])
 
 
-class _Entry(NamedTuple):
-    values: tuple[bytes, ...]
-    used_at: float
+@dataclass(slots=True)
+class _Entry(Generic[T]):
+    value: T
     size: int
+    used_at: float
 
 
-class AnswerMemory:
-    """`read_clock` gives seconds. A key has several values where answers differ in what the key does not tell."""
+class BoundedStore(Generic[T]):
+    """Values under digests, of which the longest unused go first. `read_clock` gives seconds."""
 
     def __init__(
         self,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int,
         max_entries: int = MAX_ENTRIES,
         max_age: float = MAX_AGE_S,
         read_clock: Callable[[], float] = monotonic,
@@ -50,54 +54,81 @@ class AnswerMemory:
         self._max_entries = max_entries
         self._max_age = max_age
         self._read_clock = read_clock
-        self._entries: OrderedDict[bytes, _Entry] = OrderedDict()  # the longest unused first
+        self._entries: OrderedDict[bytes, _Entry[T]] = OrderedDict()  # the longest unused first
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def find(self, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
-        """The values of each key, the oldest first."""
+    def find(self, keys: Sequence[bytes]) -> list[T | None]:
         now = self._read_clock()
         self._forget_old(now)
-        found = []
+        entries, found = self._entries, list[T | None]()
         for key in keys:
-            entry = self._entries.get(key)
-            if entry:
-                self._entries[key] = entry._replace(used_at=now)
-                self._entries.move_to_end(key)
-            found.append(entry.values if entry else ())
+            entry = entries.get(key)
+            if entry is not None:
+                entry.used_at = now
+                entries.move_to_end(key)
+            found.append(entry.value if entry else None)
         return found
 
-    def keep(self, key: bytes, value: bytes) -> None:
-        """Add a value. Of many, the last ones stay: never only one, which would look certain."""
-        known = self._entries[key].values if key in self._entries else ()
-        values = (*(each for each in known if each != value), value)[-MAX_CANDIDATES:]
-        self._put(key, values)
-
-    def replace(self, key: bytes, value: bytes, old_key: bytes = b"") -> None:
-        """Keep one value, in place of what is kept under `old_key`."""
-        self._drop(old_key)
-        self._put(key, (value,))
-
-    def _put(self, key: bytes, values: tuple[bytes, ...]) -> None:
-        self._drop(key)
-        size = ENTRY_BYTES + sum(map(len, values))
+    def put(self, key: bytes, value: T, size: int) -> None:
+        """In place of what is there. `size`: of the value in bytes; one beyond the bound is not kept."""
+        self.drop(key)
+        size += ENTRY_BYTES
         if size > self._max_bytes:
             return
         now = self._read_clock()
-        self._entries[key] = _Entry(values, now, size)
+        self._entries[key] = _Entry(value, size, now)
         self.size += size
         self._forget_old(now)
         while self.size > self._max_bytes or len(self._entries) > self._max_entries:
-            self._drop(next(iter(self._entries)))
+            self.drop(next(iter(self._entries)))
 
     def _forget_old(self, now: float) -> None:
         while self._entries and now - next(iter(self._entries.values())).used_at > self._max_age:
-            self._drop(next(iter(self._entries)))
+            self.drop(next(iter(self._entries)))
 
-    def _drop(self, key: bytes) -> None:
+    def drop(self, key: bytes) -> None:
         if entry := self._entries.pop(key, None):
             self.size -= entry.size
+
+
+class AnswerMemory:
+    """A key has several values where answers differ in what the key does not tell."""
+
+    def __init__(
+        self,
+        max_bytes: int = MAX_BYTES,
+        max_entries: int = MAX_ENTRIES,
+        max_age: float = MAX_AGE_S,
+        read_clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._store = BoundedStore[tuple[bytes, ...]](max_bytes, max_entries, max_age, read_clock)
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    @property
+    def size(self) -> int:
+        """In bytes, with what Python adds."""
+        return self._store.size
+
+    def find(self, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
+        """The values of each key, the oldest first."""
+        return [values or () for values in self._store.find(keys)]
+
+    def keep(self, key: bytes, value: bytes) -> None:
+        """Add a value. Of many, the last ones stay: never only one, which would look certain."""
+        known = self._store.find([key])[0] or ()
+        self._put(key, (*(each for each in known if each != value), value)[-MAX_CANDIDATES:])
+
+    def replace(self, key: bytes, value: bytes, old_key: bytes = b"") -> None:
+        """Keep one value, in place of what is kept under `old_key`."""
+        self._store.drop(old_key)
+        self._put(key, (value,))
+
+    def _put(self, key: bytes, values: tuple[bytes, ...]) -> None:
+        self._store.put(key, values, sum(map(len, values)))
 
 
 class Memory(Protocol):

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
+from hashlib import blake2b, sha256
+from threading import Lock
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,9 +19,12 @@ import msgspec
 from ..errors import WireError
 from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json, load_json
 from ..types.messages import Reasoning, Response, ToolCall, write_arguments
+from .memory import BoundedStore
 
 WRITTEN = "x-vllm-bot-written"  # of a message: its text with the calls in it, as the model wrote it
-_DIGEST_BYTES = 16
+MEMO_BYTES = 8 * 1024 * 1024
+_SIZE = 16  # of a digest, in bytes
+_ANSWER_BYTES, _MESSAGE_BYTES = 1500, 200  # what Python takes for one in a history
 _SORTED = msgspec.json.Encoder(order="sorted")
 _MARK_BYTES = 8
 _INLINE_THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
@@ -42,22 +46,45 @@ class KeptAnswer(NamedTuple):
         return msgspec.msgpack.decode(data, type=cls)
 
 
+class RestoredAnswer(NamedTuple):
+    """A client's answer with what was put back. `values`: what was kept of it; `renamed`: ids it had otherwise."""
+
+    values: tuple[bytes, ...]
+    message: dict[str, Any]
+    is_changed: bool
+    renamed: Mapping[str, str]
+
+
 class HistoryDigest:
     """Of a request's messages. `keys`: the place of each answer in it, and what that is kept under.
 
-    `marks`: a digest of each message; `answers`: text and calls of each answer.
+    `marks`: a digest of each message; `answer`: text and calls of the last answer; `restored`: the answers of which
+    something was kept. `known`: the digest of the first messages, which are not read again.
     """
 
-    def __init__(self, credential: str, model: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        self._digest = blake2b(encode_json([credential, model]), digest_size=_DIGEST_BYTES)
+    def __init__(
+        self,
+        credential: str,
+        model: str,
+        messages: Sequence[Mapping[str, Any]],
+        known: HistoryDigest | None = None,
+    ) -> None:
         self.keys: dict[int, bytes] = {}
         self.marks: list[bytes] = []
-        self.answers: list[tuple[str, list[list[str]]]] = []
-        for place, message in enumerate(messages):
+        self.restored: dict[int, RestoredAnswer] = {}
+        self.answer: tuple[str, list[list[str]]] = ("", [])
+        self._digest: blake2b = blake2b(encode_json([credential, model]), digest_size=_SIZE)
+        if known is not None:
+            self.keys.update(known.keys)
+            self.marks += known.marks
+            self.restored.update(known.restored)
+            self.answer = known.answer
+            self._digest = known._digest.copy()
+        for place in range(len(self.marks), len(messages)):
+            message = messages[place]
             if message.get("role") == "assistant":
-                text, calls = describe_answer(message)
+                text, calls = self.answer = describe_answer(message)
                 self.keys[place] = self._make_key(text, calls)
-                self.answers.append((text, calls))
                 data = encode_json([text, calls, list_ids(message)])
             else:
                 data = encode_json(_leave_out_marks(message))
@@ -73,6 +100,44 @@ class HistoryDigest:
         digest = self._digest.copy()
         digest.update(encode_json(["answer", text, calls]))
         return digest.digest()
+
+    @property
+    def size(self) -> int:
+        """In bytes, about."""
+        kept = sum(len(value) for each in self.restored.values() for value in each.values)
+        return 2 * kept + _ANSWER_BYTES * len(self.restored) + _MESSAGE_BYTES * len(self.marks)
+
+
+class HistoryMemo:
+    """The digests of the last conversations of a worker, each until the request that goes on with it.
+
+    A request is known by its bytes. What it is answered with changes nothing in it, so the next one, but for what is
+    new, need not be read again. Any thread may use it.
+    """
+
+    def __init__(self, max_bytes: int = MEMO_BYTES) -> None:
+        self._store = BoundedStore[HistoryDigest](max_bytes)
+        self._lock = Lock()
+
+    def take(
+        self, credential: str, model: str, messages: Sequence[dict[str, Any]], *, with_thoughts: bool
+    ) -> tuple[bytes, HistoryDigest]:
+        """The digest of these messages, and what to keep it under."""
+        last = next(
+            (place for place in reversed(range(len(messages))) if messages[place].get("role") == "assistant"), 0
+        )
+        raw = sha256(encode_json([credential, model, with_thoughts]))  # twice as fast as blake2b
+        raw.update(encode_json(messages[:last])[1:-1])
+        before = raw.digest()
+        with self._lock:
+            known = self._store.find([before])[0]
+            self._store.drop(before)
+        raw.update((b"," if last else b"") + encode_json(messages[last:])[1:-1])
+        return raw.digest(), HistoryDigest(credential, model, messages, known)
+
+    def keep(self, key: bytes, history: HistoryDigest) -> None:
+        with self._lock:
+            self._store.put(key, history, history.size)
 
 
 def describe_answer(message: Mapping[str, Any]) -> tuple[str, list[list[str]]]:
@@ -148,23 +213,54 @@ def choose(values: Sequence[bytes], message: Mapping[str, Any]) -> KeptAnswer | 
 
 
 def put_back(
-    messages: Sequence[dict[str, Any]], found: Mapping[int, KeptAnswer], *, with_thoughts: bool
+    messages: Sequence[dict[str, Any]],
+    history: HistoryDigest,
+    values: Sequence[tuple[bytes, ...]],
+    *,
+    with_thoughts: bool,
 ) -> tuple[list[dict[str, Any]], int]:
-    """The messages with what was kept of the answers at these places, and how many of them changed."""
-    restored: list[dict[str, Any]] = []
-    renamed: dict[str, str] = {}
+    """The messages with what was kept of their answers, and how many of them changed.
+
+    `values`: what was found under each key of the history, which remembers the answers that it is put back into.
+    """
+    restored = list(messages)
+    before, history.restored = history.restored, {}
     count = 0
-    for place, message in enumerate(messages):
-        if kept := found.get(place):
-            changed = _restore(message, kept, with_thoughts=with_thoughts)
-            renamed.update(zip(list_ids(message), kept.ids, strict=False))
-            count += changed != message
-            restored.append({**changed, WRITTEN: kept.written} if kept.written else changed)
-        elif (id := message.get("tool_call_id")) in renamed:
-            restored.append({**message, "tool_call_id": renamed[id]} if renamed[id] != id else message)
-        else:
-            restored.append(message)
+    for place, found in zip(history.keys, values, strict=True):
+        if not found:
+            continue
+        answer = before.get(place)
+        if answer is None or answer.values != found:
+            answer = restore_answer(messages[place], found, with_thoughts=with_thoughts)
+        history.restored[place] = answer
+        restored[place] = answer.message
+        count += answer.is_changed
+    if any(each.renamed for each in history.restored.values()):
+        _rename_results(restored, history.restored)
     return restored, count
+
+
+def _rename_results(messages: list[dict[str, Any]], answers: Mapping[int, RestoredAnswer]) -> None:
+    """Give results the ids of the calls before them."""
+    renamed: dict[str, str] = {}
+    for place, message in enumerate(messages):
+        if place in answers:
+            renamed.update(answers[place].renamed)
+        elif (id := message.get("tool_call_id")) in renamed:
+            messages[place] = {**message, "tool_call_id": renamed[id]}
+
+
+def restore_answer(message: dict[str, Any], values: tuple[bytes, ...], *, with_thoughts: bool) -> RestoredAnswer:
+    """The answer with what was kept of it, if that is certain."""
+    kept = choose(values, message)
+    if kept is None:
+        return RestoredAnswer(values, message, is_changed=False, renamed={})
+    changed = _restore(message, kept, with_thoughts=with_thoughts)
+    is_changed = changed != message
+    if kept.written:
+        changed[WRITTEN] = kept.written
+    pairs = zip(list_ids(message), kept.ids, strict=False)
+    return RestoredAnswer(values, changed, is_changed, {own: id for own, id in pairs if own != id})
 
 
 def _restore(message: dict[str, Any], kept: KeptAnswer, *, with_thoughts: bool) -> dict[str, Any]:

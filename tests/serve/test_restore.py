@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from src.serve.memory import AnswerMemory, SharedMemory, serve_memory
-from src.serve.restore import HistoryDigest, KeptAnswer, choose, make_kept, put_back
+from src.serve.restore import HistoryDigest, HistoryMemo, KeptAnswer, make_kept, put_back
 from src.types.messages import Reasoning, Response, Text, ToolCall
 from tests.serve.test_gateway import BODY, ask, drive
 
@@ -33,16 +33,17 @@ class Kept:
 
     def __init__(self) -> None:
         self.memory = AnswerMemory()
+        self.memo = HistoryMemo()
 
     def keep(self, messages, response, credential="key", model="m"):
         kept = make_kept(response, with_thought=True)
         self.memory.keep(HistoryDigest(credential, model, messages).make_key(response), kept.encode())
 
     def restore(self, messages, credential="key", model="m"):
-        keys = HistoryDigest(credential, model, messages).keys
-        values = zip(keys, self.memory.find([*keys.values()]), strict=True)
-        chosen = {place: choose(each, messages[place]) for place, each in values if each}
-        return put_back(messages, {place: each for place, each in chosen.items() if each}, with_thoughts=True)[0]
+        key, history = self.memo.take(credential, model, messages, with_thoughts=True)
+        restored, _ = put_back(messages, history, self.memory.find([*history.keys.values()]), with_thoughts=True)
+        self.memo.keep(key, history)
+        return restored
 
 
 @pytest.fixture
@@ -164,6 +165,56 @@ def test_10_000_changed_histories_of_20_credentials_get_no_thought_that_is_not_t
     told = [world.count_wrong(*world.change()) for _ in range(10_000)]
     assert sum(wrong for wrong, _ in told) == 0
     assert sum(right for _, right in told) > 1000
+
+
+class TestAHistoryThatGoesOn:
+    def grow(self, kept, turns):
+        """Each history of a client that drops thoughts, and a question between."""
+        history = [USER]
+        for number in range(turns):
+            answer = Response(
+                (Reasoning(f"Hm {number}."), Text("Look."), ToolCall("c1", "read", {"path": f"{number}"}))
+            )
+            kept.keep(history, answer)
+            history = [*history, as_client(answer), USER]
+            yield history
+
+    def test_is_restored_as_one_that_is_new(self, kept):
+        for history in self.grow(kept, 6):
+            restored = kept.restore(json.loads(json.dumps(history)))
+            kept.memo = HistoryMemo()
+            assert restored == kept.restore(history)
+            assert sum("reasoning" in each for each in restored) == len(history) // 2
+
+    def test_is_known_from_the_turn_before(self, kept):
+        for history in self.grow(kept, 3):
+            kept.restore(history)
+        goes_on = [*history, as_client(ANSWER), USER]
+        _, digest = kept.memo.take("key", "m", goes_on, with_thoughts=True)
+        assert sorted(digest.restored) == [1, 3, 5]
+        assert digest.keys == HistoryDigest("key", "m", goes_on).keys
+
+    @pytest.mark.parametrize("who", [{"credential": "other"}, {"model": "other"}, {"with_thoughts": False}])
+    def test_is_another_s_for_another(self, kept, who):
+        for history in self.grow(kept, 3):
+            kept.restore(history)
+        asked = {"credential": "key", "model": "m", "with_thoughts": True, **who}
+        _, digest = kept.memo.take(messages=[*history, as_client(ANSWER)], **asked)
+        assert not digest.restored
+
+    def test_takes_no_more_than_its_bound(self, kept):
+        kept.memo = HistoryMemo(max_bytes=20_000)
+        for history in self.grow(kept, 40):
+            kept.restore(history)
+        _, digest = kept.memo.take("key", "m", [*history, as_client(ANSWER)], with_thoughts=True)
+        assert not digest.restored
+
+    def test_gets_nothing_once_two_answers_are_possible(self, kept):
+        call = {**SENT, "id": ""}
+        history = [USER, as_client(ANSWER, tool_calls=[call])]
+        assert "reasoning" in kept.restore([*history, USER])[1]
+        kept.keep([USER], Response((Reasoning("Other."), Text("Let me look."), ToolCall("c2", "read", {"path": "ä"}))))
+        assert "reasoning" not in kept.restore([*history, USER, as_client(ANSWER), USER])[1]
 
 
 class TestTheMemory:
