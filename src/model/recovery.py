@@ -3,13 +3,14 @@
 It may drop a call that it cannot read, cut the text where a tag is only mentioned, or return a call with a wrong name
 or without its arguments. The answer's tokens show it: if some became neither text nor call, or a native call is not of
 an offered tool, their text is parsed instead of what the server returned. Without their ids, their number shows it.
-A value that the parser ended at a tag inside it looks whole: where the model writes calls in tags, each is compared.
+A value that the parser ended at a tag inside it looks whole, and so does an answer without the text behind its calls:
+the tokens are read beside native calls, too, where the model writes them in tags or the answer's end is a new one.
 docs/paths.md lists the ways to get that text; where there is none, the user is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -17,13 +18,14 @@ from ..errors import RequestFailed
 from ..negotiation.server import ServerApi
 from ..negotiation.token_budget import TokenBudget
 from ..parsing import list_parsers
-from ..parsing.formats.table import FORMATS
+from ..parsing.formats.table import FORMATS, mentions_call
 from ..providers.base import ChatRequest
 from ..types.effects import Aside, Turn
 from ..types.events import Completed, Notice, TextDelta
 from ..types.messages import (
     NATIVE,
     TEXT,
+    Block,
     MalformedCall,
     Named,
     Reasoning,
@@ -59,6 +61,7 @@ MAX_CHARS_PER_TOKEN = 8  # no answer has more on average
 MIN_BYTES_PER_TOKEN = 3  # few answers have less on average: long numbers, rare scripts
 _TAGGED = {row.call_origin for row in FORMATS if row.syntax}  # formats with values as plain text between tags
 MIN_CALL_TOKENS = 20  # of a call with one short argument
+END_TOKENS = 2  # of a call: what follows it would end in others
 CUT_OFF = (
     "The call was cut off when the answer reached its {tokens} tokens (max_tokens), so it was not run. "
     "Send less at once: write a long file in several parts."
@@ -126,8 +129,8 @@ class Recovery:
                 yield from self._report_loss()
         elif _is_only_thought(response):
             whole = yield from self._extract_from_thought()
-        elif self._replay is not None and turn.tokens.ids and not self._is_unparsed:
-            whole = yield from self._complete_values()
+        elif turn.tokens.ids and not self._is_unparsed:
+            whole = yield from self._complete()
         whole = turn.mend_calls(whole)
         if turn.has_false_usage() and self._tools and self._request.stream and not whole.requested_calls:
             yield from self._notify(UNCOUNTED_NOTICE)
@@ -234,30 +237,33 @@ class Recovery:
             turn.raw = yield from self._server.detokenize(self._request.model, turn.tokens.ids)
         return turn.raw
 
-    def _complete_values(self) -> Turn[Response]:
-        """The answer with the values that the server's parser cut at a tag inside them.
+    def _complete(self) -> Turn[Response]:
+        """The answer with what the server's parser cut beside native calls: values at a tag in them, text behind calls.
 
-        Of a model that writes calls without tags only the first call is looked at.
+        One call of a model that writes calls without tags is believed if the answer ends as one that was whole.
         """
-        response, model = self._response, self._request.model
-        if not response.calls or response.calls[0].origin != NATIVE or model in self._server.tagless_models:
+        response, model, end = self._response, self._request.model, self._turn.tokens.ids[-END_TOKENS:]
+        if not response.calls or response.calls[0].origin != NATIVE:
             return response
-        read = self._turn.reparse((yield from self._fetch_raw_text()) or "").calls
-        if not any(call.origin in _TAGGED for call in read):
-            self._server.tagless_models.add(model)
-        whole = {call.id: other for call, other in zip(response.calls, read, strict=False) if _is_cut(call, other)}
-        if not whole or [call.name for call in read] != [call.name for call in response.calls]:
+        if len(response.calls) == 1 and self._server.is_clean_end(model, end):
             return response
-        yield from self._notify(CUT_NOTICE)
-        return replace_content(
-            response,
-            [
-                replace(block, arguments=other.arguments, repaired=other.repaired, guessed=other.guessed, written="")
-                if isinstance(block, ToolCall) and (other := whole.get(block.id))
-                else block
-                for block in response.content
-            ],
-        )
+        read = self._turn.reparse((yield from self._fetch_raw_text()) or "")
+        cut: dict[str, ToolCall] = {}
+        text = response.text
+        if [call.name for call in read.requested_calls] == [call.name for call in response.calls]:
+            pairs = zip(response.calls, read.calls, strict=True)
+            cut = {call.id: other for call, other in pairs if _is_cut(call, other)}
+            text = read.text if _has_other_text(response, read) else text
+        if not cut and text is response.text and not any(call.origin in _TAGGED for call in read.calls):
+            self._server.note_clean_end(model, end)
+        if cut:
+            response = replace_content(response, [_complete_call(block, cut) for block in response.content])
+            yield from self._notify(CUT_NOTICE)
+        if text != response.text:
+            others = [block for block in response.content if not isinstance(block, Text)]
+            response = replace_content(response, [*([Text(text)] if text else []), *others])
+            yield from self._notify(RECOVERED_NOTICE)
+        return response
 
     def _is_unclosed_thought(self) -> Aside[bool]:
         """Whether the answer is part of a thought that was never closed."""
@@ -308,6 +314,22 @@ def _is_cut(call: ToolCall, whole: ToolCall) -> bool:
     pairs = ((value, whole.arguments.get(key)) for key, value in call.arguments.items())
     texts = ((a.strip(), b.strip()) for a, b in pairs if isinstance(a, str) and isinstance(b, str))
     return any(len(a) < len(b) and b.startswith(a) for a, b in texts)
+
+
+def _complete_call(block: Block, cut: Mapping[str, ToolCall]) -> Block:
+    """A call with the arguments of the one that was read in its place."""
+    if not isinstance(block, ToolCall) or block.id not in cut:
+        return block
+    whole = cut[block.id]
+    return replace(block, arguments=whole.arguments, repaired=whole.repaired, guessed=whole.guessed, written="")
+
+
+def _has_other_text(response: Response, read: Response) -> bool:
+    """Whether the server's parser dropped text behind calls, or left markers of them; `read`: what the tokens say."""
+    if response.text.split() == read.text.split() or mentions_call(read.text):
+        return False
+    thought = "".join(block.text for block in response.content if isinstance(block, Reasoning)).strip()
+    return not thought or thought not in read.text  # a thought in a format of its own is no text
 
 
 def _is_at_cap(response: Response, cap: int | None) -> bool:

@@ -84,8 +84,10 @@ class FactStore:
     `accepted`: the models whose server has accepted a request with tools. `thinks_in_text`: the models whose thoughts
     the server leaves in the text, as an answer has shown. `measured`: the models of which a prompt looked too short for
     its tools, which is measured once. `late_system`: whether the template shows a late system message in its place;
-    None: it was not asked yet. `parser_records`: how often the server's parser failed on a model's answers. What one
-    conversation is finding out by `claim`, others wait for. `now`: seconds from any fixed point.
+    None: it was not asked yet. `parser_records`: how often the server's parser failed on a model's answers.
+    `clean_ends`: by address, models that write calls without tags, each with the last tokens of an answer of which the
+    server's parser lost nothing. What one conversation is finding out by `claim`, others wait for. `now`: seconds from
+    any fixed point.
     """
 
     def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
@@ -97,6 +99,7 @@ class FactStore:
         self.measured: FactTable[ServedModel, bool] = FactTable(False)
         self.late_system: FactTable[ServedModel, bool | None] = FactTable(None)
         self.parser_records: FactTable[ServedModel, ParserRecord] = FactTable(ParserRecord())
+        self.clean_ends: FactTable[str, frozenset[tuple[str, tuple[int, ...]]]] = FactTable(frozenset())
         self._claims: dict[Hashable, Future[None]] = {}
         self._lock = Lock()
 

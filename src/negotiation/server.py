@@ -49,7 +49,6 @@ class ServerApi:
         self._facts = facts
         self.is_vllm = is_vllm
         self._has_tokenize = True  # unless it was seen otherwise
-        self.tagless_models: set[str] = set()  # those seen to write calls without tags, as in JSON
 
     def identify(self, model: str) -> str:
         """The name of a model on this server, for what only that model may read. It tells no address."""
@@ -68,7 +67,14 @@ class ServerApi:
     def forget(self) -> None:
         """It may be another server by now."""
         self._facts.infos.forget(self._address)
-        self.tagless_models.clear()
+        self._facts.clean_ends.forget(self._address)
+
+    def is_clean_end(self, model: str, tokens: Sequence[int]) -> bool:
+        """Whether an answer of the model that ended in these tokens was seen to lack nothing, its values included."""
+        return (model, tuple(tokens)) in self._facts.clean_ends.get(self._address)
+
+    def note_clean_end(self, model: str, tokens: Sequence[int]) -> None:
+        self._facts.clean_ends.update(self._address, lambda known: known | {(model, tuple(tokens))})
 
     def list_models(self) -> Aside[list[str]]:
         """The names of its models, asked for anew. Raises ClientError, ServerError, WireError."""

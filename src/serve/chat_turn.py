@@ -36,10 +36,10 @@ from ..providers.stream.sse import EventDecoder
 from ..providers.text_completions import convert_answer, convert_chunk
 from ..providers.wire_json import as_dict, as_dicts, encode_json, load_json
 from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Release, Reply
-from ..types.events import Completed, ModelEvent, TextDelta
-from ..types.messages import NATIVE, Reasoning, Response, Text, ToolCall
+from ..types.events import Completed, ModelEvent
+from ..types.messages import NATIVE, MalformedCall, Reasoning, Response, Text, ToolCall
 from .chat_request import ChatBody
-from .chunks.guard import StreamGuard, WholeGuard
+from .chunks.guard import Ending, StreamGuard, WholeGuard
 from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_rest
 from .chunks.text_run import clear_token_ids, find_prompt_ids
 from .client_asker import CHAT_PATH, ChatAsker, CountAsker, encode_prompt
@@ -227,6 +227,8 @@ class ChatTurn:
         guards = self._guards = {}
         last: list[bytes] = []  # after the finish reasons: the usage
         thinks = self._facts.thinks_in_text.get(self.fact_key)  # and drafts calls in its thoughts
+        ends = self._facts.clean_ends.get(self._address)
+        may_be_cut = not any(model == self._request.model for model, _ in ends)
         has_choices = self._request.body.get("n") not in (None, 1)
         is_done = False  # as the server says
         has_prompt = False
@@ -248,7 +250,9 @@ class ChatTurn:
                 chunks = _adapt_chunks(chunks, before, is_raw=is_raw)
             for index, part in split_choices(chunks) if has_choices else [(0, chunks)][: len(chunks)]:
                 if (guard := guards.get(index)) is None:
-                    guard = guards[index] = StreamGuard(self._request, self._new_id, thinks=bool(thinks))
+                    guard = guards[index] = StreamGuard(
+                        self._request, self._new_id, thinks=bool(thinks), may_be_cut=may_be_cut
+                    )
                     if before and before.text and not guard.begin_with(before.make_beginning()):
                         raise StreamCut("The rest of the answer cannot be told from what was sent.")
                 if sent := guard.feed(part):
@@ -266,8 +270,8 @@ class ChatTurn:
             guard.close(last if len(guards) == 1 else (), is_done=is_done)
             if guard.ends_thought and not is_raw:
                 self._facts.thinks_in_text.update(self.fact_key, lambda _: True)
-            calls, text, is_replaced = yield from self._finish(guard.assembler)
-            yield Payload(guard.settle(calls, text, is_replaced=is_replaced))
+            ending = yield from self._finish(guard.assembler)
+            yield Payload(guard.settle(ending))
         yield Payload([*last, DONE])
 
     def _answer_whole(self, body: bytes, *, is_raw: bool = False) -> GatewayTurn:
@@ -284,8 +288,8 @@ class ChatTurn:
         settled = []
         for choice in choices:
             guard = WholeGuard(self._request, self._new_id, {**answer, "choices": [choice]})
-            calls, text, is_replaced = yield from self._finish(guard.assembler)
-            settled.append(guard.settle(calls, text, is_replaced=is_replaced))
+            ending = yield from self._finish(guard.assembler)
+            settled.append(guard.settle(ending))
         self._measure(b",".join([b"%d" % each for each in answer.get("prompt_token_ids") or ()]))
         answer["choices"] = settled
         if not self._request.wants_token_ids:
@@ -296,29 +300,31 @@ class ChatTurn:
         has_usage = bool(as_dict(self._request.body.get("stream_options")).get("include_usage"))
         yield Payload([*make_chunks(answer, has_usage=has_usage), DONE])
 
-    def _finish(self, assembler: ResponseAssembler) -> Aside[tuple[list[ToolCall], str, bool]]:
-        """The calls to send besides native ones, text that was lost, and whether they replace what was held."""
+    def _finish(self, assembler: ResponseAssembler) -> Aside[Ending]:
+        """What the server's parser lost or left in the text."""
         own = assembler.response()
         # Of an answer in which nothing came, the client can get another one.
-        whole, text = yield from self._recover(assembler, None if own.content else self._ask_again)
-        if own.content and all(isinstance(block, Reasoning) for block in own.content):
-            text = ""  # a thought without an answer is what the server says it is
+        whole = yield from self._recover(assembler, None if own.content else self._ask_again)
+        # A thought without an answer is what the server says it is.
+        is_thought = bool(own.content) and all(isinstance(block, Reasoning) for block in own.content)
+        has_text = is_thought or whole.text.split() == own.text.split()
         if self.report.path == "template" and (origin := assembler.find_origin()):
             self._facts.paths.update(self.fact_key, partial(_learn_origin, origin))
-        own_ids = {call.id for call in own.calls}
-        native = [call for call in whole.calls if call.origin == NATIVE and not call.repaired and call.id in own_ids]
-        calls = [call for call in whole.calls if call not in native and is_safe(call)]
-        is_replaced = len(calls) > len([call for call in own.calls if call.origin != NATIVE])
+        native, completed = _sort_native(assembler.completed, whole)
+        in_place = {call.id for call in (*native, *completed.values())}
+        calls = [call for call in whole.calls if call.id not in in_place and is_safe(call)]
+        is_replaced = not in_place and len(calls) > len([call for call in own.calls if call.origin != NATIVE])
         how = "recovered" if is_replaced else "text"
         is_cut = whole.stop_reason == "max_tokens"
         is_unreadable = bool(whole.malformed) or any(call.guessed for call in whole.calls)
-        if is_unreadable and not calls and not native and not is_cut and self._repair_turns:
+        if is_unreadable and not calls and not in_place and not is_cut and self._repair_turns:
             calls, how = (yield from self._repair(assembler.raw_text(), whole)), "repaired"
             is_replaced = bool(calls)
         self._note_answer(whole, [*native, *calls], assembler.tokens.ids)
         self._note(whole, native, NATIVE)
+        self._note(whole, list(completed.values()), "recovered")
         self._note(whole, calls, how)
-        return calls, text, is_replaced
+        return Ending(calls, None if has_text else whole.text, is_replaced, completed)
 
     def _find_prompt(self, events: Sequence[bytes]) -> bool:
         """Measure the prompt by the first event of a stream. Returns whether that has come."""
@@ -344,8 +350,8 @@ class ChatTurn:
         report.calls += [LandedCall(call.name, how, call.origin) for call in calls]
         report.repairs += [repair for call in calls for repair in call.repaired]
 
-    def _recover(self, assembler: ResponseAssembler, replay: Replay | None = None) -> Aside[tuple[Response, str]]:
-        """The whole answer, and the text in it that the server's parser lost. `replay`: see Recovery."""
+    def _recover(self, assembler: ResponseAssembler, replay: Replay | None = None) -> Aside[Response]:
+        """The answer with what the server's parser lost. `replay`: see Recovery."""
         request = self._request
         neutral = ChatRequest(
             request.model, (), request.tools, max_tokens=request.max_tokens, stream=replay is not None
@@ -364,9 +370,7 @@ class ChatTurn:
             sent_notices=set(),
         )
         events = yield from gather_events(recovery.run())
-        text = "".join(event.text for event in events if isinstance(event, TextDelta))
-        completed = next(event for event in events if isinstance(event, Completed))
-        return completed.response, text
+        return next(event.response for event in events if isinstance(event, Completed))
 
     def _ask_again(self, _: ChatRequest) -> Aside[ResponseAssembler]:
         return (yield from self._fetch_whole(()))
@@ -391,7 +395,7 @@ class ChatTurn:
         added = [{"role": "assistant", "content": raw}, {"role": "user", "content": REPAIR.format(reasons=reasons)}]
         self._repair_turns -= 1
         try:
-            whole, _ = yield from self._recover((yield from self._fetch_whole(added)))
+            whole = yield from self._recover((yield from self._fetch_whole(added)))
         except RequestFailed:
             return []
         return [] if whole.malformed else [call for call in whole.calls if is_safe(call)]
@@ -402,6 +406,22 @@ def _adapt_chunks(chunks: Sequence[bytes], before: Resumption | None, *, is_raw:
     if is_raw:
         chunks = [encode_json(convert_chunk(as_dict(load_json(data)))) for data in chunks]
     return before.adapt(chunks) if before else list(chunks)
+
+
+def _sort_native(sent: Response, whole: Response) -> tuple[list[ToolCall], dict[int, ToolCall]]:
+    """The server's calls that are right as they were sent, and the others as they should be, by their indexes."""
+    final = {call.id: call for call in whole.calls if call.origin == NATIVE}
+    right: list[ToolCall] = []
+    completed: dict[int, ToolCall] = {}
+    calls = [block for block in sent.content if isinstance(block, (ToolCall, MalformedCall))]
+    for index, call in enumerate(calls):
+        if call.id not in final:
+            continue
+        if isinstance(call, ToolCall) and call.arguments == final[call.id].arguments:
+            right.append(final[call.id])
+        else:
+            completed[index] = final[call.id]
+    return right, completed
 
 
 def _learn_origin(origin: str, path: CallPath) -> CallPath:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import itertools
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import ServerError, WireError
 from ...model.response_assembler import CHECK_INTERVAL_CHARS, ResponseAssembler
@@ -68,15 +68,30 @@ class RecordingAssembler(ResponseAssembler):
         return decisions
 
 
+class Ending(NamedTuple):
+    """What an answer is to be at its end: the calls to send besides native ones.
+
+    `text`: all of its text; None if that is as the server sent it. `is_replaced`: the calls stand for all that was
+    held, which is dropped. `completed`: the native calls that the server's parser cut, by their indexes.
+    """
+
+    calls: Sequence[ToolCall]
+    text: str | None = None
+    is_replaced: bool = False
+    completed: Mapping[int, ToolCall] = {}
+
+
 @dataclass(slots=True)
 class _Segment:
     """A part of the text. `is_kept`: whether the client gets it; None: not known yet.
 
-    `call`: what it holds, if that is sent at the end of the answer. `delta`: what is sent in its place.
+    `is_shown`: it is text of the answer, and no thought. `call`: what it holds, if that is sent at the end of the
+    answer. `delta`: what is sent in its place.
     """
 
     text: str
     is_kept: bool | None
+    is_shown: bool = False
     call: ToolCall | None = None
     delta: dict[str, Any] | None = None
 
@@ -84,7 +99,10 @@ class _Segment:
 class _Guard:
     """What is common to streamed and whole answers."""
 
-    def __init__(self, request: ChatBody, new_id: Callable[[], str], *, waits: Waits = "all") -> None:
+    def __init__(
+        self, request: ChatBody, new_id: Callable[[], str], *, waits: Waits = "all", may_be_cut: bool = False
+    ) -> None:
+        self._may_be_cut = may_be_cut
         self._tools = {tool.name: tool for tool in request.tools}
         self._decoder = OpenAIStream(new_id)
         self.assembler = RecordingAssembler(request.tools, new_id, request, waits=waits)
@@ -109,7 +127,9 @@ class _Guard:
                 continue
             self._flush(texts)
             if isinstance(event, ToolCallDelta):
-                self._native.setdefault(event.call_index, NativeCall(self._tools)).add(event)
+                if event.call_index not in self._native:
+                    self._native[event.call_index] = NativeCall(self._tools, may_be_cut=self._may_be_cut)
+                self._native[event.call_index].add(event)
                 self.assembler.landing.waits = "all"  # a call in the text would take the place of the next native one
             for _ in self.assembler.feed(event):
                 pass
@@ -124,26 +144,31 @@ class _Guard:
 
     def _make_segment(self, decision: Decision) -> _Segment:
         if isinstance(decision, Show):
-            return _Segment(decision.text, True)
+            return _Segment(decision.text, True, not decision.is_thought)
         if isinstance(decision, Mark):
             self.ends_thought = self.ends_thought or decision.ends_thought
             return _Segment(decision.raw, True)
         if isinstance(decision, Hold):
             return _Segment(decision.raw, None)
         if isinstance(decision, WholeCall):
-            return _Segment(decision.raw, False, decision.call)
+            return _Segment(decision.raw, False, call=decision.call)
         if isinstance(decision, (Drop, CallEnds, CallBreaks)):
             return _Segment(decision.raw, False)
         return _Segment("", True)
 
-    def _settle_held(self, is_replaced: bool) -> frozenset[int]:
-        """Decide on what was held. Returns the native calls that are dropped.
-
-        `is_replaced`: other calls stand for all that was held.
-        """
+    def _settle_text(self, ending: Ending) -> str:
+        """Decide on the text that has not left. Returns what is to be sent in its place."""
         for segment in self._segments:
-            segment.is_kept = not is_replaced if segment.is_kept is None else segment.is_kept
-        return frozenset(index for index, call in self._native.items() if is_replaced and not call.is_certain)
+            segment.is_kept = not ending.is_replaced if segment.is_kept is None else segment.is_kept
+        if ending.text is None:
+            return ""
+        shown = [segment for segment in self._segments if segment.is_shown]
+        left = self.assembler.response().text.removesuffix("".join([segment.text for segment in shown])).rstrip()
+        if not ending.text.startswith(left):
+            return ""
+        for segment in shown:
+            segment.is_kept = False
+        return ending.text[len(left) :]
 
 
 class WholeGuard(_Guard):
@@ -156,16 +181,19 @@ class WholeGuard(_Guard):
         self._sort_in(self._absorb(self._decoder.read_whole(answer)))
         self.close()
 
-    def settle(self, calls: Sequence[ToolCall], text: str = "", *, is_replaced: bool = False) -> dict[str, Any]:
+    def settle(self, ending: Ending) -> dict[str, Any]:
         """The choice as the client gets it; see StreamGuard.settle."""
         choice, message = self._choice, dict(self._choice["message"])
-        dropped = self._settle_held(is_replaced)
-        if not calls and not text and not dropped and all(segment.is_kept for segment in self._segments):
+        text = self._settle_text(ending)
+        is_same = all(segment.is_kept for segment in self._segments)
+        if is_same and not (ending.calls or text or ending.completed):
             return choice
         kept = "".join(segment.text for segment in self._segments if segment.is_kept) + text
-        native = [call for index, call in enumerate(message.get("tool_calls") or ()) if index not in dropped]
+        native = [] if ending.is_replaced else list(message.get("tool_calls") or ())
+        for index, call in ending.completed.items():
+            native[index] = encode_call(call)
         message["content"] = kept if kept.strip() else None
-        if all_calls := [*native, *map(encode_call, calls)]:
+        if all_calls := [*native, *map(encode_call, ending.calls)]:
             message["tool_calls"] = all_calls
         else:
             message.pop("tool_calls", None)
@@ -178,13 +206,16 @@ class WholeGuard(_Guard):
 class StreamGuard(_Guard):
     """`feed` gets the chunks that hold this choice; `settle` comes after all of them.
 
-    `thinks`: the model writes its thoughts into the text, and drafts calls in them.
+    `thinks`: the model writes its thoughts into the text, and drafts calls in them. `may_be_cut`: the server's parser
+    may end a value too early, which the answer's tokens tell.
     """
 
     broken: ServerError | WireError | None = None
 
-    def __init__(self, request: ChatBody, new_id: Callable[[], str], *, thinks: bool = False) -> None:
-        super().__init__(request, new_id, waits="all" if thinks else "unsure")
+    def __init__(
+        self, request: ChatBody, new_id: Callable[[], str], *, thinks: bool = False, may_be_cut: bool = False
+    ) -> None:
+        super().__init__(request, new_id, waits="all" if thinks else "unsure", may_be_cut=may_be_cut)
         self._chunks: deque[HeldChunk] = deque()
         self._last = b""  # the chunk that came last
         self._ready: list[bytes] = []  # in the order of the answer
@@ -338,30 +369,17 @@ class StreamGuard(_Guard):
                 chunk.deltas.append(segment.delta)
             self._segments.popleft()
 
-    def settle(self, calls: Sequence[ToolCall], text: str = "", *, is_replaced: bool = False) -> list[bytes]:
-        """The rest of the answer, with `text` and `calls` added before its finish reason.
-
-        `is_replaced`: the calls stand for all that was held, which is dropped.
-        """
+    def settle(self, ending: Ending) -> list[bytes]:
+        """The rest of the answer. Raises WireError where a part of a call has left that does not fit."""
         is_cut = self.assembler.completed.stop_reason == "max_tokens"
-        pieces, unsent = self._writer.settle(calls, is_cut=is_cut)
+        pieces, unsent = self._writer.settle(ending.calls, is_cut=is_cut)
         sent = [*self._take_ready(), *self._write_pieces(pieces)]
-        dropped = self._settle_held(is_replaced)
-        rests: list[dict[str, Any]] = []
-        for index, native in self._native.items():
-            if native.is_broken(is_cut=is_cut) and unsent:
-                completing = native.complete(unsent)
-                if completing is None:  # the client has a part of the call: another one could only be added to it
-                    unsent, dropped, rests = [], frozenset(), []
-                    break
-                dropped |= {index}
-                rests.append({"index": self._writer.count + index, "function": {"arguments": completing[1]}})
-                unsent = [call for call in unsent if call is not completing[0]]
-        first = self._writer.count + len(self._native) - len(dropped) + len(rests)
-        indexes = itertools.count(first)
+        text = self._settle_text(ending)
+        rests, dropped, unsent = self._settle_native(ending, unsent, is_cut=is_cut)
+        indexes = itertools.count(self._writer.count + len(self._native) - len(dropped) + len(rests))
         in_place = self._place_calls(unsent, indexes)
         deltas = [
-            *rests,
+            *filter(None, rests),
             *({"index": index, **encode_call(call)} for call, index in zip(unsent, indexes, strict=False)),
         ]
         added: list[dict[str, Any]] = [{"tool_calls": [delta]} for delta in deltas]
@@ -370,9 +388,38 @@ class StreamGuard(_Guard):
         has_calls: bool | None = None
         if deltas or in_place or self._writer.count:
             has_calls = True
-        elif dropped and len(dropped) == len(self._native):
+        elif dropped and len(dropped) == len(self._native) and not rests:
             has_calls = False
         return sent + self._render_rest(added, has_calls, dropped)
+
+    def _settle_native(
+        self, ending: Ending, unsent: list[ToolCall], *, is_cut: bool
+    ) -> tuple[list[dict[str, Any]], set[int], list[ToolCall]]:
+        """What follows of native calls, the native calls of which no chunk follows, and the calls that are left."""
+        completing, is_replaced, left = dict(ending.completed), ending.is_replaced, list(unsent)
+        for index, native in self._native.items():
+            is_broken = native.is_broken(is_cut=is_cut)
+            if index in completing or not (is_broken or (is_replaced and native.is_begun)):
+                continue
+            call = next((call for call in left if native.complete(call) is not None), None)
+            if call:
+                completing[index] = call
+                left.remove(call)
+            elif is_broken:  # the client has a part of it: another call could only be added to that
+                return [], set(), []
+        dropped = {index for index, native in self._native.items() if is_replaced and not native.is_begun}
+        rests = [self._complete_native(index, call) for index, call in completing.items()]
+        return rests, dropped | completing.keys(), left
+
+    def _complete_native(self, index: int, call: ToolCall) -> dict[str, Any]:
+        """What follows of a native call that is this one; empty if nothing does."""
+        native, place = self._native[index], self._writer.count + index
+        if not native.is_begun:
+            return {"index": place, **encode_call(call)}
+        rest = native.complete(call)
+        if rest is None:
+            raise WireError(f"The server's tool parser cut a value in a call of {call.name}, a part of which has left.")
+        return {"index": place, "function": {"arguments": rest}} if rest else {}
 
     def _place_calls(self, unsent: list[ToolCall], indexes: Iterator[int]) -> int:
         """Take those calls out of the unsent ones that stand in the text, to send them there; how many there are."""
@@ -383,9 +430,7 @@ class StreamGuard(_Guard):
                 count += 1
         return count
 
-    def _render_rest(
-        self, added: Sequence[dict[str, Any]], has_calls: bool | None, dropped: frozenset[int]
-    ) -> list[bytes]:
+    def _render_rest(self, added: Sequence[dict[str, Any]], has_calls: bool | None, dropped: Set[int]) -> list[bytes]:
         """The held chunks, with the `added` deltas before the finish reason; see render_last."""
         sent: list[bytes] = []
         end = next((chunk for chunk in reversed(self._chunks) if chunk.is_last), None)

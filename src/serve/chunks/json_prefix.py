@@ -36,6 +36,11 @@ class JsonPrefix:
         return self.is_valid and (self._in_string or bool(self._literal) or self._next not in (_KEY, _VALUE))
 
     @property
+    def is_inside_value(self) -> bool:
+        """Whether it ends in a key or a value that may go on."""
+        return self.is_valid and (self._in_string or bool(self._literal))
+
+    @property
     def is_complete(self) -> bool:
         return self.is_valid and self._next == _NOTHING
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ...types.events import ToolCallDelta
 from ...types.messages import ToolCall, ToolDefinition
@@ -13,11 +14,12 @@ _FIRST_KEY = re.compile(r'\s*\{\s*"((?:[^"\\]|\\.)*)"\s*:')
 
 
 class NativeCall:
-    """`tools`: those on offer, by name."""
+    """`tools`: those on offer, by name. `may_be_cut`: a value may go on behind its end, as only the answer's tells."""
 
-    def __init__(self, tools: Mapping[str, ToolDefinition]) -> None:
+    def __init__(self, tools: Mapping[str, ToolDefinition], *, may_be_cut: bool) -> None:
         self.name = ""
         self._tools = tools
+        self._may_be_cut = may_be_cut
         self._pieces: list[str] = []  # of its arguments
         self._sent = 0  # pieces
         self._json = JsonPrefix()
@@ -43,7 +45,8 @@ class NativeCall:
     @property
     def is_certain(self) -> bool:
         """Whether what came so far may be sent."""
-        return self._begins_well and self._json.is_settled
+        is_settled = self._json.is_inside_value if self._may_be_cut else self._json.is_settled
+        return self._begins_well and is_settled
 
     def is_broken(self, *, is_cut: bool) -> bool:
         """Whether a part was sent, and the whole is no JSON object.
@@ -60,8 +63,11 @@ class NativeCall:
     def mark_sent(self) -> None:
         self._sent = len(self._pieces)
 
-    def complete(self, calls: Sequence[ToolCall]) -> tuple[ToolCall, str] | None:
-        """The first call that begins as what was sent, and the rest of its arguments."""
+    def complete(self, call: ToolCall) -> str | None:
+        """The rest of the call's arguments; None if the call does not begin as what was sent."""
+        if call.name != self.name:
+            return None
         sent = "".join(self._pieces[: self._sent])
-        rests = ((call, complete_json(sent, call.arguments)) for call in calls if call.name == self.name)
-        return next(((call, rest) for call, rest in rests if rest is not None), None)
+        if self._sent == len(self._pieces) and self._json.is_complete:
+            return "" if json.loads(sent) == call.arguments else None
+        return complete_json(sent, call.arguments)

@@ -14,7 +14,7 @@ from src.errors import WireError
 from src.parsing.classify import make_id_source
 from src.parsing.landing.decisions import is_safe
 from src.serve.chat_request import ChatBody
-from src.serve.chunks.guard import StreamGuard
+from src.serve.chunks.guard import Ending, StreamGuard
 
 PROPERTIES = {
     "path": {"type": "string"},
@@ -62,7 +62,9 @@ class Run:
     def settle(self, calls: Any = None) -> list[dict[str, Any]]:
         """All that the client gets. `calls`: those of the whole answer, if they are others than were found."""
         found = [call for call in self.guard.assembler.response().calls if is_safe(call)]
-        return [json.loads(each) for each in [*self.early, *self.guard.settle(found if calls is None else calls)]]
+        return [
+            json.loads(each) for each in [*self.early, *self.guard.settle(Ending(found if calls is None else calls))]
+        ]
 
 
 def join_text(chunks: list[Any]) -> str:
@@ -210,5 +212,5 @@ def test_a_native_call_behind_a_written_one_gets_the_next_place():
     chunks = [*(make_chunk({"content": piece}) for piece in text), native, end]
     sent = [part for chunk in chunks for part in guard.feed([chunk])]
     guard.close()
-    sent += guard.settle([call for call in guard.assembler.response().calls if call.origin != "native"])
+    sent += guard.settle(Ending([call for call in guard.assembler.response().calls if call.origin != "native"]))
     assert [name for name, _ in read_calls(sent)] == ["write", "note"]

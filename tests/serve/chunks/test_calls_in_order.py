@@ -15,7 +15,7 @@ from src.parsing.classify import make_id_source
 from src.parsing.landing.decisions import is_safe
 from src.serve.apis.dialects import ChatDialect, Dialect, MessagesDialect, ResponsesDialect
 from src.serve.chat_request import ChatBody
-from src.serve.chunks.guard import StreamGuard
+from src.serve.chunks.guard import Ending, StreamGuard
 from src.serve.chunks.intake import DONE
 
 from .test_call_writer import BODY, BROKEN, FORMATS, LONG, make_chunk, split, write_call
@@ -117,7 +117,7 @@ def answer(api: str, reads: list[list[str]], calls: Any = None) -> list[Part]:
     stream += dialect.encode_payload(guard.feed([make_chunk({}, "stop")]))
     guard.close()
     found = [call for call in guard.assembler.response().calls if is_safe(call)]
-    stream += dialect.encode_payload([*guard.settle(found if calls is None else calls), DONE])
+    stream += dialect.encode_payload([*guard.settle(Ending(found if calls is None else calls)), DONE])
     return read(stream)
 
 

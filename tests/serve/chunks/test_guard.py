@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from src.parsing.classify import make_id_source
 from src.serve.chat_request import ChatBody
-from src.serve.chunks.guard import StreamGuard
+from src.serve.chunks.guard import Ending, StreamGuard
 
 PARAMETERS = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 TOOL = {"type": "function", "function": {"name": "read", "parameters": PARAMETERS}}
@@ -41,7 +41,7 @@ def run(chunks: list[bytes]) -> list[dict]:
     made, sent = guard(chunks)
     made.close()
     calls = [call for call in made.assembler.response().calls if call.origin != "native"]
-    return sent + [json.loads(each) for each in made.settle(calls)]
+    return sent + [json.loads(each) for each in made.settle(Ending(calls))]
 
 
 def join_text(chunks: list[dict]) -> str:
@@ -100,7 +100,7 @@ def test_a_native_call_of_an_unknown_tool_waits_and_then_leaves_as_it_came():
     assert sent == []
     made.feed([END])
     made.close()
-    assert [json.loads(each) for each in made.settle([])] == [without_ids(chunk) for chunk in (*chunks, END)]
+    assert [json.loads(each) for each in made.settle(Ending([]))] == [without_ids(chunk) for chunk in (*chunks, END)]
 
 
 @pytest.mark.parametrize("rest", [['",', "}"], ['",'], []])  # vLLM may lose the end where it joins pieces
@@ -109,7 +109,7 @@ def test_a_native_call_that_breaks_is_completed_by_the_recovered_one(rest):
     made.feed([END])
     made.close()
     (recovered,) = made.assembler.reparse(CALL).calls
-    sent += [json.loads(each) for each in made.settle([recovered], is_replaced=True)]
+    sent += [json.loads(each) for each in made.settle(Ending([recovered], is_replaced=True))]
     assert {index: json.loads(text) for index, text in read_calls(sent).items()} == {0: {"path": "a.txt"}}
 
 
@@ -118,7 +118,7 @@ def test_a_native_call_that_was_cut_is_not_broken():
     made, sent = guard(chunks)
     made.close()
     (other,) = made.assembler.reparse(CALL).calls
-    sent += [json.loads(each) for each in made.settle([other])]
+    sent += [json.loads(each) for each in made.settle(Ending([other]))]
     assert read_calls(sent)[0] == '{"path": "a.t'
 
 
@@ -128,7 +128,7 @@ def test_a_native_call_that_breaks_in_the_chunk_with_the_finish_reason_is_comple
     made.feed([make_chunk(broken, "tool_calls")])
     made.close()
     (recovered,) = made.assembler.reparse(CALL).calls
-    sent += [json.loads(each) for each in made.settle([recovered], is_replaced=True)]
+    sent += [json.loads(each) for each in made.settle(Ending([recovered], is_replaced=True))]
     assert {index: json.loads(text) for index, text in read_calls(sent).items()} == {0: {"path": "a.txt"}}
     assert sent[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
@@ -138,7 +138,7 @@ def test_a_native_call_in_the_chunk_with_the_finish_reason_stays_beside_one_that
     made, sent = guard([make_chunk(whole, "tool_calls")])
     made.close()
     (added,) = made.assembler.reparse(CALL).calls
-    sent += [json.loads(each) for each in made.settle([added])]
+    sent += [json.loads(each) for each in made.settle(Ending([added]))]
     assert [json.loads(text)["path"] for _, text in sorted(read_calls(sent).items())] == ["b", "a.txt"]
 
 

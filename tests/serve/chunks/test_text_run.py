@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from src.parsing.classify import make_id_source
 from src.providers.openai import OpenAIStream
 from src.serve.chat_request import ChatBody
-from src.serve.chunks.guard import StreamGuard
+from src.serve.chunks.guard import Ending, StreamGuard
 from src.serve.chunks.text_run import TextRun, hide_token_ids
 
 BODY: dict[str, Any] = {"model": "m", "tools": [{"type": "function", "function": {"name": "read"}}]}
@@ -48,7 +48,7 @@ def test_what_passes_is_what_came_and_what_is_kept_says_the_same(pieces, wants_i
     guard = StreamGuard(ChatBody({**BODY, "return_token_ids": wants_ids}), make_id_source())
     sent = [part for chunk in chunks for part in guard.feed([chunk])]
     guard.close()
-    sent += guard.settle(())
+    sent += guard.settle(Ending(()))
     assert sent == (chunks if wants_ids else [hide_token_ids(chunk) for chunk in chunks])
     tokens, completed = decode(chunks)
     assert guard.assembler.tokens == tokens
