@@ -130,7 +130,7 @@ class Recovery:
         elif _is_only_thought(response):
             whole = yield from self._extract_from_thought()
         elif turn.tokens.ids and not self._is_unparsed:
-            whole = yield from self._complete()
+            whole = yield from self._restore()
         whole = turn.mend_calls(whole)
         if turn.has_false_usage() and self._tools and self._request.stream and not whole.requested_calls:
             yield from self._notify(UNCOUNTED_NOTICE)
@@ -237,7 +237,7 @@ class Recovery:
             turn.raw = yield from self._server.detokenize(self._request.model, turn.tokens.ids)
         return turn.raw
 
-    def _complete(self) -> Turn[Response]:
+    def _restore(self) -> Turn[Response]:
         """The answer with what the server's parser cut beside native calls: values at a tag in them, text behind calls.
 
         One call of a model that writes calls without tags is believed if the answer ends as one that was whole.
