@@ -350,6 +350,11 @@ class OpenAIStream(StreamDecoder):
         self._unaccounted = len(self._token_ids)  # a whole answer does not tell which of them became nothing
         return found
 
+    @property
+    def has_token_ids(self) -> bool:
+        """Whether the server has told token ids of the answer."""
+        return bool(self._token_ids)
+
     def close(self) -> list[WireEvent]:
         completed = super().close()
         return [RawTokens(self._token_ids, self._unaccounted), *completed] if self._token_ids else completed

@@ -63,6 +63,7 @@ class FakeServer:
         self.rendered = 0
         self.tells_tokens = False
         self.sent_headers: dict[str, str] = {}  # with answers
+        self.written = ""  # what the model wrote, if /detokenize is to tell that
         self._answer = answer
 
     def make_app(self) -> web.Application:
@@ -113,9 +114,9 @@ class FakeServer:
         return web.json_response({"count": size, **tokens})
 
     async def detokenize(self, _: web.Request) -> web.Response:
-        """The prompt of a conversation with a call in it, as its template makes it."""
+        """What the model wrote, or the prompt of a conversation with a call in it, as its template makes it."""
         self.rendered += 1
-        return web.json_response({"prompt": f"{PROBE[0].text}\n{PROBE_CALL}"})
+        return web.json_response({"prompt": self.written or f"{PROBE[0].text}\n{PROBE_CALL}"})
 
     async def tell_version(self, _: web.Request) -> web.Response:
         return web.json_response({"version": "0.32.0"})

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.serve.chat_request import ChatBody
-from src.serve.chunks.guard import StreamGuard
+from src.serve.chunks.guard import Ending, StreamGuard
 from src.serve.resumption import OtherAnswer, Resumption
 
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {"path": {}}}}}
@@ -57,10 +57,8 @@ def finish(guard: StreamGuard) -> list[bytes]:
     )
     sent = guard.feed([end.encode()])
     guard.close()
-    return [
-        *sent,
-        *guard.settle([call for call in guard.assembler.response().calls if not call.guessed and not call.echo]),
-    ]
+    calls = [call for call in guard.assembler.response().calls if not call.guessed and not call.echo]
+    return [*sent, *guard.settle(Ending(calls))]
 
 
 @given(MARKED, st.lists(st.integers(1, 9), max_size=20), st.integers(0, 30), st.booleans())

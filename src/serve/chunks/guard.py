@@ -128,7 +128,8 @@ class _Guard:
             self._flush(texts)
             if isinstance(event, ToolCallDelta):
                 if event.call_index not in self._native:
-                    self._native[event.call_index] = NativeCall(self._tools, may_be_cut=self._may_be_cut)
+                    may_be_cut = self._may_be_cut and self._decoder.has_token_ids
+                    self._native[event.call_index] = NativeCall(self._tools, may_be_cut=may_be_cut)
                 self._native[event.call_index].add(event)
                 self.assembler.landing.waits = "all"  # a call in the text would take the place of the next native one
             for _ in self.assembler.feed(event):
@@ -207,7 +208,7 @@ class StreamGuard(_Guard):
     """`feed` gets the chunks that hold this choice; `settle` comes after all of them.
 
     `thinks`: the model writes its thoughts into the text, and drafts calls in them. `may_be_cut`: the server's parser
-    may end a value too early, which the answer's tokens tell.
+    may end a value too early, which the answer's tokens tell if the server gives their ids.
     """
 
     broken: ServerError | WireError | None = None

@@ -94,6 +94,15 @@ def test_a_native_call_leaves_as_it_came_once_its_first_argument_is_known():
     assert sent == [without_ids(chunk) for chunk in chunks]
 
 
+@pytest.mark.parametrize(("ids", "early"), [([1, 2], '{"path": "a.txt'), (None, '{"path": "a.txt"}')])
+def test_the_end_of_a_native_call_that_may_be_cut_waits_only_where_the_server_gives_token_ids(ids, early):
+    made = StreamGuard(REQUEST, make_id_source(), may_be_cut=True)
+    chunks = [native('{"path": "a', "read"), native(".txt"), native('"}')]
+    if ids is None:
+        chunks = [chunk.replace(b'"token_ids":[1,2]', b'"token_ids":null') for chunk in chunks]
+    assert read_calls([json.loads(sent) for chunk in chunks for sent in made.feed([chunk])]) == {0: early}
+
+
 def test_a_native_call_of_an_unknown_tool_waits_and_then_leaves_as_it_came():
     chunks = [native("", "write"), native("{}")]
     made, sent = guard(chunks)
