@@ -1,4 +1,7 @@
-"""DEBUG=1: which path each call took, and what was skipped. DEBUG=2: bodies as well. Never an API key."""
+"""What DEBUG prints, never an API key.
+
+DEBUG=1: which path each call took, and what was skipped. DEBUG=2: what broke the beginning of a prompt, and bodies.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ class Debug:
             self._print(f"Iteration {event.number}")
         elif isinstance(event, PromptChanged):
             self._print(f"The beginning of the prompt changed: {', '.join(event.parts)}")
-        elif isinstance(event, PrefixKept) and event.cause:
+        elif isinstance(event, PrefixKept) and event.cause and self._level > 1:
             from ...negotiation.continuity import describe_kept  # start-up is measured
 
             self._print(describe_kept(event))
