@@ -64,10 +64,14 @@ class Store:
         """The session that `find` finds, or a copy if it is open elsewhere; and notices. Raises BotError."""
         session = self.find(name_or_id, root)
         try:
-            return Session.resume(self.journal_path(session), system, root, self._redact, self._find_living)
+            return self.reopen(session, system, root)
         except Locked:
             copy = Session.copy(self.journal_path(session), system, root, self.create_journal())
             return copy, [f"The session {session} is open elsewhere: this is a copy."]
+
+    def reopen(self, session: str, system: Sequence[Message], root: Path) -> tuple[Session, list[str]]:
+        """The session with this id, and notices. Raises BotError, and Locked if it is open elsewhere."""
+        return Session.resume(self.journal_path(session), system, root, self._redact, self._find_living)
 
     def journal_path(self, session: str) -> Path:
         return self.folder / f"{session}{SUFFIX}"

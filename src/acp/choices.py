@@ -1,0 +1,114 @@
+"""What a user can choose in an editor: the mode and the model, as the protocol's modes and options, and commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from acp.schema import (
+    AvailableCommand,
+    AvailableCommandInput,
+    AvailableCommandsUpdate,
+    SessionConfigOptionSelect,
+    SessionConfigSelectOption,
+    SessionMode,
+    SessionModeState,
+    UnstructuredCommandInput,
+)
+
+from ..app.factory import Factory
+from ..config import Settings
+from ..errors import BotError
+from ..negotiation import ServerApi
+from ..security.permissions.modes import MODES
+from ..tools.sources.skills import SkillSet
+
+MODE, MODEL = "mode", "model"
+LIST_TIMEOUT_S = 3.0  # for the models of one server
+
+
+def show_modes(mode: str) -> Any:
+    """Our five modes, for editors that know no options."""
+    modes = [SessionMode(id=name, name=name.capitalize(), description=row.about) for name, row in MODES.items()]
+    return SessionModeState(current_mode_id=mode, available_modes=modes)
+
+
+def show_options(settings: Settings, models: Iterable[str]) -> list[Any]:
+    """The mode and the model."""
+    mode = settings.security.mode_in_force
+    modes = [
+        SessionConfigSelectOption(value=name, name=name.capitalize(), description=row.about)
+        for name, row in MODES.items()
+    ]
+    current = name_model(settings)
+    names = dict.fromkeys([current, *models])  # in their order, each once
+    choices = [SessionConfigSelectOption(value=name, name=name) for name in names]
+    return [
+        SessionConfigOptionSelect(
+            id=MODE,
+            name="Mode",
+            description="What may happen without asking",
+            category="mode",
+            type="select",
+            current_value=mode,
+            options=modes,
+        ),
+        SessionConfigOptionSelect(
+            id=MODEL, name="Model", category="model", type="select", current_value=current, options=choices
+        ),
+    ]
+
+
+def name_model(settings: Settings) -> str:
+    """As `Settings.with_model` takes it: SERVER:MODEL where servers have names."""
+    return f"{settings.server}:{settings.vllm.model}" if settings.server else settings.vllm.model
+
+
+def list_models(settings: Settings) -> list[str]:
+    """The models of every configured server; of one that does not answer, the one that its settings name."""
+    if not settings.servers:
+        return _list_of_server(settings)
+    with ThreadPoolExecutor(len(settings.servers)) as pool:
+        listed = pool.map(_list_of_server, map(settings.with_server, settings.servers))
+        return [name for names in listed for name in names]
+
+
+def _list_of_server(settings: Settings) -> list[str]:
+    try:
+        with Factory(settings).connections.open_server(LIST_TIMEOUT_S) as server:
+            names = server.ask(ServerApi.list_models)
+    except BotError:
+        names = [settings.vllm.model] if settings.vllm.model else []
+    return [name_model(replace(settings, vllm=replace(settings.vllm, model=name))) for name in names]
+
+
+def show_commands(skills: SkillSet) -> Any:
+    """The user's skills and commands, and our own."""
+    commands = [
+        AvailableCommand(
+            name=skill.name,
+            description=skill.description or skill.name,
+            input=AvailableCommandInput(root=UnstructuredCommandInput(hint="what it is about")),
+        )
+        for skill in skills.skills.values()
+    ]
+    return AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
+
+
+def convert_mcp_servers(servers: Sequence[Any] | None) -> tuple[dict[str, Any], ...]:
+    """The MCP servers that the editor passes, as rows of `tools.mcp`. Raises ValueError for a kind that we lack."""
+    return tuple(map(_convert_mcp_server, servers or ()))
+
+
+def _convert_mcp_server(server: Any) -> dict[str, Any]:
+    kind = getattr(server, "type", "stdio")
+    name = "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in server.name)[:32]
+    if kind == "stdio":
+        env = {each.name: each.value.replace("$", "$$") for each in server.env}  # `$` stands for a variable in rows
+        return {"name": name, "command": [server.command, *server.args], "env": env}
+    if kind == "http":
+        headers = {each.name: each.value.replace("$", "$$") for each in server.headers}
+        return {"name": name, "url": server.url, "headers": headers}
+    raise ValueError(f"the MCP server {server.name} is of kind {kind}; there are stdio and http")

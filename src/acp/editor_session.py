@@ -1,0 +1,195 @@
+"""One session of an editor: a journal, the runtime that answers in it, and the turn that runs."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from threading import Event as CancelToken
+from threading import Lock
+from typing import TYPE_CHECKING, Literal
+
+from .. import app
+from ..app.factory import Factory
+from ..config import Settings
+from ..errors import Cancelled, LimitReached
+from ..session.session import Session
+from ..session.state import TODO_WRITE
+from ..types.events import CallFinished, Completed, Event, LimitHit, ModeChanged, Notice, SubagentStep
+from ..types.messages import Usage, UserMessage
+from .editor import Editor
+from .permission import EditorApprover
+from .updates import Updates, show_todos, show_usage
+
+if TYPE_CHECKING:
+    from ..app.runtime import Runtime, Workplace
+
+StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]  # the protocol's
+REFUSALS = ("content_filter", "refusal")  # how providers say that an answer was withheld
+
+
+class EditorSession:
+    """`on_mode` is called when an accepted plan changed the mode, from the turn's thread."""
+
+    def __init__(
+        self, settings: Settings, session: Session, editor: Editor, on_mode: Callable[[EditorSession], None]
+    ) -> None:
+        self.settings = settings
+        self.session = session
+        self.updates = Updates(settings.root)
+        self.usage = Usage()  # of the last turn
+        self.running: Future[StopReason] | None = None  # the turn, in the event loop
+        self.cancels = 0
+        self._turn = Lock()  # held while one runs
+        self._cancelled = CancelToken()
+        self._editor = editor
+        self._on_mode = on_mode
+        self._runtime: Runtime | None = None
+        self._workplace: Workplace | None = None
+        self._ends_after_refusal = False
+
+    @property
+    def id(self) -> str:
+        return self.session.id
+
+    @property
+    def mode(self) -> str:
+        return self.settings.security.mode_in_force
+
+    def switch_mode(self, mode: str) -> None:
+        self.settings = replace(self.settings, security=replace(self.settings.security, mode=mode))
+        if self._runtime:
+            self._runtime.agent.set_mode(mode)
+
+    def switch_model(self, settings: Settings) -> None:
+        """Go on with the model and the server of these settings, from the next turn on."""
+        self.settings = replace(settings, security=self.settings.security)
+        self._runtime = None
+
+    def make_message(self, message: UserMessage) -> UserMessage:
+        """The message below what happened since the last one."""
+        ended = self._workplace.jobs.take_ended() if self._workplace else ()
+        notes = [*self.session.notes, *(f"[{job.describe_end()}]" for job in ended)]
+        self.session.notes = []
+        text = "".join(f"{note}\n\n" for note in notes)
+        if not text:
+            return message
+        if message.blocks:
+            return UserMessage("", ({"type": "text", "text": text}, *message.blocks), typed=message.title)
+        return UserMessage(text + message.text, typed=message.title)
+
+    def answer(self, message: UserMessage) -> StopReason:
+        """Answer in this thread, and show it in the editor. Returns why it stopped. Raises BotError."""
+        with self._turn:
+            return self._answer(message)
+
+    def _answer(self, message: UserMessage) -> StopReason:
+        stop_reason: StopReason = "end_turn"
+        self.usage, self._ends_after_refusal = Usage(), False
+        try:
+            runtime = self._ensure_runtime()
+            with closing(runtime.answer(self.session, self.make_message(message))) as events:
+                for event in events:
+                    self._show(event, runtime)
+                    stop_reason = _find_stop_reason(event, stop_reason)
+                    if isinstance(event, CallFinished) and self._ends_after_refusal:
+                        return "end_turn"  # what to do instead comes with the next prompt
+        except Cancelled:
+            return "cancelled"
+        except LimitReached:
+            return "max_turn_requests"
+        if self._cancelled.is_set():
+            return "cancelled"
+        self._show_usage(runtime)
+        if failure := runtime.save_server_facts():
+            self.show_notice(failure)
+        return stop_reason
+
+    def _show(self, event: Event, runtime: Runtime) -> None:
+        self._editor.show(self.id, *self.updates.translate(event))
+        if isinstance(event, Completed):
+            self.usage += event.response.usage
+        elif isinstance(event, SubagentStep) and isinstance(event.step, Completed):
+            self.usage += event.step.response.usage
+        elif isinstance(event, CallFinished) and event.call.name == TODO_WRITE:
+            self.show_plan(runtime)
+        elif isinstance(event, ModeChanged):
+            self.switch_mode(event.mode)
+            self._on_mode(self)
+
+    def show_notice(self, text: str) -> None:
+        self._editor.show(self.id, *self.updates.translate(Notice(text)))
+
+    def show_plan(self, runtime: Runtime) -> None:
+        if runtime.todos is not None:
+            self._editor.show(self.id, show_todos(runtime.todos))
+
+    def replay(self) -> None:
+        """Show the saved conversation, with its to-do list. In a thread."""
+        self._editor.show(self.id, *self.updates.replay(self.session.messages))
+        if self.session.state.last_todos is not None:
+            self.show_plan(self._ensure_runtime())
+
+    def _show_usage(self, runtime: Runtime) -> None:
+        size, used = runtime.model.context_length, self.usage.input_tokens + self.usage.output_tokens
+        if size and used:
+            self._editor.show(self.id, show_usage(used, size))
+
+    def _ensure_runtime(self) -> Runtime:
+        """Raises BotError."""
+        if self._runtime is None:
+            self._runtime = self._make_runtime()
+            self._runtime.agent.set_mode(self.mode)
+            self._runtime.restore_todos(self.session)
+        return self._runtime
+
+    def _make_runtime(self) -> Runtime:
+        factory = Factory(self.settings, cancelled=self._cancelled)
+        self._workplace = self._workplace or app.runtime.make_workplace(self.settings)
+        save_rule = factory.rule_memory.save
+        approver = EditorApprover(self._editor, self.id, self.updates, save_rule, self._await_words)
+        runtime = factory.make_runtime(
+            self.settings.vllm.model, approver, lambda: self.session, workplace=self._workplace
+        )
+        limit = self.settings.agent.max_tool_turns if "agent.max_tool_turns" in self.settings.places else None
+        runtime.agent.set_turn_limit(limit, lambda _turns: False)
+        runtime.agent.watch_output(self._show_output)
+        return runtime
+
+    def _show_output(self, call_id: str, text: str) -> None:
+        self._editor.show(self.id, self.updates.add_output(call_id, text))
+
+    def _await_words(self) -> None:
+        self._ends_after_refusal = True
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    def begin(self) -> None:
+        """Before a turn: what was cancelled is over."""
+        self._cancelled.clear()
+
+    def cancel(self) -> None:
+        """Stop the turn that runs, and the one that waits for its end."""
+        self.cancels += 1
+        self._cancelled.set()
+
+    def close(self) -> None:
+        """Wait for the turn that was cancelled, end what runs in the background, and close the journal."""
+        with self._turn:
+            if self._workplace:
+                self._workplace.jobs.close()
+            self.session.close()
+
+
+def _find_stop_reason(event: Event, before: StopReason) -> StopReason:
+    if isinstance(event, LimitHit):
+        return "max_turn_requests"
+    if not isinstance(event, Completed) or before == "max_turn_requests":
+        return before
+    response = event.response
+    if response.provider_stop_reason in REFUSALS:
+        return "refusal"
+    return "max_tokens" if response.stop_reason == "max_tokens" else "end_turn"

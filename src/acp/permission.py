@@ -1,0 +1,139 @@
+"""Our questions about calls as the editor's, and the editor's answers as ours, one to one.
+
+once, in this session, always, no, and no with words. An editor has no place to type words at such a question. So the
+words come by a form, where the editor shows forms; else the turn ends after the refusal, and what is typed next says
+what to do instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from acp.schema import ContentToolCallContent, PermissionOption, TextContentBlock, ToolCallUpdate
+
+from ..security.permissions.approval import SUBMIT_PLAN, Answer, Request
+from ..security.text.sanitize import reveal, sanitize
+from ..types.sandbox import Grant
+from .editor import Editor
+from .updates import Updates, fence, make_title
+
+ONCE, SESSION, ALWAYS, NO, NO_WITH_WORDS = "once", "session", "always", "no", "no_with_words"
+WIDER: dict[Grant, str] = {"network": "Once, with the network", "outside": "Once, outside the sandbox"}
+DENIED = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
+WORDS_FOLLOW = Answer(False, "the user said no, and will say what to do instead.")
+REPLY_DENIAL = "the user did not let it run, and said: {said}"
+QUESTION = "What should the model do instead?"
+
+
+class EditorApprover:
+    """An Approver that asks in the editor. Nothing but an option that allows, chosen there, approves.
+
+    `save_rule` keeps a rule for later sessions and may raise OSError. `await_words` is called where the turn is to end
+    after the refusal.
+    """
+
+    def __init__(
+        self,
+        editor: Editor,
+        session_id: str,
+        updates: Updates,
+        save_rule: Callable[[dict[str, Any]], None],
+        await_words: Callable[[], None],
+    ) -> None:
+        self._editor = editor
+        self._session_id = session_id
+        self._updates = updates
+        self._save_rule = save_rule
+        self._await_words = await_words
+
+    def approve(self, request: Request) -> Any:
+        """The future of an Answer."""
+        return self._editor.run(self._ask(request))
+
+    async def _ask(self, request: Request) -> Answer:
+        asked = await self._editor.client.request_permission(
+            self._session_id, describe_question(request, self._updates), list_options(request)
+        )
+        chosen = getattr(asked.outcome, "option_id", "")  # none: the editor cancelled the turn
+        if chosen == NO_WITH_WORDS:
+            return await self._ask_for_words()
+        return read_answer(chosen, request, self._save_rule)
+
+    async def _ask_for_words(self) -> Answer:
+        if not self._editor.abilities.shows_forms:
+            self._await_words()
+            return WORDS_FOLLOW
+        from acp.schema import ElicitationFormSessionMode, ElicitationSchema, ElicitationStringPropertySchema
+
+        words = ElicitationStringPropertySchema(type="string", title=QUESTION)
+        form = ElicitationSchema(properties={"words": words}, required=["words"])
+        mode = ElicitationFormSessionMode(session_id=self._session_id, requested_schema=form)
+        given = await self._editor.client.create_elicitation(QUESTION, mode)
+        said = (getattr(given, "content", None) or {}).get("words")
+        return (
+            Answer(False, REPLY_DENIAL.format(said=said.strip())) if isinstance(said, str) and said.strip() else DENIED
+        )
+
+
+def list_options(request: Request) -> list[Any]:
+    """The answers that this question has. Those that make a rule are there where a rule can be made."""
+    rows = [(ONCE, "Yes", "allow_once")]
+    if request.call.name == SUBMIT_PLAN:
+        rows = [(ONCE, "Accept the plan, and go on in mode edits", "allow_once")]
+    if request.rule:
+        rule = describe_rule(request.rule)
+        rows += [
+            (SESSION, f"Yes, and in this session: {rule}", "allow_always"),
+            (ALWAYS, f"Yes, and always: {rule}", "allow_always"),
+        ]
+    rows += [(grant, WIDER[grant], "allow_once") for grant in request.wider if grant in WIDER]
+    rows += [(NO, "No", "reject_once"), (NO_WITH_WORDS, "No, and say what to do instead", "reject_once")]
+    return [PermissionOption(option_id=name, name=text, kind=kind) for name, text, kind in rows]  # type: ignore[arg-type, unused-ignore]
+
+
+def read_answer(chosen: str, request: Request, save_rule: Callable[[dict[str, Any]], None]) -> Answer:
+    """The answer of an option. What is no option of the question is a no."""
+    if chosen not in [option.option_id for option in list_options(request)]:
+        return DENIED
+    if chosen == ONCE:
+        return Answer(True)
+    for grant in request.wider:
+        if chosen == grant:
+            return Answer(True, access=grant)
+    if chosen == SESSION:
+        return Answer(True, for_chat=True)
+    if chosen != ALWAYS:
+        return DENIED
+    try:
+        save_rule(json.loads(request.rule))
+    except (OSError, ValueError):  # it cannot be kept, so it holds for this session
+        return Answer(True, for_chat=True)
+    return Answer(True, always=True)
+
+
+def describe_question(request: Request, updates: Updates) -> Any:
+    """The call with why it asks, and what helps to decide."""
+    about = updates.describe(request.call)
+    lines = [reveal(line, on_one_line=True) for line in (f"Asks because {request.reason}.", *request.reviews)]
+    if request.access:
+        lines.append(f"Access: {request.access}.")
+    lines += [sanitize(request.advice)] if request.advice else []
+    if request.call.name == SUBMIT_PLAN:
+        lines = [sanitize(str(request.call.arguments.get("plan", "")))]
+    elif request.preview and not about.get("content"):
+        lines.append(fence(reveal(request.preview)))
+    elif not about.get("content"):
+        lines.append(fence(reveal(json.dumps(dict(request.call.arguments), indent=2, ensure_ascii=False))))
+    text = TextContentBlock(type="text", text="\n\n".join(lines))
+    content = [*about.pop("content", ()), ContentToolCallContent(type="content", content=text)]
+    return ToolCallUpdate(**about, content=content, status="pending")
+
+
+def describe_rule(rule: str) -> str:
+    """A rule as `--allow` takes it, such as `exec:git status`."""
+    entry = json.loads(rule)
+    what = entry.get("command") or entry.get("path")
+    shown = f"{entry['tool']}:{what}" if what else str(entry["tool"])
+    return make_title(f"{shown} (access={entry['access']})" if "access" in entry else shown)

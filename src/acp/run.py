@@ -1,0 +1,70 @@
+"""Serves an editor on two descriptors until it closes them. Only this module knows that they are pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..config import Settings
+from ..errors import ConfigError
+from .greeting import EditorAbilities, answer_greeting
+
+READ_BYTES = 1 << 16
+MAX_BUFFER_BYTES = 64_000_000  # of input that waits; images come as text
+NO_PIPES = "vllm-bot acp talks to an editor over pipes, and these are files."
+
+
+def serve_editor(make_settings: Callable[[Path], Settings], incoming: int, outgoing: int) -> None:
+    """Run until the editor closes `incoming`. `make_settings`: those for sessions in a folder. Raises ConfigError."""
+    received, abilities = _greet(incoming, outgoing)
+    from .agent import EditorAgent  # loads the SDK, after the greeting
+
+    asyncio.run(_serve(EditorAgent(make_settings, abilities), received, incoming, outgoing))
+
+
+def _greet(incoming: int, outgoing: int) -> tuple[bytes, EditorAbilities]:
+    """Answer the first message, if it is an `initialize`. Returns what else was read."""
+    received = b""
+    while b"\n" not in received and (data := os.read(incoming, READ_BYTES)):
+        received += data
+    line, _, rest = received.partition(b"\n")
+    try:
+        answered = answer_greeting(json.loads(line), __version__)
+    except (ValueError, RecursionError):
+        answered = None
+    if answered is None:
+        return received, EditorAbilities()
+    answer, abilities = answered
+    unsent = json.dumps(answer).encode() + b"\n"
+    while unsent:
+        unsent = unsent[os.write(outgoing, unsent) :]
+    return rest, abilities
+
+
+async def _serve(agent: Any, received: bytes, incoming: int, outgoing: int) -> None:
+    from acp import run_agent
+
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=MAX_BUFFER_BYTES)
+    reader.feed_data(received)
+    try:
+        reading, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(incoming, "rb", 0)
+        )
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), os.fdopen(outgoing, "wb", 0)
+        )
+    except ValueError as error:
+        raise ConfigError(NO_PIPES, "docs/editors.md shows how an editor starts it.") from error
+    writer = asyncio.StreamWriter(transport, protocol, None, loop)
+    try:
+        await run_agent(agent, writer, reader, use_unstable_protocol=True)
+    finally:
+        await agent.close_all()
+        reading.close()
+        transport.close()
