@@ -236,7 +236,7 @@ class EditorAgent:
 
     async def _show_commands(self, opened: EditorSession) -> None:
         """After the answer that names the session: an editor drops updates of one that it does not know."""
-        skills = await self._work(Factory(opened.settings).trust_memory.load_skills, os.environ)
+        skills = await self._work(Factory(opened.settings).load_skills)
         with suppress(ConnectionError):
             await self._client.session_update(opened.id, choices.show_commands(skills))
 
@@ -244,7 +244,7 @@ class EditorAgent:
         """The message that `/NAME ARGUMENTS` stands for, where it is a skill or a command of the user."""
         if message.blocks or not message.text.startswith("/"):
             return message
-        expanded = Factory(opened.settings).trust_memory.load_skills(os.environ).expand(message.text)
+        expanded = Factory(opened.settings).load_skills().expand(message.text)
         return UserMessage(expanded, typed=message.text) if expanded else message
 
     def _find(self, session_id: str) -> EditorSession:

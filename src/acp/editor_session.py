@@ -39,6 +39,7 @@ class EditorSession:
         self.session = session
         self.updates = Updates(settings.root)
         self.usage = Usage()  # of the last turn
+        self._context_used = 0  # tokens, after the last answer
         self.running: Future[StopReason] | None = None  # the turn, in the event loop
         self.cancels = 0
         self._turn = Lock()  # held while one runs
@@ -87,6 +88,7 @@ class EditorSession:
     def _answer(self, message: UserMessage) -> StopReason:
         stop_reason: StopReason = "end_turn"
         self.usage, self._ends_after_refusal = Usage(), False
+        self._context_used = 0
         try:
             runtime = self._ensure_runtime()
             with closing(runtime.answer(self.session, self.make_message(message))) as events:
@@ -110,6 +112,8 @@ class EditorSession:
         self._editor.show(self.id, *self.updates.translate(event))
         if isinstance(event, Completed):
             self.usage += event.response.usage
+            if usage := event.response.usage:
+                self._context_used = usage.input_tokens + usage.output_tokens
         elif isinstance(event, SubagentStep) and isinstance(event.step, Completed):
             self.usage += event.step.response.usage
         elif isinstance(event, CallFinished) and event.call.name == TODO_WRITE:
@@ -132,9 +136,9 @@ class EditorSession:
             self.show_plan(self._ensure_runtime())
 
     def _show_usage(self, runtime: Runtime) -> None:
-        size, used = runtime.model.context_length, self.usage.input_tokens + self.usage.output_tokens
-        if size and used:
-            self._editor.show(self.id, show_usage(used, size))
+        size = runtime.model.context_length
+        if size and self._context_used:
+            self._editor.show(self.id, show_usage(self._context_used, size))
 
     def _ensure_runtime(self) -> Runtime:
         """Raises BotError."""

@@ -27,7 +27,9 @@ from acp.schema import ToolCallLocation, ToolCallProgress, ToolCallStart, UsageU
 
 from ..errors import BotError
 from ..security.text.sanitize import reveal, sanitize
+from ..tools import ToolContext
 from ..tools.fs import paths
+from ..tools.fs.encoding import open_file
 from ..types.events import CallFinished, CallStarted, Completed, Event, Notice, ReasoningDelta, TextDelta
 from ..types.messages import (
     MalformedCall,
@@ -202,20 +204,19 @@ class Updates:
         if call.name == "edit":
             old, new = call.arguments.get("oldText"), call.arguments.get("newText")
         elif call.name == "write":
-            old, new = self._read_text(path), call.arguments.get("content")
+            old, new = self._read_text(call), call.arguments.get("content")
         else:
             return None
         if not isinstance(new, str):
             return None
         return tool_diff_content(str(path), new, old if isinstance(old, str) and old else None)
 
-    def _read_text(self, path: Path) -> str | None:
+    def _read_text(self, call: ToolCall) -> str | None:
         """What a file holds before it is replaced; None if that cannot be shown."""
         try:
-            target = paths.make_target(str(path), self._root, str(path.relative_to(self._root)))
-            with open(paths.open_to_read(target), "rb") as file:  # noqa: PTH123 - a descriptor
+            with open_file(str(call.arguments["path"]), ToolContext(self._root, call=call)) as file:
                 data = file.read(MAX_DIFF_BYTES + 1)
-        except (BotError, OSError, ValueError):
+        except BotError:
             return None
         return data.decode(errors="replace") if len(data) <= MAX_DIFF_BYTES else None
 

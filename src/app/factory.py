@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from threading import Event as CancelToken
 
     from ..security.permissions.approval import Approver
+    from ..tools.sources.skills import SkillSet
     from .connect import Connections
     from .runtime import Runtime, Workplace
 
@@ -84,6 +85,10 @@ class Factory:
     @property
     def trust_memory(self) -> TrustMemory:
         return TrustMemory(self.settings.state, self.settings.root)
+
+    def load_skills(self) -> SkillSet:
+        """The skills and commands of the user, and of the workspace if the user trusts it."""
+        return self.trust_memory.load_skills(os.environ)
 
     @cached_property
     def secrets(self) -> list[str]:

@@ -6,7 +6,6 @@ src/cli/chat/slash/table.py combines.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -155,7 +154,7 @@ class State:
     @property
     def skills(self) -> SkillSet:
         """The skills and commands of the user; read once, and again after /trust."""
-        self._skills = self._skills or self.factory.trust_memory.load_skills(os.environ)
+        self._skills = self._skills or self.factory.load_skills()
         return self._skills
 
     def trust_workspace(self, *, is_trusted: bool) -> None:

@@ -48,7 +48,7 @@ def read_question(prompt: str | None, message: str, factory: Factory) -> Questio
     if message and prompt is not None:
         raise ConfigError("-p asks one question, and there is another text beside it.", "Put all of it in quotes.")
     if prompt and prompt.startswith("/"):
-        prompt = factory.trust_memory.load_skills(os.environ).expand(prompt) or prompt
+        prompt = factory.load_skills().expand(prompt) or prompt
     if prompt is None and sys.stdin and sys.stdin.isatty():
         return None
     question = _read_text((message or "-") if prompt is None else prompt, factory)

@@ -1,0 +1,316 @@
+"""The program as an editor sees it: the SDK's client, a server on loopback, and files in a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("acp", reason="the SDK of editors is not installed: pip install agent-client-protocol")
+
+from acp import RequestError, embedded_text_resource, image_block, resource_block, resource_link_block, text_block
+from acp.schema import McpServerStdio, SseMcpServer
+
+from src.acp.greeting import PROTOCOL_VERSION
+from src.security.permissions.modes import MODES
+from tests.doubles import ScriptedServer
+
+from .editing import Editor, make_settings, open_program, run
+
+IDS = count()
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def says(text: str) -> list[dict]:
+    return [{"content": text}, {"finish": "stop", "usage": {"prompt_tokens": 10, "completion_tokens": 2}}]
+
+
+def calls(name: str, **arguments: object) -> list[dict]:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    call = {"index": 0, "id": f"call-{next(IDS)}", "type": "function", "function": function}
+    return [{"tool_calls": [call]}, {"finish": "tool_calls"}]
+
+
+def test_initialize_names_the_version_and_what_is_offered(tmp_path):
+    async def work() -> None:
+        async with open_program(make_settings("http://127.0.0.1:9/v1"), Editor()) as client:
+            greeting = await client.initialize(protocol_version=PROTOCOL_VERSION)
+            assert greeting.protocol_version == PROTOCOL_VERSION
+            assert greeting.agent_capabilities.load_session
+            assert greeting.agent_capabilities.session_capabilities.fork is not None
+            assert [method.id for method in greeting.auth_methods] == ["setup"]
+
+    run(work())
+
+
+def test_an_answer_is_streamed_with_its_thought(tmp_path):
+    answer = [{"reasoning_content": "Hm."}, {"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]
+    editor = Editor()
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            done = await client.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
+            assert done.stop_reason == "end_turn"
+
+    with ScriptedServer(answer) as server:
+        run(work(server.url))
+    assert editor.join_text() == "Hello"
+    assert editor.join_text("agent_thought_chunk") == "Hm."
+
+
+def test_a_write_is_shown_as_a_diff_and_asked_about_before_the_file_changes(tmp_path):
+    (tmp_path / "a.txt").write_text("old\n")
+    editor = Editor()
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            await client.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
+
+    with ScriptedServer(calls("write", path="a.txt", content="new\n"), says("Done.")) as server:
+        run(work(server.url))
+    call, options = editor.asked[0]
+    diff = call.content[0]
+    assert (diff.path, diff.old_text, diff.new_text) == (str(tmp_path / "a.txt"), "old\n", "new\n")
+    assert [option.kind for option in options] == [
+        "allow_once",
+        "allow_always",
+        "allow_always",
+        "reject_once",
+        "reject_once",
+    ]
+    steps = [shown.get("status") for shown in editor.updates if shown["sessionUpdate"].startswith("tool_call")]
+    assert steps == ["pending", "in_progress", "completed"]
+    assert editor.updates[1]["kind"] == "edit"
+    assert editor.updates[1]["locations"] == [{"path": str(tmp_path / "a.txt")}]
+    assert (tmp_path / "a.txt").read_text() == "new\n"
+
+
+MAY_ASK = {  # a kind of tool -> a call of it that asks in mode ask
+    "write": {"path": "new.txt", "content": "x"},
+    "edit": {"path": "old.txt", "oldText": "old", "newText": "x"},
+    "exec": {"command": "echo x > new.txt", "access": "write"},
+}
+ANSWERS = ("once", "session", "always", "no", "no_with_words")
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("tool", MAY_ASK)
+def test_each_answer_means_the_same_for_each_kind_of_tool(tool, answer, tmp_path):
+    """Two equal calls: the second asks again only after `once`, and after `no`. Without a yes nothing changes."""
+    (tmp_path / "old.txt").write_text("old old")
+    editor = Editor(answer)
+    allowed = answer in ("once", "session", "always")
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            done = await client.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
+            assert done.stop_reason == "end_turn"
+
+    again = dict(MAY_ASK[tool])
+    if tool == "exec":
+        again["command"] = "echo x > new.txt"
+    arguments = {**MAY_ASK[tool], "replace_all": True} if tool == "edit" else MAY_ASK[tool]
+    with ScriptedServer(calls(tool, **arguments), calls(tool, **again), says("Done.")) as server:
+        run(work(server.url))
+        requests = len(server.requests)
+    failed = [shown for shown in editor.updates if shown.get("status") == "failed"]
+    assert bool(failed) is not allowed or tool == "edit"  # the second edit finds nothing to replace
+    changed = (tmp_path / "new.txt").exists() or (tmp_path / "old.txt").read_text() != "old old"
+    assert changed is allowed
+    if answer == "no_with_words":
+        assert (requests, len(editor.asked)) == (1, 1)  # the turn has ended; the words come with the next prompt
+    else:
+        assert requests == 3
+    if answer in ("session", "always"):
+        assert len(editor.asked) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mode_decides_what_asks(mode, tmp_path):
+    editor = Editor("no")
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            await client.set_session_mode(session_id=session.session_id, mode_id=mode)
+            await client.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
+
+    refused = [says("Done.")] * 3  # a model that calls what mode plan does not offer is asked again
+    with ScriptedServer(calls("write", path="a.txt", content="x"), *refused) as server:
+        run(work(server.url))
+    assert bool(editor.asked) is (mode == "ask")
+    assert (tmp_path / "a.txt").exists() is (mode in ("edits", "auto", "full"))
+
+
+def test_a_call_after_always_does_not_ask_in_the_next_session(tmp_path):
+    editor = Editor("always")
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            for _ in range(2):
+                session = await client.new_session(cwd=str(tmp_path))
+                await client.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
+
+    call = calls("write", path="a.txt", content="x")
+    with ScriptedServer(call, says("One."), call, says("Two.")) as server:
+        run(work(server.url))
+    assert len(editor.asked) == 1
+
+
+def test_a_cancelled_turn_ends_as_cancelled_and_the_session_goes_on(tmp_path):
+    def endless() -> Iterator[dict]:
+        while True:
+            yield {"content": "more "}
+
+    editor = Editor()
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            begun = asyncio.Event()
+            editor.watch = lambda shown: begun.set() if shown["sessionUpdate"] == "agent_message_chunk" else None
+            turn = asyncio.ensure_future(
+                client.prompt(session_id=session.session_id, prompt=[text_block("Count for ever.")])
+            )
+            await begun.wait()
+            await client.cancel(session_id=session.session_id)
+            assert (await turn).stop_reason == "cancelled"
+            done = await client.prompt(session_id=session.session_id, prompt=[text_block("Go on.")])
+            assert done.stop_reason == "end_turn"
+
+    with ScriptedServer(endless(), says("Here.")) as server:
+        run(work(server.url))
+    assert editor.join_text().endswith("Here.")
+
+
+def test_a_session_is_listed_loaded_resumed_and_forked(tmp_path):
+    editor = Editor()
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            await client.prompt(session_id=session.session_id, prompt=[text_block("First")])
+        editor.updates.clear()
+        async with open_program(make_settings(url), editor) as client:
+            listed = await client.list_sessions(cwd=str(tmp_path))
+            assert [(each.session_id, each.title) for each in listed.sessions] == [(session.session_id, "First")]
+            await client.load_session(cwd=str(tmp_path), session_id=session.session_id)
+            assert editor.join_text("user_message_chunk") == "First"
+            assert editor.join_text() == "Done."
+            kinds = [kind for kind in editor.list_kinds() if kind.startswith("tool_call")]
+            assert kinds == ["tool_call", "tool_call_update", "plan"][:2]
+            assert "plan" in editor.list_kinds()
+            await client.prompt(session_id=session.session_id, prompt=[text_block("Second")])
+            forked = await client.fork_session(cwd=str(tmp_path), session_id=session.session_id)
+            assert forked.session_id != session.session_id
+            await client.prompt(session_id=forked.session_id, prompt=[text_block("Third")])
+            await client.resume_session(cwd=str(tmp_path), session_id=session.session_id)
+            await client.close_session(session_id=session.session_id)
+
+    todo = calls("todo_write", todos=[{"content": "look", "status": "in_progress"}])
+    with ScriptedServer(todo, says("Done."), says("Again."), says("Forked.")) as server:
+        run(work(server.url))
+        asked = [message["content"] for message in server.requests[-1]["messages"] if message["role"] == "user"]
+    assert asked == ["First", "Second", "Third"]
+
+
+def test_two_sessions_answer_at_once(tmp_path):
+    editor = Editor()
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            one, two = [await client.new_session(cwd=str(tmp_path)) for _ in range(2)]
+            both = [client.prompt(session_id=each.session_id, prompt=[text_block("Hi")]) for each in (one, two)]
+            assert [done.stop_reason for done in await asyncio.gather(*both)] == ["end_turn", "end_turn"]
+            assert {one.session_id, two.session_id} == set(editor.sessions)
+
+    with ScriptedServer(says("A"), says("A")) as server:
+        run(work(server.url))
+    assert editor.join_text() == "AA"
+
+
+def test_files_selections_links_and_images_reach_the_model(tmp_path):
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), Editor()) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            prompt = [
+                text_block("Explain "),
+                resource_block(embedded_text_resource(f"file://{tmp_path}/a.py#L2:3", "x = 1\n")),
+                resource_link_block("b.py", f"file://{tmp_path}/b.py"),
+                image_block(PNG, "image/png"),
+            ]
+            await client.prompt(session_id=session.session_id, prompt=prompt)
+
+    with ScriptedServer(says("Well.")) as server:
+        run(work(server.url))
+        sent = server.requests[0]["messages"][-1]["content"]
+    assert [part["type"] for part in sent] == ["image_url", "text"]
+    assert sent[1]["text"] == 'Explain `a.py#L2:3``b.py`\n\n<file path="a.py#L2:3">\nx = 1\n\n</file>'
+
+
+def test_models_of_every_server_can_be_chosen(tmp_path):
+    async def work(one: ScriptedServer, two: ScriptedServer) -> None:
+        file = tmp_path / "settings.json"
+        file.write_text(json.dumps({"servers": {"big": {"base_url": two.url, "model": "huge"}}}))
+        settings = make_settings(one.url, file)
+        async with open_program(settings, Editor()) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            model = next(option for option in session.config_options if option.id == "model")
+            assert [each.value for each in model.options] == ["vllm:tiny", "big:huge"]
+            changed = await client.set_config_option(config_id="model", session_id=session.session_id, value="big:huge")
+            assert [option.current_value for option in changed.config_options] == ["ask", "big:huge"]
+            await client.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
+
+    with ScriptedServer() as one, ScriptedServer(says("Hello."), models=["huge"]) as two:
+        run(work(one, two))
+        assert [each["model"] for each in two.requests] == ["huge"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda client: client.new_session(cwd="/"), "vllm-bot acp --setup"),
+        (lambda client: client.new_session(cwd="here"), "absolute path"),
+        (lambda client: client.prompt(session_id="none", prompt=[text_block("Hi")]), "no open session"),
+        (lambda client: client.load_session(cwd="/", session_id="../../etc/passwd"), "not the id"),
+        (lambda client: client.authenticate(method_id="setup"), "vllm-bot acp --setup"),
+        (
+            lambda client: client.new_session(
+                cwd="/", mcp_servers=[SseMcpServer(type="sse", name="x", url="http://x", headers=[])]
+            ),
+            "stdio and http",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_what_to_do(ask, said):
+    async def work() -> None:
+        async with open_program(make_settings("http://127.0.0.1:9/v1"), Editor()) as client:
+            with pytest.raises(RequestError) as raised:
+                await ask(client)
+            assert said in str(raised.value)
+
+    run(work())
+
+
+def test_an_mcp_server_of_the_editor_gives_its_tools(tmp_path):
+    pytest.importorskip("mcp", reason="the MCP SDK is not installed")
+    program = str(Path(__file__).parents[1] / "tools" / "mcp_server.py")
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), Editor()) as client:
+            mcp = McpServerStdio(name="the editor's", command=sys.executable, args=[program, "write"], env=[])
+            session = await client.new_session(cwd=str(tmp_path), mcp_servers=[mcp])
+            await client.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
+
+    with ScriptedServer(says("Hello.")) as server:
+        run(work(server.url))
+        names = [tool["function"]["name"] for tool in server.requests[0]["tools"]]
+    assert any(name.startswith("the_editor_s_") for name in names)
