@@ -15,6 +15,7 @@ from ..negotiation.formats.call_ids import CallNumberer, find_id_rule
 from ..parsing import render_instructions, render_message
 from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import (
+    NATIVE,
     TEXT,
     Message,
     Reasoning,
@@ -98,13 +99,13 @@ class MessageRenderer:
         return self._exchanges
 
     def _is_textual(self, response: Response) -> bool:
-        """Whether the exchange goes back as text: a call came in our text format, or one cannot be read.
+        """Whether the exchange goes back as text: a call came in our text format, or a native one cannot be read.
 
-        A call in the model's own format goes back as a native one. One that cannot be read would become one without
-        arguments, which the model never wrote.
+        A call in the model's own format goes back as a native one. A native call that cannot be read would become one
+        without arguments, which the model never wrote.
         """
-        is_malformed = bool(response.malformed) and not self._keeps_malformed
-        return is_malformed or any(call.origin == TEXT for call in response.requested_calls)
+        is_unreadable = any(call.origin == NATIVE for call in response.malformed) and not self._keeps_malformed
+        return is_unreadable or any(call.origin == TEXT for call in response.requested_calls)
 
     def _limit_media(self, messages: Sequence[Message], limit: int) -> Sequence[Message]:
         """The messages, of which the older ones tell of images and sound in words, if there are more than `limit`."""
