@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -204,16 +204,18 @@ class SharedMemory:
 
 
 def serve_memory(folder: Path) -> None:
-    """Serve a memory to the workers, in a thread of this process, until it ends."""
-    Thread(target=_run, args=(folder / SOCKET_NAME,), daemon=True).start()
+    """Serve a memory to the workers, in a thread of this process, until it ends. It listens when this returns."""
+    has_begun = Event()  # otherwise a start that is interrupted removes the folder first
+    Thread(target=_run, args=(folder / SOCKET_NAME, has_begun), daemon=True).start()
+    has_begun.wait()
 
 
-def _run(path: Path) -> None:
+def _run(path: Path, has_begun: Event) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they wake the thread that waits for workers
-    asyncio.run(_serve(AnswerMemory(), path))
+    asyncio.run(_serve(AnswerMemory(), path, has_begun))
 
 
-async def _serve(memory: AnswerMemory, path: Path) -> None:
+async def _serve(memory: AnswerMemory, path: Path, has_begun: Event) -> None:
     calls: dict[str, Callable[..., Any]] = {"find": memory.find, "keep": memory.keep, "replace": memory.replace}
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -224,7 +226,10 @@ async def _serve(memory: AnswerMemory, path: Path) -> None:
         except (OSError, asyncio.IncompleteReadError):  # the worker has ended
             writer.close()
 
-    server = await asyncio.start_unix_server(answer, str(path))
+    try:
+        server = await asyncio.start_unix_server(answer, str(path))
+    finally:
+        has_begun.set()
     async with server:
         await server.serve_forever()
 
