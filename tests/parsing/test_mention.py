@@ -7,7 +7,15 @@ import json
 import pytest
 
 from src.parsing import StreamParser, extract_tool_calls, gathered
+from src.types.messages import ToolDefinition
+from src.types.tool_schema import format_signature
 from tests.parsing.laws import READ, events_of
+
+SIGNED = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}, "offset": {"type": "integer"}, "limit": {"type": "integer"}},
+    "required": ["path"],
+}
 
 CALL = '<tool_call>{"name": "read", "arguments": {"path": "a.txt"}}</tool_call>'
 BARE = '{"name": "read", "arguments": {"path": "a.txt"}}'
@@ -133,3 +141,10 @@ def test_markers_without_a_call_are_not_shown(name, size):
 @pytest.mark.parametrize("text", ["It begins with <tool_call>", "Write <tool_call></tool_call> around it."])
 def test_a_tag_in_a_sentence_is_shown(text):
     assert extract_tool_calls(text, [READ]).content == text
+
+
+@pytest.mark.parametrize("before", ["Usage: ", "Wrong arguments for read: path is missing. Usage: "])
+def test_a_signature_is_no_call(before):
+    definition = ToolDefinition("read", "Read.", SIGNED)
+    found = extract_tool_calls(before + format_signature(definition.name, definition.parameters), [definition])
+    assert not found.calls

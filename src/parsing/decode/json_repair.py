@@ -48,10 +48,11 @@ _NO_VALUE = frozenset(("NaN", "nan", "Infinity", "inf", "Inf"))
 _GAP = r"\s*(?:(?:\\n|(?://|\#)[^\n]{0,400}\n)\s*){0,8}"
 _QUOTED_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’])\s*:"""
 _NEXT_KEY = r"""(?:"[^"\n]{0,64}"|'[^'\n]{0,64}'|[“‘][^”’\n]{0,64}[”’]|[\w.\\$-]{1,64})\s*(?::|=)"""
-# Behind a bare value: the next member, with the separator that the one before it has, in code that is a value.
+# Behind a bare value: the next member, with the separator that the one before it has, in code that is a value. In a
+# signature an optional parameter has a question mark.
 _NEXT_MEMBER = {
     separator: LazyPattern(
-        rf"(?:,|\n(?=[ \t]*[^\s])){_GAP}(?:[}})\]]|\Z|(?:{_QUOTED_KEY}|[^\W\d][\w.\\$-]{{0,63}}\s*{separator}))"
+        rf"(?:,|\n(?=[ \t]*[^\s])){_GAP}(?:[}})\]]|\Z|(?:{_QUOTED_KEY}|[^\W\d][\w.\\$-]{{0,63}}\??\s*{separator}))"
     )
     for separator in (":", "=")
 }
