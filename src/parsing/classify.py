@@ -153,7 +153,7 @@ class CallClassifier:
         """Whether a block of the tool `name` behind `lead` is a call, if it can be read and is no echo or pattern."""
         if not self._tools.names.is_exact(name) or self._is_broken or self._count >= self._max_calls:
             return False
-        if stands_as_mention(lead) or may_stand_amid_text(lead):
+        if stands_as_mention(lead) or may_stand_amid_text(lead) or is_inside_string(lead):
             return False
         return not self.presents_call(lead)
 

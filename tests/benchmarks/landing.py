@@ -13,6 +13,7 @@ that it waits for the proof that the call is no echo. Exits with 1 if something 
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from typing import Any, NamedTuple
@@ -30,7 +31,9 @@ WRITE = ToolDefinition(
     "Write a file.",
     {"type": "object", "properties": {"path": STRING, "content": STRING}, "required": ["path", "content"]},
 )
-CONTENT = "".join(f"<li class='c{n}'>row {n}: if a < {n} and b > {n}: total += {n} * 3</li>\n" for n in range(30)) + "end"
+CONTENT = (
+    "".join(f"<li class='c{n}'>row {n}: if a < {n} and b > {n}: total += {n} * 3</li>\n" for n in range(30)) + "end"
+)
 ARGUMENTS: dict[str, JSON] = {"path": "src/pages/list.html", "content": CONTENT}
 
 
@@ -87,13 +90,13 @@ def measure_value(text: str, seen: list[Seen], key: str) -> str:
     sizes = [(each.at - start, count_of(each.arguments, key, written)) for each in seen]
     sizes = [(at, size) for at, size in sizes if size]
     first, last = sizes[0][0], next(at for at, size in sizes if size == len(written))
-    gaps = [after - before for (before, _), (after, _) in zip(sizes, sizes[1:], strict=False) if after <= len(raw)]
+    gaps = [after - before for (before, _), (after, _) in itertools.pairwise(sizes) if after <= len(raw)]
     return f"{first:5d} {max(gaps, default=0):4d} {last - len(raw):5d}"
 
 
 def count_of(arguments: str, key: str, written: str) -> int:
     """How many characters of the value have left, as they stand in JSON."""
-    head = f"{json.dumps(key)}: \""
+    head = f'{json.dumps(key)}: "'
     if head not in arguments:
         return 0
     sent = arguments[arguments.index(head) + len(head) :]

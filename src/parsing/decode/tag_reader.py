@@ -66,12 +66,28 @@ class TagReader:
         self._readings: Readings | None = None
         self._style: TagStyle | None = None
         self._json: BracketMatcher | None = None
+        self.arguments_at = -1  # in the block; -1 as long as that is not known
         self._is_foreign = False  # none of the syntaxes begins as the block does
         self._is_complete = False  # unless a closing tag follows soon
         self._is_blank = True  # since the last tag
         self._count = 0  # tags
         self._base = 0  # added to a position in the text that is fed
         self._final = False
+
+    @property
+    def written_name(self) -> str:
+        """The name of the first call, once it is known how its arguments are written."""
+        return self._call[1].word if self._call and self.arguments_at >= 0 else ""
+
+    @property
+    def style(self) -> TagStyle | None:
+        """The tags of the arguments; None if they stand in an object, or as long as that is not known."""
+        return self._style
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the block goes on with all text that was fed, also with what is not read yet."""
+        return self._style is not None and not self._is_complete
 
     def feed(self, text: str, position: int, *, final: bool = False) -> tuple[int, bool]:
         """How far the block reaches in `text` from `position` on, and whether it ends there."""
@@ -117,25 +133,30 @@ class TagReader:
 
     def _choose_style(self, text: str, at: int) -> _Progress:
         """The first argument decides how arguments are written; all may also stand in an object."""
-        assert self._call  # noqa: S101 - the call begins before its arguments
         start = _skip_space(text, at)
+        if text[start : start + 1] == "{" or self._set_style(text, start):
+            self.arguments_at = self._base + start
         if text[start : start + 1] == "{":
             self._json = BracketMatcher()
-            return _Progress(start, False, True)
+        return _Progress(start, False, self.arguments_at >= 0)
+
+    def _set_style(self, text: str, start: int) -> bool:
+        """Whether the tag at `start` shows how arguments are written, or shows that none is."""
+        assert self._call  # noqa: S101 - the call begins before its arguments
         syntax, opening = self._call
         own = self._make_own_style()
         for argument in (syntax, *self._syntaxes):
             key = None if argument.is_element else compile_opening(argument.key, of_call=False).match(text, start)
             if key:
                 self._style = make_style(syntax, opening, argument, read_opening(key), self._markers)
-                return _Progress(start, False, True)
+                return True
         if own.tags.match(text, start):
             self._style = own
         elif syntax.call_end and compile_opening(ELEMENT.key, of_call=False).match(text, start):
             self._style = make_style(syntax, opening, ELEMENT, Opening(), self._markers)
         elif self._final or len(text) - start > MAX_TAG_CHARS:
             self._style = own
-        return _Progress(start, False, self._style is not None)
+        return self._style is not None
 
     def _make_own_style(self) -> TagStyle:
         """The style of a call without arguments in tags."""

@@ -24,6 +24,8 @@ _LOOSE = {  # what closes a call or a value under another name
     "d": rf"</{PREFIX}(?:{'|'.join(CALL_ELEMENTS)})(?::[\w-]{{1,20}})?\s?>",
     "q": rf"</{PREFIX}(?:{'|'.join(PARAMETER_ELEMENTS)})\b[^<>\n]{{0,80}}>",
 }
+# What may yet become a tag where text goes on: unlike `a < b`, and no longer than most tags.
+_BEGUN_TAG = r"<(?:/[^<>]{0,120}|[\w.:|｜-]{1,80}(?:[ \t=][^<>\n]{0,80})?)?"
 _OPEN_TAG = re.compile(r"<[^<>]*\Z|\]\]?\Z")  # or the end of a section
 _SECTION = {"s": r"<!\[CDATA\[", "e": r"\]\]>"}
 _LEAD = LazyPattern(r"(.*)<\{key\}>\s*", re.DOTALL)
@@ -77,7 +79,8 @@ class TagStyle:
     `boundary`: the end of a value and that tag; where they stand in a value, the key between them is broken.
     `cuts_first` and `cuts_last`: the format writes a newline at that end of a value. `wraps_loosely`: models that
     write this format often put newlines around a value. `has_sections`: the format writes CDATA sections.
-    What may yet become a tag begins with a match of `starts`; `may_end` finds what ends one.
+    What may yet become a tag begins with a match of `starts`; `may_end` finds what ends one. In a value,
+    `value_may_end` matches an end of the text that may become a tag, which holds one of `marks_value`.
     """
 
     def __init__(self, call: TagSyntax, opening: Opening, argument: TagSyntax, key: Opening, markers: Markers) -> None:
@@ -104,6 +107,7 @@ class TagStyle:
             self.starts = _OPEN_TAG
         else:
             self.starts = _compile_any(text[:1] for text in (argument.key, *closers, *markers.openers, "<", "]"))
+        self.value_may_end, self.marks_value = _compile_value_end(argument.value_end.strip(), flags, self.cuts_last)
         self.may_end = _compile_any(text[-1:] for text in (*closers, ">")).search
 
     def list_closers(self, calls: Iterable[RawCall]) -> tuple[str, ...]:
@@ -171,6 +175,18 @@ def _compile_closing(template: str, opening: Opening) -> str:
         else:
             source += r"\s{0,64}" if part.isspace() else re.escape(part)
     return source
+
+
+def _compile_value_end(closer: str, flags: int, cuts_last: bool) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """The patterns of what may begin the tag behind a value at the end of a text, and of its characters."""
+    literal = closer.partition("</")[0]  # of closers that are no mere tags
+    begins = _BEGUN_TAG
+    for character in reversed(literal):
+        begins = rf"{re.escape(character)}(?:{begins})?"
+    marks = {"<", *literal[:1], *("\n" if cuts_last else "")}
+    last_newline = r"\n?" if cuts_last else ""
+    pattern = rf"{last_newline}(?:{begins}|{_BEGUN_TAG})\Z" + (r"|\n\Z" if cuts_last else "")
+    return re.compile(pattern, flags), _compile_any(marks)
 
 
 def _is_one_tag(template: str) -> bool:

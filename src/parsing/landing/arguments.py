@@ -1,8 +1,9 @@
 """The arguments of a call while the model still writes them: as much of their JSON text as can no longer change. Pure.
 
-Only long strings are worth it, so only members with one scalar type in the tool's schema are followed; at anything
-else the reader stops, and the rest comes with the whole call. A string's closing quote is held back until the next
-member begins, since an unescaped quote may be part of the string. The work is linear in the text.
+Only long strings are worth it, so in JSON only members with one scalar type in the tool's schema are followed; at
+anything else the reader stops, and the rest comes with the whole call. A string's closing quote is held back until the
+next member begins, since an unescaped quote may be part of the string. The work is linear in the text.
+tag_arguments.py reads arguments in tags.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ def encode_arguments(arguments: Mapping[str, JSON]) -> str:
 
 
 class ArgumentReader:
-    """`types`: the tool's parameters of one scalar type. `sent` tells whether anything was given by `feed`."""
+    """What has been given of the arguments of a call, and what reads more of them.
+
+    `types`: the tool's parameters of one scalar type. `sent` tells whether anything was given by `feed`.
+    """
 
     def __init__(self, types: Mapping[str, type]) -> None:
         self.sent = False
@@ -53,26 +57,13 @@ class ArgumentReader:
         self._key = ""  # of the member that is being written
         self._value: list[str] | None = None  # of the string that is open, as JSON text
         self._lead = "{"  # before the next member
-        self._pending = ""
         self._open_chars = 0
         self._ended: list[str] = []
-        self._step: Callable[[], str | None] | None = self._begin
+        self._step: Callable[[], str | None] | None = None  # None: no more text is followed
 
     def feed(self, text: str) -> str:
         """The JSON text that follows what was given before."""
-        if self._step is None:
-            return ""
-        if self._value is not None and not self._pending and not _SPECIAL.search(text):
-            self._add(text)
-            return text
-        self._pending += text
-        given: list[str] = []
-        while self._step is not None and (piece := self._step()) is not None:
-            given.append(piece)
-        if len(self._pending) > MAX_PENDING_CHARS:
-            self._step = None
-        self.sent = self.sent or any(given)
-        return "".join(given)
+        raise NotImplementedError
 
     def stop(self) -> None:
         """No more text is followed."""
@@ -108,6 +99,55 @@ class ArgumentReader:
         left = [name for name in arguments if name not in given]
         return rest + "".join(f", {_dump(name)}: {_dump(arguments[name])}" for name in left) + "}"
 
+    def _take_steps(self) -> str:
+        """What the steps give until one needs more text, or stops."""
+        given: list[str] = []
+        while self._step is not None and (piece := self._step()) is not None:
+            given.append(piece)
+        self.sent = self.sent or any(given)
+        return "".join(given)
+
+    def _open_string(self, key: str) -> str:
+        self._key, self._value, self._open_chars = key, [], 0
+        return f'{self._take_lead()}{_dump(key)}: "'
+
+    def _take_lead(self) -> str:
+        lead, self._lead = self._lead, ", "
+        return lead
+
+    def _add(self, text: str) -> None:
+        """Takes in JSON text of the string that is open."""
+        if self._value is not None:
+            self._value.append(text)
+            self._open_chars += len(text)
+
+    def _end_string(self) -> str:
+        string = self.read_open_string()
+        self._done[self._key], self._value = string, None
+        self._ended.append(string)
+        return '"'
+
+
+class JSONArgumentReader(ArgumentReader):
+    """Of arguments that are written as an object."""
+
+    def __init__(self, types: Mapping[str, type]) -> None:
+        super().__init__(types)
+        self._pending = ""
+        self._step = self._begin
+
+    def feed(self, text: str) -> str:
+        if self._step is None:
+            return ""
+        if self._value is not None and not self._pending and not _SPECIAL.search(text):
+            self._add(text)
+            return text
+        self._pending += text
+        given = self._take_steps()
+        if len(self._pending) > MAX_PENDING_CHARS:
+            self._step = None
+        return given
+
     # A step gives the text that is certain; None if it needs more text, or if the stream stops.
 
     def _begin(self) -> str | None:
@@ -125,24 +165,15 @@ class ArgumentReader:
         if not is_string:
             self._step = self._pass_scalar
             return ""
-        self._value, self._open_chars, self._step = [], 0, self._go_on
-        return f'{self._take_lead()}{_dump(key)}: "'
-
-    def _take_lead(self) -> str:
-        lead, self._lead = self._lead, ", "
-        return lead
-
-    def _add(self, text: str) -> None:
-        if self._value is not None:
-            self._value.append(text)
-            self._open_chars += len(text)
+        self._step = self._go_on
+        return self._open_string(key)
 
     def _go_on(self) -> str | None:
         """What is certainly inside the string."""
         part = _STRING_PART.match(self._pending)
         if part and part[0]:
             self._pending = self._pending[part.end() :]
-            text = _CONTROL.sub(lambda found: _dump(found[0])[1:-1], part[0])
+            text = _CONTROL.sub(lambda found: encode_text(found[0]), part[0])
             self._add(text)
             return text
         if self._pending.startswith('"'):
@@ -156,10 +187,7 @@ class ArgumentReader:
         found = _AFTER_STRING.match(self._pending)
         if found is None or found["key"] not in self._types:
             return None
-        string = self.read_open_string()
-        self._done[self._key], self._value = string, None
-        self._ended.append(string)
-        return '"' + (self._open(found) or "")
+        return self._end_string() + (self._open(found) or "")
 
     def _pass_scalar(self) -> str | None:
         found = _AFTER_SCALAR.match(self._pending)
@@ -179,6 +207,11 @@ def _load_scalar(text: str) -> JSON:
         return cast("JSON", json.loads(text))
     except ValueError:
         return None
+
+
+def encode_text(text: str) -> str:
+    """Text as it stands between the quotes of a string in JSON."""
+    return _dump(text)[1:-1]
 
 
 def _dump(value: object) -> str:

@@ -19,9 +19,11 @@ from typing import Literal, NamedTuple, Protocol, Union
 from ...types.events import ReasoningDelta, TextDelta, ToolCallDelta
 from ...types.messages import MalformedCall, ToolCall
 from ..arguments.tool_index import IndexedTool, ToolIndex
+from ..decode.tag_style import TagStyle
 from ..echo import GivenText
 from ..events import Cut, Doubted, Malformed, ParsedCall, ParserEvent, Reasoned, is_silent
-from .arguments import ArgumentReader, find_arguments
+from .arguments import ArgumentReader, JSONArgumentReader, find_arguments
+from .tag_arguments import TagArgumentReader
 
 MIN_PROOF_CHARS = 50  # more than a placeholder has
 MAX_HEAD_CHARS = 400  # before the arguments
@@ -73,6 +75,7 @@ class CallEnds(NamedTuple):
 
     call: ToolCall
     raw: str
+    begun: BegunCall
 
 
 class CallBreaks(NamedTuple):
@@ -99,6 +102,9 @@ class PreviewingParser(Protocol):
     @property
     def certain_kind(self) -> str: ...
 
+    @property
+    def certain_style(self) -> TagStyle | None: ...
+
 
 def is_safe(call: ToolCall) -> bool:
     """Whether a call from the text may be given to a client that asks for no approval."""
@@ -106,20 +112,30 @@ def is_safe(call: ToolCall) -> bool:
 
 
 class BegunCall:
-    """A call that is being written in JSON. `given`: what it may be an echo of.
+    """A call that is being written. `given`: what it may be an echo of.
 
-    `has_head`: its text begins with an object that names the tool; otherwise it is the arguments.
+    `has_head`: its text begins with an object that names the tool; otherwise it is the arguments. `style`: of the tags
+    that these are written in; None if they are an object.
     """
 
     def __init__(
-        self, id: str, tool: IndexedTool, tools: ToolIndex, given: Sequence[GivenText], *, has_head: bool
+        self,
+        id: str,
+        tool: IndexedTool,
+        tools: ToolIndex,
+        given: Sequence[GivenText],
+        *,
+        has_head: bool,
+        style: TagStyle | None = None,
     ) -> None:
         self.id = id
         self.name = tool.name
         self._tools = tools
         self.has_left = False  # a piece of it
         self._given = given
-        self._arguments = ArgumentReader(tool.scalar_types)
+        self._arguments: ArgumentReader = JSONArgumentReader(tool.scalar_types)
+        if style:
+            self._arguments = TagArgumentReader(tool.scalar_types, tool.properties, style)
         self._head: str | None = "" if has_head else None  # None behind it
         self._unsent = ""  # until it is proven that the call is no echo
         self._proof_chars = MIN_PROOF_CHARS  # that the open string must have for the next look
@@ -201,17 +217,24 @@ class Landing:
         return decisions
 
     def _wait(self, decisions: list[Decision]) -> list[Decision]:
-        """Keeps the first call and what follows; returns what stands before it."""
+        """Keeps the first call, or the end of one, and what follows; returns what stands before it."""
         for place, decision in enumerate(decisions):
-            if isinstance(decision, WholeCall):
+            if isinstance(decision, (WholeCall, CallPiece, CallEnds)):
                 self._waiting = decisions[place:]
                 return decisions[:place]
         return decisions
 
     def _doubt(self) -> None:
-        for place, decision in enumerate(self._waiting[: self._doubtful]):
+        """What waits is no safe call. The rest of one that has begun does not leave."""
+        doubted: list[Decision] = []
+        for decision in self._waiting[: self._doubtful]:
             if isinstance(decision, WholeCall):
-                self._waiting[place] = Hold(decision.raw, replace(decision.call, guessed=True))
+                doubted.append(Hold(decision.raw, replace(decision.call, guessed=True)))
+            elif isinstance(decision, CallEnds):
+                doubted.append(self._break(decision.begun, decision.raw))
+            elif not isinstance(decision, CallPiece):
+                doubted.append(decision)
+        self._waiting[: self._doubtful] = doubted
         self._doubtful = 0
 
     def _decide(self, event: ParserEvent) -> Iterator[Decision]:
@@ -241,10 +264,12 @@ class Landing:
 
     def _preview(self, delta: ToolCallDelta) -> Iterator[Decision]:
         if delta.name is not None:
-            kind, tool = self._parser.certain_kind, self._tools.find(delta.name)
+            kind, style = self._parser.certain_kind, self._parser.certain_style
+            tool = self._tools.find(delta.name)
             self._open = None
             if kind and tool and self.waits != "all" and not self._waiting:
-                self._open = BegunCall(delta.id or "", tool, self._tools, self._given, has_head=kind == "json")
+                has_head = kind == "json"
+                self._open = BegunCall(delta.id or "", tool, self._tools, self._given, has_head=has_head, style=style)
         elif self._open and (piece := self._open.feed(delta.arguments_delta)):
             if not self._open.has_left:
                 self._open.has_left = self._has_call = True
@@ -268,7 +293,7 @@ class Landing:
         self._open = None
         if rest:
             yield CallPiece(rest)
-        yield CallEnds(call, event.raw)
+        yield CallEnds(call, event.raw, begun)
 
     def _hold(self, call: ToolCall | MalformedCall, raw: str) -> Decision:
         begun, self._open = self._open, None

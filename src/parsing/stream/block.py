@@ -7,7 +7,7 @@ searched for inside it only within a fixed budget of characters, so that the who
 from __future__ import annotations
 
 import re
-from typing import Union
+from typing import Literal, Union
 
 from ...types.events import ToolCallDelta
 from ...types.lazy_pattern import LazyPattern
@@ -16,6 +16,7 @@ from ..classify import BlockText, CallClassifier
 from ..decode.call_shapes import DecodedBlock
 from ..decode.nodes import UnreadableValue, parse_strict
 from ..decode.tag_reader import TagReader
+from ..decode.tag_style import TagStyle
 from ..events import Cut, Malformed, ParserEvent
 from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import (
@@ -55,6 +56,7 @@ _NAME = LazyPattern(
 )
 _NO_BLOCK, _NO_BODY = BlockStart(0, 0, "", ""), BlockBody("", False)
 
+CertainKind = Literal["", "json", "named", "tags"]
 Follower = Union[BracketMatcher, UntilMarker, TagReader]
 
 
@@ -97,7 +99,9 @@ class BlockReader:
         self._index = 0  # of the next call in the answer
         self._ahead = 0  # characters that were previewed and not followed yet
         self._previewed: str | None = None  # the name that was previewed, "" if there is none; None: not known yet
-        self.certain_kind = ""  # json or named: of the block that was previewed last, if it is certainly a call
+        # Of the block that was previewed last, if it is certainly a call.
+        self.certain_kind: CertainKind = ""
+        self.certain_style: TagStyle | None = None  # of tags
 
     @property
     def awaits_name(self) -> bool:
@@ -111,6 +115,7 @@ class BlockReader:
         buffer.show(block.start)
         self._block, self._at, self._head = block, block.start, buffer.text[block.start : body]
         self._previewed, self._is_rejected, self._is_emitted, self._decoded = None, False, False, None
+        self._ahead = 0
         self._is_mentioned = buffer.in_fence  # behind other text of a fence
         self.is_undecided = block.kind in ("json", "named") and not block.explicit
         buffer.take(body)
@@ -151,8 +156,12 @@ class BlockReader:
         """After the follower was fed the buffer's text and stopped at `end`: whether the block is over."""
         follower = self.follower
         assert follower  # noqa: S101 - the parser's state says so
-        passed = self._buffer.text[self._buffer.start + self._ahead : end] if self._previews else ""
-        self._ahead = 0
+        previewed = self._buffer.start + self._ahead
+        # What a reader of tags holds back within a value is in the block, whatever it becomes.
+        is_inside = isinstance(follower, TagReader) and follower.is_inside and not ended
+        reached = max(previewed, len(self._buffer.text) if is_inside else end)
+        passed = self._buffer.text[previewed:reached] if self._previews else ""
+        self._ahead = reached - end
         self._buffer.take(end)
         if ended:
             self.follower = None
@@ -185,7 +194,7 @@ class BlockReader:
     def _preview(self, follower: Follower, text: str) -> None:
         """Emits the call being written: its name once it is known, then its text as it comes."""
         if self._previewed is None:
-            text = self._preview_name("".join(follower.parts))
+            text = self._preview_name(follower)
         for event in self._make_preview(text):
             self._buffer.emit(event)
 
@@ -202,21 +211,28 @@ class BlockReader:
         text, self._ahead = self._buffer.text[self._ahead :], 0
         return self._make_preview(text)
 
-    def _preview_name(self, body: str) -> str:
-        """Emits the name if it is known; returns the text so far."""
-        block, classifier = self._block, self._classifier
-        match = _NAME.search(self._head + body[:_HEAD_CHARS])
-        written = block.name or (match[1] if match else "")
+    def _preview_name(self, follower: Follower) -> str:
+        """Emits the name if it is known; returns the text so far: all, or of tags that of the arguments."""
+        block, classifier, body = self._block, self._classifier, "".join(follower.parts)
+        if isinstance(follower, TagReader):
+            body += self._buffer.text[self._buffer.start : self._buffer.start + self._ahead]
+            written, text = follower.written_name, body[_find_arguments_line(follower, body) :]
+        else:
+            match = _NAME.search(self._head + body[:_HEAD_CHARS])
+            written, text = block.name or (match[1] if match else ""), body
         name = classifier.resolve_name(written)
         if name or len(body) > _HEAD_CHARS:
             self._previewed = name
         if not name:
             return ""
-        may_be_certain = block.explicit and not block.must_end_line and block.kind in ("json", "named")
-        is_certain = may_be_certain and not self._is_mentioned and classifier.is_certain(written, self._lead)
-        self.certain_kind = block.kind if is_certain else ""
+        may_be_certain = block.explicit and not (
+            block.must_end_line or self._is_mentioned or self._is_fenced_among_text
+        )
+        is_certain = may_be_certain and classifier.is_certain(written, self._lead)
+        self.certain_kind = _find_kind(block, follower) if is_certain else ""
+        self.certain_style = follower.style if isinstance(follower, TagReader) else None
         self._buffer.emit(ToolCallDelta(self._index, classifier.reserve_id(), name, ""))
-        return body
+        return text
 
     def _settle(self, body: BlockBody, end: int) -> None:
         self._body, self._after = body, end
@@ -435,3 +451,19 @@ class BlockReader:
             if is_fence:
                 buffer.in_fence = raw.count(FENCE, 0, size) % 2 == 1
             buffer.position = buffer.start + size
+
+
+def _find_arguments_line(reader: TagReader, body: str) -> int:
+    """Where the arguments begin in the body, or their line, if blanks alone precede them on it."""
+    at = max(0, reader.arguments_at)
+    start = body.rfind("\n", 0, at) + 1
+    return at if body[start:at].strip() else start
+
+
+def _find_kind(block: BlockStart, follower: Follower) -> CertainKind:
+    """How the arguments are written, if they can be given while they are."""
+    if isinstance(follower, TagReader):
+        return "tags" if follower.style else "named"
+    if block.kind == "json":
+        return "json"
+    return "named" if block.kind == "named" else ""

@@ -20,13 +20,14 @@ from ...types.events import TextDelta
 from ...types.messages import MAX_CALLS, ToolDefinition
 from ..arguments.tool_index import ToolIndex
 from ..classify import CallClassifier, make_id_source
+from ..decode.tag_style import TagStyle
 from ..echo import GivenText
 from ..events import Answered, Cut, Extraction, ParsedCall, ParserEvent, gathered
 from ..formats.envelopes import MARKER_STARTS
 from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import FABRICATED
 from ..mention import find_code, may_hold_call
-from .block import BlockReader
+from .block import BlockReader, CertainKind
 from .brackets import MAX_BLOCK_CHARS
 from .buffer import CONTEXT_CHARS, LOOK_BACK_CHARS, StreamBuffer, count_backticks, skip_blanks
 from .detector import BlockDetector, Detection, make_detector
@@ -159,9 +160,14 @@ class StreamParser:
         return self._count_held(text)
 
     @property
-    def certain_kind(self) -> str:
-        """How the call that was previewed last is written, `json` or `named`, if it is certain that it is one."""
+    def certain_kind(self) -> CertainKind:
+        """How the call that was previewed last is written, if it is certain that it is one; else empty."""
         return self._block.certain_kind
+
+    @property
+    def certain_style(self) -> TagStyle | None:
+        """The tags of its arguments, if they are written in tags."""
+        return self._block.certain_style
 
     def close(self, *, truncated: bool = False) -> list[ParserEvent]:
         """The events at the end; `truncated`: the answer was cut off by max_tokens, and an open block is no call."""

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.parsing.landing.arguments import ArgumentReader, find_arguments
+from src.parsing.landing.arguments import JSONArgumentReader, find_arguments
 
 TYPES = {"path": str, "content": str, "count": int, "share": float, "force": bool}
 
 
-def stream(text: str, size: int) -> tuple[ArgumentReader, str]:
-    arguments = ArgumentReader(TYPES)
+def stream(text: str, size: int) -> tuple[JSONArgumentReader, str]:
+    arguments = JSONArgumentReader(TYPES)
     return arguments, "".join(arguments.feed(text[at : at + size]) for at in range(0, len(text), size))
 
 

@@ -1,0 +1,171 @@
+"""The arguments of a call in tags while the model still writes them. Pure.
+
+A string is given up to where a tag begins, or may begin: with the tag, several readings are left, and the end of the
+text decides. It ends where its closing tag and the tag of another parameter follow, as a string in JSON does. A value
+of another type is passed over and comes with the whole call. What is cut off from a value or read as JSON in some
+readings (newlines around it, indentation, quotes, CDATA) is not begun. The work is linear in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from ...types.lazy_pattern import LazyPattern
+from ..decode.scalars import unescape_entities
+from ..decode.tag_style import Tag, TagStyle
+from ..decode.xml import NULLS
+from ..formats.tag_syntax import MAX_TAG_CHARS
+from ..mention import is_placeholder
+from .arguments import MAX_PENDING_CHARS, ArgumentReader, encode_text
+
+_SECTION = "<![CDATA["
+_TYPE = LazyPattern(r"\b(?:string|type)=")  # a tag that says whether its value is a string
+_SAYS_STRING = LazyPattern(r"\b(?:string=\"true\"|type=\"string\")")
+_SPACE = LazyPattern(r"\s*")
+
+
+class TagArgumentReader(ArgumentReader):
+    """`parameters`: all that the tool has, with those of `types`. The text begins with the line of the first tag."""
+
+    def __init__(self, types: Mapping[str, type], parameters: Container[str], style: TagStyle) -> None:
+        super().__init__(types)
+        self._style = style
+        self._parameters = parameters
+        self._keys: set[str] = set()
+        self._text = ""  # that is read from `_at` on
+        self._at = 0
+        self._word = ""  # of the tag of the argument that is read
+        self._is_indented = False  # that tag
+        self._step = self._begin
+
+    def feed(self, text: str) -> str:
+        if self._step is None:
+            return ""
+        if self._step == self._go_on and self._at == len(self._text) and not self._style.marks_value.search(text):
+            given = encode_text(text)
+            self._add(given)
+            return given
+        self._text = self._text[self._at :] + text
+        self._at = 0
+        given = self._take_steps()
+        if len(self._text) - self._at > MAX_PENDING_CHARS:
+            self._step = None
+        return given
+
+    # A step gives the text that is certain; None if it needs more text, or if the stream stops.
+
+    def _begin(self) -> str | None:
+        """The first argument."""
+        tag = self._find_next()
+        return self._begin_argument(tag) if tag else None
+
+    def _find_next(self) -> Tag | None:
+        """The tag of an argument behind blanks; None if that needs more text, or if something else follows."""
+        start = _skip_space(self._text, self._at)
+        match = self._style.tags.match(self._text, start)
+        if match is None:
+            may_come = start == len(self._text) or self._style.starts.match(self._text, start)
+            self._step = self._step if may_come else None
+            return None
+        tag = self._style.classify(match)
+        key = _read_key(tag)
+        if tag.kind == "P" and key in self._parameters and key not in self._keys:
+            return tag
+        self._step = None
+        return None
+
+    def _begin_argument(self, tag: Tag) -> str:
+        """Moves behind the opening tag of an argument."""
+        _, newline, line = self._text[self._at : tag.start].rpartition("\n")
+        self._is_indented = bool(line) and (bool(newline) or not self._keys)
+        self._key, self._word, self._at = _read_key(tag), tag.word, tag.end
+        self._keys.add(self._key)
+        is_string = self._types.get(self._key) is str
+        if is_string and (not _TYPE.search(tag.attributes) or _SAYS_STRING.search(tag.attributes)):
+            self._step = self._begin_string
+        else:
+            self._step = self._pass_over
+        return ""
+
+    def _begin_string(self) -> str | None:
+        """Decides whether the value is its text."""
+        text, style = self._text, self._style
+        start = _skip_space(text, self._at)
+        is_wrapped = text[self._at : self._at + 1] == "\n"
+        rest = text[start : start + len(_SECTION)]
+        if (is_wrapped and (self._is_indented or style.wraps_loosely)) or (rest[:1] == '"' and not style.is_element):
+            self._step = None
+            return None
+        if not rest or (_SECTION.startswith(rest) and rest != _SECTION):
+            return None
+        if rest == _SECTION:
+            self._step = None
+            return None
+        if is_wrapped and style.cuts_first:
+            self._at += 1
+        self._step = self._go_on
+        return self._open_string(self._key)
+
+    def _go_on(self) -> str | None:
+        """What is certainly in the string."""
+        start, tag = self._at, self._find_tag()
+        end = self._at
+        if self._style.cuts_last and tag and self._text[start:end][-1:] == "\n":
+            end -= 1
+        text = encode_text(self._text[start:end])
+        self._add(text)
+        if tag is None:
+            return text or None
+        self._at = tag.end
+        self._step = self._close if _ends_value(tag) else None
+        return text
+
+    def _pass_over(self) -> str | None:
+        """A value that is no string, or that its tag does not call one."""
+        tag = self._find_tag()
+        if tag is None:
+            return None
+        self._at = tag.end
+        self._step = self._close if _ends_value(tag) else None
+        return ""
+
+    def _find_tag(self) -> Tag | None:
+        """Moves to the next tag that is no text of the value, or as far as the text is certainly in it."""
+        style, text = self._style, self._text
+        for match in style.tags.finditer(text, self._at):
+            tag = style.classify(match)
+            is_text = tag.kind in "se" or (style.is_element and tag.kind in "pP" and tag.word != self._word)
+            if not is_text:
+                self._at = tag.start
+                return tag
+            self._at = tag.end
+        may_end = style.value_may_end.search(text, max(self._at, len(text) - MAX_TAG_CHARS))
+        self._at = may_end.start() if may_end else len(text)
+        return None
+
+    def _close(self) -> str | None:
+        """The value ends if the tag of an argument follows."""
+        tag = self._find_next()
+        if tag is None:
+            return None
+        given = ""
+        if self._value is not None:
+            string = self.read_open_string()
+            if string in NULLS or is_placeholder(string, self._key):
+                self._step = None
+                return None
+            given = self._end_string()
+        return given + self._begin_argument(tag)
+
+
+def _ends_value(tag: Tag) -> bool:
+    return tag.kind == "p" and not tag.is_loose
+
+
+def _read_key(tag: Tag) -> str:
+    return unescape_entities(tag.word.strip())
+
+
+def _skip_space(text: str, at: int) -> int:
+    blanks = _SPACE.match(text, at)
+    return blanks.end() if blanks else at
