@@ -262,6 +262,7 @@ class Recovery:
         if text != response.text:
             others = [block for block in response.content if not isinstance(block, Text)]
             response = replace_content(response, [*([Text(text)] if text else []), *others])
+            response = replace(response, kept_text=text)
             yield from self._notify(RECOVERED_NOTICE)
         return response
 

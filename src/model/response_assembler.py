@@ -153,7 +153,7 @@ class ResponseAssembler:
         native: list[Block] = [*self.completed.calls, *self.completed.malformed]
         parsed = [block for block in self._answer.blocks if not self._is_native_too(block)]
         whole = replace_content(self.completed, [*self._collect_reasoning(), *parsed, *native])
-        return whole if native else _keep_written(whole, self._answer.written)
+        return _keep_written(whole, self._answer, is_parsed=not native)
 
     def _build_shortened(self) -> Response:
         """The answer up to its repetition; calls are left out, since the turn did not end."""
@@ -187,7 +187,7 @@ class ResponseAssembler:
         self.calls_in_thoughts = calls_in_thoughts or again._parser.has_calls_in_thought
         thoughts = again._collect_reasoning() if source else self._collect_reasoning() or again._collect_reasoning()
         whole = replace_content(source or self.completed, [*thoughts, *again._answer.blocks])
-        return _keep_written(whole, again._answer.written)
+        return _keep_written(whole, again._answer)
 
     def find_origin(self) -> str:
         """The origin of the last call that was certainly meant and found in the text; empty if there is none."""
@@ -256,10 +256,14 @@ class ResponseAssembler:
         return replace(call, reason=f"{call.reason} A correct call: {render_example(tool)}")
 
 
-def _keep_written(response: Response, written: str) -> Response:
-    """The response with its text as the model wrote it, if that goes back as text and is not what we would write."""
-    is_textual = any(call.origin == TEXT for call in response.requested_calls)
-    return replace(response, written=written) if is_textual and written != render_text(response) else response
+def _keep_written(response: Response, answer: EventFold, *, is_parsed: bool = True) -> Response:
+    """The response with what the model wrote.
+
+    `is_parsed`: no call was native, so that the text goes back as it was written, if we would write another.
+    """
+    is_textual = is_parsed and any(call.origin == TEXT for call in response.requested_calls)
+    written = answer.written if is_textual and answer.written != render_text(response) else ""
+    return replace(response, written=written, kept_text=answer.kept_text)
 
 
 def _list_shown(decisions: Sequence[Decision]) -> list[ModelEvent]:

@@ -20,6 +20,11 @@ _ALL_BLOCKS = 1 << 62  # those still to come included
 Classification = Union[ToolCall, MalformedCall]
 
 
+def is_safe(call: ToolCall) -> bool:
+    """Whether a call from the text may be given to a client that asks for no approval."""
+    return not (call.echo or call.guessed)
+
+
 class ParsedCall(NamedTuple):
     """A call that may run. `raw` is the block it came from; of several calls in one block the first has it.
 
@@ -91,7 +96,7 @@ class EventFold:
 
     def __init__(self) -> None:
         self.parts: list[str | ToolCall | MalformedCall] = []  # pieces of text, and calls
-        self._written: list[str] = []  # text and calls
+        self._written: list[str] = []  # each part as the model wrote it
         self._reasoning: list[str] = []
         self._doubtful = 0  # how many of the parts hold calls that were guessed if anything follows them
 
@@ -108,6 +113,12 @@ class EventFold:
     def written(self) -> str:
         """Text and calls as the model wrote them; thoughts, and results that it made up, are left out."""
         return "".join(self._written)
+
+    @property
+    def kept_text(self) -> str:
+        """The text without the safe calls: what stands for no call is text."""
+        pairs = zip(self.parts, self._written, strict=True)
+        return "".join(raw for part, raw in pairs if not (isinstance(part, ToolCall) and is_safe(part)))
 
     @property
     def reasoning(self) -> str:

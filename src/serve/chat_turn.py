@@ -28,7 +28,7 @@ from ..negotiation.formats.written_format import choose_format
 from ..negotiation.negotiate import negotiate
 from ..negotiation.server import OK, ServerApi, read_refusal
 from ..negotiation.token_budget import TokenBudget
-from ..parsing.landing.decisions import is_safe
+from ..parsing.events import is_safe
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
 from ..providers.server_errors import is_error, judge_own_words, read_mid_stream_error
@@ -307,7 +307,6 @@ class ChatTurn:
         whole = yield from self._recover(assembler, None if own.content else self._ask_again)
         # A thought without an answer is what the server says it is.
         is_thought = bool(own.content) and all(isinstance(block, Reasoning) for block in own.content)
-        has_text = is_thought or whole.text.split() == own.text.split()
         if self.report.path == "template" and (origin := assembler.find_origin()):
             self._facts.paths.update(self.fact_key, partial(_learn_origin, origin))
         native, completed = _sort_native(assembler.completed, whole)
@@ -320,11 +319,14 @@ class ChatTurn:
         if is_unreadable and not calls and not in_place and not is_cut and self._repair_turns:
             calls, how = (yield from self._repair(assembler.raw_text(), whole)), "repaired"
             is_replaced = bool(calls)
+        # What stands for no call is shown as text, but for what was written anew.
+        text = whole.text if how == "repaired" and calls else whole.kept_text or whole.text
+        is_same = text.split() == (own.kept_text or own.text).split()
         self._note_answer(whole, [*native, *calls], assembler.tokens.ids)
         self._note(whole, native, NATIVE)
         self._note(whole, list(completed.values()), "recovered")
         self._note(whole, calls, how)
-        return Ending(calls, None if has_text else whole.text, is_replaced, completed)
+        return Ending(calls, None if is_thought or is_same else text, is_replaced, completed)
 
     def _find_prompt(self, events: Sequence[bytes]) -> bool:
         """Measure the prompt by the first event of a stream. Returns whether that has come."""

@@ -272,7 +272,8 @@ class Response(Serializable):
     `provider_stop_reason` is the provider's own word, such as content_filter, where no StopReason has its meaning.
     `id` is the server's name for it, for traces; it is not saved. `writer` names the model on its server: thoughts go
     back to nobody else. It is empty where that is not known. `written`: text and calls in the text as the model wrote
-    them, where `render_message` writes others.
+    them, where `render_message` writes others. `kept_text`: of an answer with calls in its text, the text for a client
+    that gets the safe calls only.
     """
 
     TYPE = "response"
@@ -284,6 +285,7 @@ class Response(Serializable):
     id: str = field(default="", compare=False)
     writer: str = field(default="", repr=False)
     written: str = field(default="", repr=False, compare=False, metadata=STORED)
+    kept_text: str = field(default="", repr=False, compare=False)
 
     @property
     def text(self) -> str:

@@ -21,7 +21,7 @@ from ...types.messages import MalformedCall, ToolCall
 from ..arguments.tool_index import IndexedTool, ToolIndex
 from ..decode.tag_style import TagStyle
 from ..echo import GivenText
-from ..events import Cut, Doubted, Malformed, ParsedCall, ParserEvent, Reasoned, is_silent
+from ..events import Cut, Doubted, Malformed, ParsedCall, ParserEvent, Reasoned, is_safe, is_silent
 from .arguments import ArgumentReader, JSONArgumentReader, find_arguments
 from .tag_arguments import TagArgumentReader
 
@@ -104,11 +104,6 @@ class PreviewingParser(Protocol):
 
     @property
     def certain_style(self) -> TagStyle | None: ...
-
-
-def is_safe(call: ToolCall) -> bool:
-    """Whether a call from the text may be given to a client that asks for no approval."""
-    return not (call.echo or call.guessed)
 
 
 class BegunCall:

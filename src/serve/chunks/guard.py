@@ -71,8 +71,9 @@ class RecordingAssembler(ResponseAssembler):
 class Ending(NamedTuple):
     """What an answer is to be at its end: the calls to send besides native ones.
 
-    `text`: all of its text; None if that is as the server sent it. `is_replaced`: the calls stand for all that was
-    held, which is dropped. `completed`: the native calls that the server's parser cut, by their indexes.
+    `text`: all of its text; None if that is as the server sent it. `is_replaced`: the calls stand for the server's
+    calls that were held, which are dropped. `completed`: the native calls that the server's parser cut, by their
+    indexes.
     """
 
     calls: Sequence[ToolCall]
@@ -150,7 +151,7 @@ class _Guard:
             self.ends_thought = self.ends_thought or decision.ends_thought
             return _Segment(decision.raw, True)
         if isinstance(decision, Hold):
-            return _Segment(decision.raw, None)
+            return _Segment(decision.raw, None, is_shown=True)
         if isinstance(decision, WholeCall):
             return _Segment(decision.raw, False, call=decision.call)
         if isinstance(decision, (Drop, CallEnds, CallBreaks)):
@@ -159,12 +160,14 @@ class _Guard:
 
     def _settle_text(self, ending: Ending) -> str:
         """Decide on the text that has not left. Returns what is to be sent in its place."""
-        for segment in self._segments:
-            segment.is_kept = not ending.is_replaced if segment.is_kept is None else segment.is_kept
+        shown = [segment for segment in self._segments if segment.is_shown]
+        for segment in shown:
+            if segment.is_kept is None:
+                segment.is_kept = ending.text is None or not ending.is_replaced
         if ending.text is None:
             return ""
-        shown = [segment for segment in self._segments if segment.is_shown]
-        left = self.assembler.response().text.removesuffix("".join([segment.text for segment in shown])).rstrip()
+        own = self.assembler.response()
+        left = (own.kept_text or own.text).removesuffix("".join([segment.text for segment in shown])).rstrip()
         if not ending.text.startswith(left):
             return ""
         for segment in shown:
@@ -407,7 +410,7 @@ class StreamGuard(_Guard):
                 completing[index] = call
                 left.remove(call)
             elif is_broken:  # the client has a part of it: another call could only be added to that
-                return [], set(), []
+                raise _make_cut_error(native.name)
         dropped = {index for index, native in self._native.items() if is_replaced and not native.is_begun}
         rests = [self._complete_native(index, call) for index, call in completing.items()]
         return rests, dropped | completing.keys(), left
@@ -419,7 +422,7 @@ class StreamGuard(_Guard):
             return {"index": place, **encode_call(call)}
         rest = native.complete(call)
         if rest is None:
-            raise WireError(f"The server's tool parser cut a value in a call of {call.name}, a part of which has left.")
+            raise _make_cut_error(call.name)
         return {"index": place, "function": {"arguments": rest}} if rest else {}
 
     def _place_calls(self, unsent: list[ToolCall], indexes: Iterator[int]) -> int:
@@ -446,6 +449,10 @@ class StreamGuard(_Guard):
                 sent += render(chunk)
         self._chunks.clear()
         return sent
+
+
+def _make_cut_error(name: str) -> WireError:
+    return WireError(f"The server's tool parser cut a value in a call of {name}, a part of which has left.")
 
 
 def _measure(events: Sequence[WireEvent]) -> tuple[int, frozenset[int]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from src.errors import WireError
 from src.parsing.classify import make_id_source
-from src.parsing.landing.decisions import is_safe
+from src.parsing.events import is_safe
 from src.serve.chat_request import ChatBody
 from src.serve.chunks.guard import Ending, StreamGuard
 
