@@ -276,7 +276,7 @@ class OpenAIStream(StreamDecoder):
         self._reasoning = self._builder.begin_text(Reasoning)
         self._text = self._builder.begin_text(Text)
         self._token_ids: list[int] = []
-        self._unaccounted = 0
+        self.unaccounted = 0  # tokens that became neither text nor a call
 
     def read_event(self, data: bytes, found: list[WireEvent]) -> None:
         if data == _DONE:
@@ -313,7 +313,7 @@ class OpenAIStream(StreamDecoder):
         if choice.token_ids:
             ids = drop_end(choice.token_ids, choice.finish_reason)
             self._token_ids += ids
-            self._unaccounted += 0 if len(found) > before else len(ids)
+            self.unaccounted += 0 if len(found) > before else len(ids)
 
     def _add_delta(self, delta: CompletionDelta, found: list[WireEvent]) -> None:
         content = delta.content
@@ -347,7 +347,7 @@ class OpenAIStream(StreamDecoder):
             choice.delta = choice.message
             _index_calls(choice.message)
         self._add(completion, found)
-        self._unaccounted = len(self._token_ids)  # a whole answer does not tell which of them became nothing
+        self.unaccounted = len(self._token_ids)  # a whole answer does not tell which of them became nothing
         return found
 
     @property
@@ -357,7 +357,7 @@ class OpenAIStream(StreamDecoder):
 
     def close(self) -> list[WireEvent]:
         completed = super().close()
-        return [RawTokens(self._token_ids, self._unaccounted), *completed] if self._token_ids else completed
+        return [RawTokens(self._token_ids, self.unaccounted), *completed] if self._token_ids else completed
 
 
 def _index_calls(message: CompletionDelta | None) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from src.model.recovery import MIN_CALL_TOKENS
 from tests.serve.test_gateway import drive
 
 PROPERTIES = {"content": {"type": "string"}, "path": {"type": "string"}}
@@ -134,6 +135,39 @@ def test_a_value_cut_in_the_middle_of_a_whole_answer_is_completed(tmp_path):
     answer = make_answer(None, {"content": "It ends with `", "path": "a"})
     ((_, calls),) = map(read_answer, ask(tmp_path, answer, write_tagged(content=TAGGED, path="a")))
     assert calls == [{"content": TAGGED, "path": "a"}]
+
+
+GUESSED = write_tagged(path="a.txt", content="It has </parameter>\n<parameter=path>\nb.txt\n</parameter>\n inside")
+
+
+@pytest.mark.parametrize("answer", [make_stream([{"content": ""}, {}, {}]), make_answer(None)])
+def test_a_swallowed_call_that_is_only_a_guess_is_shown_whole(tmp_path, answer):
+    (events,) = ask(tmp_path, answer, GUESSED)
+    assert read_answer(events) == (GUESSED, [])
+
+
+def test_a_call_that_breaks_and_cannot_be_read_ends_the_stream_with_an_error(tmp_path):
+    deltas = [native('{"path": "a.txt", "content": "It has ', name="write"), native("so")]
+    (events,) = ask(tmp_path, make_stream(deltas), GUESSED)
+    assert "cut a value in a call of write" in events[-1]["error"]["message"]
+
+
+SWALLOWED: list[dict[str, Any]] = [{} for _ in range(MIN_CALL_TOKENS)]  # each has two tokens
+REST_AS_TEXT = [
+    (SWALLOWED, write_json(content="x </tool_call> y", path="a"), "x </tool_call> y"),
+    (
+        [native('{"path": "a", "content": "x', name="write")],
+        write_tagged(path="a", content="x</function>\n</tool_call> y"),
+        "x</function>\n</tool_call> y",
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "written", "content"), REST_AS_TEXT)
+def test_the_rest_of_a_value_that_comes_as_text_is_not_shown(tmp_path, before, written, content):
+    deltas = [*before, {"content": " y"}, {"content": '"}}\n'}, {"content": "</tool_call>"}]
+    ((text, calls),) = map(read_answer, ask(tmp_path, make_stream(deltas), written))
+    assert (text, calls) == ("", [{"path": "a", "content": content}])
 
 
 def _send(answer: Any) -> Any:

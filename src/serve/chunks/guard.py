@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...errors import ServerError, WireError
+from ...model.recovery import MIN_CALL_TOKENS
 from ...model.response_assembler import CHECK_INTERVAL_CHARS, ResponseAssembler
 from ...parsing import ParserEvent
 from ...parsing.landing.decisions import (
@@ -128,15 +129,26 @@ class _Guard:
                 continue
             self._flush(texts)
             if isinstance(event, ToolCallDelta):
-                if event.call_index not in self._native:
-                    may_be_cut = self._may_be_cut and self._decoder.has_token_ids
-                    self._native[event.call_index] = NativeCall(self._tools, may_be_cut=may_be_cut)
-                self._native[event.call_index].add(event)
                 self.assembler.landing.waits = "all"  # a call in the text would take the place of the next native one
             for _ in self.assembler.feed(event):
                 pass
         self._flush(texts)
         return self.assembler.take_decisions()
+
+    def _follow_native(self, events: Sequence[WireEvent]) -> None:
+        for event in events:
+            if isinstance(event, ToolCallDelta):
+                if event.call_index not in self._native:
+                    may_be_cut = self._may_be_cut and self._decoder.has_token_ids
+                    self._native[event.call_index] = NativeCall(self._tools, may_be_cut=may_be_cut)
+                self._native[event.call_index].add(event)
+
+    @property
+    def _may_be_rest(self) -> bool:
+        """Whether text may be the rest of a call that the server's parser ended too early, or made nothing of."""
+        if self._native:
+            return not next(reversed(self._native.values())).is_complete
+        return self._decoder.unaccounted >= MIN_CALL_TOKENS
 
     def _flush(self, texts: list[str]) -> None:
         if texts:
@@ -182,7 +194,9 @@ class WholeGuard(_Guard):
         """Raises ServerError, WireError and StreamCut."""
         super().__init__(request, new_id)
         self._choice: dict[str, Any] = answer["choices"][0]
-        self._sort_in(self._absorb(self._decoder.read_whole(answer)))
+        events = self._decoder.read_whole(answer)
+        self._follow_native(events)
+        self._sort_in(self._absorb(events))
         self.close()
 
     def settle(self, ending: Ending) -> dict[str, Any]:
@@ -239,7 +253,8 @@ class StreamGuard(_Guard):
 
     def pass_on(self, data: bytes) -> list[bytes] | None:
         """The chunks to send, if a look at this chunk's text is enough; else None, and it is to be fed."""
-        return None if self._chunks or self._run.size >= CHECK_INTERVAL_CHARS else self._run.pass_on(data)
+        is_due = self._chunks or self._may_be_rest or self._run.size >= CHECK_INTERVAL_CHARS
+        return None if is_due else self._run.pass_on(data)
 
     def close(self, last: Sequence[bytes] = (), *, is_done: bool = False) -> None:
         """`last`: the chunks without choices. `is_done`: the server said that nothing follows.
@@ -289,15 +304,20 @@ class StreamGuard(_Guard):
                 self.broken = error  # what came before it leaves
                 break
             events = found[start:]
+            self._follow_native(events)
             size, calls = _measure(events)
             self._last = data
             is_last = _FINISHED in data and _UNFINISHED not in data
-            is_plain = is_plain and not calls and not is_last
+            waits = is_last
+            if size and self._may_be_rest:
+                waits = True
+                self.assembler.landing.waits = "all"  # a call behind the text waits with it
+            is_plain = is_plain and not calls and not waits
             if len(events) == 1 and not calls and not is_last:
                 text = data
             if is_last or not self._is_bare(data):
                 shown = shift_calls(data, self._writer.count) if calls and self._writer.count else data
-                new.append(HeldChunk(hide_token_ids(shown) if self._hides_ids else shown, size, calls, is_last))
+                new.append(HeldChunk(hide_token_ids(shown) if self._hides_ids else shown, size, calls, is_last, waits=waits))
         if passed and new:
             new[0].data = b""
         if text:
@@ -345,11 +365,11 @@ class StreamGuard(_Guard):
 
     def _release(self) -> Iterator[bytes]:
         """The chunks at the front on which all is decided. Those behind a call without its rest wait for `settle`."""
-        while self._chunks and not self._writer.lacks_rest:
+        while self._chunks and not self._chunks[0].waits and not self._writer.lacks_rest:
             chunk = self._chunks[0]
             self._cover(chunk)
             calls = [self._native[index] for index in chunk.calls]
-            if chunk.is_last or chunk.left or not all(call.is_certain for call in calls):
+            if chunk.left or not all(call.is_certain for call in calls):
                 return
             for call in calls:
                 call.mark_sent()

@@ -48,12 +48,17 @@ class NativeCall:
         is_settled = self._json.is_inside_value if self._may_be_cut else self._json.is_settled
         return self._begins_well and is_settled
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether its arguments are a JSON object."""
+        return self._json.is_complete
+
     def is_broken(self, *, is_cut: bool) -> bool:
         """Whether a part was sent, and the whole is no JSON object.
 
         `is_cut`: the answer reached its limit of tokens, so the object's end may be missing.
         """
-        return bool(self._sent) and not (self._json.is_valid if is_cut else self._json.is_complete)
+        return bool(self._sent) and not (self._json.is_valid if is_cut else self.is_complete)
 
     @property
     def is_begun(self) -> bool:
@@ -68,6 +73,6 @@ class NativeCall:
         if call.name != self.name:
             return None
         sent = "".join(self._pieces[: self._sent])
-        if self._sent == len(self._pieces) and self._json.is_complete:
+        if self._sent == len(self._pieces) and self.is_complete:
             return "" if json.loads(sent) == call.arguments else None
         return complete_json(sent, call.arguments)
