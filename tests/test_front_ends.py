@@ -16,8 +16,8 @@ import pytest
 
 from src.negotiation import FactStore
 from src.parsing.arguments.tool_index import ToolIndex
-from src.parsing.formats.table import FORMATS
 from src.parsing.events import is_safe
+from src.parsing.formats.table import FORMATS
 from src.parsing.landing.decisions import Hold, Landing, Mark, Show, WholeCall
 from src.parsing.stream.parser import StreamParser
 from src.serve.chat_request import ChatBody

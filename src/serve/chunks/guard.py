@@ -317,7 +317,8 @@ class StreamGuard(_Guard):
                 text = data
             if is_last or not self._is_bare(data):
                 shown = shift_calls(data, self._writer.count) if calls and self._writer.count else data
-                new.append(HeldChunk(hide_token_ids(shown) if self._hides_ids else shown, size, calls, is_last, waits=waits))
+                shown = hide_token_ids(shown) if self._hides_ids else shown
+                new.append(HeldChunk(shown, size, calls, is_last, waits=waits))
         if passed and new:
             new[0].data = b""
         if text:
