@@ -132,9 +132,9 @@ class TestAToolIsDescribedInOnePlace:
 
         # providers.vllm wraps a schema, providers.gemini.schema rewrites one, permissions.review has the schema of a
         # reviewer's answer, tools.sources.yaml_commands the keys of a row in YAML, and serve.apis.responses_request what
-        # codex's free-form tools look like as functions; written_format.py asks with a tool of its own
+        # codex's free-form tools look like as functions, mcp.server what another agent may ask for; written_format.py asks with a tool of its own
         assert writers("properties") == {
-            "tools.sdk.schema_edit", "providers.vllm", "providers.gemini.schema", "security.permissions.review",
+            "mcp.server", "tools.sdk.schema_edit", "providers.vllm", "providers.gemini.schema", "security.permissions.review",
             "tools.sources.yaml_commands", "serve.apis.responses_request", "negotiation.formats.written_format",
         }  # fmt: skip
         assert writers("parameters") == {

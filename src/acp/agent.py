@@ -36,7 +36,7 @@ from acp.schema import (
 from acp.schema import Usage as ReportedUsage
 
 from .. import __version__
-from ..app.discovery import discover, locate_model
+from ..app.discovery import find_server, locate_model
 from ..app.factory import Factory
 from ..config import Settings
 from ..errors import BotError, ClientError, ConfigError, Unauthorized
@@ -204,8 +204,7 @@ class EditorAgent:
         """The settings of a session, which lead to a server that answers and name its model. Raises BotError."""
         settings = self._make_settings(folder)
         tools = replace(settings.tools, mcp=(*settings.tools.mcp, *mcp_rows))
-        factory = Factory(replace(settings, tools=tools))
-        return discover(factory, lambda names: names[0], lambda _: None).settings
+        return find_server(replace(settings, tools=tools))
 
     async def _reopen(self, cwd: str, session_id: str, mcp_servers: Any) -> EditorSession:
         """Open a saved session, which may be open here already."""

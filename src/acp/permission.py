@@ -13,11 +13,12 @@ from typing import Any
 
 from acp.schema import ContentToolCallContent, PermissionOption, TextContentBlock, ToolCallUpdate
 
+from ..app.call_title import make_title
 from ..security.permissions.approval import SUBMIT_PLAN, Answer, Request
 from ..security.text.sanitize import reveal, sanitize
 from ..types.sandbox import Grant
 from .editor import Editor
-from .updates import Updates, fence, make_title
+from .updates import Updates, fence
 
 ONCE, SESSION, ALWAYS, NO, NO_WITH_WORDS = "once", "session", "always", "no", "no_with_words"
 WIDER: dict[Grant, str] = {"network": "Once, with the network", "outside": "Once, outside the sandbox"}

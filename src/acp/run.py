@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..app.pipes import open_pipes
 from ..config import Settings
-from ..errors import ConfigError
 from .greeting import EditorAbilities, answer_greeting
 
 READ_BYTES = 1 << 16
-MAX_BUFFER_BYTES = 64_000_000  # of input that waits; images come as text
-NO_PIPES = "vllm-bot acp talks to an editor over pipes, and these are files."
 
 
 def serve_editor(make_settings: Callable[[Path], Settings], incoming: int, outgoing: int) -> None:
@@ -49,22 +47,8 @@ def _greet(incoming: int, outgoing: int) -> tuple[bytes, EditorAbilities]:
 async def _serve(agent: Any, received: bytes, incoming: int, outgoing: int) -> None:
     from acp import run_agent
 
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=MAX_BUFFER_BYTES)
-    reader.feed_data(received)
-    try:
-        reading, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(incoming, "rb", 0)
-        )
-        transport, protocol = await loop.connect_write_pipe(
-            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), os.fdopen(outgoing, "wb", 0)
-        )
-    except ValueError as error:
-        raise ConfigError(NO_PIPES, "docs/editors.md shows how an editor starts it.") from error
-    writer = asyncio.StreamWriter(transport, protocol, None, loop)
-    try:
-        await run_agent(agent, writer, reader, use_unstable_protocol=True)
-    finally:
-        await agent.close_all()
-        reading.close()
-        transport.close()
+    async with open_pipes(incoming, outgoing, received) as (reader, writer):
+        try:
+            await run_agent(agent, writer, reader, use_unstable_protocol=True)
+        finally:
+            await agent.close_all()

@@ -25,8 +25,9 @@ from acp import (
 )
 from acp.schema import ToolCallLocation, ToolCallProgress, ToolCallStart, UsageUpdate
 
+from ..app.call_title import find_title, make_title
 from ..errors import BotError
-from ..security.text.sanitize import reveal, sanitize
+from ..security.text.sanitize import sanitize
 from ..tools import ToolContext
 from ..tools.fs import paths
 from ..tools.fs.encoding import open_file
@@ -57,10 +58,7 @@ KINDS: Mapping[str, str] = {
     "skill": "read",
     "submit_plan": "switch_mode",
 }
-TITLE_ARGUMENTS = ("path", "pattern", "prompt", "name")  # the first that a call has is in its title
-LIST_TOOLS = ("todo_write", "todo_read")
 MARKDOWN_TOOLS = ("task", "done")  # whose results the model writes for people
-MAX_TITLE_CHARS = 200
 MAX_DIFF_BYTES = 1_000_000  # of a file whose old text is shown beside the new one
 LIVE_CHARS = 4_000  # of a command's output, shown while it runs
 _BACKTICKS = re.compile("`+")
@@ -163,7 +161,7 @@ class Updates:
         about: dict[str, Any] = {"tool_call_id": self.name(call.id), "kind": KINDS.get(call.name, "other")}
         if isinstance(call, MalformedCall):
             return about | {"title": make_title(call.name or "unreadable call")}
-        about |= {"title": self._find_title(call), "raw_input": dict(call.arguments)}
+        about |= {"title": find_title(call, code_span), "raw_input": dict(call.arguments)}
         path = self._find_path(call)
         if path is None:
             return about
@@ -173,19 +171,6 @@ class Updates:
         if with_diff and (diff := self._make_diff(call, path)):
             about["content"] = [diff]
         return about
-
-    def _find_title(self, call: ToolCall) -> str:
-        arguments = call.arguments
-        if call.name == "exec":
-            return code_span(make_title(str(arguments.get("command", ""))))
-        if call.name in LIST_TOOLS:
-            return "Update the to-do list" if call.name == "todo_write" else "Read the to-do list"
-        if call.name == "submit_plan":
-            return "Submit the plan"
-        about = next(
-            (str(arguments[name]) for name in ("path", "pattern", "prompt", "name") if arguments.get(name)), ""
-        )
-        return make_title(f"{call.name} {about}".strip())
 
     def _find_path(self, call: ToolCall) -> Path | None:
         """The file that the call is about; None if it is about none, or about one outside the workspace."""
@@ -262,11 +247,6 @@ def _show_block(block: Mapping[str, Any]) -> Any:
 def quote_notice(text: str) -> str:
     """A sentence of the program, apart from the model's words."""
     return "\n\n" + "\n".join(f"> {line}" for line in sanitize(text).splitlines()) + "\n\n"
-
-
-def make_title(text: str) -> str:
-    shown = reveal(text, on_one_line=True)
-    return shown if len(shown) <= MAX_TITLE_CHARS else f"{shown[: MAX_TITLE_CHARS - 3]}..."
 
 
 def fence(text: str) -> str:

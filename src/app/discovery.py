@@ -81,6 +81,11 @@ def discover(
         return ServerTarget(settings, context=server.ask(lambda it: it.context_length(model)))
 
 
+def find_server(settings: Settings) -> Settings:
+    """The settings that lead to the server and name its model, where nobody can be asked or told. Raises BotError."""
+    return discover(Factory(settings), lambda names: names[0], lambda _: None).settings
+
+
 def probe_call_path(target: ServerTarget) -> ServerTarget:
     """Add vLLM's version and how tools are called: as learned before, else as found out by one short request.
 

@@ -41,6 +41,7 @@ COMMANDS = {
     "serve": "answer other programs' requests in front of vLLM, so that every tool call lands",
     "launch": "run claude, codex, opencode or copilot on the server, through the gateway",
     "acp": "answer in an editor such as Zed, over the Agent Client Protocol",
+    "mcp": "take tasks from other agents, over the Model Context Protocol",
     "batch": "run many tasks, each in a clean folder, here or on a Ray cluster",
     "sessions": "list, search, show, export or delete past conversations",
 }

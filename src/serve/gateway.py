@@ -13,6 +13,7 @@ from aiohttp import HttpVersion11, web
 from yarl import URL
 
 from ..app.endpoint import random_id
+from ..app.keys import KeyRing
 from ..errors import BotError
 from ..providers.wire_json import as_dict, count_items, load_json
 from .access import AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers
@@ -22,7 +23,6 @@ from .conversation import Conversation
 from .exchange import RELAYED, GuardedExchange, NotGuarded, log
 from .http_common import KEY_HEADERS, NOT_RELAYED, OFF_HEADER, read_key, refuse, select_headers
 from .keep_alive import LiveStream, read_interval
-from .keys import KeyRing
 from .memory import Memory
 from .pages.metrics import Metrics
 from .pages.page import Pages

@@ -15,20 +15,21 @@ from ipaddress import ip_address
 from multiprocessing import connection, resource_tracker
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, TypeAlias, Union
+from typing import TypeAlias, Union
 from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from ..app.async_model import make_async_client
+from ..app.keys import read_keys
+from ..app.listening import ListenAddress, explain_listen, find_free, parse_listen
 from ..app.state_files import ServerMemory
 from ..config import Settings
 from ..errors import ConfigError
-from ..transport.http import find_free_port, try_connecting
+from ..transport.http import try_connecting
 from .access import AccessRules
 from .gateway import HAS_ASKED, MAX_HEADER_BYTES, Gateway
-from .keys import read_keys
 from .memory import Memory, OwnMemory, SharedMemory, serve_memory
 from .pages.metrics import Metrics
 from .upstreams import Replica, Upstreams
@@ -45,29 +46,13 @@ HEAD_TIMEOUT_S = 15.0  # at least; at most twice as long
 log = logging.getLogger(__name__)
 
 
-class ListenAddress(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
-
-
-def parse_listen(text: str) -> ListenAddress:
-    """`HOST:PORT`, `[::1]:PORT` or `:PORT`. Raises ConfigError."""
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or not int(port) < 65536:
-        raise ConfigError(f"serve.listen: expected HOST:PORT, got {text!r}.")
-    return ListenAddress(host.strip("[]") or "127.0.0.1", int(port))
-
-
 TlsFiles: TypeAlias = Union[tuple[str, str], None]  # of certificate and key
 
 
 def check(settings: Settings, tls: TlsFiles = None) -> Settings:
     """The settings, with a free port where they name port 0. Raises ConfigError if no gateway can start with them."""
     options = settings.serve
-    address = parse_listen(options.listen)
+    address = parse_listen(options.listen, "serve.listen")
     if not options.keys and not _is_loopback(address.host):
         hint = "Give a file with --keys; `vllm-bot serve --new-key FILE` makes one."
         raise ConfigError(f"Without keys the gateway listens on this machine only, not on {address.host}.", hint)
@@ -75,17 +60,7 @@ def check(settings: Settings, tls: TlsFiles = None) -> Settings:
     if options.keys:
         read_keys(Path(options.keys))
     _load_tls(tls)
-    try:
-        address = address._replace(port=find_free_port(*address))
-    except OSError as error:
-        raise _explain_listen(address, error) from error
-    return replace(settings, serve=replace(options, listen=str(address)))
-
-
-def _explain_listen(address: ListenAddress, error: OSError) -> ConfigError:
-    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
-    reason = reason.partition(" (while")[0]
-    return ConfigError(f"The gateway cannot listen on {address}: {reason}.", "Choose another --listen.")
+    return replace(settings, serve=replace(options, listen=str(find_free("The gateway", address))))
 
 
 def _load_tls(tls: TlsFiles) -> ssl.SSLContext | None:
@@ -103,7 +78,7 @@ def _load_tls(tls: TlsFiles) -> ssl.SSLContext | None:
 def serve_forever(settings: Settings, *, tls: TlsFiles = None) -> None:
     """Run until SIGINT or SIGTERM. Raises ConfigError and OSError."""
     options = settings.serve
-    address = parse_listen(options.listen)
+    address = parse_listen(options.listen, "serve.listen")
     with TemporaryDirectory(prefix="vllm-bot-serve-") as folder:
         if options.workers == 1:
             _serve(settings, address, tls, folder)
@@ -118,8 +93,8 @@ def serve_forever(settings: Settings, *, tls: TlsFiles = None) -> None:
 def describe(settings: Settings, tls: TlsFiles = None) -> str:
     """Where the gateway listens and what for. Raises ConfigError."""
     servers = ", ".join(replica.root for replica in make_upstreams(settings).replicas)
-    scheme = "https" if tls else "http"
-    return f"vllm-bot serve: {scheme}://{parse_listen(settings.serve.listen)} in front of {servers}. Ctrl-C ends it."
+    scheme, address = "https" if tls else "http", parse_listen(settings.serve.listen, "serve.listen")
+    return f"vllm-bot serve: {scheme}://{address} in front of {servers}. Ctrl-C ends it."
 
 
 def list_unreachable(settings: Settings) -> Iterator[str]:
@@ -231,7 +206,7 @@ def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: st
     except asyncio.CancelledError:  # Ctrl-C came before the loop had its handler, by a thread that blocks no signals
         is_interrupted = True
     except OSError as error:
-        raise _explain_listen(address, error) from error
+        raise explain_listen("The gateway", address, error) from error
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     if is_interrupted:

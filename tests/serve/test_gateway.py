@@ -17,6 +17,7 @@ import yarl
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from src.app.keys import KeyRing, hash_key
 from src.app.state_files import ServerMemory
 from src.negotiation.call_path import CallPath
 from src.negotiation.formats.written_format import PROBE
@@ -25,7 +26,6 @@ from src.serve.chat_request import ChatBody
 from src.serve.chunks.guard import StreamGuard
 from src.serve.client_asker import ChatAsker
 from src.serve.gateway import Gateway
-from src.serve.keys import KeyRing, hash_key
 from src.serve.memory import OwnMemory
 from src.serve.pages.metrics import Metrics
 from src.serve.run import close_silent, hide_request

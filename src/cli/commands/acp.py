@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +11,7 @@ from ...acp.greeting import SETUP_OPTION
 from ...config import Settings
 from ...errors import ConfigError
 from ..arguments import load_settings
+from ..pipes import reserve_streams
 
 WAITING = "vllm-bot acp waits for an editor on standard input; docs/editors.md shows how one starts it. Ctrl-C ends it."
 
@@ -39,20 +37,6 @@ def run_acp(options: argparse.Namespace) -> int:
     def make_settings(folder: Path) -> Settings:
         return load_settings(options, **{"workspace.dir": str(folder)})
 
-    with _reserve_streams() as (incoming, outgoing):
+    with reserve_streams() as (incoming, outgoing):
         serve_editor(make_settings, incoming, outgoing)
     return 0
-
-
-@contextmanager
-def _reserve_streams() -> Iterator[tuple[int, int]]:
-    """Standard input and output for the protocol alone.
-
-    What threads and programs of tools print goes to standard error, and what they read is empty.
-    """
-    incoming, outgoing = os.dup(sys.stdin.fileno()), os.dup(sys.stdout.fileno())
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, sys.stdin.fileno())
-    os.close(nothing)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    yield incoming, outgoing

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...app.address import complete_address
+from ...app.keys import PREFIX, hash_key
 from ...config import Settings
 from ...errors import ConfigError
-from ...serve.keys import PREFIX, hash_key
 from ..arguments import load_settings, parse_number
 from ..demo.run import start_demo
 

@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from src.app.keys import read_keys
 from src.cli.demo.loopback import LoopbackReply, serve
 from src.cli.main import main
-from src.serve.keys import read_keys
 from tests.terminal import loaded
 from tests.waiting import PATIENCE_S, wait_until
 

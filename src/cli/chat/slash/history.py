@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import stat
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .... import app
-from ....beneath import read_beneath
+from ....app.changes import explain_missing, pair_writes, read_now
 from ....errors import BotError, ToolError
 from ....security.text.sanitize import sanitize
 from ....types.events import Notice
@@ -153,27 +151,23 @@ def _diff(state: State, turn: str) -> None:
     if turn and not turn.isdecimal():
         raise BotError(f"{sanitize(turn)} is not the number of a turn.", "/diff 1 shows what the last turn changed.")
     writes = state.session.state.list_writes(int(turn)) if turn else state.session.state.writes
-    first = {write.path: write for write in reversed(writes)}
-    last = {write.path: write for write in writes}
-    if not first:
+    if not writes:
         state.screen.say(f"No file has been changed in {'that turn' if turn else 'this conversation'}.")
         return
-    for path in sorted(first):
-        _show_changes(state, first[path], last[path], is_turn=bool(turn))
+    for first, last in pair_writes(writes):
+        _show_changes(state, first, last, is_turn=bool(turn))
 
 
 def _show_changes(state: State, first: Write, last: Write, *, is_turn: bool) -> None:
     """Show how a file differs from what it was before the first write: after the last one of a turn, or now."""
-    path, root, screen = Path(first.path), state.settings.root, state.screen
+    screen = state.screen
     name = _make_relative(state, first.path)
     before, after = (state.session.read_content(each) for each in (first.before, last.after))
     if (first.before and before is None) or (is_turn and last.after and after is None):
-        screen.say(f"  {name}: {_explain_missing(first)}")
+        screen.say(f"  {name}: {explain_missing(first)}")
         return
     if not is_turn:
-        after = None
-        with suppress(OSError, ValueError):  # out of the workspace, as in a session that took place elsewhere
-            after = read_beneath(root, str(path.relative_to(root)))[1]
+        after = read_now(state.settings.root, first.path)
     lines = draw_file_diff(name, before, after, screen.colours)
     modes = [each.mode for each in (first.before, last.after) if each and each.mode]
     if len(set(modes)) == 2:
@@ -181,12 +175,6 @@ def _show_changes(state: State, first: Write, last: Write, *, is_turn: bool) -> 
     screen.put("\n".join(lines[:MAX_DIFF_LINES]) or f"  {name}: unchanged")
     if len(lines) > MAX_DIFF_LINES:
         screen.say(f"  ({len(lines) - MAX_DIFF_LINES:,} more lines)")
-
-
-def _explain_missing(write: Write) -> str:
-    if any(each and stat.S_ISDIR(each.mode) for each in (write.before, write.after)):
-        return "a folder"
-    return "its content was not saved"
 
 
 def _resume(state: State, name_or_id: str) -> None:

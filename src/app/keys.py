@@ -1,4 +1,4 @@
-"""The keys of the gateway's clients. The file holds their SHA-256 digests, and the keys themselves nowhere."""
+"""The keys of the clients of a server of ours. A file holds their SHA-256 digests, and nothing the keys themselves."""
 
 from __future__ import annotations
 

@@ -1,0 +1,66 @@
+"""What a session has changed in files, from its record: any folder will do, under version control or not."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..beneath import read_beneath
+from ..types.file_names import escape_name
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+    from ..session.state import Write
+
+
+def pair_writes(writes: Iterable[Write]) -> list[tuple[Write, Write]]:
+    """The first and the last write of each file, by its path."""
+    pairs: dict[str, tuple[Write, Write]] = {}
+    for write in writes:
+        pairs[write.path] = (pairs.get(write.path, (write,))[0], write)
+    return [pairs[path] for path in sorted(pairs)]
+
+
+def read_now(root: Path, path: str) -> bytes | None:
+    """What the file holds now; None if there is none, or it is not in the workspace."""
+    with suppress(OSError, ValueError):  # out of the workspace, as in a session that took place elsewhere
+        return read_beneath(root, str(Path(path).relative_to(root)))[1]
+    return None
+
+
+def explain_missing(write: Write) -> str:
+    """Why there is no diff of it."""
+    if any(each and stat.S_ISDIR(each.mode) for each in (write.before, write.after)):
+        return "a folder"
+    return "its content was not saved"
+
+
+def make_session_diff(session: Session, root: Path) -> tuple[list[str], str]:
+    """The files that the session has changed, and a unified diff to what they hold now.
+
+    Of a file without a diff there is a line that begins with `#`.
+    """
+    from ..tools.fs.diff import make_diff  # start-up is measured
+
+    names, parts = [], []
+    for first, _ in pair_writes(session.state.writes):
+        path = Path(first.path)
+        name = str(path.relative_to(root)) if path.is_relative_to(root) else first.path
+        before, after = session.read_content(first.before), read_now(root, first.path)
+        shown = escape_name(name)
+        if first.before and before is None:
+            part = f"# {shown}: {explain_missing(first)}\n"
+        elif before == after:
+            continue
+        else:
+            try:
+                old, new = (None if content is None else content.decode() for content in (before, after))
+                part = make_diff(name, old, new)
+            except UnicodeDecodeError:
+                part = f"# {shown}: changed, and not a text file\n"
+        names.append(shown)
+        parts.append(part)
+    return names, "".join(parts)
