@@ -111,6 +111,7 @@ class CallPath:
     `system_first`: the template accepts one system message, before all others. Only conversations with more need it.
     `written_format`: the name of the format in which the model writes calls; "": not asked yet.
     `shows_thoughts`: whether the chat template shows the model its earlier thoughts in this mode; None: not known.
+    `mended`: the history is sent as all servers take it. It holds for one request.
     `proven`: an answer showed that the mode does what it is for: the prompt held the tools, or a call came as one.
     """
 
@@ -127,6 +128,7 @@ class CallPath:
     written_format: str = ""
     grammar: str = ""
     shows_thoughts: bool | None = None
+    mended: bool = field(default=False, compare=False)
     order: tuple[Mode, ...] = field(default=MODES, compare=False)
 
     @property
@@ -306,7 +308,7 @@ class CallPath:
             self.written_format or other.written_format,
             self.grammar or other.grammar,
             _join_facts(*(path.shows_thoughts if path.mode == best.mode else None for path in (self, other))),
-            self.order,
+            order=self.order,
         )
 
     @property
@@ -322,7 +324,7 @@ class CallPath:
     def to_dict(self) -> dict[str, Any]:
         """What from_dict takes: JSON values only, under the names that files of earlier versions have."""
         values = {**asdict(self), "disabled_fields": list(self.disabled_fields)}
-        del values["order"]  # it is a setting
+        del values["order"], values["mended"]  # a setting, and what holds for one request
         return {_STORED_NAMES.get(name, name): value for name, value in values.items()}
 
     @classmethod
@@ -330,7 +332,7 @@ class CallPath:
         """Raises TypeError or ValueError if `stored` is not what to_dict gave."""
         names = {stored_name: name for name, stored_name in _STORED_NAMES.items()}
         path = cls(**{names.get(key, key): value for key, value in stored.items()})
-        if path.mode not in MODES or "order" in stored:
+        if path.mode not in MODES or stored.keys() & {"order", "mended"}:
             raise ValueError(f"no such path: {path.mode!r}")
         kinds: dict[str, tuple[type, ...]] = {name: (type(value),) for name, value in cls().to_dict().items()}
         kinds["template_shows_tools"] = kinds["shows_thoughts"] = (bool, type(None))

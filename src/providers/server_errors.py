@@ -59,7 +59,7 @@ _MAX_MEDIA = LazyPattern(r"at most (\d+) (?:image|audio|video)", re.IGNORECASE) 
 # What a template raises about tools and their calls (Llama 3, Mistral, Qwen), and errors of Jinja in one.
 _TEMPLATE = (
     r"single tool.?calls?|tool.?call ids? should|chat template (error|fail)|jinja"
-    r"|has no (attribute|element) |' is undefined"
+    r"|has no (attribute|element) |' is undefined|access to attribute \S{1,40} of \S{1,40} object is unsafe"
 )
 
 # Groq, Together, NVIDIA's NIM, Hugging Face and Bedrock; OpenRouter, whose status is 404.

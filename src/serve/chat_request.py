@@ -2,37 +2,25 @@
 
 The client's JSON stays as it is: unknown fields, images, cache_control, logprobs and sampling settings pass. Only what
 the path needs is changed: tool_choice, token ids, special tokens, the grammar, and on the text path the instructions at
-the end of the system message and earlier calls and results as text. What the server would accept
-from the client without an edit keeps its bytes, so that the prefix cache holds.
+the end of the system message and earlier calls and results as text. A history that the server refused is mended.
+What the server would accept from the client without an edit keeps its bytes, so that the prefix cache holds.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence, Set
+from functools import cached_property
 from typing import Any
 
-from ..negotiation.call_path import GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
+from ..negotiation.call_path import DEFAULT_MAX_MEDIA, GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
 from ..negotiation.formats.call_ids import find_id_rule, name_chat_calls
 from ..negotiation.formats.written_format import UNKNOWN, constrain_calls
-from ..parsing import GivenText, mentions_call, render_choice, render_instructions, render_message, render_results
-from ..providers.stream.response_builder import parse_arguments
+from ..parsing import GivenText, mentions_call, render_choice, render_instructions
 from ..providers.wire_json import as_dict, as_dicts
-from ..types.messages import (
-    JSON,
-    TEXT,
-    Block,
-    MalformedCall,
-    Named,
-    Response,
-    Text,
-    ToolCall,
-    ToolChoice,
-    ToolDefinition,
-    ToolResult,
-)
-from ..types.special_tokens import neutralize_with_note
+from ..types.messages import JSON, Named, ToolChoice, ToolDefinition
+from .exchange_text import THOUGHTS, as_list, count_media, has_media, leave_out, read_text, render_exchanges
 from .history import has_inline_thought, is_system, join_contents, name_thoughts, place_late_system
+from .mending import Mended, has_bad_arguments, mend_history
 from .restore import WRITTEN
 
 # With these fields the answer's text is data in a form of the client's choice: a call in it is none.
@@ -44,7 +32,6 @@ _FORMS = (
     "guided_grammar",
     "guided_whitespace_pattern",
 )
-THOUGHTS = ("reasoning", "reasoning_content")
 _CALL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
 
 
@@ -57,14 +44,12 @@ class ChatBody:
         self.stream = body.get("stream") is True
         self.tools = tuple(_read_tools(body.get("tools")))
         self.choice = _read_choice(body.get("tool_choice"))
-        self.messages: list[dict[str, Any]] = [
-            each for each in _as_list(body.get("messages")) if isinstance(each, dict)
-        ]
+        self.messages: list[dict[str, Any]] = [each for each in as_list(body.get("messages")) if isinstance(each, dict)]
 
     @property
     def is_guarded(self) -> bool:
         """Whether its answer may hold calls that the server does not find; else it is relayed as it is."""
-        if not self.tools or self.choice == "none" or len(self.messages) != len(_as_list(self.body.get("messages"))):
+        if not self.tools or self.choice == "none" or len(self.messages) != len(as_list(self.body.get("messages"))):
             return False
         form = self.body.get("response_format")
         has_form = isinstance(form, dict) and form.get("type") not in (None, "text")
@@ -99,7 +84,36 @@ class ChatBody:
     @property
     def has_media(self) -> bool:
         """Whether a message holds images or sound."""
-        return any(_has_media(each.get("content")) for each in self.messages)
+        return any(has_media(each.get("content")) for each in self.messages)
+
+    @property
+    def new_media(self) -> int:
+        """How many images and sounds the user has just sent. Behind a result they are of the tool."""
+        *before, last = self.messages or [{}]
+        is_of_tool = bool(before) and before[-1].get("role") == "tool"
+        is_of_user = last.get("role") == "user" and not is_of_tool
+        return count_media(last.get("content")) if is_of_user else 0
+
+    @cached_property
+    def mended(self) -> Mended:
+        """Its history as all servers take it."""
+        return mend_history(self.messages)
+
+    @property
+    def has_bad_arguments(self) -> bool:
+        """Whether a call in its history has arguments that are no JSON object."""
+        return has_bad_arguments(self.messages)
+
+    def list_mended(self, path: CallPath) -> list[str]:
+        """What of the history is sent otherwise on this path, because the server refused it."""
+        what = [*self.mended.what] if path.mended else []
+        if path.system_first and self.has_late_system:
+            what.append("system")
+        if path.alternate or path.fold_system:
+            what.append("roles")
+        if self._limit_media(self.messages, path) != self.messages:
+            what.append("media")
+        return list(dict.fromkeys(what))
 
     def list_given(self) -> list[GivenText]:
         """The results of tools: a call that quotes one of them is an echo."""
@@ -146,56 +160,52 @@ class ChatBody:
         return frozenset([*own, *([THOUGHTS_FIELD] if has_thoughts else [])])
 
     def _edit_messages(self, path: CallPath, *, has_grammar: bool) -> list[dict[str, Any]]:
-        messages = [name_thoughts(each, moves_inline=bool(path.shows_thoughts)) for each in self.messages]
+        history = self.mended.messages if path.mended else self.messages
+        history = self._limit_media(history, path)
+        messages = [name_thoughts(each, moves_inline=bool(path.shows_thoughts)) for each in history]
         if THOUGHTS_FIELD in path.disabled_fields:
-            messages = [_leave_out(each, *THOUGHTS) for each in messages]
+            messages = [leave_out(each, *THOUGHTS) for each in messages]
         if path.mode != "text" and not path.alternate:
-            messages = [_leave_out(each, WRITTEN) for each in messages]
+            messages = [leave_out(each, WRITTEN) for each in messages]
             messages = [*name_chat_calls(messages, find_id_rule(path.written_format, self.model))]
         if path.system_first:
             messages = place_late_system(messages)
         if path.mode == "text" or path.alternate:
-            messages = _render_exchanges(messages)
+            messages = render_exchanges(messages)
         if path.mode == "text" and self.tools:
             messages = _add_instructions(messages, render_instructions(self.tools))
             if not has_grammar and (wish := render_choice(self.choice)):
                 messages = [*messages, {"role": "user", "content": wish}]
         if path.text_only:
-            messages = [
-                each if _has_media(each.get("content")) else {**each, "content": read_text(each.get("content"))}
-                for each in messages
-            ]
+            messages = [each if has_media(each.get("content")) else _flatten(each) for each in messages]
         if path.fold_system:
             messages = [{**each, "role": "user"} if is_system(each) else each for each in messages]
         return _merge_roles(messages) if path.alternate else messages
 
+    def _limit_media(self, messages: Sequence[dict[str, Any]], path: CallPath) -> list[dict[str, Any]]:
+        """The messages, of which the older ones name images and sound in words that the server does not take.
 
-def read_text(content: object) -> str:
-    """The text of a message's content, which is a string or a list of parts."""
-    if isinstance(content, str):
-        return content
-    texts = (part if isinstance(part, str) else _read_part(part) for part in _as_list(content))
-    return "\n".join(texts)
-
-
-def _read_part(part: object) -> str:
-    if not isinstance(part, dict):
-        return ""
-    text = part.get("text")
-    return text if isinstance(text, str) else f"[{part.get('type', 'content')}, not shown]"
-
-
-def _has_media(content: object) -> bool:
-    return any(isinstance(part, dict) and not isinstance(part.get("text"), str) for part in _as_list(content))
+        What the user has just sent stays: without it the answer would be one to another question.
+        """
+        kept = [*messages]
+        if not path.text_only and path.max_media == DEFAULT_MAX_MEDIA:
+            return kept
+        left = 0 if path.text_only else path.max_media
+        for place in reversed(range(len(kept))):
+            left -= count_media(kept[place].get("content"))
+            is_new = place == len(kept) - 1 and self.new_media
+            if left < 0 and has_media(kept[place].get("content")) and not is_new:
+                kept[place] = _flatten(kept[place])
+        return kept
 
 
-def _as_list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _flatten(message: dict[str, Any]) -> dict[str, Any]:
+    return {**message, "content": read_text(message.get("content"))}
 
 
 def _read_tools(tools: object) -> list[ToolDefinition]:
     """The functions among the tools. A tool of another kind is the server's, and is no call of the client's."""
-    functions = [each.get("function") for each in _as_list(tools) if isinstance(each, dict)]
+    functions = [each.get("function") for each in as_list(tools) if isinstance(each, dict)]
     return [
         ToolDefinition(
             each["name"],
@@ -215,52 +225,6 @@ def _read_choice(choice: object) -> ToolChoice:
     function = choice.get("function") if isinstance(choice, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
     return Named(name) if isinstance(name, str) else "auto"
-
-
-def _render_exchanges(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Earlier calls as text of the assistant, their results as text of the user; other messages stay."""
-    names: dict[str, str] = {}
-    rendered: list[dict[str, Any]] = []
-    results: list[ToolResult] = []
-    for message in [*messages, {}]:
-        if message.get("role") == "tool":
-            id = str(message.get("tool_call_id", ""))
-            text = neutralize_with_note(read_text(message.get("content")))
-            results.append(ToolResult(id, names.get(id, "tool"), "text", text))
-            continue
-        if results:
-            rendered.append({"role": "user", "content": render_results(results)})
-            results = []
-        if calls := [each for each in _as_list(message.get("tool_calls")) if isinstance(each, dict)]:
-            blocks = [_read_call(each) for each in calls]
-            names.update({block.id: block.name for block in blocks})
-            thoughts = {name: message[name] for name in THOUGHTS if name in message}
-            text = message.get(WRITTEN) or _render_turn(read_text(message.get("content")), blocks)
-            rendered.append({"role": "assistant", "content": text, **thoughts})
-        elif message:
-            rendered.append(_leave_out(message, WRITTEN))
-    return rendered
-
-
-def _leave_out(message: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {key: value for key, value in message.items() if key not in names}
-
-
-def _read_call(call: dict[str, Any]) -> ToolCall | MalformedCall:
-    function = as_dict(call.get("function"))
-    name, raw = str(function.get("name", "")), function.get("arguments")
-    try:
-        return ToolCall(
-            str(call.get("id", "")), name, parse_arguments(raw if isinstance(raw, str) else json.dumps(raw)), TEXT
-        )
-    except ValueError as error:
-        return MalformedCall(str(call.get("id", "")), name, str(raw), str(error), TEXT)
-
-
-def _render_turn(text: str, calls: Sequence[ToolCall | MalformedCall]) -> str:
-    blocks: list[Block] = [*([Text(text)] if text else []), *calls]
-    message = render_message(Response(tuple(blocks)))
-    return message.text if isinstance(message, Response) else ""
 
 
 def _add_instructions(messages: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:

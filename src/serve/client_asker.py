@@ -23,8 +23,9 @@ from ..providers.stream.decoder import BLANK, Form, build_page_error, detect_for
 from ..providers.text_completions import make_body
 from ..providers.wire_json import encode_json
 from ..types.effects import READ, Aside, Fetch, Open, Reply, ReplyHead
-from .chat_request import THOUGHTS, ChatBody
+from .chat_request import ChatBody
 from .chunks.text_run import count_prompt_tokens
+from .exchange_text import THOUGHTS
 from .refusals import Refusals
 from .report import Report
 
@@ -110,7 +111,8 @@ class ClientAsker:
     def change(
         self, path: CallPath, refusal: ServerError, body: Mapping[str, Any], without: Set[str]
     ) -> Aside[CallPath]:
-        if isinstance(refusal, ParserFailed):
+        is_of_history = self._request.has_bad_arguments and not path.mended  # it may be the request that is not parsed
+        if isinstance(refusal, ParserFailed) and not is_of_history:
             return self.avoid_parser(path, refusal)
         self._report.extra_requests += 1
         if isinstance(refusal, ToolsDropped):
@@ -121,6 +123,7 @@ class ClientAsker:
     def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:  # noqa: ARG002
         """A grammar may be refused for the client's tools: that tells nothing about the server."""
         self._report.path = "raw" if path.is_raw else path.mode
+        self._report.mended = self._request.list_mended(path)
         self.path = path
         if not self._refusals.are_proven:
             return

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
-from ..errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupported
+from ..errors import ContentRejected, ParserFailed, ServerError, TemplateFailed, TemplateRejected, ToolsUnsupported
 from ..negotiation.call_path import CallPath
 from ..negotiation.evidence import probe_template
 from ..negotiation.formats.written_format import PROBE_TOOL
@@ -22,6 +22,7 @@ from ..types.tool_schema import to_openai_tool
 from .chat_request import ChatBody
 from .history import is_system
 
+MAYBE_HISTORY = (400, 422, 500)  # a refusal of anything in the request
 _WORDS = "Hello."
 _CALL_ID = "000000001"  # of a form that all templates take
 _CALL = {
@@ -50,10 +51,25 @@ class Refusals:
 
         `without`: the fields that were left out of the refused body, as in ChatBody.edit.
         """
+        mended = replace(path, mended=True)
+        is_irregular = bool(self._request.mended.what) and not path.mended
+        if is_irregular and self._is_about_history(refusal, path):
+            return mended
         path = replace(path, proven=False)  # the request of ours tells more than what the server has shown before
-        changed = yield from self._change(path, refusal, optional, self._request)
+        try:
+            changed = yield from self._change(path, refusal, optional, self._request)
+        except ServerError:
+            if is_irregular and type(refusal) is ServerError and refusal.status in MAYBE_HISTORY:
+                return mended
+            raise
         self.are_proven = self.are_proven and (yield from self._refuses_plain(path, changed, optional, without))
         return changed
+
+    def _is_about_history(self, refusal: ServerError, path: CallPath) -> bool:
+        """By its words. A late system message is moved first: whether it has to be is a fact about the server."""
+        if isinstance(refusal, TemplateRejected):
+            return path.system_first or not self._request.has_late_system
+        return isinstance(refusal, (TemplateFailed, ParserFailed))
 
     def _refuses_plain(self, path: CallPath, changed: CallPath, optional: Set[str], without: Set[str]) -> Aside[bool]:
         plain = make_plain(self._request)
@@ -69,8 +85,8 @@ class Refusals:
             return False
 
     def _change(self, path: CallPath, refusal: ServerError, optional: Set[str], request: ChatBody) -> Aside[CallPath]:
-        """No image of a client is left out."""
-        if isinstance(refusal, ContentRejected) and request.has_media:
+        """No image that the user has just sent is left out."""
+        if isinstance(refusal, ContentRejected) and request.new_media > refusal.max_media:
             raise refusal
         if isinstance(refusal, TemplateRejected) and request.has_late_system and not path.system_first:
             return replace(path, system_first=True)

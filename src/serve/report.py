@@ -22,6 +22,7 @@ class Report:
     """What was done for one request. `repairs`: what had to be mended in the text of calls.
 
     `rescues`: why the turn was asked again: "parser", the server's failed on the answer; "rest", the stream broke off.
+    `mended`: what of the history was sent otherwise, because the server refused it.
     `kept`: what of the last turn the prompt began with; `restored`: answers of the history that something was put into.
     """
 
@@ -29,6 +30,7 @@ class Report:
     calls: list[LandedCall] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
     rescues: list[str] = field(default_factory=list)
+    mended: list[str] = field(default_factory=list)
     extra_requests: int = 0
     usage: Usage | None = None
     kept: PrefixKept | None = None
@@ -44,6 +46,7 @@ class Report:
             "repaired": ",".join(dict.fromkeys(self.repairs)),
             "recovered": str(len(recovered) or ""),
             "rescued": ",".join(self.rescues),
+            "mended": ",".join(self.mended),
             "restored": str(self.restored or ""),
             "kept": f"{int(self.kept.share * 1000) / 1000:.3f}" if self.kept else "",
             "broken": self.kept.cause if self.kept else "",

@@ -141,3 +141,12 @@ def test_what_the_user_chose_says_nothing_of_the_server():
     assert not CallPath("text", BY_CONFIGURATION).is_learned
     assert not CallPath().is_learned
     assert CallPath(alternate=True).is_learned
+
+
+def test_a_mended_history_is_no_fact_about_the_server():
+    path = CallPath(mended=True)
+    assert path == CallPath()
+    assert "mended" not in path.to_dict()
+    assert not CallPath().join(path).mended
+    with pytest.raises(ValueError, match="no such path"):
+        CallPath.from_dict({"mended": True})

@@ -104,7 +104,8 @@ def test_a_server_that_was_started_anew_without_a_parser_is_known_at_once(tmp_pa
 
 def test_a_conversation_that_the_template_fails_with_lands_and_costs_the_others_nothing(tmp_path):
     call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-    messages = [*BODY["messages"], {"role": "assistant", "tool_calls": [call, call]}]
+    results = [{"role": "tool", "tool_call_id": each, "content": "x"} for each in ("c", "d")]
+    messages = [*BODY["messages"], {"role": "assistant", "tool_calls": [call, {**call, "id": "d"}]}, *results]
 
     def answer(body):
         has_two = any(len(each.get("tool_calls", ())) > 1 for each in body["messages"])

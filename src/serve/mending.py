@@ -1,0 +1,115 @@
+"""A client's history that some servers refuse, as all of them take it. Pure.
+
+APIs and chat templates differ in what they take: roles of their own, system messages in the middle, two messages of one
+role in a row, empty ones, results without their calls, calls without their results or with arguments that are no JSON
+object. Each step mends one of these, and leaves all other messages as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..types.messages import MalformedCall
+from .exchange_text import THOUGHTS, as_list, has_media, read_call, read_text, render_exchanges
+from .history import is_system, join_contents, place_late_system
+
+Messages = Sequence[dict[str, Any]]
+
+
+class Mended(NamedTuple):
+    """`what`: the steps that changed something, for the header that tells it."""
+
+    messages: Messages
+    what: tuple[str, ...]
+
+
+def mend_history(messages: Messages) -> Mended:
+    """The history as all servers take it."""
+    steps = {
+        "system": _mend_system,
+        "exchanges": _mend_exchanges,
+        "empty": _leave_out_empty,
+        "roles": _join_neighbours,
+        "user": _ensure_user,
+    }
+    what: list[str] = []
+    for name, step in steps.items():
+        mended = step(messages)
+        if mended != messages:
+            what.append(name)
+            messages = mended
+    return Mended(messages, tuple(what))
+
+
+def has_bad_arguments(messages: Messages) -> bool:
+    """Whether a call's arguments are no JSON object: some servers fail to parse the request, others read it as none."""
+    return any(not _are_readable(each) for each in messages)
+
+
+def _mend_system(messages: Messages) -> Messages:
+    """One system message, at the beginning; `developer` is a younger name of the role."""
+    is_regular = not any(map(is_system, messages[1:])) and all(each.get("role") != "developer" for each in messages)
+    return messages if is_regular else place_late_system(messages)
+
+
+def _mend_exchanges(messages: Messages) -> Messages:
+    """Calls with all their results behind them; as text what is not so."""
+    return [message for turn in _split_turns(messages) for message in _mend_turn(turn)]
+
+
+def _split_turns(messages: Messages) -> Iterator[Messages]:
+    """Each message of the assistant with what follows it."""
+    starts = [place for place, each in enumerate(messages) if each.get("role") == "assistant"]
+    for start, end in zip([0, *starts], [*starts, len(messages)], strict=True):
+        yield messages[start:end]
+
+
+def _mend_turn(turn: Messages) -> Messages:
+    ids = [each.get("id") for each in as_list(turn[0].get("tool_calls"))] if turn and _are_readable(turn[0]) else []
+    own = [each for each in turn if each.get("role") == "tool" and each.get("tool_call_id") in ids]
+    if not ids or sorted(map(str, ids)) != sorted(str(each.get("tool_call_id")) for each in own):
+        return render_exchanges(turn)
+    return [turn[0], *own, *render_exchanges([each for each in turn[1:] if each not in own])]
+
+
+def _are_readable(message: Mapping[str, Any]) -> bool:
+    """Whether each call of the message is one, with an object as its arguments."""
+    calls = as_list(message.get("tool_calls"))
+    return all(isinstance(each, dict) and not isinstance(read_call(each), MalformedCall) for each in calls)
+
+
+def _leave_out_empty(messages: Messages) -> Messages:
+    """Without the messages that say nothing. The last one stays: it is what is to be answered."""
+    return [each for each in messages[:-1] if not _is_empty(each)] + [*messages[-1:]]
+
+
+def _is_empty(message: Mapping[str, Any]) -> bool:
+    has_calls = message.get("role") == "tool" or message.get("tool_calls")
+    content = message.get("content")
+    return not has_calls and not has_media(content) and not read_text(content).strip()
+
+
+def _join_neighbours(messages: Messages) -> Messages:
+    """Neighbouring messages of the user, or of the assistant, as one."""
+    joined: list[dict[str, Any]] = []
+    for message in messages:
+        last = joined[-1] if joined else {}
+        if message.get("role") in ("user", "assistant") and message.get("role") == last.get("role"):
+            both = [name for name in ("content", *THOUGHTS) if message.get(name) and last.get(name)]
+            joined[-1] = {**last, **message, **{name: join_contents(last[name], message[name]) for name in both}}
+            if "content" not in both:
+                joined[-1]["content"] = last.get("content") or message.get("content")
+        else:
+            joined.append(message)
+    return joined
+
+
+def _ensure_user(messages: Messages) -> Messages:
+    """With a message of the user: results that are sent as text, or else the system message."""
+    if any(each.get("role") == "user" for each in messages):
+        return messages
+    rendered = render_exchanges(messages)
+    if any(each.get("role") == "user" for each in rendered):
+        return rendered
+    return [{**each, "role": "user"} if is_system(each) else each for each in messages]

@@ -1,0 +1,187 @@
+"""Histories that some servers refuse: mended where they were refused, as little as possible, and told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from src.serve.mending import mend_history
+
+from .test_gateway import BODY, ask, drive, say
+
+SYSTEM = {"role": "system", "content": "Be brief."}
+DEVELOPER = {"role": "developer", "content": "Be brief."}
+USER = {"role": "user", "content": "Read it."}
+ANSWER = {"role": "assistant", "content": "Done."}
+EMPTY = {"role": "assistant", "content": ""}
+CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a.txt"}'}}
+CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+RESULT = {"role": "tool", "tool_call_id": "c1", "content": "hello"}
+BROKEN = {**CALLS, "tool_calls": [{**CALL, "function": {"name": "read", "arguments": '{"path": "a.t'}}]}
+AS_TEXT = {"role": "user", "content": "Tool execution results:\n\n[tool]\n<tool_output>\nhello\n</tool_output>"}
+IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected", "what"),
+    [
+        ([DEVELOPER, USER], [SYSTEM, USER], ("system",)),
+        ([USER, EMPTY, ANSWER, USER], [USER, ANSWER, USER], ("empty",)),
+        ([USER, ANSWER, RESULT, ANSWER], [USER, ANSWER, AS_TEXT, ANSWER], ("exchanges",)),
+        ([USER, ANSWER, ANSWER], [USER, {**ANSWER, "content": "Done.\n\nDone."}], ("roles",)),
+        ([USER, ANSWER, CALLS, RESULT], [USER, {**CALLS, "content": "Done."}, RESULT], ("roles",)),
+        ([SYSTEM], [{**SYSTEM, "role": "user"}], ("user",)),
+    ],
+)
+def test_a_history_is_mended_where_it_is_odd(messages, expected, what):
+    assert mend_history(messages) == (expected, what)
+
+
+def test_a_call_whose_arguments_are_no_object_is_text_with_its_result():
+    messages, what = mend_history([USER, BROKEN, RESULT, ANSWER])
+    assert [each["role"] for each in messages] == ["user", "assistant", "user", "assistant"]
+    assert '{"path": "a.t' in messages[1]["content"]
+    assert "hello" in messages[2]["content"]
+    assert what == ("exchanges",)
+
+
+def test_results_come_right_behind_their_calls():
+    two = {**CALLS, "tool_calls": [CALL, {**CALL, "id": "c2"}]}
+    other = {**RESULT, "tool_call_id": "c2"}
+    assert mend_history([USER, two, RESULT, IMAGE, other]).messages == [USER, two, RESULT, other, IMAGE]
+
+
+def test_results_without_any_message_of_the_user_become_one():
+    messages, what = mend_history([SYSTEM, CALLS, RESULT])
+    assert [each["role"] for each in messages] == ["system", "assistant", "user"]
+    assert what == ("user",)
+
+
+def test_an_empty_message_that_is_to_be_answered_stays():
+    assert mend_history([USER, ANSWER, {**USER, "content": ""}]).what == ()
+
+
+MESSAGES = st.sampled_from([SYSTEM, DEVELOPER, USER, ANSWER, EMPTY, CALLS, BROKEN, RESULT, IMAGE])
+REGULAR = st.lists(st.sampled_from([(USER, ANSWER), (USER, CALLS, RESULT, ANSWER)]), min_size=1, max_size=6)
+
+
+@given(st.lists(MESSAGES, max_size=8))
+def test_a_mended_history_needs_no_mending(messages):
+    mended = mend_history(messages).messages
+    assert mend_history(mended) == (mended, ())
+
+
+@given(st.lists(MESSAGES, max_size=8))
+def test_nothing_that_was_said_is_lost(messages):
+    mended = str(mend_history(messages).messages)
+    for text in ("Be brief.", "Read it.", "Done.", "hello", "a.t"):
+        assert mended.count(text) >= str(messages).count(text)
+
+
+@given(REGULAR)
+def test_a_regular_history_stays_as_it_is(turns):
+    messages = [SYSTEM, *(message for turn in turns for message in turn)]
+    assert mend_history(messages) == (messages, ())
+
+
+def refuse_odd(body: dict[str, Any]) -> Any:
+    """As gpt-oss, Qwen3.5 and Ministral do, in their templates' words."""
+    messages = body["messages"]
+    before: dict[str, Any] = {}
+    for message in messages:
+        words = ""
+        if message["role"] == "tool" and not (before.get("tool_calls") or before["role"] == "tool"):
+            words = "Message has tool role, but there was no previous assistant message with a tool call!"
+        elif message["role"] == "developer":
+            words = "Unexpected message role."
+        elif message["role"] == "assistant" and not (message.get("content") or message.get("tool_calls")):
+            words = "Assistant message must have a string or a list of chunks in content or a list of tool calls."
+        elif any(each["function"]["arguments"].endswith("t") for each in message.get("tool_calls", ())):
+            words = "Failed to parse tool call arguments as JSON"
+        if words:
+            return 400, {"error": {"message": words}}
+        before = message
+    return say("Yes.")
+
+
+REFUSED = {
+    "exchanges": [SYSTEM, USER, RESULT, USER],
+    "system": [DEVELOPER, USER, CALLS, RESULT],
+    "empty": [USER, EMPTY, USER],
+    "of a parser": [USER, BROKEN, RESULT, ANSWER, USER],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_history_that_the_server_refuses_is_mended_and_told(tmp_path, name):
+    async def use(client, fake):
+        async with client.post("/v1/chat/completions", json={**BODY, "messages": REFUSED[name]}) as reply:
+            assert reply.status == 200
+            assert "path=native; mended=" in reply.headers["x-vllm-bot"]
+        assert len(fake.bodies) == 2
+        assert fake.bodies[-1]["tools"]
+        await ask(client, BODY)
+        assert fake.bodies[-1] == {**BODY, "return_token_ids": True}
+
+    drive(tmp_path, refuse_odd, use)
+    assert not (tmp_path / "servers.json").exists()
+
+
+def test_a_history_that_the_server_takes_is_not_mended(tmp_path):
+    async def use(client, fake):
+        body = {**BODY, "messages": REFUSED["exchanges"]}
+        assert (await ask(client, body))[0] == 200
+        assert fake.bodies[-1]["messages"] == body["messages"]
+
+    drive(tmp_path, lambda _: say("Yes."), use)
+
+
+def test_what_is_refused_of_a_mended_history_too_is_the_server_s_refusal(tmp_path):
+    refusal = {"error": {"message": "The prompt is odd.", "code": 400}}
+
+    async def use(client, fake):
+        assert await ask(client, {**BODY, "messages": REFUSED["empty"]}) == (400, refusal)
+        assert [len(each["messages"]) for each in fake.bodies] == [3, 1]
+
+    drive(tmp_path, lambda _: (400, refusal), use)
+
+
+def refuse_images(body: dict[str, Any]) -> Any:
+    if any(isinstance(each.get("content"), list) for each in body["messages"]):
+        return 400, {"error": {"message": "m is not a multimodal model"}}
+    return say("Yes.")
+
+
+@pytest.mark.parametrize("messages", [[IMAGE, ANSWER, USER], [USER, CALLS, RESULT, IMAGE]])
+def test_images_that_are_not_the_user_s_newest_are_named_in_words(tmp_path, messages):
+    async def use(client, fake):
+        async with client.post("/v1/chat/completions", json={**BODY, "messages": messages}) as reply:
+            assert reply.status == 200
+            assert reply.headers["x-vllm-bot"] == "path=native; mended=media"
+        assert "[image_url, not shown]" in str(fake.bodies[-1]["messages"])
+
+    drive(tmp_path, refuse_images, use)
+
+
+def test_an_image_that_the_user_has_just_sent_is_refused(tmp_path):
+    async def use(client, fake):
+        status, _ = await ask(client, {**BODY, "messages": [USER, ANSWER, IMAGE]})
+        assert (status, len(fake.bodies)) == (400, 1)
+
+    drive(tmp_path, refuse_images, use)
+
+
+def test_of_too_many_images_the_older_ones_are_named_in_words(tmp_path):
+    def answer(body):
+        count = str(body["messages"]).count("data:,")
+        refusal = {"error": {"message": "At most 1 image(s) may be provided in one prompt."}}
+        return (400, refusal) if count > 1 else say("Yes.")
+
+    async def use(client, fake):
+        assert (await ask(client, {**BODY, "messages": [IMAGE, ANSWER, IMAGE, ANSWER, IMAGE]}))[0] == 200
+        assert [isinstance(each["content"], str) for each in fake.bodies[-1]["messages"]] == [True] * 4 + [False]
+
+    drive(tmp_path, answer, use)
