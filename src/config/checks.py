@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..errors import ConfigError
-from .settings import BASE_URLS, CALL_PATHS, MAIN_SERVER, SECTIONS
+from .settings import BASE_URLS, CALL_PATHS, GUARDS, MAIN_SERVER, SECTIONS
 
 MAX_NUMBER = 1e300  # excludes NaN and infinity; smaller integers fit into a float
 TABLES = ("models", "servers")  # sections of objects by name, whose keys are those of `vllm`
@@ -180,11 +180,18 @@ def _refine_paths(value: list[str], place: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _refine_guards(value: list[str], place: str) -> tuple[str, ...]:
+    if len(set(value)) < len(value) or not set(value) <= set(GUARDS):
+        raise ConfigError(f"{place}: expected some of {', '.join(GUARDS)}, each once, or none, got {shorten(value)}")
+    return tuple(value)
+
+
 REFINERS: Mapping[str, Callable[[Any, str], object]] = {
     "vllm.base_url": _refine_base_url,
     "vllm.api_key": _refine_api_key,
     "vllm.headers": _refine_headers,
     "vllm.paths": _refine_paths,
+    "serve.guards": _refine_guards,
     "vllm.extra_body": _refine_extra_body,
     "vllm.ssl_verify": lambda value, place: (
         str(resolve_path(value, place, "file")) if isinstance(value, str) else value

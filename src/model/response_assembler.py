@@ -21,6 +21,7 @@ from ..parsing import (
     render_example,
     render_text,
 )
+from ..parsing.arguments.native import fit_native
 from ..parsing.arguments.tool_index import ToolIndex
 from ..parsing.decode.json_repair import MISSING_CLOSERS
 from ..parsing.landing.decisions import Decision, Landing, Show, Waits
@@ -61,16 +62,19 @@ class ResponseAssembler:
         calls_in_thoughts: bool = False,
         previews: bool = False,
         waits: Waits = "none",
+        fits_native: bool = True,
     ) -> None:
         """`given`: texts that the model was given; a call that only repeats one of them is marked as an echo.
 
         `thought_closer`: what ends the thought that the chat template opens, "" if it opens none; the answer may show
         that it is otherwise. `index`: of the tools, if it is made already. `previews` and
-        `calls_in_thoughts`: see StreamParser; `waits`: see Landing.
+        `calls_in_thoughts`: see StreamParser; `waits`: see Landing. `fits_native`: arguments of native calls that the
+        tool's schema refuses are fitted to it.
         """
         self._tools = tools
         self._new_id = new_id
         self._given = given
+        self._fits_native = fits_native
         self.thought_closer = thought_closer
         self._index = index or ToolIndex(tools)
         self.calls_in_thoughts = calls_in_thoughts  # as given, or as this answer shows
@@ -98,7 +102,7 @@ class ResponseAssembler:
             self._watch(event.text)
             return _list_shown(self.absorb(self._parser.feed(event.text)))
         if isinstance(event, Completed):
-            self.completed = self._name_tools(event.response)
+            self.completed = self._fit_calls(event.response)
             truncated = event.response.stop_reason == "max_tokens"
             # An answer that ended by itself is wanted, even if it repeats itself.
             self.repeats = truncated and self._degeneration.check_end()
@@ -114,14 +118,19 @@ class ResponseAssembler:
             self._watch(event.arguments_delta)
         return (event,)
 
-    def _name_tools(self, response: Response) -> Response:
-        """The response with its native calls under the names on offer: models write `functions.read` too."""
-        renamed = [self._name_tool(block) if isinstance(block, ToolCall) else block for block in response.content]
-        return replace(response, content=tuple(renamed))
+    def _fit_calls(self, response: Response) -> Response:
+        """The response with its native calls under the names on offer, as models write `functions.read` too, and with
+        arguments that fit.
+        """
+        fitted = [self._fit_call(block) if isinstance(block, ToolCall) else block for block in response.content]
+        return replace(response, content=tuple(fitted))
 
-    def _name_tool(self, call: ToolCall) -> ToolCall:
-        found = self._index.find(call.name) if self._index.names.is_exact(call.name) else None
-        return replace(call, name=found.name) if found else call
+    def _fit_call(self, call: ToolCall) -> ToolCall:
+        tool = self._index.find(call.name) if self._index.names.is_exact(call.name) else None
+        if tool is None:
+            return call
+        named = replace(call, name=tool.name)
+        return fit_native(named, tool) if self._fits_native else named
 
     def _watch(self, piece: str) -> None:
         self.size += len(piece)

@@ -6,11 +6,12 @@ that cannot be read is asked for again, at most `repair_turns` times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
+from ..config.settings import GUARDS
 from ..errors import (
     AnswerUnfinished,
     BotError,
@@ -28,6 +29,7 @@ from ..negotiation.formats.written_format import choose_format
 from ..negotiation.negotiate import negotiate
 from ..negotiation.server import OK, ServerApi, read_refusal
 from ..negotiation.token_budget import TokenBudget
+from ..parsing.arguments.native import count_fitted
 from ..parsing.events import is_safe
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
@@ -93,7 +95,7 @@ class ChatTurn:
     """At the server with `address`, of which `facts` are known. `new_id` names calls.
 
     `repair_turns`: how often a call that cannot be read is asked for again. `recovers_parser_errors`: an answer that
-    the server's parser made an error of is asked for once more, with calls in the text.
+    the server's parser made an error of is asked for once more, with calls in the text. `guards`: those that are on.
     """
 
     def __init__(
@@ -105,7 +107,9 @@ class ChatTurn:
         repair_turns: int = 1,
         *,
         recovers_parser_errors: bool = True,
+        guards: Collection[str] = GUARDS,
     ) -> None:
+        self._fits_native = "fit" in guards
         self._recovers_parser_errors = recovers_parser_errors
         self._guards: dict[int, StreamGuard] = {}  # of the stream that is read
         self.report = Report()
@@ -251,7 +255,11 @@ class ChatTurn:
             for index, part in split_choices(chunks) if has_choices else [(0, chunks)][: len(chunks)]:
                 if (guard := guards.get(index)) is None:
                     guard = guards[index] = StreamGuard(
-                        self._request, self._new_id, thinks=bool(thinks), may_be_cut=may_be_cut
+                        self._request,
+                        self._new_id,
+                        thinks=bool(thinks),
+                        may_be_cut=may_be_cut,
+                        fits_native=self._fits_native,
                     )
                     if before and before.text and not guard.begin_with(before.make_beginning()):
                         raise StreamCut("The rest of the answer cannot be told from what was sent.")
@@ -287,7 +295,7 @@ class ChatTurn:
             raise WireError("The server's answer is JSON, but not a chat completion.")
         settled = []
         for choice in choices:
-            guard = WholeGuard(self._request, self._new_id, {**answer, "choices": [choice]})
+            guard = self._read_choice({**answer, "choices": [choice]})
             ending = yield from self._finish(guard.assembler)
             settled.append(guard.settle(ending))
         self._measure(b",".join([b"%d" % each for each in answer.get("prompt_token_ids") or ()]))
@@ -323,6 +331,8 @@ class ChatTurn:
         text = whole.text if how == "repaired" and calls else whole.kept_text or whole.text
         is_same = text.split() == (own.kept_text or own.text).split()
         self._note_answer(whole, [*native, *calls], assembler.tokens.ids)
+        if fitted := count_fitted(native):
+            self.report.guards["fit"] += fitted
         self._note(whole, native, NATIVE)
         self._note(whole, list(completed.values()), "recovered")
         self._note(whole, calls, how)
@@ -389,7 +399,11 @@ class ChatTurn:
         answer = as_dict(load_json(reply.body))
         if len(as_dicts(answer.get("choices"))) != 1:
             raise WireError("The server's answer is JSON, but not a chat completion.")
-        return WholeGuard(self._request, self._new_id, answer).assembler
+        return self._read_choice(answer).assembler
+
+    def _read_choice(self, answer: dict[str, Any]) -> WholeGuard:
+        """The only choice of an answer."""
+        return WholeGuard(self._request, self._new_id, answer, fits_native=self._fits_native)
 
     def _repair(self, raw: str, response: Response) -> Aside[list[ToolCall]]:
         """The calls of an answer in which the model was told what was wrong; none if they are not right either."""

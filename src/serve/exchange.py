@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 
 from aiohttp import web
 from multidict import CIMultiDict
 
 from ..app.endpoint import random_id
+from ..config.settings import GUARDS
 from ..errors import BotError, ClientError, ServerError, Timeout, WireError
 from ..negotiation.server import OK
 from ..providers.server_errors import read_error_message
@@ -52,6 +53,7 @@ class GuardedExchange:
         repair_turns: int,
         live: LiveStream,
         conversation: Conversation | None = None,
+        guards: Collection[str] = GUARDS,
     ) -> None:
         self.chat = chat
         self._conversation = conversation
@@ -62,6 +64,7 @@ class GuardedExchange:
         self._headers = headers
         self._repair_turns = repair_turns
         self._live = live
+        self._guards = guards
         self.read_clock = asyncio.get_running_loop().time
         self.began = self.first_byte_at = self.read_clock()
 
@@ -125,6 +128,7 @@ class GuardedExchange:
             random_id,
             self._repair_turns,
             recovers_parser_errors=replica.recovers_parser_errors,
+            guards=self._guards,
         )
         self.report = turn.report
         if self._conversation is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Set
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Set
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
@@ -14,6 +14,7 @@ from yarl import URL
 
 from ..app.endpoint import random_id
 from ..app.keys import KeyRing
+from ..config.settings import GUARDS
 from ..errors import BotError
 from ..providers.wire_json import as_dict, count_items, load_json
 from .access import AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers
@@ -43,6 +44,7 @@ MAX_NAME_CHARS = 256  # of a tool or a parameter: patterns are made of them, whi
 MAX_NAMES_CHARS = 200_000  # of all of them
 OPEN_PATHS = frozenset(("/health",))  # without a key
 _OURS = NOT_RELAYED | {"content-type", "accept", "accept-encoding"} | KEY_HEADERS  # what the gateway says itself
+GUARDED = "serve.guards: %s changed an answer of %s, for the first time; vllm_bot_guards_total counts on."
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -50,7 +52,7 @@ Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Gateway:
     """In front of `upstreams`. `keys`: those of clients; None lets anyone in that the rules let in. `repair_turns`: see
     ChatTurn. `keep_alive`: seconds of silence before a sign of life, 0 for none. `memory`: of answers, of which what
-    clients drop is put back; None: nothing is kept.
+    clients drop is put back; None: nothing is kept. `guards`: those that are on.
     """
 
     def __init__(
@@ -62,7 +64,10 @@ class Gateway:
         rules: AccessRules = AccessRules(),  # noqa: B008 - it cannot be changed
         keep_alive: float = 0.0,
         memory: Memory | None = None,
+        guards: Collection[str] = GUARDS,
     ) -> None:
+        self._guards = guards
+        self._told: set[tuple[str, str]] = set()  # models and guards of which the log has a line
         self._memory = memory
         self._histories = HistoryMemo()
         self._upstreams = upstreams
@@ -186,12 +191,23 @@ class Gateway:
         if self._keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
         conversation = await _run_beside(self._find_conversation, request, chat, size=len(body))
-        exchange = GuardedExchange(request, dialect, chat, headers, self._repair_turns, live, conversation)
+        exchange = GuardedExchange(
+            request, dialect, chat, headers, self._repair_turns, live, conversation, self._guards
+        )
         try:
             with self._metrics.track(exchange, request.path.removeprefix("/v1/")):
-                return await exchange.answer(self._upstreams)
+                answer = await exchange.answer(self._upstreams)
+            self._tell_guards(exchange)
+            return answer
         except NotGuarded:
             return await self.relay(request)
+
+    def _tell_guards(self, exchange: GuardedExchange) -> None:
+        """Log the first change of each guard to the answers of a model; /metrics counts them all."""
+        for guard in exchange.report.guards:
+            if (exchange.chat.model, guard) not in self._told:
+                self._told.add((exchange.chat.model, guard))
+                log.warning(GUARDED, guard, exchange.chat.model)
 
     def _find_conversation(self, request: web.Request, chat: ChatBody) -> Conversation | None:
         if self._memory is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ class Report:
 
     `rescues`: why the turn was asked again: "parser", the server's failed on the answer; "rest", the stream broke off.
     `mended`: what of the history was sent otherwise, because the server refused it.
+    `guards`: how often each changed something in the answer.
     `kept`: what of the last turn the prompt began with; `restored`: answers of the history that something was put into.
     """
 
@@ -31,6 +33,7 @@ class Report:
     repairs: list[str] = field(default_factory=list)
     rescues: list[str] = field(default_factory=list)
     mended: list[str] = field(default_factory=list)
+    guards: Counter[str] = field(default_factory=Counter)
     extra_requests: int = 0
     usage: Usage | None = None
     kept: PrefixKept | None = None
@@ -47,6 +50,7 @@ class Report:
             "recovered": str(len(recovered) or ""),
             "rescued": ",".join(self.rescues),
             "mended": ",".join(self.mended),
+            "guards": ",".join(f"{name}:{count}" for name, count in self.guards.items()),
             "restored": str(self.restored or ""),
             "kept": f"{int(self.kept.share * 1000) / 1000:.3f}" if self.kept else "",
             "broken": self.kept.cause if self.kept else "",

@@ -198,7 +198,9 @@ def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: st
     memory: Memory | None = None
     if options.restore:
         memory = OwnMemory() if options.workers == 1 else SharedMemory(Path(folder))
-    app = Gateway(upstreams, metrics, keys, options.repair_turns, rules, options.keep_alive, memory).make_app()
+    app = Gateway(
+        upstreams, metrics, keys, options.repair_turns, rules, options.keep_alive, memory, options.guards
+    ).make_app()
     checks = _load_tls(tls)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until the loop handles them
     try:

@@ -8,7 +8,7 @@ import io
 import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from src.app.keys import KeyRing, hash_key
 from src.app.state_files import ServerMemory
+from src.config.settings import GUARDS
 from src.negotiation.call_path import CallPath
 from src.negotiation.formats.written_format import PROBE
 from src.serve import gateway
@@ -162,6 +163,7 @@ def drive(
     dead: int = 0,
     clocks: Timeouts = Timeouts(),  # noqa: B008 - a NamedTuple
     alive: int = 1,
+    guards: Collection[str] = GUARDS,
 ) -> None:
     """Run `use` with a client of the gateway. `dead`: servers that do not answer, tried first where need be.
 
@@ -180,7 +182,7 @@ def drive(
                 )
                 for each in addresses
             ]
-            own = Gateway(Upstreams(replicas), Metrics(folder), keys, memory=OwnMemory())
+            own = Gateway(Upstreams(replicas), Metrics(folder), keys, memory=OwnMemory(), guards=guards)
             async with TestClient(TestServer(own.make_app())) as client:
                 await use(client, fake)
 

@@ -89,7 +89,7 @@ COERCIONS: dict[tuple[str, str], Any] = {
 }
 
 
-def get_kind(value: Node) -> str:
+def get_kind(value: object) -> str:
     return KINDS.get(type(value), "source")
 
 

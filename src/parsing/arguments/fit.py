@@ -160,11 +160,11 @@ class Fitter:
             raise ArgumentMismatch(f"Parameter '{path}' is nested too deep.")
         if _fits_plainly(value, schema):
             return value  # type: ignore[return-value]  # no node of source text
-        schema = self._resolve(schema)
+        schema = self._tool.resolve(schema)
         options = next((schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list)), None)
-        types = _list_types(schema)
+        types = list_types(schema)
         if isinstance(value, Markup) and value in NULLS:
-            allowed = [types] if options is None else [_list_types(self._resolve(option)) for option in options]
+            allowed = [types] if options is None else [list_types(self._tool.resolve(option)) for option in options]
             if any("null" in each for each in allowed):
                 return None
             if options is None and not types:
@@ -178,24 +178,10 @@ class Fitter:
         fitted = self._fit_inner(value, schema, path, depth)
         return self._match_choice(fitted, schema, path)
 
-    def _resolve(self, schema: object) -> Mapping[str, Any]:
-        """The schema behind a local `$ref`; a schema that cannot be used requires nothing."""
-        for _ in range(8):
-            if not isinstance(schema, Mapping):
-                return {}
-            reference = schema.get("$ref")
-            if not isinstance(reference, str) or not reference.startswith("#/"):
-                return schema
-            target: Any = self._tool.schema
-            for part in reference[2:].split("/"):
-                target = target.get(part) if isinstance(target, Mapping) else None
-            schema = target
-        return {}
-
     def _fit_any(self, value: Node, options: list[Any], path: str, depth: int) -> JSON:
         kind = get_kind(value)
         mismatch = ArgumentMismatch(f"Parameter '{path}' fits none of its alternatives.")
-        for option in sorted(options, key=lambda option: kind not in _list_types(self._resolve(option))):
+        for option in sorted(options, key=lambda option: kind not in list_types(self._tool.resolve(option))):
             try:
                 return self.fit_value(value, option, path, depth + 1)
             except ArgumentMismatch as error:
@@ -219,27 +205,12 @@ class Fitter:
                 self.changes[f"{path} {kind} to {target}"] = None
                 node: Node = coerced
                 return node
-        if "array" in types and (items := self._make_items(value, kind, schema)):
+        if "array" in types and (items := make_items(value, kind, schema)):
             self.changes[f"{path} {kind} to array"] = None
             return items
         if isinstance(value, (Source, CallNode)) and "string" in types and self._is_text(value, path):
             return str(value.source if isinstance(value, CallNode) else value)
         raise ArgumentMismatch(f"Parameter '{path}' must be {_describe(schema)}; {_shorten(value)} was given.")
-
-    def _make_items(self, value: Node, kind: str, schema: Mapping[str, Any]) -> list[Node]:
-        """The items of a list that one value stands for; none if it cannot.
-
-        A string may list several choices of the items' enum, divided by commas.
-        """
-        items = schema.get("items")
-        items = items if isinstance(items, Mapping) else {}
-        choices = items.get("enum")
-        if isinstance(value, str) and choices and value not in choices:
-            parts: list[Node] = [part.strip() for part in value.split(",")]
-            if all(part in choices for part in parts):
-                return parts
-        may_stand_alone = kind not in ("object", "null", "source") or kind in _list_types(items)
-        return [value] if may_stand_alone else []
 
     def _is_text(self, value: Source | CallNode, path: str) -> bool:
         """Whether source text may stand for a string; the parameter's own name is a variable."""
@@ -252,13 +223,13 @@ class Fitter:
         if isinstance(value, dict):
             return self._fit_object(value, schema, path, depth)
         if isinstance(value, (Source, CallNode)):
-            if isinstance(value, Source) and (number := eval_constant(value)) is not None and not _list_types(schema):
+            if isinstance(value, Source) and (number := eval_constant(value)) is not None and not list_types(schema):
                 return number
             if not self._is_text(value, path):
                 raise ArgumentMismatch(f"Parameter '{path}' is {_shorten(value)}, which is not a value.")
             return str(value.source if isinstance(value, CallNode) else value)
         if isinstance(value, Markup):
-            parts = str(value) if _list_types(schema) else parse_structure(value)
+            parts = str(value) if list_types(schema) else parse_structure(value)
             return parts if isinstance(parts, str) else self._fit_inner(parts, schema, path, depth)
         return value
 
@@ -323,7 +294,23 @@ def _strip_leads(key: str) -> set[str]:
     return {key.removeprefix(lead) for lead in _NAME_LEADS if key.startswith(lead)}
 
 
-def _list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
+def make_items(value: Node, kind: str, schema: Mapping[str, Any]) -> list[Node]:
+    """The items of a list that one value stands for; none if it cannot.
+
+    A string may list several choices of the items' enum, divided by commas.
+    """
+    items = schema.get("items")
+    items = items if isinstance(items, Mapping) else {}
+    choices = items.get("enum")
+    if isinstance(value, str) and choices and value not in choices:
+        parts: list[Node] = [part.strip() for part in value.split(",")]
+        if all(part in choices for part in parts):
+            return parts
+    may_stand_alone = kind not in ("object", "null", "source") or kind in list_types(items)
+    return [value] if may_stand_alone else []
+
+
+def list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     """The types a schema allows, by JSON Schema's names; empty if it allows any."""
     named = schema.get("type")
     if isinstance(named, str):
@@ -341,12 +328,12 @@ def _accepts(schema: object, kind: str) -> bool:
     options = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
     if options:
         return any(_accepts(option, kind) for option in options)
-    types = _list_types(schema)
+    types = list_types(schema)
     return not types or kind in types
 
 
 def _describe(schema: object) -> str:
-    types = _list_types(schema) if isinstance(schema, Mapping) else ()
+    types = list_types(schema) if isinstance(schema, Mapping) else ()
     return " or ".join(types) or "any value"
 
 

@@ -39,6 +39,20 @@ class IndexedTool:
         self.properties: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
         self.required = tuple(map(str, required)) if isinstance(required, (list, tuple)) else ()
 
+    def resolve(self, schema: object) -> Mapping[str, Any]:
+        """The schema behind a local `$ref`; a schema that cannot be used requires nothing."""
+        for _ in range(8):
+            if not isinstance(schema, Mapping):
+                return {}
+            reference = schema.get("$ref")
+            if not isinstance(reference, str) or not reference.startswith("#/"):
+                return schema
+            target: Any = self.schema
+            for part in reference[2:].split("/"):
+                target = target.get(part) if isinstance(target, Mapping) else None
+            schema = target
+        return {}
+
     @property
     def scalar_types(self) -> Mapping[str, type]:
         """The parameters that have one scalar type and nothing else."""

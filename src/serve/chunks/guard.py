@@ -37,14 +37,23 @@ from ...types.events import Completed, TextDelta, ToolCallDelta
 from ...types.messages import ToolCall, ToolDefinition
 from ..chat_request import ChatBody
 from .call_writer import CallWriter, encode_call, take_twin
-from .held_chunk import HeldChunk, build_chunks, build_end, clear_finish, render, render_last, shift_calls
+from .held_chunk import (
+    HeldChunk,
+    build_chunks,
+    build_end,
+    clear_finish,
+    render,
+    render_last,
+    shift_calls,
+    write_pieces,
+)
 from .native_call import NativeCall
 from .text_run import TextRun, hide_token_ids
 
 # In a JSON string a quote is escaped, so that these match fields alone.
 _FINISHED = b'"finish_reason":"'
 _UNFINISHED = b'"finish_reason":""'  # in each chunk of some servers
-_NO_CALLS: frozenset[int] = frozenset()
+_NO_CALLS: tuple[int, ...] = ()
 _EMPTY = b'"delta":{}'  # vLLM sends such chunks only because token ids are asked for
 
 
@@ -52,9 +61,17 @@ class RecordingAssembler(ResponseAssembler):
     """Keeps the decisions too: joined, they are the text as the server sent it."""
 
     def __init__(
-        self, tools: Sequence[ToolDefinition], new_id: Callable[[], str], request: ChatBody, *, waits: Waits
+        self,
+        tools: Sequence[ToolDefinition],
+        new_id: Callable[[], str],
+        request: ChatBody,
+        *,
+        waits: Waits,
+        fits_native: bool,
     ) -> None:
-        super().__init__(tools, new_id, request.list_given(), previews=waits != "all", waits=waits)
+        super().__init__(
+            tools, new_id, request.list_given(), previews=waits != "all", waits=waits, fits_native=fits_native
+        )
         self._decisions: list[Decision] = []
         self.count_held = self._parser.count_held
 
@@ -99,15 +116,22 @@ class _Segment:
 
 
 class _Guard:
-    """What is common to streamed and whole answers."""
+    """What is common to streamed and whole answers. `fits_native`: see ResponseAssembler."""
 
     def __init__(
-        self, request: ChatBody, new_id: Callable[[], str], *, waits: Waits = "all", may_be_cut: bool = False
+        self,
+        request: ChatBody,
+        new_id: Callable[[], str],
+        *,
+        waits: Waits = "all",
+        may_be_cut: bool = False,
+        fits_native: bool = True,
     ) -> None:
         self._may_be_cut = may_be_cut
+        self._fits_native = fits_native
         self._tools = {tool.name: tool for tool in request.tools}
         self._decoder = OpenAIStream(new_id)
-        self.assembler = RecordingAssembler(request.tools, new_id, request, waits=waits)
+        self.assembler = RecordingAssembler(request.tools, new_id, request, waits=waits, fits_native=fits_native)
         self._segments: deque[_Segment] = deque()
         self._native: dict[int, NativeCall] = {}
         self.ends_thought = False  # which the chat template opened
@@ -115,6 +139,8 @@ class _Guard:
 
     def close(self) -> None:
         """The answer has ended. Raises StreamCut."""
+        for native in self._native.values():
+            native.end()
         self._sort_in(self._absorb(self._decoder.close()))
 
     def _sort_in(self, decisions: Sequence[Decision]) -> None:
@@ -140,7 +166,9 @@ class _Guard:
             if isinstance(event, ToolCallDelta):
                 if event.call_index not in self._native:
                     may_be_cut = self._may_be_cut and self._decoder.has_token_ids
-                    self._native[event.call_index] = NativeCall(self._tools, may_be_cut=may_be_cut)
+                    self._native[event.call_index] = NativeCall(
+                        self._tools, may_be_cut=may_be_cut, is_fitted=self._fits_native
+                    )
                 self._native[event.call_index].add(event)
 
     @property
@@ -190,9 +218,11 @@ class _Guard:
 class WholeGuard(_Guard):
     """Of a choice that came as a whole, with the answer that it is part of."""
 
-    def __init__(self, request: ChatBody, new_id: Callable[[], str], answer: dict[str, Any]) -> None:
+    def __init__(
+        self, request: ChatBody, new_id: Callable[[], str], answer: dict[str, Any], *, fits_native: bool = True
+    ) -> None:
         """Raises ServerError, WireError and StreamCut."""
-        super().__init__(request, new_id)
+        super().__init__(request, new_id, fits_native=fits_native)
         self._choice: dict[str, Any] = answer["choices"][0]
         events = self._decoder.read_whole(answer)
         self._follow_native(events)
@@ -203,11 +233,16 @@ class WholeGuard(_Guard):
         """The choice as the client gets it; see StreamGuard.settle."""
         choice, message = self._choice, dict(self._choice["message"])
         text = self._settle_text(ending)
+        fitted = {index: "".join(native.pieces) for index, native in self._native.items() if native.is_changed}
         is_same = all(segment.is_kept for segment in self._segments)
-        if is_same and not (ending.calls or text or ending.completed):
+        if is_same and not (ending.calls or text or ending.completed or fitted):
             return choice
         kept = "".join(segment.text for segment in self._segments if segment.is_kept) + text
         native = [] if ending.is_replaced else list(message.get("tool_calls") or ())
+        if fitted and not native:  # OpenAI's API before tool_calls
+            message["function_call"] = {**message["function_call"], "arguments": fitted[0]}
+        for index, arguments in fitted.items() if native else ():
+            native[index] = {**native[index], "function": {**native[index]["function"], "arguments": arguments}}
         for index, call in ending.completed.items():
             native[index] = encode_call(call)
         message["content"] = kept if kept.strip() else None
@@ -231,9 +266,16 @@ class StreamGuard(_Guard):
     broken: ServerError | WireError | None = None
 
     def __init__(
-        self, request: ChatBody, new_id: Callable[[], str], *, thinks: bool = False, may_be_cut: bool = False
+        self,
+        request: ChatBody,
+        new_id: Callable[[], str],
+        *,
+        thinks: bool = False,
+        may_be_cut: bool = False,
+        fits_native: bool = True,
     ) -> None:
-        super().__init__(request, new_id, waits="all" if thinks else "unsure", may_be_cut=may_be_cut)
+        waits: Waits = "all" if thinks else "unsure"
+        super().__init__(request, new_id, waits=waits, may_be_cut=may_be_cut, fits_native=fits_native)
         self._chunks: deque[HeldChunk] = deque()
         self._last = b""  # the chunk that came last
         self._ready: list[bytes] = []  # in the order of the answer
@@ -369,13 +411,18 @@ class StreamGuard(_Guard):
         while self._chunks and not self._chunks[0].waits and not self._writer.lacks_rest:
             chunk = self._chunks[0]
             self._cover(chunk)
-            calls = [self._native[index] for index in chunk.calls]
-            if chunk.left or not all(call.is_certain for call in calls):
+            is_certain = all(self._native[index].is_certain for index in chunk.calls)
+            if chunk.left or not is_certain:
                 return
-            for call in calls:
-                call.mark_sent()
+            self._fit_pieces(chunk)
             self._chunks.popleft()
             yield from render(chunk)
+
+    def _fit_pieces(self, chunk: HeldChunk) -> None:
+        """Write into the chunk what the client gets of its pieces of native calls."""
+        pieces = [self._native[index].take_piece() for index in chunk.calls]
+        if any(came != fitted for came, fitted in pieces):
+            chunk.data = write_pieces(chunk.data, [fitted for _, fitted in pieces])
 
     def _cover(self, chunk: HeldChunk) -> None:
         """Give the chunk the segments that its content consists of, as far as they are decided."""
@@ -461,7 +508,9 @@ class StreamGuard(_Guard):
         end = next((chunk for chunk in reversed(self._chunks) if chunk.is_last), None)
         for chunk in self._chunks:
             self._cover(chunk)
-            is_dropped = bool(chunk.calls & dropped)
+            is_dropped = not dropped.isdisjoint(chunk.calls)
+            if not is_dropped:
+                self._fit_pieces(chunk)
             if chunk.is_last and chunk is not end and (added or has_calls is not None):  # some servers end twice
                 chunk.data = clear_finish(chunk.data)
             if chunk is end:
@@ -476,14 +525,14 @@ def _make_cut_error(name: str) -> WireError:
     return WireError(f"The server's tool parser cut a value in a call of {name}, a part of which has left.")
 
 
-def _measure(events: Sequence[WireEvent]) -> tuple[int, frozenset[int]]:
-    """The characters of text in a chunk, and the native calls that it has pieces of."""
+def _measure(events: Sequence[WireEvent]) -> tuple[int, tuple[int, ...]]:
+    """The characters of text in a chunk, and the native calls that it has pieces of, in their order."""
     size, calls = 0, _NO_CALLS
     for event in events:
         if isinstance(event, TextDelta):
             size += len(event.text)
         elif isinstance(event, ToolCallDelta):
-            calls |= {event.call_index}
+            calls += (event.call_index,)
     return size, calls
 
 

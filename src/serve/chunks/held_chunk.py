@@ -18,10 +18,10 @@ class HeldChunk:
 
     __slots__ = ("calls", "data", "deltas", "is_last", "left", "size", "waits")
 
-    def __init__(self, data: bytes, size: int, calls: frozenset[int], is_last: bool, *, waits: bool = False) -> None:
+    def __init__(self, data: bytes, size: int, calls: Sequence[int], is_last: bool, *, waits: bool = False) -> None:
         self.data = data
         self.size = self.left = size
-        self.calls = calls  # indexes of the native calls that it has a piece of
+        self.calls = calls  # indexes of the native calls that it has pieces of, in their order
         self.is_last = is_last
         self.waits = waits
         self.deltas: list[dict[str, Any]] = []  # what its content becomes: text, and calls that stood in it
@@ -96,6 +96,20 @@ def build_end(like: dict[str, Any], reason: str) -> bytes:
     value = json.loads(build_chunks(like, [{}])[0])
     value["choices"][0]["finish_reason"] = reason
     return encode_json(value)
+
+
+def write_pieces(data: bytes, arguments: Sequence[str]) -> bytes:
+    """The chunk with these arguments in its pieces of calls; b"" if nothing is left of it."""
+    value = json.loads(data)
+    (choice,) = value["choices"]
+    delta = choice["delta"]
+    calls = delta.get("tool_calls") or ()
+    old = [delta["function_call"]] if delta.get("function_call") else []  # OpenAI's API before tool_calls
+    for function, text in zip([*old, *(call.setdefault("function", {}) for call in calls)], arguments, strict=True):
+        function["arguments"] = text
+    has_more = any(arguments) or len(delta) > 1 or choice.get("finish_reason")
+    is_begun = any(call.get("id") or call["function"].get("name") for call in calls)
+    return encode_json(value) if has_more or is_begun else b""
 
 
 def clear_finish(data: bytes) -> bytes:

@@ -6,21 +6,29 @@ import json
 import re
 from collections.abc import Mapping
 
+from ...parsing.arguments.native import NativeFitter
+from ...parsing.arguments.tool_index import IndexedTool
 from ...types.events import ToolCallDelta
 from ...types.messages import ToolCall, ToolDefinition
+from .fitted_text import FittedText
 from .json_prefix import JsonPrefix, complete_json
 
 _FIRST_KEY = re.compile(r'\s*\{\s*"((?:[^"\\]|\\.)*)"\s*:')
 
 
 class NativeCall:
-    """`tools`: those on offer, by name. `may_be_cut`: a value may go on behind its end, as only the answer's tells."""
+    """`tools`: those on offer, by name. `may_be_cut`: a value may go on behind its end, as only the answer's tells.
 
-    def __init__(self, tools: Mapping[str, ToolDefinition], *, may_be_cut: bool) -> None:
+    `is_fitted`: values that the tool's schema refuses are fitted to it.
+    """
+
+    def __init__(self, tools: Mapping[str, ToolDefinition], *, may_be_cut: bool, is_fitted: bool = False) -> None:
         self.name = ""
         self._tools = tools
         self._may_be_cut = may_be_cut
-        self._pieces: list[str] = []  # of its arguments
+        self._is_fitted = is_fitted
+        self._fitted: FittedText | None = None
+        self._pieces: list[str] = []  # of its arguments, as they came
         self._sent = 0  # pieces
         self._json = JsonPrefix()
         self._begins_well = False
@@ -30,6 +38,32 @@ class NativeCall:
         self._json.feed(piece.arguments_delta)
         self._pieces.append(piece.arguments_delta)
         self._begins_well = self._begins_well or self._has_known_key()
+        if self._is_fitted and self._fitted is None and (tool := self._tools.get(self.name)):
+            self._fitted = FittedText(NativeFitter(IndexedTool(tool.name, tool.parameters)))
+            for each in self._pieces[:-1]:
+                self._fitted.feed(each)
+        if self._fitted:
+            self._fitted.feed(piece.arguments_delta)
+
+    @property
+    def pieces(self) -> list[str]:
+        """Its arguments, piece by piece, as the client gets them."""
+        return self._fitted.pieces if self._fitted else self._pieces
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a value was fitted."""
+        return bool(self._fitted and self._fitted.count)
+
+    def end(self) -> None:
+        """No more pieces come."""
+        if self._fitted:
+            self._fitted.release()
+
+    def take_piece(self) -> tuple[str, str]:
+        """The next piece to send, as it came and as the client gets it."""
+        self._sent += 1
+        return self._pieces[self._sent - 1], self.pieces[self._sent - 1]
 
     def _has_known_key(self) -> bool:
         """Whether a call of an offered tool has begun, and not one that the server's parser has garbled."""
@@ -45,6 +79,8 @@ class NativeCall:
     @property
     def is_certain(self) -> bool:
         """Whether what came so far may be sent."""
+        if self._fitted and self._fitted.is_holding:
+            return False
         is_settled = self._json.is_inside_value if self._may_be_cut else self._json.is_settled
         return self._begins_well and is_settled
 
@@ -65,14 +101,11 @@ class NativeCall:
         """Whether a part was sent."""
         return bool(self._sent)
 
-    def mark_sent(self) -> None:
-        self._sent = len(self._pieces)
-
     def complete(self, call: ToolCall) -> str | None:
         """The rest of the call's arguments; None if the call does not begin as what was sent."""
         if call.name != self.name:
             return None
-        sent = "".join(self._pieces[: self._sent])
+        sent = "".join(self.pieces[: self._sent])
         if self._sent == len(self._pieces) and self.is_complete:
             return "" if json.loads(sent) == call.arguments else None
         return complete_json(sent, call.arguments)

@@ -42,6 +42,7 @@ class Metrics:
         self._tokens = Counter("vllm_bot_tokens", "As the server counted", ("model", "kind"), registry=own)
         self._extra = Counter("vllm_bot_extra_requests", "Besides the client's own", ("model",), registry=own)
         self._rescues = Counter("vllm_bot_rescues", "Turns asked again, by why", ("model", "why"), registry=own)
+        self._guards = Counter("vllm_bot_guards", "Changes to answers, by guard", ("model", "guard"), registry=own)
         self._relayed = Counter("vllm_bot_relayed", "Requests passed on as they came", ("status",), registry=own)
         self._first = Histogram(
             "vllm_bot_first_byte_seconds", "Until the first byte", api, buckets=SECONDS, registry=own
@@ -92,6 +93,8 @@ class Metrics:
             self._broken.labels(model, kept.cause).inc()
         for why in report.rescues:
             self._rescues.labels(model, why).inc()
+        for guard, count in report.guards.items():
+            self._guards.labels(model, guard).inc(count)
         if usage := report.usage:
             self._tokens.labels(model, "prompt").inc(usage.input_tokens)
             self._tokens.labels(model, "completion").inc(usage.output_tokens)

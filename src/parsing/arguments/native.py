@@ -1,0 +1,232 @@
+"""Fits the arguments of native calls: values that the tool's schema refuses and that can be read in exactly one way.
+
+`"5"` becomes 5 where an integer is required, a string of JSON the object or list in it, one value a list of it. A value
+that the schema accepts is never touched, nor is one that has two readings, such as `"1"` for an integer or a boolean.
+
+Whether a value may be refused shows at its first character, by its kind. So a stream holds such a value alone, to its
+end, and gives the same arguments as `fit_native`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from ...types.messages import JSON, ToolCall, write_arguments
+from ..decode.nodes import Node
+from .coerce import COERCIONS, MISSING, get_kind, unwrap
+from .fit import list_types, make_items
+from .tool_index import IndexedTool, normalize
+
+FITTED = "fitted"  # begins what `ToolCall.repaired` says of a native call
+KINDS = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}  # else a number
+NUMBER = "number"
+_NUMBERS = ("integer", NUMBER)
+_OPENERS = ("[", "{", "(")
+
+Schema: TypeAlias = Mapping[str, Any]
+
+
+class Fitted(NamedTuple):
+    """A value as the schema requires it, and what was changed; no changes: it is the value that was given."""
+
+    value: JSON
+    changes: tuple[str, ...] = ()
+
+
+class NativeFitter:
+    """Of one tool."""
+
+    def __init__(self, tool: IndexedTool) -> None:
+        self._tool = tool
+
+    @property
+    def root(self) -> Schema:
+        """The schema of all arguments."""
+        return self._tool.schema
+
+    def may_refuse(self, schema: object, kind: str) -> bool:
+        """Whether the schema refuses some values of this kind by themselves, whatever stands inside them."""
+        schema = self._tool.resolve(schema)
+        if options := _list_options(schema):
+            return all(self.may_refuse(option, kind) for option in options)
+        return not _allows(_list_kinds(schema), kind) or "enum" in schema
+
+    def find_inner(self, schema: object, kind: str, key: str = "") -> Schema:
+        """The schema of what stands inside a value: of the member `key` of an object, or of the items of an array."""
+        schema = self._tool.resolve(schema)
+        if options := _list_options(schema):
+            fitting = [option for option in options if not self.may_refuse(option, kind)]
+            return self.find_inner(fitting[0], kind, key) if len(fitting) == 1 else {}
+        if kind == "array":
+            return _as_schema(schema.get("items"))
+        members = _as_schema(schema.get("properties"))
+        return _as_schema(members[key] if key in members else schema.get("additionalProperties"))
+
+    def fit(self, value: JSON, schema: object, path: str = "") -> Fitted:
+        """The value, in which what is refused and has one reading is read so. `path` names it in the changes."""
+        kind = get_kind(value)
+        if self.may_refuse(schema, kind):
+            return self._fit_refused(value, schema, path)
+        if isinstance(value, dict):
+            members = {
+                key: self.fit(member, self.find_inner(schema, kind, key), f"{path}.{key}" if path else key)
+                for key, member in value.items()
+            }
+            changes = _join(members.values())
+            return Fitted({key: each.value for key, each in members.items()}, changes) if changes else Fitted(value)
+        if isinstance(value, list):
+            inner = self.find_inner(schema, kind)
+            items = [self.fit(item, inner, f"{path}[{place}]") for place, item in enumerate(value)]
+            changes = _join(items)
+            return Fitted([each.value for each in items], changes) if changes else Fitted(value)
+        return Fitted(value)
+
+    def _fit_refused(self, value: JSON, schema: object, path: str) -> Fitted:
+        """The only reading of the value that the schema accepts; the value where there is none, or it is accepted."""
+        if self.accepts(value, schema):
+            return Fitted(value)
+        accepted: dict[str, Fitted] = {}
+        for reading in self._list_readings(value, schema):
+            fitted = self.fit(reading, schema, path)
+            if self.accepts(fitted.value, schema):
+                accepted.setdefault(json.dumps(fitted.value, sort_keys=True), fitted)
+        if len(accepted) != 1:
+            return Fitted(value)
+        (fitted,) = accepted.values()
+        change = f"{FITTED} {path}: {get_kind(value)} to {get_kind(fitted.value)}"
+        return Fitted(fitted.value, (change, *fitted.changes))
+
+    def _list_readings(self, value: JSON, schema: object) -> Iterator[JSON]:
+        """What the value may stand for where this schema is. The schema need not accept it."""
+        schema = self._tool.resolve(schema)
+        if options := _list_options(schema):
+            yield from chain.from_iterable(self._list_readings(value, option) for option in options)
+            return
+        kind, kinds = get_kind(value), _list_kinds(schema)
+        if isinstance(value, str):
+            yield from _list_choices(value, schema)
+        inner = unwrap(cast("Node", value), kinds)
+        if inner is not MISSING and kind not in kinds and "string" not in kinds:
+            yield inner
+            yield from self._list_readings(inner, schema)
+        for target in kinds:
+            reading = _convert(value, kind, target)
+            if reading is not MISSING:
+                yield reading
+        if "array" in kinds and kind not in ("array", "null") and not _looks_like_list(value):
+            yield cast("list[JSON]", make_items(cast("Node", value), kind, schema)) or [value]
+
+    def accepts(self, value: JSON, schema: object) -> bool:
+        """Whether nothing in the schema refuses the value: types, choices, members and items."""
+        schema = self._tool.resolve(schema)
+        if options := _list_options(schema):
+            return any(self.accepts(value, option) for option in options)
+        kind = get_kind(value)
+        if not _allows(_list_kinds(schema), kind):
+            return False
+        choices = schema.get("enum")
+        if isinstance(choices, list) and not any(value == each and kind == get_kind(each) for each in choices):
+            return False
+        if isinstance(value, list):
+            items = self.find_inner(schema, "array")
+            return all(self.accepts(item, items) for item in value)
+        if isinstance(value, dict):
+            required = schema.get("required")
+            has_all = all(name in value for name in required) if isinstance(required, list) else True
+            return has_all and all(
+                self.accepts(member, self.find_inner(schema, "object", key)) for key, member in value.items()
+            )
+        return True
+
+
+def fit_native(call: ToolCall, tool: IndexedTool) -> ToolCall:
+    """The call with its arguments fitted. `written` keeps what the model wrote, which goes back to the server."""
+    try:
+        fitted, changes = NativeFitter(tool).fit(dict(call.arguments), tool.schema)
+    except RecursionError:  # of a schema that refers to itself
+        return call
+    if not changes or not isinstance(fitted, dict):
+        return call
+    written = call.written or write_arguments(call.arguments)
+    return replace(call, arguments=fitted, written=written, repaired=(*call.repaired, *changes))
+
+
+def count_fitted(calls: Sequence[ToolCall]) -> int:
+    """How many values of the calls were fitted."""
+    return sum(repair.startswith(f"{FITTED} ") for call in calls for repair in call.repaired)
+
+
+def _convert(value: JSON, kind: str, target: str) -> Any:
+    """The value as this type; MISSING if it has not exactly one reading as it."""
+    if kind == "string" and target in ("array", "object"):
+        return _parse_container(str(value), target)
+    if (kind, target) == ("array", "string") or (kind, target) == (NUMBER, "integer"):
+        return MISSING  # lines, words or JSON; a fraction
+    if (kind, target) == (NUMBER, "string"):
+        return MISSING  # 1.10 is no longer known from 1.1
+    change = COERCIONS.get((kind, target))
+    return change(value) if change else MISSING
+
+
+def _parse_container(text: str, target: str) -> Any:
+    """The list or object that a string is, in JSON or as Python writes it; MISSING if it is none."""
+    if not _looks_like_list(text):
+        return MISSING
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = _parse_literal(text)
+    # The second reader refuses keys that stand twice; by itself it reads much that is no data.
+    return value if get_kind(value) == target and value == COERCIONS["string", target](text) else MISSING
+
+
+def _parse_literal(text: str) -> Any:
+    try:
+        value = ast.literal_eval(text.strip())
+        json.dumps(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return MISSING
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _looks_like_list(value: JSON) -> bool:
+    """Whether a string begins as a list or an object does: it is no item of a list."""
+    return isinstance(value, str) and value.lstrip().startswith(_OPENERS)
+
+
+def _list_choices(value: str, schema: Schema) -> list[JSON]:
+    """The choices that are spelled like the value, but for case and punctuation."""
+    choices = schema.get("enum")
+    spelling = normalize(value)
+    listed = choices if isinstance(choices, list) else []
+    return [each for each in listed if isinstance(each, str) and spelling and normalize(each) == spelling]
+
+
+def _list_options(schema: Schema) -> list[Any]:
+    return next((schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list)), [])
+
+
+def _list_kinds(schema: Schema) -> tuple[str, ...]:
+    """The types that a schema allows; those of its choices where it names none; empty if it allows any."""
+    choices = schema.get("enum")
+    if "type" in schema or not isinstance(choices, list):
+        return list_types(schema)
+    return tuple(dict.fromkeys(map(get_kind, choices)))
+
+
+def _allows(kinds: Sequence[str], kind: str) -> bool:
+    """Whether a value of this kind may be accepted. A number in JSON is not known as an integer at its beginning."""
+    return not kinds or kind in kinds or (kind in _NUMBERS and not set(kinds).isdisjoint(_NUMBERS))
+
+
+def _as_schema(value: object) -> Schema:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _join(parts: Any) -> tuple[str, ...]:
+    return tuple(chain.from_iterable(each.changes for each in parts))
