@@ -136,7 +136,7 @@ class AgentLoop:
         self._max_tool_turns, self._may_go_on = turns, may_go_on
 
     def watch_output(self, on_output: Callable[[str, str], None]) -> None:
-        """Have `on_output` called with what commands print while they run."""
+        """Have `on_output` called with what commands print while they run; "" when one begins."""
         self._context = self._context.rewire(on_output=on_output)
 
     def run(

@@ -143,11 +143,11 @@ class PermissionGate:
         if action == "allow" and not is_reviewed:
             return Permission(call, access=decision.access)
         preview = self._registry.preview(call, ctx)
-        if preview.kind == "error":
+        if isinstance(preview, ToolResult):
             return Permission(call, result=preview)
         reviews: tuple[str, ...] = ()
         if self._board and is_reviewed:
-            review = self._board.review(task, call, preview.text)
+            review = self._board.review(task, call, preview)
             reviews = review.lines
             if review.vote == "reject":
                 return Permission(call, "reviewers rejected it. " + "; ".join(reviews), reviews=reviews)
@@ -155,7 +155,7 @@ class PermissionGate:
                 return Permission(call, reviews=reviews, access=decision.access)
             outcome = "approved it" if review.vote == "approve" else "came to no decision"
             decision = decision._replace(reason=f"{reason}; its reviewers {outcome}")
-        request = self._make_request(call, ctx, decision, preview.text)._replace(reviews=reviews)
+        request = self._make_request(call, ctx, decision, preview)._replace(reviews=reviews)
         return (yield from self._ask_user(request))
 
     def _ask_about_plan(self, call: ToolCall) -> Aside[Permission]:
@@ -225,9 +225,9 @@ class PermissionGate:
         if decision.action == "deny":
             raise CannotRun(decision.reason)
         preview = self._registry.preview(call, ctx)
-        if preview.kind == "error":
+        if isinstance(preview, ToolResult):
             raise CannotRun(preview.text)
-        return self._make_request(call, ctx, decision, preview.text)
+        return self._make_request(call, ctx, decision, preview)
 
     def _check(self, call: ToolCall) -> None:
         if error := self._registry.check(call):

@@ -194,6 +194,7 @@ def test_the_next_result_tells_of_a_command_in_the_background_that_ended():
     jobs = Jobs()
     job = jobs.open("make serve", Output(100))
     job.feed(b"port taken\n")
+    job.exit_code = 1
     job.run(lambda: "exit code 1")
     job.has_ended.wait(WAIT)
     turn = Turn().tool(look_again).run(("look_again", {}), ("look_again", {}), chat_jobs=jobs)
@@ -201,7 +202,7 @@ def test_the_next_result_tells_of_a_command_in_the_background_that_ended():
     told = "background job 1 ended (exit code 1, after 0 s): make serve\nthe end of its output:\nport taken"
     assert (first, second) == (f"never\n[{told}]", "never")
     assert [each.text for each in turn.events if isinstance(each, Notice)] == [
-        "Background job 1 ended (exit code 1, after 0 s): make serve"
+        "Background job 1 ended (exit code 1, after 0 s): make serve\nport taken"
     ]
 
 

@@ -568,7 +568,7 @@ class TestWhileAToolRuns:
         chat = chat([call("exec", command="seq 5; exit 3", access="write")], ["Well."], options=["--yes"])
         chat.line("go")
         chat.shows("^Well.$")
-        chat.shows(r"-> 5 lines \[exit code 3\].*\n    │ 3\n    │ 4\n    │ 5\n\nWell.$")
+        chat.shows(r"-> \[exit code 3\] 5 lines.*\n    │ 3\n    │ 4\n    │ 5\n\nWell.$")
 
     def test_what_is_typed_is_kept(self, running):
         running.keys("next")

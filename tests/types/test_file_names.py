@@ -55,7 +55,7 @@ def show_request(root: Path, tool: str, **arguments) -> str:
     """What the user is asked."""
     shown: list[str] = []
     call = ToolCall("1", tool, arguments)
-    preview = REGISTRY.preview(call, ToolContext(workspace=root)).text
+    preview = REGISTRY.preview(call, ToolContext(workspace=root))
     decision = Policy(root).decide(call, "high")
     terminal = TerminalApprover(lambda _question, _default: "n", shown.append)
     terminal.approve(Request(call, decision.reason, lambda _: "", preview=preview))

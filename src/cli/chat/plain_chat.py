@@ -27,7 +27,11 @@ def run_plain_chat(
         if os.environ.get("TERM") != "dumb":  # it would show the escape sequence
             readline.parse_and_bind("set enable-bracketed-paste on")  # pasted lines are one message
     notifier = Notifier(write_to_terminal(sys.stderr), os.environ, is_on=target.settings.chat.notify)
-    ask = notifier.watch_ask(ask_on_stderr)
+    watched = notifier.watch_ask(ask_on_stderr)
+
+    def ask(question: str, default: str) -> str:
+        screen.was_asked = True
+        return watched(question, default)
 
     def make_approver() -> Approver:
         return choose_approver(yes, target.settings, lambda line: run_command_at_question(state, line), ask, screen.put)

@@ -52,7 +52,9 @@ class RunningCall:
         self._end = ""
 
     def take_output(self, text: str) -> None:
-        """Keep the end of what was printed; linear in `text`."""
+        """Keep the end of what was printed; linear in `text`. Where it is empty, the command begins, perhaps again."""
+        if not text:
+            self._end = ""
         self._end = (self._end + text[-MAX_KEPT_CHARS:])[-MAX_KEPT_CHARS:]
 
     def list_last_lines(self) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ...security.text.sanitize import reveal, sanitize
 from ...types.file_names import escape_name
+from ...types.messages import ToolResult
 from .colours import NONE, Colours, paint
 from .wrap import QUOTE_COLUMNS, quote_text
 
@@ -39,9 +40,17 @@ def draw_file_diff(name: str, before: bytes | None, after: bytes | None, colours
     return [_paint_line(line, sanitize(line), colours) for line in make_diff(name, old, new).splitlines()]
 
 
-def count_changes(lines: Sequence[str]) -> str:
-    """`changed +2 -1 lines`, for a result of `write` or `edit`: a sentence and a diff. Empty if there is no diff."""
-    if len(lines) < 4 or not (lines[1].startswith("--- ") and lines[2].startswith("+++ ")):
+def get_diff(result: ToolResult) -> str:
+    """What a call of `write` or `edit` changed; "" where that is not known. A saved result has it in its text only."""
+    start = 0 if result.diff else result.text.find("\n--- ") + 1
+    diff = result.diff or result.text[start:]
+    is_diff = diff.startswith("--- ") and "\n+++ " in diff and (result.diff or result.name == "edit")
+    return diff if is_diff and result.kind == "text" else ""
+
+
+def count_changes(lines: Sequence[str], diff: str) -> str:
+    """`changed +2 -1 lines`, for a result of `write` or `edit`: its sentence, and the diff. Empty if there is none."""
+    if not lines or not diff:
         return ""
-    signs = Counter(line[:1] for line in lines[3:])
+    signs = Counter(line[:1] for line in diff.split("\n")[2:])
     return f"{sanitize(lines[0].partition(' ')[0]).lower()} +{signs['+']} -{signs['-']} lines"

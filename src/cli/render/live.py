@@ -32,6 +32,8 @@ from ...types.messages import MalformedCall, ToolCall, ToolResult
 from .activity import Progress, RunningCall
 from .blocks import Block, BlockSplitter
 from .colours import DARK, Colours, paint
+from .details import MAX_DIFF_LINES, has_failed, list_details
+from .diff import get_diff
 from .plain import (
     MAX_FOLDED,
     MAX_LINE_CHARS,
@@ -41,11 +43,9 @@ from .plain import (
     fold_call,
     format_arguments,
     format_name,
-    has_failed,
-    list_failure_lines,
 )
 from .text_width import measure_width, truncate
-from .wrap import TAB_COLUMNS, cut_at_word, mark_text, wrap_line, wrap_text
+from .wrap import cut_at_word, mark_text, wrap_line, wrap_text
 
 if TYPE_CHECKING:
     from .markdown import MarkdownRenderer
@@ -71,6 +71,7 @@ class LiveScreen:
         self.thinking = "fold"
         self.colours = DARK
         self.is_asking = False  # a question waits for its answer
+        self.was_asked = False  # since the last call ended: the user saw then what the next one changes
         self.folded: deque[FoldedItem] = deque(maxlen=MAX_FOLDED)
         self._lock = threading.RLock()  # of all that follows
         self._size = size
@@ -101,7 +102,7 @@ class LiveScreen:
     def begin(self) -> None:
         """Begin a turn: from now on there are unfinished lines."""
         with self._lock:
-            self._is_active, self._last = True, ""
+            self._is_active, self._last, self.was_asked = True, "", False
             self._progress.start("waiting")
 
     def end(self) -> None:
@@ -170,8 +171,8 @@ class LiveScreen:
             else:
                 last = self.folded.pop()
                 width = self._size()[0] - 1
-                body = mark_text(last.body.expandtabs(TAB_COLUMNS).rstrip("\n"), "  │ ", width)
-                self._add([truncate(f"  {last.title}", width), *map(_dim, body)])
+                lines = last.list_lines("  │ ", width, self.colours)
+                self._add([truncate(f"  {last.title}", width), *(paint(text, sgr) for text, sgr in lines)])
         self.refresh()
 
     def take_above(self) -> list[str]:
@@ -250,7 +251,7 @@ class LiveScreen:
         running = self._running.pop(call.id, None)
         seconds = f"  {self._clock() - running.began:.1f} s" if running else ""
         self._add(self._format_call(call, describe_result(result), seconds, failed=has_failed(result)))
-        self._add(self._format_output(list_failure_lines(result)))
+        self._add(self._format_details(result))
         self.folded.append(fold_call(call, result))
         self._progress.start("running" if self._running else "waiting")
 
@@ -273,6 +274,15 @@ class LiveScreen:
         head = f"  \x1b[1m{name}\x1b[0m" + _dim(f"({arguments})")
         lines = f"{head}{gap}-> {paint(result, self.colours.error if failed else '')}{_dim(seconds)}".split("\n")
         return [truncate(line, width) for line in lines]  # a name may be of any length
+
+    def _format_details(self, result: ToolResult) -> list[str]:
+        """What stands below a call. A diff that was just asked about is not shown again."""
+        lines = [] if self.was_asked and get_diff(result) else list_details(result, self.colours)
+        self.was_asked = False
+        width = self._size()[0] - 1
+        shown = [_dim("    │ ") + paint(truncate(text, width - 6), sgr) for text, sgr in lines[:MAX_DIFF_LINES]]
+        more = len(lines) - MAX_DIFF_LINES
+        return [*shown, *([_dim(f"    ({more:,} more lines: Ctrl-O shows them)")] if more > 0 else [])]
 
     def _finish_open(self) -> None:
         """Finish the open text and thought, because something else begins."""

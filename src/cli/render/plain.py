@@ -16,8 +16,9 @@ from ...security.text.sanitize import Sanitizer, reveal, sanitize
 from ...types.events import CallFinished, CallStarted, Completed, Event, Notice, ReasoningDelta, TextDelta
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON, MEDIA, MalformedCall, ToolCall, ToolResult, Usage, join_block_texts, list_blocks
-from .colours import NONE
-from .diff import count_changes
+from .colours import NONE, Colours
+from .details import DIM, MAX_DIFF_LINES, has_failed_exit, list_details, number_diff, read_todos, split_notes
+from .diff import count_changes, get_diff
 from .wrap import (
     ELLIPSIS,
     TAB_COLUMNS,
@@ -33,14 +34,14 @@ DIM_ON, DIM_OFF = "\x1b[2m", "\x1b[0m"
 MAX_FOLDED = 20  # results that /expand can show
 REPLY_MARK = "and said: "  # before what the user says to a call that may not run
 EXIT_ZERO = "[exit code 0]"  # not worth showing
-_FAILED = LazyPattern(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
-_NOTE = LazyPattern(r"\[.*\]\Z")
-_ENDING = LazyPattern(r"\[(exit code|killed by|timed out)\b")
+# The line in which test runners and linters sum up, such as `12 passed, 1 warning in 0.3s`
+_SUMMARY = LazyPattern(
+    r"(?i).*\b(\d+|no|all) ([\w.]+ ){0,3}(passed|failed|failures?|errors?|tests?|issues?|problems?|ok)\b.*|OK\b.*"
+)
 _HASH = LazyPattern(r" ?\[sha256 [0-9a-f]+\]")  # for the model
 _HOW_TO_READ_JOB = LazyPattern(r"(?<=it runs in the background as job )(\d+);.*(?=\])")  # for the model
 _CHANGED_BY_USER = LazyPattern(r"\A\[The user changed the arguments to .*\]\n")  # for the model
 MIN_PATH_CHARS = 16  # of a path, rather than that it is one
-MAX_FAILURE_LINES = 3  # under the line of a failed command
 MAX_SHORT_CHARS = 60  # of an argument or outcome on a call's line
 MAX_LINE_CHARS = 10_000  # of a call's line that goes to no terminal
 
@@ -113,14 +114,24 @@ def _cut_start(quoted: str, columns: int, width: Callable[[str], int]) -> str:
 
 
 class FoldedItem(NamedTuple):
-    """A folded call or thought: its title and its full text, sanitized."""
+    """A folded call or thought: its title and its full text, sanitized. `diff`: what follows, where there is one."""
 
     title: str
     body: str
+    diff: str = ""
+
+    def list_lines(self, mark: str, columns: int, colours: Colours) -> list[tuple[str, str]]:
+        """The lines below the title, each behind the mark, and how they are painted."""
+        body = [(line, DIM) for line in mark_text(self.body.expandtabs(TAB_COLUMNS).rstrip("\n"), mark, columns)]
+        return body + [
+            (piece, sgr) for line, sgr in number_diff(self.diff, colours) for piece in mark_text(line, mark, columns)
+        ]
 
 
 def fold_call(call: ToolCall | MalformedCall, result: ToolResult) -> FoldedItem:
-    """A call with its full arguments and result."""
+    """A call with its full arguments and result, or what it changed in a file."""
+    if diff := get_diff(result):
+        return FoldedItem(format_call(call), sanitize(result.text.partition("\n--- ")[0]), diff)
     if isinstance(call, MalformedCall):
         request = call.raw
     else:
@@ -133,6 +144,8 @@ def fold_call(call: ToolCall | MalformedCall, result: ToolResult) -> FoldedItem:
 
 def describe_result(result: ToolResult) -> str:
     """The result of a call in one short line."""
+    if todos := read_todos(result):
+        return f"{sum(mark == 'x' for mark, _ in todos)} of {len(todos)} done"
     text = _HOW_TO_READ_JOB.sub(r"\1", _HASH.sub("", _get_shown_text(result)))
     lines = _CHANGED_BY_USER.sub("", text).strip().splitlines()
     first = sanitize(lines[0]) if lines else ""
@@ -140,17 +153,22 @@ def describe_result(result: ToolResult) -> str:
         if first.startswith("Not run"):
             return _describe_refusal(first)
         return f"error: {first.removeprefix('Error executing tool: ')[: 4 * MAX_SHORT_CHARS]}"  # which the model reads
-    return count_changes(lines) or _describe_output(lines, result.usage)
+    return count_changes(lines, get_diff(result)) or _describe_output(lines, result.usage)
 
 
 def _describe_output(lines: list[str], usage: Usage | None) -> str:
-    """How much was printed, or what, if it is short; and how it ended."""
-    lines, notes = _split_notes(lines)
+    """How much was printed, or what, if it is short; and how it ended, which comes first where a command failed."""
+    lines, notes = split_notes(lines)
     size = sanitize(lines[0]) if lines else ""
+    has_failed = has_failed_exit(notes)
     if len(lines) > 1:
-        size = f"{len(lines):,} lines"
+        last = sanitize(lines[-1]).strip(" =-")
+        summary = last if not has_failed and len(last) <= MAX_SHORT_CHARS and _SUMMARY.fullmatch(last) else ""
+        size = summary or f"{len(lines):,} lines"
     elif len(size) > MAX_SHORT_CHARS:
         size = f"1 line, {len(size):,} characters"
+    if has_failed:  # the lines themselves stand below
+        return f"{sanitize(notes[0])} {size}" if len(lines) > 1 else sanitize(notes[0])
     end = " ".join(sanitize(note) for note in notes if note != EXIT_ZERO or not size)[: 2 * MAX_SHORT_CHARS]
     if usage:
         size += f", {usage.input_tokens + usage.output_tokens:,} tokens"
@@ -168,30 +186,6 @@ def describe_steps(calls: Sequence[ToolCall]) -> str:
     if not calls:
         return ELLIPSIS
     return f"{len(calls):,} call{'s' * (len(calls) > 1)}, {format_call(calls[-1], MAX_SHORT_CHARS)}"
-
-
-def has_failed(result: ToolResult) -> bool:
-    """Whether the call failed, or its command did."""
-    return result.kind == "error" or _has_failed_exit(_split_notes(result.text.strip().split("\n"))[1])
-
-
-def _has_failed_exit(notes: list[str]) -> bool:
-    return any(map(_FAILED.match, notes))
-
-
-def _split_notes(lines: list[str]) -> tuple[list[str], list[str]]:
-    """What was printed, and the lines in brackets at the end: how a command ended, and why or how to read the rest."""
-    end = next((at for at in range(len(lines), 0, -1) if not _NOTE.match(lines[at - 1])), 0)
-    ending = next((at for at in range(len(lines) - 1, end - 1, -1) if _ENDING.match(lines[at])), len(lines) - 1)
-    return lines[: max(ending, end)], lines[max(ending, end) :]
-
-
-def list_failure_lines(result: ToolResult) -> list[str]:
-    """The last lines that a failed command printed, if `describe_result` shows none of them."""
-    lines, notes = _split_notes(result.text.rstrip("\n").split("\n"))
-    if result.kind == "error" or len(lines) < 2 or not _has_failed_exit(notes):
-        return []
-    return [sanitize(line).expandtabs(TAB_COLUMNS) for line in lines[-MAX_FAILURE_LINES:]]
 
 
 def _describe_refusal(text: str) -> str:
@@ -237,6 +231,7 @@ class PlainScreen:
 
     colours = NONE
     draws_above = False
+    was_asked = False  # the user was asked since the last call ended, and saw then what the next one changes
 
     def __init__(
         self, answer: TextIO, aside: TextIO, *, thoughts: bool, styled: bool, clean: Callable[[str], str] | None = None
@@ -295,8 +290,8 @@ class PlainScreen:
             return
         last = self.folded.pop()
         columns = max(get_columns(self._aside) - 1, 0)
-        body = mark_text(last.body.expandtabs(TAB_COLUMNS).rstrip("\n"), "  | ", columns)
-        self.put("\n".join([*fold_line(f"  {last.title}", columns), *body]))
+        lines = [text for text, _ in last.list_lines("  | ", columns, NONE)]
+        self.put("\n".join([*fold_line(f"  {last.title}", columns), *lines]))
 
     def end_line(self) -> None:
         self._end_thought()
@@ -314,10 +309,17 @@ class PlainScreen:
             result = cut_at_word(result, columns - len("    -> "), measure_at_most)
         self._write(self._aside, f" -> {result}\n")
         if columns:  # a person reads it
-            for line in list_failure_lines(event.result):
-                self._write(self._aside, f"    | {cut_at_word(line, columns - 7, measure_at_most)}\n")
+            self._show_details(event.result, columns)
         self.folded.append(fold_call(event.call, event.result))
         self._running = None
+
+    def _show_details(self, result: ToolResult, columns: int) -> None:
+        lines = [] if self.was_asked and get_diff(result) else list_details(result, NONE)
+        for line, _ in lines[:MAX_DIFF_LINES]:
+            self._write(self._aside, f"    | {cut_at_word(line, columns - 7, measure_at_most)}\n")
+        if (more := len(lines) - MAX_DIFF_LINES) > 0:
+            self._write(self._aside, f"    ({more:,} more lines: /expand shows them)\n")
+        self.was_asked = False
 
     def _show_call(self, call: ToolCall | MalformedCall) -> None:
         columns = get_columns(self._aside)

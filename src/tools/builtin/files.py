@@ -27,7 +27,7 @@ from ..fs.line_window import READ_BYTES as TAIL_BYTES
 from ..fs.line_window import Window, count_lines, read_tail, read_window
 from ..fs.replace import format_line_numbers, is_crlf, replace_text
 from ..sdk.context import ToolContext
-from ..sdk.result import Media
+from ..sdk.result import Changed, Media, NothingToChange
 from ..sdk.tool import tool
 
 MODE = Literal["auto", "exact", "line_trimmed", "block_anchor"]
@@ -72,7 +72,14 @@ def _read_image(path: str, file: BinaryIO, size: int, kind: str) -> list[str | M
 def preview_write(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
     """The diff of a write. Raises what the write would raise."""
     path, content = arguments["path"], arguments["content"]
-    old = read_before_change(path, ctx)
+    diff = _diff_write(path, read_before_change(path, ctx), content)
+    if not diff:
+        raise NothingToChange(f"{escape_name(path)} has this content already, so nothing was changed")
+    return diff
+
+
+def _diff_write(path: str, old: OldFile | None, content: str) -> str:
+    """The diff of a write; of a binary file a sentence, and the new text."""
     try:
         before = old.decode(old.find_encoding(path)) if old else None
     except ToolError:
@@ -85,6 +92,8 @@ def preview_write(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
 def preview_edit(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
     """The diff of an edit. Raises what the edit would raise."""
     change = _plan_change(ctx=ctx, **{name: value for name, value in arguments.items() if name != "dry_run"})
+    if change.is_idle:
+        raise NothingToChange(_describe_idle(arguments["path"], change))
     return make_diff(arguments["path"], change.before, change.after or "")
 
 
@@ -93,13 +102,15 @@ def write(
     path: Annotated[str, "File, relative to the workspace"],
     content: Annotated[str, "The whole new content"],
     ctx: ToolContext,
-) -> str:
+) -> Changed:
     """Create a text file or replace its whole content. Missing folders are created."""
     old = read_before_change(path, ctx)
     data = encode(path, content, UTF_8, ctx)
+    diff = _diff_write(path, old, content)
     replace_file(path, data, ctx, old)
     size = f"{len(content):,} character{'s' * (len(content) != 1)}"
-    return f"{'Replaced' if old else 'Created'} {escape_name(path)}: {size} [sha256 {_sha256(data)}]"
+    done = "Replaced" if old else "Created"
+    return Changed(f"{done} {escape_name(path)}: {size} [sha256 {_sha256(data)}]", diff)
 
 
 @tool(risk="high", preview=preview_edit)
@@ -115,17 +126,17 @@ def edit(
     expected_replacements: Annotated[int | None, "Refuse another number of replacements"] = None,
     dry_run: Annotated[bool, "Only show the diff"] = False,
     expected_hash: Annotated[str | None, "sha256 that read showed; refuse a changed file"] = None,
-) -> str:
+) -> str | Changed:
     """Replace text in a file and show the diff."""
     change = _plan_change(path, oldText, newText, ctx, replace_all, match_mode, expected_replacements, expected_hash)
-    if change.after is None or change.before == change.after:
-        return f"{escape_name(path)} stays as it is, 0 replacements: {change.how}"
+    if change.after is None or change.is_idle:
+        return _describe_idle(path, change)
     data = encode(path, change.after, change.encoding, ctx)
     if not dry_run:
         replace_file(path, data, ctx, change.old)
     done = "Would change" if dry_run else "Changed"
     diff = make_diff(path, change.before, change.after)
-    return f"{done} {escape_name(path)}: {change.how} [sha256 {_sha256(data)}]\n{diff}"
+    return Changed(f"{done} {escape_name(path)}: {change.how} [sha256 {_sha256(data)}]\n{diff}", diff)
 
 
 class PlannedEdit(NamedTuple):
@@ -136,6 +147,14 @@ class PlannedEdit(NamedTuple):
     before: str | None
     after: str | None
     how: str
+
+    @property
+    def is_idle(self) -> bool:
+        return self.after is None or self.before == self.after
+
+
+def _describe_idle(path: str, change: PlannedEdit) -> str:
+    return f"{escape_name(path)} stays as it is, 0 replacements: {change.how}"
 
 
 def _plan_change(

@@ -90,7 +90,9 @@ class BackgroundJob:
 
     def summarize_end(self) -> str:
         """What the user is told once it has ended."""
-        return f"Background job {self.number} ended ({self.state}): {escape_name(self.command)}"
+        summary = f"Background job {self.number} ended ({self.state}): {escape_name(self.command)}"
+        lines = self.read_output().rstrip().splitlines() if self.exit_code else []
+        return f"{summary}\n{lines[-1].strip()[-TAIL_CHARS:]}" if lines else summary
 
     def describe_end(self) -> str:
         """What the model is told once it has ended."""

@@ -147,8 +147,10 @@ def open_output(ctx: ToolContext) -> Iterator[Output]:
         store = ctx.wiring.outputs.open_writer() if ctx.wiring.outputs else None
     except OSError:  # a full disk does not fail the command
         store = None
+    watch = partial(ctx.wiring.on_output, ctx.call.id if ctx.call else "")
+    watch("")  # what was shown of an earlier run of the call does not count any more
     with closing(store) if store else nullcontext():
-        yield Output(ctx.wiring.exec_max_output, store, partial(ctx.wiring.on_output, ctx.call.id if ctx.call else ""))
+        yield Output(ctx.wiring.exec_max_output, store, watch)
 
 
 def run_live(

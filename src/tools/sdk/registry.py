@@ -12,7 +12,6 @@ from ...types.messages import ToolCall, ToolDefinition, ToolResult
 from ...types.sandbox import Access
 from ...types.tool_schema import to_openai_tool
 from .context import ToolContext
-from .result import store_and_truncate
 from .tool import NAME, Risk, Tool, tool
 from .validation import WrongArguments, find_near, quote
 
@@ -172,20 +171,20 @@ class Registry:
 
     async def run_async(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
         """As run, for a tool that `is_coroutine`, inside an event loop."""
-        kind, value, ref = await self[call.name].execute_async(call.arguments, replace(ctx, call=call))
-        return store_and_truncate(ToolResult(call.id, call.name, kind, value), ctx.wiring.outputs, ref)
+        outcome = await self[call.name].execute_async(call.arguments, replace(ctx, call=call))
+        return outcome.to_result(call, ctx.wiring.outputs)
 
     def is_coroutine(self, name: str) -> bool:
         """Whether the tool is a coroutine function."""
         return name in self and inspect.iscoroutinefunction(self[name].function)
 
-    def preview(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
+    def preview(self, call: ToolCall, ctx: ToolContext) -> str | ToolResult:
         """What a call that `check` accepts would change, as text; "" if that is not known.
 
-        A result of kind error says why the call cannot succeed.
+        A result is what the call would have without a run: it cannot succeed, or changes nothing.
         """
-        kind, value, _ = self[call.name].preview_call(call.arguments, replace(ctx, call=call))
-        return ToolResult(call.id, call.name, kind, value)
+        preview = self[call.name].preview_call(call.arguments, replace(ctx, call=call))
+        return preview if isinstance(preview, str) else preview.to_result(call, None)
 
 
 def registry_of(tools: Iterable[Callable[..., object]]) -> Registry:

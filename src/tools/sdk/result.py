@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from ...errors import ToolError
 from ...types.images import describe_excess
-from ...types.messages import JSON, MEDIA, ContentBlock, ToolResult
+from ...types.messages import JSON, MEDIA, ContentBlock, ToolCall, ToolResult
 from .output_store import Outputs, Stored
 
 R = TypeVar("R")
@@ -46,12 +46,29 @@ class Media:
         return {"type": kind, "data": base64.b64encode(self.data).decode("ascii"), "mimeType": self.mime_type}
 
 
+class NothingToChange(ToolError):
+    """Raised by a preview: the call would change nothing. The message is its result, without a run."""
+
+
+class Changed(NamedTuple):
+    """What a tool returns that changed a file: the text for the model, and a unified diff for the user."""
+
+    text: str
+    diff: str
+
+
 class Outcome(NamedTuple):
-    """The result of a run; `ref` is set if the tool stored its whole output itself."""
+    """The result of a run; `ref` is set if the tool stored its whole output itself, `diff` as in ToolResult."""
 
     kind: Kind
     value: JSON
     ref: str = ""
+    diff: str = ""
+
+    def to_result(self, call: ToolCall, outputs: Outputs | None) -> ToolResult:
+        """The result of this call, as the model sees it."""
+        result = ToolResult(call.id, call.name, self.kind, self.value, diff=self.diff)
+        return store_and_truncate(result, outputs, self.ref)
 
 
 def to_outcome(value: object) -> Outcome:
@@ -61,6 +78,8 @@ def to_outcome(value: object) -> Outcome:
     """
     if isinstance(value, Stored):
         return Outcome("text", replace_surrogates(value.text), value.ref)
+    if isinstance(value, Changed):
+        return Outcome("text", replace_surrogates(value.text), diff=replace_surrogates(value.diff))
     if isinstance(value, str):
         return Outcome("text", replace_surrogates(value))
     if isinstance(value, Media):

@@ -28,7 +28,7 @@ from ...types.sandbox import Access
 from ...types.tool_schema import format_signature
 from .containment import contain, contain_coroutine
 from .context import ToolContext
-from .result import Outcome, attempt, replace_surrogates, store_and_truncate, to_outcome
+from .result import NothingToChange, Outcome, attempt, replace_surrogates, to_outcome
 from .schema import Convert, read_parameters
 from .schema_edit import drop_nulls, narrow_enum, to_strict
 from .validation import ArgumentValidator, WrongArguments, describe_conversion_error
@@ -115,8 +115,7 @@ class Tool(Generic[P, R]):
         if call.name not in (self.definition.name, *self.definition.aliases):
             return ToolResult(call.id, call.name, "error", f"There is no tool {call.name}. Usage: {self.signature}")
         within = ctx or ToolContext(Path.cwd())
-        kind, value, ref = self.execute(call.arguments, replace(within, call=call))
-        return store_and_truncate(ToolResult(call.id, call.name, kind, value), within.wiring.outputs, ref)
+        return self.execute(call.arguments, replace(within, call=call)).to_result(call, within.wiring.outputs)
 
     def execute(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
         """Parse the arguments, an object or its JSON text, check them, and run. An Exception becomes the error."""
@@ -133,26 +132,28 @@ class Tool(Generic[P, R]):
             return Outcome("error", "Error executing tool: it was cancelled")
         return outcome
 
-    def preview_call(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> Outcome:
+    def preview_call(self, arguments: Mapping[str, JSON], ctx: ToolContext) -> str | Outcome:
         """What a call that `check_arguments` accepts would change, as text; "" if that is not known.
 
-        An error says why the call cannot succeed.
+        An outcome is known without a run: why the call cannot succeed, or that it changes nothing.
         """
         preview = self.preview
         if preview is None:
-            return Outcome("text", "")
+            return ""
 
-        def explain(error: Exception) -> Outcome:
+        def explain(error: Exception) -> str | Outcome:
+            if isinstance(error, NothingToChange):
+                return Outcome("text", error.message)
             was_raised = isinstance(error.__cause__, (Exception, type(None)))  # else the preview tried to exit
             if isinstance(error, ToolError) and was_raised:
                 return _to_error(error)
             ctx.logger.debug("no preview of %s: %s", self.definition.name, error)
-            return Outcome("text", "")
+            return ""
 
-        def run_preview() -> Outcome:
+        def run_preview() -> str | Outcome:
             converted = self._read_arguments(arguments)
             with contain():
-                return Outcome("text", replace_surrogates(str(preview(converted, ctx))))
+                return replace_surrogates(str(preview(converted, ctx)))
 
         return attempt(run_preview, explain)
 

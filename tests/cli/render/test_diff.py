@@ -36,5 +36,5 @@ def test_a_file_that_is_not_text_has_no_diff():
 
 
 def test_changes_are_counted_without_the_head_of_the_diff():
-    assert count_changes(["Changed a: 1", *DIFF.splitlines()]) == "changed +1 -1 lines"
-    assert count_changes(["Created a: 2 characters"]) == ""
+    assert count_changes(["Changed a: 1"], DIFF) == "changed +1 -1 lines"
+    assert count_changes(["Created a: 2 characters"], "") == ""

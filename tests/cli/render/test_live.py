@@ -94,7 +94,8 @@ def test_a_call_that_was_stopped_has_its_line_too():
 
 def test_a_command_that_failed_is_red_and_says_how_it_ended():
     shown = Shown().draw(CallStarted(READ), CallFinished(READ, result("Oh no.\n[exit code 1]"))).end()
-    assert "-> \x1b[31mOh no. [exit code 1]" in shown.raw_lines[0]
+    assert "-> \x1b[31m[exit code 1]" in shown.raw_lines[0]
+    assert shown.lines[1] == "    │ Oh no."
 
 
 def test_a_running_command_shows_its_last_lines_and_folds_when_it_ends():
@@ -112,7 +113,7 @@ def test_a_failed_command_keeps_its_last_three_lines():
     failed = result("one\ntwo\nthree\nfour " + "x" * 80 + "\n[exit code 1]")
     shown = Shown().draw(CallStarted(READ), CallFinished(READ, failed)).end()
     cut = "    │ four " + "x" * 45 + "..."
-    assert shown.lines == ['  read(path="a.txt") -> 4 lines [exit code 1]  0.0 s', "    │ two", "    │ three", cut]
+    assert shown.lines == ['  read(path="a.txt") -> [exit code 1] 4 lines  0.0 s', "    │ two", "    │ three", cut]
 
 
 def test_how_to_open_a_thought_is_told_once():
@@ -155,8 +156,56 @@ def test_a_long_line_of_a_call_is_cut_to_the_terminal_and_its_result_is_there():
 def test_on_a_narrow_terminal_a_result_has_a_line_of_its_own_and_a_path_its_end():
     call = ToolCall("c", "edit", {"path": "src/security/permissions/policy.py", "oldText": "x", "newText": "y"})
     diff = "Changed a: 1\n--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new"
-    shown = Shown(columns=40).draw(CallStarted(call), CallFinished(call, result(diff))).end()
-    assert shown.lines == ['  edit(path=".../policy.py", ...)', "    -> changed +1 -1 lines  0.0 s"]
+    shown = Shown(columns=40).draw(CallStarted(call), CallFinished(call, ToolResult("c", "edit", "text", diff))).end()
+    assert shown.lines[:2] == ['  edit(path=".../policy.py", ...)', "    -> changed +1 -1 lines  0.0 s"]
+
+
+def diff_of(lines):
+    return "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1,{} @@\n-old\n{}".format(lines, "+new\x1b[2J\n" * lines)
+
+
+def changed(lines):
+    return CallFinished(READ, ToolResult("c", "write", "text", "Replaced a.txt: 9 characters", diff=diff_of(lines)))
+
+
+def test_what_a_call_changed_stands_below_it_with_numbers_and_in_colour():
+    shown = Shown().draw(CallStarted(READ), changed(2)).end()
+    assert shown.lines[0].endswith("-> replaced +2 -1 lines  0.0 s")
+    assert shown.lines[1:] == ["    │ 1 -old", "    │ 1 +new", "    │ 2 +new"]
+    assert "\x1b[31m1 -old" in shown.raw_lines[1]
+    assert "\x1b[32m1 +new" in shown.raw_lines[2]
+
+
+def test_a_long_change_is_cut_and_opened_whole():
+    shown = Shown().draw(CallStarted(READ), changed(30)).end()
+    assert shown.lines[20:] == ["    │ 19 +new", "    (11 more lines: Ctrl-O shows them)"]
+    shown.live.expand()
+    assert shown.lines[-1] == "  │ 30 +new"
+
+
+def test_a_change_that_was_just_asked_about_is_not_shown_again():
+    shown = Shown()
+    shown.live.was_asked = True
+    shown.draw(CallStarted(READ), changed(1))
+    assert len(shown.lines) == 2  # its line, and the one of the progress
+    assert "    │ 1 -old" in shown.draw(CallStarted(READ), changed(1)).lines
+
+
+def test_the_to_do_list_is_drawn_below_the_call_that_wrote_it():
+    todo = ToolCall("t", "todo_write", {"todos": []})
+    written = ToolResult("t", "todo_write", "text", "[x] read\n[~] write\n[ ] run")
+    shown = Shown().draw(CallStarted(todo), CallFinished(todo, written)).end()
+    assert shown.lines[0].endswith("-> 1 of 3 done  0.0 s")
+    assert shown.lines[1:] == ["    │ [x] read", "    │ [~] write", "    │ [ ] run"]
+
+
+def test_a_command_that_is_run_again_shows_none_of_the_lines_of_its_first_run():
+    shown = Shown().draw(CallStarted(READ))
+    shown.live.show_output("c", "Permission denied\n")
+    shown.live.show_output("c", "")
+    assert len(shown.lines) == 2
+    shown.live.show_output("c", "Serving\n")
+    assert shown.lines[1] == "    │ Serving"
 
 
 def test_the_line_of_a_call_fits_however_long_its_name_is():

@@ -115,10 +115,14 @@ def test_a_path_keeps_its_end():
         ),
         (ToolResult("c", "exec", "text", "Hello\n[exit code 0]"), "Hello"),
         (ToolResult("c", "exec", "text", "[exit code 0]"), "[exit code 0]"),
-        (ToolResult("c", "exec", "text", "Oh\n[exit code 1]"), "Oh [exit code 1]"),
-        (ToolResult("c", "exec", "text", "Oh\n[exit code 1]\n[no network]"), "Oh [exit code 1] [no network]"),
+        (ToolResult("c", "exec", "text", "Oh\n[exit code 1]"), "[exit code 1]"),
+        (ToolResult("c", "exec", "text", "Oh\n[exit code 1]\n[no network]"), "[exit code 1]"),
         (ToolResult("c", "exec", "text", "[a]\n[b]\n[exit code 0]"), "2 lines"),
         (ToolResult("c", "exec", "text", "[a]\n[b]"), "[a] [b]"),
+        (ToolResult("c", "exec", "text", "..\n==== 10 passed in 0.1s ====\n[exit code 0]"), "10 passed in 0.1s"),
+        (ToolResult("c", "exec", "text", "a.py\nb.py\n[exit code 0]"), "2 lines"),
+        (ToolResult("c", "exec", "text", "a: ok\nAll checks passed!\n[exit code 0]"), "All checks passed!"),
+        (ToolResult("c", "todo_write", "text", "[x] read\n[~] write\n[ ] run"), "1 of 3 done"),
     ],
 )
 def test_an_outcome_is_one_short_line(result, line):
@@ -207,7 +211,7 @@ def test_an_escape_that_was_written_differs_from_one_that_was_revealed():
 
 def test_how_a_command_ended_is_on_its_line():
     result = ToolResult("c", "exec", "text", "a\nb\n[exit code 1]")
-    assert describe_result(result) == "2 lines [exit code 1]"
+    assert describe_result(result) == "[exit code 1] 2 lines"
 
 
 def test_what_makes_the_answer_harmless_may_be_given():

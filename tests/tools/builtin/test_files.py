@@ -509,7 +509,8 @@ def test_what_cannot_be_kept_for_taking_it_back_is_not_overwritten(run, workspac
 
 
 def preview(name: str, workspace: Path, **arguments) -> str:
-    return str(REGISTRY.preview(ToolCall("1", name, arguments), ToolContext(workspace)).value)
+    found = REGISTRY.preview(ToolCall("1", name, arguments), ToolContext(workspace))
+    return found if isinstance(found, str) else found.text
 
 
 def test_the_preview_is_the_diff_that_the_call_comes_to(workspace, run):
@@ -521,6 +522,24 @@ def test_the_preview_is_the_diff_that_the_call_comes_to(workspace, run):
     assert preview("write", workspace, path="b.txt", content="x\n") == "--- /dev/null\n+++ b/b.txt\n@@ -0,0 +1 @@\n+x\n"
     assert (workspace / "a.txt").read_text() == "one\ntwo\n"
     assert [each.name for each in workspace.iterdir()] == ["a.txt"]
+
+
+def test_a_change_that_changes_nothing_has_its_result_without_a_run(workspace):
+    (workspace / "a.txt").write_text("one\n")
+    assert preview("write", workspace, path="a.txt", content="one\n").startswith("a.txt has this content already")
+    same = preview("edit", workspace, path="a.txt", oldText="one", newText="one")
+    assert same == "a.txt stays as it is, 0 replacements: oldText and newText are equal"
+
+
+def test_what_a_write_or_an_edit_changed_is_told_beside_its_text(workspace):
+    (workspace / "a.txt").write_text("one\ntwo\n")
+    diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
+    written = REGISTRY.run(ToolCall("1", "write", {"path": "a.txt", "content": "one\n2\n"}), ToolContext(workspace))
+    assert written.diff == diff
+    assert diff not in written.text
+    back = {"path": "a.txt", "oldText": "2", "newText": "two"}
+    edited = REGISTRY.run(ToolCall("1", "edit", back), ToolContext(workspace))
+    assert edited.diff.endswith("@@ -1,2 +1,2 @@\n one\n-2\n+two\n")
 
 
 def test_the_preview_of_an_impossible_change_is_the_error_of_the_change(workspace, run):

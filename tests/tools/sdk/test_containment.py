@@ -154,5 +154,5 @@ def test_a_preview_is_contained_too(capsys):
         print("looking")
         sys.exit(1)
 
-    assert tool(leave, preview=preview).preview_call({}, CTX) == ("text", "", "")
+    assert tool(leave, preview=preview).preview_call({}, CTX) == ""
     assert capsys.readouterr() == ("", "looking\n")

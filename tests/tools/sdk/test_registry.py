@@ -335,8 +335,8 @@ def test_the_documentation_describes_every_tool_as_the_model_sees_it(tool):
 
 def test_arguments_may_come_as_json_text(tmp_path):
     tool = Registry().tool(greet)
-    assert tool.execute('{"name": "you"}', ToolContext(tmp_path)) == ("text", "hello you", "")
-    kind, said, _ = tool.execute('{"name": ', ToolContext(tmp_path))
+    assert tool.execute('{"name": "you"}', ToolContext(tmp_path))[:2] == ("text", "hello you")
+    kind, said, *_ = tool.execute('{"name": ', ToolContext(tmp_path))
     assert kind == "error"
     assert said.startswith("Wrong arguments for greet: expected an object, got string")
 
@@ -345,16 +345,16 @@ def test_a_preview_sees_the_arguments_as_the_function_would(tmp_path):
     registry = Registry()
     registry.tool(preview=lambda arguments, ctx: f"+{arguments['times']} {ctx.workspace == tmp_path}")(greet)
     call = ToolCall("1", "greet", {"name": "you", "times": 2.0})
-    assert registry.preview(call, ToolContext(tmp_path)).value == "+2 True"
+    assert registry.preview(call, ToolContext(tmp_path)) == "+2 True"
 
 
 def test_a_preview_that_fails_is_empty(tmp_path):
     registry = Registry()
     registry.tool(preview=lambda arguments, ctx: arguments["nothing"])(greet)
-    assert registry.preview(ToolCall("1", "greet", {"name": "you"}), ToolContext(tmp_path)).value == ""
+    assert registry.preview(ToolCall("1", "greet", {"name": "you"}), ToolContext(tmp_path)) == ""
 
 
 def test_without_a_preview_there_is_none(tmp_path):
     registry = Registry()
     registry.tool(greet)
-    assert registry.preview(ToolCall("1", "greet", {"name": "you"}), ToolContext(tmp_path)).value == ""
+    assert registry.preview(ToolCall("1", "greet", {"name": "you"}), ToolContext(tmp_path)) == ""

@@ -57,7 +57,7 @@ def small():
 
 
 def run(tool, **arguments):
-    kind, value, _ = tool.execute(arguments, ToolContext(Path("/")))
+    kind, value, *_ = tool.execute(arguments, ToolContext(Path("/")))
     return kind, value
 
 
@@ -103,7 +103,7 @@ class TestTools:
         threading.Timer(0.1, ctx.cancelled.set).start()
         with ctx.for_run() as within:
             threading.Timer(0.1, within.cancelled.set).start()
-            kind, said, _ = small["small_slow"].execute({"seconds": 2}, within)
+            kind, said, *_ = small["small_slow"].execute({"seconds": 2}, within)
         assert (kind, said) == ("error", "Error executing tool: it was cancelled")
 
     def test_one_that_ended_is_started_again(self, small):

@@ -152,11 +152,11 @@ class TestRunning:
         registry = Registry()
         for tool in tools(echoing("printf %s: {a}", a={"type": "array"})):
             registry.add(tool)
-        kind, value, _ = registry["show"].execute({"a": ["$HOME", "b c"]}, ToolContext(tmp_path))
+        kind, value, *_ = registry["show"].execute({"a": ["$HOME", "b c"]}, ToolContext(tmp_path))
         assert (kind, value) == ("text", "$HOME:b c:\n[exit code 0]")
 
     def test_a_program_that_is_not_there_is_an_error(self, tools, tmp_path):
-        kind, value, _ = tools(echoing("there-is-no-such-program"))[0].execute({}, ToolContext(tmp_path))
+        kind, value, *_ = tools(echoing("there-is-no-such-program"))[0].execute({}, ToolContext(tmp_path))
         assert kind == "error" or "not found" in value or "exit code 127" in value
 
     def test_a_parameter_may_have_any_name(self, tools, tmp_path):
@@ -165,7 +165,7 @@ class TestRunning:
 
     def test_wrong_arguments_are_refused(self, tools, tmp_path):
         (tool,) = tools(SEARCH)
-        kind, value, _ = tool.execute({"pattern": 5}, ToolContext(tmp_path))
+        kind, value, *_ = tool.execute({"pattern": 5}, ToolContext(tmp_path))
         assert (kind, value.partition(":")[0]) == ("error", "Wrong arguments for search")
 
 

@@ -272,7 +272,8 @@ class ChatApplication:
         self._uncover_question()
 
     def _open_question(self, question: str, default: str) -> None:
-        self._live.is_asking, self._asked_size = True, get_size()
+        self._live.is_asking = self._live.was_asked = True
+        self._asked_size = get_size()
         self._prompt.question = question
         self._prompt.reply.text, self._prompt.reply.cursor_position = default, len(default)
         self._application.layout.focus(self._prompt.reply)

@@ -1,0 +1,88 @@
+"""What stands below the line of a call: the end of a failed command, what changed in a file, the to-do list. Pure.
+
+All of it was written by others, so the screens put it behind a mark, as lines of which none is the program's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...security.text.sanitize import sanitize
+from ...types.lazy_pattern import LazyPattern
+from ...types.messages import ToolResult
+from .colours import Colours
+from .diff import get_diff
+from .wrap import TAB_COLUMNS
+
+Line = tuple[str, str]  # a text, and the SGR parameters that it is painted with
+
+MAX_FAILURE_LINES = 3
+MAX_DIFF_LINES = 20  # below a call; /expand shows all
+DIM, BOLD = "2", "1"
+TODO_TOOLS = ("todo_write", "todo_read")
+TODO = re.compile(r"\[([ ~x])\] (.*)")
+TODO_STYLES = {" ": "", "~": BOLD, "x": DIM}
+HUNK = LazyPattern(r"@@ -(\d+)(?:,\d+)? \+(\d+)")
+_FAILED = LazyPattern(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
+_NOTE = LazyPattern(r"\[.*\]\Z")
+_ENDING = LazyPattern(r"\[(exit code|killed by|timed out)\b")
+
+
+def list_details(result: ToolResult, colours: Colours) -> list[Line]:
+    """The lines below a call; none for most."""
+    if todos := read_todos(result):
+        return [(f"[{mark}] {content}", TODO_STYLES[mark]) for mark, content in todos]
+    if failure := _list_failure_lines(result):
+        return [(line, DIM) for line in failure]
+    return number_diff(get_diff(result), colours)
+
+
+def read_todos(result: ToolResult) -> list[tuple[str, str]]:
+    """The marks and texts of a to-do list; none if the result is something else."""
+    if result.name not in TODO_TOOLS or result.kind != "text":
+        return []
+    entries = [TODO.fullmatch(sanitize(line)) for line in result.text.split("\n")]
+    return [(entry[1], entry[2]) for entry in entries if entry]
+
+
+def number_diff(diff: str, colours: Colours) -> list[Line]:
+    """The lines of a diff with their numbers in the new file, and for lines that went those in the old one."""
+    styles = {"+": colours.added, "-": colours.removed}
+    numbered: list[tuple[str, str, str]] = []
+    old = new = 0
+    for line in diff.split("\n")[2:-1]:
+        mark, text = line[:1], sanitize(line[1:]).expandtabs(TAB_COLUMNS)
+        if hunk := HUNK.match(line):
+            if numbered:
+                numbered.append(("", "", "..."))
+            old, new = int(hunk[1]), int(hunk[2])
+        elif mark in ("+", "-", " "):
+            numbered.append((str(old if mark == "-" else new), mark, text))
+            old, new = old + (mark != "+"), new + (mark != "-")
+    columns = max((len(number) for number, _, _ in numbered), default=0)
+    return [(f"{number:>{columns}} {mark}{text}", styles.get(mark, DIM)) for number, mark, text in numbered]
+
+
+def has_failed(result: ToolResult) -> bool:
+    """Whether the call failed, or its command did."""
+    return result.kind == "error" or has_failed_exit(split_notes(result.text.strip().split("\n"))[1])
+
+
+def has_failed_exit(notes: Sequence[str]) -> bool:
+    return any(map(_FAILED.match, notes))
+
+
+def split_notes(lines: list[str]) -> tuple[list[str], list[str]]:
+    """What was printed, and the lines in brackets at the end: how a command ended, and why or how to read the rest."""
+    end = next((at for at in range(len(lines), 0, -1) if not _NOTE.match(lines[at - 1])), 0)
+    ending = next((at for at in range(len(lines) - 1, end - 1, -1) if _ENDING.match(lines[at])), len(lines) - 1)
+    return lines[: max(ending, end)], lines[max(ending, end) :]
+
+
+def _list_failure_lines(result: ToolResult) -> list[str]:
+    """The last lines that a failed command printed."""
+    lines, notes = split_notes(result.text.rstrip("\n").split("\n"))
+    if result.kind == "error" or not has_failed_exit(notes):
+        return []
+    return [sanitize(line).expandtabs(TAB_COLUMNS) for line in lines[-MAX_FAILURE_LINES:]]
