@@ -65,7 +65,7 @@ def is_quoted(lead: str) -> bool:
 
 # Where the block stands. These rules change none of the recorded right calls.
 _ROLE = LazyPattern(r"\W{0,4}(?:assistant|agent|model|bot|ai)\W{0,3}:", re.IGNORECASE)
-_QUOTING_FENCE = LazyPattern(r"^[ \t]*(?:~~~|````)", re.MULTILINE)  # which may hold fences of three backticks
+_FENCE = LazyPattern(r"^[ \t]*(~{3,}|`{3,})[ \t]*(.?)", re.MULTILINE)
 _JSON_START = LazyPattern(r"\s*(?:\{\s*\"|\[\s*[\[{\"])")
 _OPEN_VALUE = LazyPattern(  # of a key, alone or in a list
     r"(?:\A|[{,(])\s{0,64}(?:\"[^\"\n]{1,64}\"|\w{1,64})\s?[:=]\s{0,8}"
@@ -93,7 +93,7 @@ def stands_as_mention(lead: str) -> bool:
     line, above = lead[start:], lead[:start]
     if line.lstrip().startswith(("|", ">")) or (_ROLE.match(line) and above.strip()):
         return True
-    if len(_QUOTING_FENCE.findall(lead)) % 2:
+    if _is_in_quoting_fence(lead):
         return True
     is_open = lead.count("{") > lead.count("}") or lead.count("[") > lead.count("]")
     return len(lead) < LEAD_CHARS and is_open and bool(_JSON_START.match(lead))
@@ -101,7 +101,18 @@ def stands_as_mention(lead: str) -> bool:
 
 def is_in_quoting_fence(lead: str) -> bool:
     """Whether a block stands in a fence of tildes or of four backticks, all of which precedes it: there it is text."""
-    return len(lead) < LEAD_CHARS and len(_QUOTING_FENCE.findall(lead)) % 2 == 1
+    return len(lead) < LEAD_CHARS and _is_in_quoting_fence(lead)
+
+
+def _is_in_quoting_fence(lead: str) -> bool:
+    """Whether a fence is open that may hold fences of three backticks. As many marks end a fence, or more."""
+    fence = ""
+    for marks, info in _FENCE.findall(lead):
+        if not fence:
+            fence = marks
+        elif marks.startswith(fence) and not info:
+            fence = ""
+    return fence[3:] != "" or fence[:1] == "~"
 
 
 def is_inside_string(lead: str) -> bool:

@@ -52,6 +52,7 @@ CALLS = {
     "bare, before a sentence": f"{BARE}\nThis reads it.",
     "bare in a fence behind a colon": f"I call it:\n\n```json\n{BARE}\n```\n\nThat shows what is in it.",
     "behind a fence": f"```\nls\n```\n{CALL}",
+    "behind a fence that more backticks end": f"```xml\nls\n````\n{CALL}",
     "behind JSON": f'{{"thought": "I read it"}}\n{CALL}',
 }
 

@@ -129,7 +129,9 @@ def _compile_attribute(part: re.Match[str], of_call: bool) -> str:
     if part["attribute"]:
         named = rf"\s{{0,8}}(?:name|key|tool|function|{part['attribute'].strip()})"
     # In quotes a key may hold blanks, which are none where a name ends at one.
-    word = rf"(?:(?<=[\"'])[^\"'<>\n]{{1,200}}(?=[\"'])|{_WORD})"
+    # What follows decides whether a quote that begins a key is closed, so that no value begins within.
+    bare = _WORD if of_call else rf"(?<![\"']){_WORD}|{_WORD}(?=[\s\"'<>/])"
+    word = rf"(?:(?<=[\"'])[^\"'<>\n]{{1,200}}(?=[\"'])|{bare})"
     quoted = rf"{named}\s{{0,8}}=\s{{0,8}}[\"']?\s{{0,8}}(?P<word>{word}){_TOKENS}(?:[ \t]{{0,8}}[\"'])?"
     if part["end"] != ">":
         return f"{quoted}{_ATTRIBUTES}{end}"

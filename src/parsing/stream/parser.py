@@ -274,14 +274,12 @@ class StreamParser:
             return len(text) if final else at  # the beginning of a call that was cut off
         if not isinstance(detection, Skip) or run.end() != detection.end:
             return at
-        if closer := formats.closing_marker.match(text, run.end()):
-            return closer.end()
-        may_be_noise = text[at : at + 2] in _TOKEN_BEGINS
-        if may_be_noise and (noise := formats.noise.match(text, run.end())):
-            return noise.start("token")
-        may_come = formats.closing_marker.is_prefix(text, run.end())
-        may_come = may_come or (may_be_noise and formats.noise.is_prefix(text, run.end()))
-        return None if may_come and not final else at
+        for follows in (formats.closing_marker, formats.noise)[: 1 + (text[at : at + 2] in _TOKEN_BEGINS)]:
+            if not final and follows.is_prefix(text, run.end()):
+                return None  # a longer marker may come
+            if match := follows.match(text, run.end()):
+                return match.start("token") if follows is formats.noise else match.end()
+        return at
 
     def _pass_marker(self, marker: Marker) -> _State:
         """Moves behind a marker, and says what follows it."""
