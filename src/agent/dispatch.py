@@ -13,43 +13,64 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from ..errors import Cancelled
+from ..model.loops import MAX_ROUNDS, SLOW_S, Round, decide
 from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..tools.sdk.wiring import CommandReport, Inbox
 from ..types.effects import AgentSteps, Aside
 from ..types.events import CallDenied, CallFinished, CallStarted, ModeChanged, Notice
-from ..types.messages import JSON, MAX_CALLS, MalformedCall, RequestedCall, ToolCall, ToolResult, ToolResults
+from ..types.messages import MAX_CALLS, MalformedCall, RequestedCall, ToolCall, ToolResult, ToolResults
 from .permission import AccessGrant, Permission, PermissionGate
 from .steps import wait_for
 from .subagents import CallGroup
 
 RECORDING_TOOLS = ("write", "edit")  # they call ToolContext.before_write
-MAX_REPEATS = 3  # of the same call in a row
 
 TOO_MANY = f"Not run: an answer may hold at most {MAX_CALLS} calls. Make the others again, fewer at once."
 TOO_MANY_NOTICE = f"The answer held more than {MAX_CALLS} calls; the others were not run, and the model is told so."
 NOT_FINISHED = "The call did not finish: the user interrupted it."
-REPEATED = (
-    f"Not run: this is the same call with the same arguments for the {MAX_REPEATS}rd time in a row. "
-    "Use the result you have, change the arguments, or answer."
-)
+
+
+class LoopWatch:
+    """The rounds of one question. `end`: why it is to end: the model goes on with a loop that it was told of."""
+
+    def __init__(self) -> None:
+        self.end = ""
+        self._rounds: list[Round] = []
+
+    def add(self, calls: Sequence[RequestedCall], results: Sequence[ToolResult]) -> str:
+        """Take in a turn. Returns a note for the model if that makes a loop."""
+        made = [(call.name, call.arguments if isinstance(call, ToolCall) else call.raw) for call in calls]
+        is_slow = any(result.seconds > SLOW_S for result in results)
+        self._rounds = [*self._rounds[-MAX_ROUNDS:], Round(made, [*map(_compare_by, results)], is_slow)]
+        note, self.end = decide(self._rounds)
+        return note
+
+
+def _compare_by(result: ToolResult) -> object:
+    """The result without the name of its stored output, which is another one each time."""
+    value = result.value
+    return result.kind, value.replace(result.ref, "") if result.ref and isinstance(value, str) else value
 
 
 class TurnCalls:
     """The calls of one turn, as they ran if they did, and their results so far.
 
-    `task`: the user's question that they serve.
+    `task`: the user's question that they serve. `watch`: what the turns of that question make together.
     """
 
-    def __init__(self, calls: Sequence[RequestedCall], task: str = "") -> None:
+    def __init__(self, calls: Sequence[RequestedCall], task: str = "", watch: LoopWatch | None = None) -> None:
         self.calls = list(calls)
         self.task = task
+        self._watch = watch
         self._results: dict[int, ToolResult] = {}  # by place
 
     def finish(self, place: int, result: ToolResult) -> CallFinished:
-        """Record the result of the call at this place."""
+        """Record the result of the call at this place; the last one tells the model of a loop."""
         self._results[place] = result
+        if self._watch and len(self._results) == len(self.calls):
+            self._results[place] = result = _append_note(result, self._watch.add(self.calls, self.settle().results))
         return CallFinished(self.calls[place], result)
 
     def has_result(self, place: int) -> bool:
@@ -60,33 +81,6 @@ class TurnCalls:
         return ToolResults(
             tuple(self._results.get(place) or make_error(call, NOT_FINISHED) for place, call in enumerate(self.calls))
         )
-
-
-class RepeatGuard:
-    """Counts how often in a row the model makes the same call, over the turns of one question."""
-
-    def __init__(self) -> None:
-        self.is_stuck = False  # the model was told, and made the same call again in a later turn
-        self._last: tuple[str, Mapping[str, JSON]] | None = None
-        self._count = 0
-        self._told_in = 0  # the turn in which the model was told; 0: it was not
-        self._turn = 0
-
-    def next_turn(self) -> None:
-        """To be called before the calls of each turn."""
-        self._turn += 1
-
-    def register(self, call: ToolCall) -> bool:
-        """Count the call; whether it is the same for the MAX_REPEATS-th time or more."""
-        this = (call.name, call.arguments)
-        if this != self._last:
-            self._last, self._count, self._told_in = this, 0, 0
-        self._count += 1
-        if self._count < MAX_REPEATS:
-            return False
-        self.is_stuck = 0 < self._told_in < self._turn
-        self._told_in = self._told_in or self._turn
-        return True
 
 
 class ToolDispatcher:
@@ -109,14 +103,13 @@ class ToolDispatcher:
         self._gate = gate
         self._max_parallel = max_parallel
 
-    def run(self, turn: TurnCalls, ctx: ToolContext, guard: RepeatGuard) -> AgentSteps[None]:
+    def run(self, turn: TurnCalls, ctx: ToolContext) -> AgentSteps[None]:
         """Finish each call of the turn. Raises what interrupts it; the calls finished by then keep their results."""
-        guard.next_turn()
         if len(turn.calls) > MAX_CALLS:
             yield Notice(TOO_MANY_NOTICE)
         free: dict[int, ToolCall] = {}
         for place, call in enumerate(turn.calls):
-            error = self._find_error(place, call, guard)
+            error = self._find_error(place, call)
             if isinstance(call, ToolCall) and not error and (judged := self._gate.find_free(call)):
                 turn.calls[place] = free[place] = judged
                 continue
@@ -131,15 +124,13 @@ class ToolDispatcher:
                     yield from self._run_alone(turn, place, call, ctx)
         yield from self._run_parallel(turn, free, ctx)
 
-    def _find_error(self, place: int, call: RequestedCall, guard: RepeatGuard) -> ToolResult | None:
+    def _find_error(self, place: int, call: RequestedCall) -> ToolResult | None:
         """The answer to a call that cannot run, even with permission."""
         if isinstance(call, MalformedCall):
             usage = self._registry.signature(call.name)
             return make_error(call, f"{call.reason} Usage: {usage}" if usage else call.reason)
         if place >= MAX_CALLS:
             return make_error(call, TOO_MANY)
-        if guard.register(call):
-            return make_error(call, REPEATED)
         return self._registry.check(call)
 
     def _run_alone(self, turn: TurnCalls, place: int, call: ToolCall, ctx: ToolContext) -> AgentSteps[None]:
@@ -259,4 +250,8 @@ def make_error(call: RequestedCall, text: str) -> ToolResult:
 
 
 def _append_note(result: ToolResult, note: str) -> ToolResult:
-    return replace(result, value=f"{result.text}\n[{note}]") if note else result
+    if not note:
+        return result
+    if result.kind == "multimodal" and isinstance(result.value, list):
+        return replace(result, value=[*result.value, {"type": "text", "text": f"[{note}]"}])
+    return replace(result, kind="error" if result.kind == "error" else "text", value=f"{result.text}\n[{note}]")

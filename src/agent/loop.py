@@ -40,7 +40,7 @@ from ..types.messages import (
     UserMessage,
 )
 from .compaction import Compactor, SummaryModel
-from .dispatch import RepeatGuard, ToolDispatcher, TurnCalls, make_error
+from .dispatch import LoopWatch, ToolDispatcher, TurnCalls, make_error
 from .permission import PermissionGate
 from .pruning import compute_output_budget, count_output_chars, shorten_old_results, trim_old_outputs
 from .steps import watch
@@ -70,7 +70,7 @@ class _Question:
     conversation: list[Message]
     ctx: ToolContext
     tool_choice: ToolChoice = "auto"  # of the next turn
-    guard: RepeatGuard = field(default_factory=RepeatGuard)
+    watch: LoopWatch = field(default_factory=LoopWatch)
     malformed_turns: int = 0  # in a row
     was_prompted: bool = False  # after an empty turn
 
@@ -225,8 +225,8 @@ class AgentLoop:
                 yield TextDelta(summary)
             yield Completed(answer)
             return True
-        if question.guard.is_stuck:
-            yield Notice("Stopped: the model made the same call with the same arguments again and again.")
+        if question.watch.end:
+            yield Notice(f"Stopped: {question.watch.end}.")
             return True
         question.malformed_turns = 0 if response.calls else question.malformed_turns + 1
         if question.malformed_turns <= MAX_MALFORMED_TURNS:
@@ -237,10 +237,10 @@ class AgentLoop:
 
     def _run_calls(self, question: _Question, response: Response) -> AgentSteps[None]:
         """Run the response's calls, if any. Each gets its result in the conversation, even when this is interrupted."""
-        turn = TurnCalls(response.requested_calls, question.text)
+        turn = TurnCalls(response.requested_calls, question.text, question.watch)
         try:
             yield from _explain_stop(response)
-            yield from self._dispatcher.run(turn, question.ctx, question.guard)
+            yield from self._dispatcher.run(turn, question.ctx)
         finally:
             if turn.calls:
                 question.conversation.append(turn.settle())

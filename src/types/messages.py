@@ -134,7 +134,7 @@ class ToolResult(Serializable):
     `ref` names the whole output in the output cache ("": it is not there); it is not sent to providers.
     `is_denied`: the call did not fail; a rule or a person did not let it run. The kind is error.
     `usage`: the tokens of a subagent's own requests. `diff`: what the call changed in a file, for the user. Neither is
-    sent to providers.
+    sent to providers. `seconds`: that the call took; they are not stored.
     """
 
     TYPE = "result"
@@ -146,6 +146,7 @@ class ToolResult(Serializable):
     is_denied: bool = False
     usage: Usage | None = None
     diff: str = field(default="", repr=False, compare=False)
+    seconds: float = field(default=0.0, repr=False, compare=False)
 
     @property
     def failure(self) -> Literal["", "error", "denied"]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from src.agent.compaction import Compactor
-from src.agent.dispatch import NOT_FINISHED, REPEATED
+from src.agent.dispatch import NOT_FINISHED, LoopWatch
 from src.agent.loop import EMPTY_TURN_PROMPT, FINAL_ANSWER_PROMPT, MAX_MALFORMED_TURNS, AgentLoop
 from src.errors import ContextTooLong, StreamCut, WireError
 from src.negotiation import CallPath
@@ -191,11 +191,11 @@ class TestLimits:
         assert (asked, len(run.of(LimitHit)), run.model.asked[-1].tool_choice) == ([2, 4], 1, "none")
 
     def test_without_a_limit_only_a_call_that_repeats_itself_stops_the_model(self):
-        run = Run(*(says("", replace(LOOK, arguments={"path": str(at)})) for at in range(60)), *[says("", LOOK)] * 5)
+        run = Run(*(says("", replace(LOOK, arguments={"path": str(at)})) for at in range(60)), *[says("", LOOK)] * 7)
         run.agent.set_turn_limit(None, pytest.fail)
         run.all()
-        assert (len(run.of(LimitHit)), len(run.of(TurnStarted))) == (0, 64)
-        assert "again and again" in run.of(Notice)[-1].text
+        assert (len(run.of(LimitHit)), len(run.of(TurnStarted))) == (0, 66)
+        assert "6 times in a row" in run.of(Notice)[-1].text
 
     def test_calls_in_the_summary_are_not_run_and_the_user_is_told(self):
         run = Run(says("", LOOK), says("More.", CHANGE), max_tool_turns=1).all()
@@ -342,33 +342,62 @@ def test_leaving_at_the_word_that_an_answer_was_cut_leaves_no_call_without_a_res
     assert [result.value for result in run.results()] == [NOT_FINISHED]
 
 
-class TestTheSameCallAgain:
-    def test_a_third_call_in_a_row_is_an_error_and_does_not_run(self):
-        run = Run(*[says("", LOOK)] * 3, says("ok")).all()
-        assert run.ran == ["look a"] * 2
-        assert run.results()[-1].value == REPEATED
+NOTE = (
+    "contents of a\n[look: the same calls gave the same results 3 times in a row. "
+    "Making them again gives nothing new: use these results, do something else, or answer.]"
+)
+
+
+class TestALoop:
+    def test_the_third_result_tells_the_model_and_only_that_one(self):
+        run = Run(*[says("", LOOK)] * 5, says("ok")).all()
+        assert [result.value for result in run.results()] == ["contents of a"] * 2 + [NOTE] + ["contents of a"] * 2
+        assert run.of(CallFinished)[2].result.value == NOTE
         assert run.conversation[-1] == says("ok")
 
-    def test_after_that_the_loop_stops_and_says_so(self):
-        run = Run(*[says("", LOOK)] * 4).all()
-        assert run.ran == ["look a"] * 2
-        assert "again and again" in run.of(Notice)[-1].text
-        assert len(run.results()) == 4
+    def test_after_as_many_more_the_loop_ends_and_says_why(self):
+        run = Run(*[says("", LOOK)] * 7).all()
+        assert run.ran == ["look a"] * 6
+        assert run.of(Notice)[-1].text == "Stopped: look: the same calls gave the same results 6 times in a row."
+        assert len(run.results()) == 6
+
+    def test_two_calls_in_turn_are_one_as_well(self):
+        run = Run(*[says("", LOOK), says("", CHANGE)] * 8, answers=[Answer(True)] * 16, max_tool_turns=99).all()
+        assert len(run.ran) == 12
+        assert "Stopped: look, change: " in run.of(Notice)[-1].text
 
     def test_another_call_between_starts_the_count_anew(self):
         other = ToolCall("c9", "look", {"path": "b"})
-        turns = [says("", each) for each in (LOOK, LOOK, other, LOOK, LOOK)]
-        run = Run(*turns, says("ok")).all()
-        assert len(run.ran) == 5
+        run = Run(*[says("", each) for each in (LOOK, LOOK, other, LOOK, LOOK)], says("ok")).all()
+        assert not any("in a row" in str(result.value) for result in run.results())
 
-    def test_many_in_one_turn_do_not_stop_the_loop_before_the_model_got_the_errors(self):
-        run = Run(says("", *[LOOK] * 6), says("ok")).all()
-        assert run.ran == ["look a"] * 2
-        assert run.conversation[-1] == says("ok")
+    def test_a_result_that_changes_is_none(self):
+        run = Run(*[says("", ToolCall("c", "count", {}))] * 9, says("ok"), max_tool_turns=99)
+        counted = []
+
+        @run.registry.tool(risk="low")
+        def count() -> str:
+            """Count on."""
+            counted.append(1)
+            return str(len(counted))
+
+        run.all()
+        assert [result.value for result in run.results()] == [str(number) for number in range(1, 10)]
+
+    def test_a_stored_output_is_the_same_under_another_name(self):
+        watch = LoopWatch()
+        call = ToolCall("c", "count", {})
+        outputs = [ToolResult("c", "count", "text", f"[cut: read on in {ref}]", ref) for ref in ("o1", "o2", "o3")]
+        assert [bool(watch.add([call], [output])) for output in outputs] == [False, False, True]
+
+    def test_a_call_that_takes_long_waits_for_something(self):
+        watch = LoopWatch()
+        call, result = ToolCall("c", "wait", {}), ToolResult("c", "wait", "text", "not yet", seconds=5.1)
+        assert not any(watch.add([call], [result]) or watch.end for _ in range(9))
 
     def test_it_does_not_matter_whether_the_call_could_run(self):
-        run = Run(*[says("", ToolCall("c", "nothing", {}))] * 4).all()
-        assert "again and again" in run.of(Notice)[-1].text
+        run = Run(*[says("", ToolCall("c", "nothing", {}))] * 6).all()
+        assert "6 times in a row" in run.of(Notice)[-1].text
 
 
 class TestATurnThatEndsTheRun:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from src.agent.dispatch import RepeatGuard, ToolDispatcher, TurnCalls
+from src.agent.dispatch import ToolDispatcher, TurnCalls
 from src.agent.permission import PermissionGate
 from src.security.permissions.approval import Answer, Request
 from src.security.permissions.policy import Policy
@@ -89,7 +89,7 @@ def run(
     turn = TurnCalls([ToolCall(str(place), name, arguments) for place, (name, arguments) in enumerate(calls)])
     dispatcher = ToolDispatcher(registry, PermissionGate(registry, approver, policy, None), max_parallel)
     with ToolContext(workspace).rewire(can_show=policy.can_show).for_run() as ctx:
-        for _ in perform(dispatcher.run(turn, ctx, RepeatGuard())):
+        for _ in perform(dispatcher.run(turn, ctx)):
             pass
     return turn.settle().results
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from src.agent.dispatch import RepeatGuard, ToolDispatcher, TurnCalls
+from src.agent.dispatch import ToolDispatcher, TurnCalls
 from src.agent.permission import PermissionGate
 from src.security.permissions.approval import Answer
 from src.security.permissions.policy import Policy
@@ -50,7 +50,7 @@ class Turn:
             [ToolCall(f"c{place}", name, given, guessed=guessed) for place, (name, given) in enumerate(calls)]
         )
         with context(workspace).rewire(**given).for_run() as ctx:
-            for event in perform(dispatcher.run(self.calls, ctx, RepeatGuard())):
+            for event in perform(dispatcher.run(self.calls, ctx)):
                 self.events.append(event)
         return self
 

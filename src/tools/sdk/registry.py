@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from time import monotonic
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from ...errors import ConfigError
@@ -167,12 +168,15 @@ class Registry:
         """Run a call; whatever is wrong with it becomes an error."""
         if call.name not in self:
             return self._refuse_unknown(call)
-        return self[call.name].run(call, ctx)
+        began = monotonic()
+        result = self[call.name].run(call, ctx)
+        return replace(result, seconds=monotonic() - began)
 
     async def run_async(self, call: ToolCall, ctx: ToolContext) -> ToolResult:
         """As run, for a tool that `is_coroutine`, inside an event loop."""
+        began = monotonic()
         outcome = await self[call.name].execute_async(call.arguments, replace(ctx, call=call))
-        return outcome.to_result(call, ctx.wiring.outputs)
+        return replace(outcome.to_result(call, ctx.wiring.outputs), seconds=monotonic() - began)
 
     def is_coroutine(self, name: str) -> bool:
         """Whether the tool is a coroutine function."""

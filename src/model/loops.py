@@ -1,0 +1,74 @@
+"""Whether a conversation goes round in circles: the same calls with the same results, again and again. Pure.
+
+One to four rounds that repeat are a loop; a round is the calls of an answer and their results. Polling is none: there a
+result changes, or a call takes long. When the rounds have come three times, the model is told; the program's own loop
+ends when they have come three times more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+MAX_PERIOD = 4  # rounds that repeat as one
+NOTE_AFTER = 3  # times
+END_AFTER = 6  # times
+SLOW_S = 5.0  # a call that takes longer is a wait for something
+MAX_ROUNDS = MAX_PERIOD * END_AFTER  # that are looked at
+_MAX_NAMES_CHARS = 200
+_SAME = "{names}: the same calls gave the same results {times} times in a row"
+_NOTE = f"{_SAME}. Making them again gives nothing new: use these results, do something else, or answer."
+
+
+class Round(NamedTuple):
+    """`calls`: name and arguments of each; `results`: what they gave, in any form that can be compared.
+
+    `is_slow`: a call took longer than SLOW_S.
+    """
+
+    calls: Sequence[tuple[str, object]]
+    results: Sequence[object]
+    is_slow: bool = False
+
+
+class Decision(NamedTuple):
+    """`note`: for the model, behind the last result. `end`: why the program's own loop is to end. Empty: nothing."""
+
+    note: str = ""
+    end: str = ""
+
+
+def decide(rounds: Sequence[Round]) -> Decision:
+    """What to do after these rounds, of which the last one is new."""
+    for period in range(1, MAX_PERIOD + 1):
+        same = _count_same(rounds, period)
+        times = same // period + 1
+        if times < NOTE_AFTER:
+            continue
+        names = _list_names(rounds[-period:])
+        if times >= END_AFTER:
+            return Decision(end=_SAME.format(names=names, times=times))
+        if same == (NOTE_AFTER - 1) * period:
+            return Decision(note=_NOTE.format(names=names, times=times))
+        break  # the model was told
+    return Decision()
+
+
+def _count_same(rounds: Sequence[Round], period: int) -> int:
+    """How many rounds at the end are as the one `period` before them."""
+    least = max(period, len(rounds) - MAX_ROUNDS)
+    place = len(rounds) - 1
+    while place >= least and _is_same(rounds[place], rounds[place - period]):
+        place -= 1
+    return len(rounds) - 1 - place
+
+
+def _is_same(one: Round, other: Round) -> bool:
+    if one.is_slow or other.is_slow:
+        return False
+    return one.calls == other.calls and one.results == other.results
+
+
+def _list_names(rounds: Sequence[Round]) -> str:
+    names = ", ".join(name or "an unreadable call" for each in rounds for name, _ in each.calls)
+    return names if len(names) <= _MAX_NAMES_CHARS else f"{names[:_MAX_NAMES_CHARS]} ..."
