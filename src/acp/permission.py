@@ -85,10 +85,9 @@ def list_options(request: Request) -> list[Any]:
         rows = [(ONCE, "Accept the plan, and go on in mode edits", "allow_once")]
     if request.rule:
         rule = describe_rule(request.rule)
-        rows += [
-            (SESSION, f"Yes, and in this session: {rule}", "allow_always"),
-            (ALWAYS, f"Yes, and always: {rule}", "allow_always"),
-        ]
+        rows.append((SESSION, f"Yes, and in this session: {rule}", "allow_always"))
+        if request.can_save:
+            rows.append((ALWAYS, f"Yes, and always: {rule}", "allow_always"))
     rows += [(grant, WIDER[grant], "allow_once") for grant in request.wider if grant in WIDER]
     rows += [(NO, "No", "reject_once"), (NO_WITH_WORDS, "No, and say what to do instead", "reject_once")]
     return [PermissionOption(option_id=name, name=text, kind=kind) for name, text, kind in rows]  # type: ignore[arg-type, unused-ignore]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..security.permissions.approval import (
     MODE_AFTER_PLAN,
+    MODE_OF_EDITS,
     NO_APPROVER_MESSAGE,
     PLAN_REASON,
     SUBMIT_PLAN,
@@ -20,7 +21,7 @@ from ..security.permissions.approval import (
     CannotRun,
     Request,
 )
-from ..security.permissions.policy import Decision, Policy
+from ..security.permissions.policy import WRITE_TOOLS, Decision, Policy
 from ..security.permissions.rules import Rule
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
@@ -210,6 +211,8 @@ class PermissionGate:
     def _make_request(self, call: ToolCall, ctx: ToolContext, decision: Decision, preview: str = "") -> Request:
         request = Request(call, decision.reason, lambda changed: self._revise(changed, ctx), preview)
         request = request._replace(access=decision.access, needs_person=decision.needs_person)
+        if not decision.needs_person and self._is_free_in(MODE_OF_EDITS, call):
+            request = request._replace(mode=MODE_OF_EDITS)
         if decision.access is None:
             return request
         if self.policy.is_enforced:
@@ -217,6 +220,14 @@ class PermissionGate:
             return request._replace(wider=wider)
         advice, self._has_advised = "" if self._has_advised else ADVICE, True
         return request._replace(advice=advice)
+
+    def _is_free_in(self, mode: str, call: ToolCall) -> bool:
+        """Whether an edit that asks in mode ask runs without asking in another one. A subagent switches no mode."""
+        if call.name not in WRITE_TOOLS or self.policy.mode != "ask" or self._parent:
+            return False
+        if self._board and self._board.applies_to(self._registry.risk(call.name), "ask"):
+            return False
+        return replace(self.policy, mode=mode).decide(call, self._registry.risk(call.name)).action == "allow"
 
     def _revise(self, call: ToolCall, ctx: ToolContext) -> Request:
         """See Request."""
@@ -241,15 +252,18 @@ class PermissionGate:
         call = request.call
         access = request.access if request.access in ("read", "write", "network") else None
         rule = self.policy.find_always_rule(call, access)
-        answer = yield from self.ask(request._replace(rule=str(rule or "")))
+        answer = yield from self.ask(request._replace(rule=str(rule or ""), can_save=self.policy.can_be_kept(call)))
         if answer.allowed is not True:
             reviews = f" What reviewers said: {'; '.join(request.reviews)}" if request.reviews else ""
             return Permission(call, (answer.message or "the user said no.") + reviews)
+        mode = request.mode if answer.mode == request.mode else ""
+        if mode:
+            self.policy = replace(self.policy, mode=mode)
         if answer.arguments is not None and answer.arguments != call.arguments:
-            return self._apply_changes(request, answer, answer.arguments)
+            return self._apply_changes(request, answer, answer.arguments)._replace(mode=mode)
         if rule and (answer.always or answer.for_chat):
             self._add(rule)
-        return Permission(call, user_note=_quote_user(answer), access=answer.access or request.access)
+        return Permission(call, user_note=_quote_user(answer), access=answer.access or request.access, mode=mode)
 
     def _add(self, rule: Rule) -> None:
         if self._parent:

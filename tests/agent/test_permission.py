@@ -14,7 +14,7 @@ from src.security.permissions.policy import Policy
 from src.security.permissions.review import ReviewBoard
 from src.security.permissions.rules import parse_rules
 from src.tools import REGISTRY, Media
-from src.types.events import Notice
+from src.types.events import ModeChanged, Notice
 from src.types.sandbox import Launch
 
 from .turns import Turn
@@ -80,6 +80,38 @@ class TestWhatAnApproverSays:
 
         turn = Turn(Answer(True, "nice.")).tool(draw, "high").run(("draw", {}))
         assert [block["type"] for block in turn.values[0]] == ["text", "image"]
+
+
+class TestTheModeOfEdits:
+    @staticmethod
+    def write(*answers, path="a.txt", rules=(), **options):
+        def write(path: str) -> str:
+            """Write a file."""
+            return f"wrote {path}"
+
+        turn = Turn(*answers, rules=rules, **options).tool(write, "high")
+        return turn.run(("write", {"path": path}), ("write", {"path": "b.txt"}))
+
+    def test_an_answer_may_switch_to_it_and_later_edits_do_not_ask(self):
+        turn = self.write(Answer(True, mode="edits"))
+        assert [request.mode for request in turn.approver.asked] == ["edits"]
+        assert turn.values == ["wrote a.txt", "wrote b.txt"]
+        assert [event.mode for event in turn.events if isinstance(event, ModeChanged)] == ["edits"]
+
+    def test_it_is_no_answer_to_what_asks_in_that_mode_too(self):
+        asks = [{"tool": "write", "path": "a.txt", "action": "ask"}]
+        turn = self.write(Answer(True, mode="edits"), Answer(False), rules=asks)
+        assert [request.mode for request in turn.approver.asked] == ["", "edits"]
+        assert not [event for event in turn.events if isinstance(event, ModeChanged)]
+
+    def test_it_is_no_answer_to_a_file_that_runs_by_itself(self):
+        turn = self.write(Answer(False), Answer(False), path=".envrc")
+        assert [request.mode for request in turn.approver.asked] == ["", "edits"]
+
+    def test_it_is_no_answer_where_models_review_edits(self):
+        votes = [Votes("r", ConnectFailed("gone"))]
+        turn = self.write(Answer(False), Answer(False), board=ReviewBoard(votes, on="ask"))
+        assert [request.mode for request in turn.approver.asked] == ["", ""]
 
 
 class Votes:

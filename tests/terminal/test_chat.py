@@ -16,6 +16,7 @@ from .terminal import Gate, Server, Terminal
 
 CTRL_C, CTRL_D, CTRL_E, CTRL_J, CTRL_L = "\x03", "\x04", "\x05", "\n", "\x0c"
 CTRL_O, CTRL_R, CTRL_X, CTRL_Z = "\x0f", "\x12", "\x18", "\x1a"
+SHIFT_TAB = "\x1b[Z"
 ALT_ENTER, UP, ESCAPE = "\x1b\r", "\x1b[A", "\x1b"
 
 
@@ -624,6 +625,23 @@ class TestAtAnApproval:
         chat.line(": move it to trash instead 日本")
         chat.shows("^As you like.$")
         assert "move it to trash instead 日本" in chat.server.requests[1]["messages"][-1]["content"]
+
+    def test_shift_tab_answers_where_the_next_mode_lets_the_call_pass(self, chat, tmp_path):
+        chat = chat(
+            [call("write", path="a.txt", content="x\n")],
+            [call("exec", command="touch b", access="write")],
+            ["Done."],
+        )
+        chat.line("go")
+        chat.shows(r"m: all edits in this chat[\s\S]*Run it\? \[y/N\]")
+        chat.keys(SHIFT_TAB)
+        chat.shows(r"touch b[\s\S]*Run it\? \[y/N\]\nmode edits")
+        assert (tmp_path / "work" / "a.txt").exists()
+        chat.keys(SHIFT_TAB)
+        chat.shows(r"Run it\? \[y/N\]\nmode auto")  # which answers nothing
+        chat.line("n")
+        chat.shows("^Done.$")
+        assert not (tmp_path / "work" / "b").exists()
 
     def test_always_holds_from_now_on(self, chat):
         chat = chat(

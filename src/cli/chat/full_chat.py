@@ -45,6 +45,7 @@ class FullChat:
             get_size=get_size,
         )
         application.show_question_again = asking.show_again
+        application.find_answer_for = asking.find_answer_for
 
     def run(self, resume: str | None, message: str) -> int:
         """Returns the exit code. Raises BotError."""

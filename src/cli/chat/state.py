@@ -188,9 +188,10 @@ class State:
         """What may run without asking; one of MODES."""
         return self.settings.security.mode_in_force
 
-    def switch_to_next_mode(self) -> None:
-        """What Shift-Tab does. Mode full is left out: only its name switches to it."""
-        self.switch_mode(CYCLE[(CYCLE.index(self.mode) + 1) % len(CYCLE)] if self.mode in CYCLE else CYCLE[0])
+    @property
+    def next_mode(self) -> str:
+        """The mode that Shift-Tab switches to. Mode full is left out: only its name switches to it."""
+        return CYCLE[(CYCLE.index(self.mode) + 1) % len(CYCLE)] if self.mode in CYCLE else CYCLE[0]
 
     def switch_mode(self, mode: str) -> None:
         self.settings = replace(self.settings, security=replace(self.settings.security, mode=mode))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # loads logging
 
 
 SUBMIT_PLAN = "submit_plan"  # the tool whose call asks the user to accept a plan
-MODE_AFTER_PLAN = "edits"
+MODE_OF_EDITS = MODE_AFTER_PLAN = "edits"
 PLAN_REASON = "accepting the plan switches to mode edits"
 
 
@@ -33,6 +33,8 @@ class Request(NamedTuple):
     revise: Callable[[ToolCall], Request]
     preview: str = ""  # a unified diff of what would change; empty: none
     rule: str = ""  # the rule that the answer "always" would add; empty: there is none
+    can_save: bool = True  # the rule may hold for later conversations, too
+    mode: str = ""  # the mode that an answer may switch to, in which such a call runs without asking; empty: none
     reviews: tuple[str, ...] = ()  # one line for each reviewer
     access: Grant | None = None  # what a command could do; None: the call runs no command
     wider: tuple[Grant, ...] = ()  # what a command may be given instead, once
@@ -45,7 +47,7 @@ class Answer(NamedTuple):
     """`message` goes to the model with a refusal; `arguments`: as the user changed them.
 
     `always`: the rule of the request holds from now on; `for_chat`: it holds in this conversation. `access`: what the
-    command may do instead of what was asked for.
+    command may do instead of what was asked for. `mode`: the mode of the request holds from now on.
     """
 
     allowed: bool
@@ -54,6 +56,7 @@ class Answer(NamedTuple):
     arguments: Mapping[str, JSON] | None = None
     for_chat: bool = False
     access: Grant | None = None
+    mode: str = ""
 
 
 class Approver(Protocol):

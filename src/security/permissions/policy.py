@@ -46,6 +46,11 @@ READERS = frozenset(_READERS.split())
 GIT_READERS = (("git", "grep"), ("git", "diff"))
 EXIT_NOT_FOUND = 127
 SUBCOMMAND = LazyPattern(r"[a-z][a-z-]*")
+_DESTRUCTIVE = (
+    "rm|rmdir|unlink|shred|dd|mkfs|find -delete|git clean|git branch -D|git reset --hard|git push --delete"
+    "|git push --force|git push -f|git push --force-with-lease|git push --mirror|git stash clear|git stash drop"
+)
+DESTRUCTIVE = tuple(tuple(each.split()) for each in _DESTRUCTIVE.split("|"))  # commands whose work cannot be undone
 NO_PATH = LazyPattern(r"[^\w\-./~+]+")  # separates the paths in a word: PATH=a:b, --file=x, @x
 
 
@@ -136,6 +141,13 @@ class Policy:
             if self.with_rule(rule)._decide_resolved(call, "high").action == "allow":
                 return rule
         return None
+
+    def can_be_kept(self, call: ToolCall) -> bool:
+        """Whether a rule for a call may be saved for good: not for a command that deletes, or discards commits."""
+        line = call.arguments.get("command")
+        return not isinstance(line, str) or not any(
+            deny.judge_line(line, words).verdict == "denied" for words in DESTRUCTIVE
+        )
 
     def can_show(self, tool: str, path: str) -> bool:
         """Whether the rules let a tool that searches show a file, given relative to the workspace.
@@ -380,6 +392,8 @@ def _find_first_words(line: str) -> str:
     commands, _ = _try_parse(line)
     words = commands[0].texts[:2] if len(commands) == 1 and not commands[0].writes else ()
     if len(words) < 2 or not (words[0] in ("git", *PROJECT) and SUBCOMMAND.fullmatch(words[1])):
+        return ""
+    if any(each[:2] == words for each in DESTRUCTIVE):  # a rule for `git push` would allow `git push --force`, too
         return ""
     with suppress(UnsafeToParse):
         list_programs(commands[0])

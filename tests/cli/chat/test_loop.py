@@ -314,11 +314,11 @@ class TestModes:
         state = Session().state
         seen = []
         for _ in range(5):
-            state.switch_to_next_mode()
+            state.switch_mode(state.next_mode)
             seen.append(state.mode)
         assert seen == ["edits", "auto", "plan", "ask", "edits"]
         state.switch_mode("full")
-        state.switch_to_next_mode()
+        state.switch_mode(state.next_mode)
         assert state.mode == "plan"
 
     def test_at_a_question_only_commands_run_that_leave_the_conversation(self):

@@ -386,6 +386,30 @@ class TestAlways:
         assert policy.with_rule(rule).decide(exec_call(command, "write"), "high").action == "allow"
         assert policy.with_rule(rule).decide(exec_call(f"{command} b", "write"), "high").action == "ask"
 
+    @pytest.mark.parametrize("command", ["git push origin main", "git branch -d old", "git reset HEAD"])
+    def test_no_rule_for_a_sub_command_covers_one_that_destroys(self, command, workspace):
+        found = Policy(workspace, sandbox=ENFORCING).find_always_rule(exec_call(command), "network")
+        assert found == Rule("exec", "allow", command, exact=True, access="network")
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "rm -rf src && git push --force origin main",
+            "git -C x push -f",
+            "make; git reset --hard HEAD~3",
+            "find . -name '*.o' -delete",
+            "cd a && 'rm' b",
+            "xargs rm",
+            "git clean -fdx $(pwd)",
+        ],
+    )
+    def test_what_deletes_or_discards_commits_is_allowed_in_this_chat_at_most(self, command, workspace):
+        assert not Policy(workspace).can_be_kept(exec_call(command))
+
+    @pytest.mark.parametrize("command", ["git push origin main", "pytest -q", "git rm-cached", "echo form", None])
+    def test_any_other_rule_may_be_kept(self, command, workspace):
+        assert Policy(workspace).can_be_kept(exec_call(command))
+
     def test_where_nothing_enforces_it_is_the_line_as_well(self, workspace):
         assert Policy(workspace).find_always_rule(exec_call("make test")).exact
 

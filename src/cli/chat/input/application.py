@@ -72,6 +72,7 @@ class ChatApplication:
         self._reply: str | None = None
         self._question_lock = threading.Lock()
         self.show_question_again: Callable[[], None] = lambda: None  # where something has covered it
+        self.find_answer_for: Callable[[str], str] = lambda _mode: ""  # to the open question, for a mode
         self._asked_size = (0, 0)  # of the terminal, when the question was drawn
         self._redraw: asyncio.TimerHandle | None = None
         self._prompt = ChatPrompt(state, folder, self._accept, self._accept_reply)
@@ -81,7 +82,7 @@ class ChatApplication:
             self._leave,
             self._take_back,
             self._expand,
-            state.switch_to_next_mode,
+            self._switch_mode,
             state.can_send_to_background,
             state.send_to_background,
         )
@@ -106,6 +107,7 @@ class ChatApplication:
         self._application.ttimeoutlen, self._application.timeoutlen = ESCAPE_S, KEY_SEQUENCE_S
         self._application.before_render += lambda _: self._begin_frame()
         self._application.after_render += lambda _: self._end_frame()
+        self._is_in_turn = False
         self._ticking: asyncio.Task[None] | None = None
         self._is_running = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -163,11 +165,13 @@ class ChatApplication:
     def turn(self) -> Iterator[None]:
         """Draw the turn while the model works."""
         self._live.begin()
+        self._is_in_turn = True
         self._call(self._start_ticking)
         try:
             with self._defer_interrupts():
                 yield
         finally:
+            self._is_in_turn = False
             self._call(self._stop_ticking)
             self._live.end()
 
@@ -271,9 +275,19 @@ class ChatApplication:
         self._live.expand()
         self._uncover_question()
 
+    def _switch_mode(self) -> None:
+        """Switch to the next mode. A question whose call runs without asking in it is answered by that."""
+        mode = self._state.next_mode
+        if self._live.is_asking and (key := self.find_answer_for(mode)):
+            self._prompt.reply.text = key
+            self._prompt.reply.validate_and_handle()
+        else:
+            self._state.switch_mode(mode)
+
     def _open_question(self, question: str, default: str) -> None:
         self._live.is_asking = self._live.was_asked = True
         self._asked_size = get_size()
+        self._stop_ticking()
         self._prompt.question = question
         self._prompt.reply.text, self._prompt.reply.cursor_position = default, len(default)
         self._application.layout.focus(self._prompt.reply)
@@ -281,6 +295,8 @@ class ChatApplication:
 
     def _close_question(self) -> None:
         self._live.is_asking = False
+        if self._is_in_turn:
+            self._start_ticking()
         self._prompt.question = ""
         self._prompt.reply.reset()
         self._application.layout.focus(self._prompt.message)
@@ -352,11 +368,12 @@ class ChatApplication:
     def _start_ticking(self) -> None:
         async def tick() -> None:
             while True:
-                if not self._live.is_asking:  # nothing changes then
-                    self._application.invalidate()
+                self._application.invalidate()
                 await asyncio.sleep(min(max(MIN_FRAME_S, IDLE_FACTOR * self._frame_s), MAX_FRAME_S))
 
-        self._ticking = self._application.create_background_task(tick())
+        self._stop_ticking()
+        if not self._live.is_asking:  # nothing changes then
+            self._ticking = self._application.create_background_task(tick())
 
     def _stop_ticking(self) -> None:
         if self._ticking:

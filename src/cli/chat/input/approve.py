@@ -30,7 +30,7 @@ from ....types.messages import JSON
 from ...render.colours import NONE, Colours
 from ...render.plain import REPLY_MARK, get_size
 from ...render.wrap import wrap_line, wrap_text
-from .question import WIDER_KEYS, draw_note, draw_question, has_rule
+from .question import HELP_KEY, MODE_KEY, WIDER_KEYS, draw_note, draw_question, has_rule
 
 DENIED = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
 REPLY_DENIAL = f"the user did not let it run, {REPLY_MARK}{{said}}"
@@ -78,6 +78,8 @@ class TerminalApprover:
         self._run_command = run_command or (lambda _: self._show(NO_COMMANDS))
         self._get_size = get_size
         self._open: tuple[Request, bool] | None = None  # what is asked about, and whether the user changed it
+        self._has_explained = False  # the keys of a call
+        self._explains_keys = True  # at the open question
         self._lines = 0  # shown since the question began
 
     def approve(self, request: Request) -> Answer:
@@ -97,9 +99,19 @@ class TerminalApprover:
             return
         request, is_changed = self._open
         columns = max(self._get_size()[0] - 1, 0)
-        lines = draw_question(request, columns, self._find_colours(), is_changed=is_changed)
+        lines = draw_question(
+            request,
+            columns,
+            self._find_colours(),
+            is_changed=is_changed,
+            explains_keys=self._explains_keys,
+        )
         self._lines = 0
         self._show_above_key(lines)
+
+    def find_answer_for(self, mode: str) -> str:
+        """The key that answers the open question if its call runs without asking in this mode; "" if there is none."""
+        return MODE_KEY if self._open and self._open[0].mode == mode else ""
 
     def may_go_on(self, turns: int) -> bool:
         """Ask whether the model may go on after so many turns with calls; Enter is a yes."""
@@ -128,13 +140,19 @@ class TerminalApprover:
 
     def _ask_user(self, request: Request, *, is_changed: bool = False) -> Answer:
         self._open = request, is_changed
+        self._explains_keys = not self._has_explained
         self.show_again()
+        self._has_explained = self._has_explained or request.call.name != SUBMIT_PLAN
         question = "  Accept the plan? [y/N] " if request.call.name == SUBMIT_PLAN else "  Run it? [y/N] "
         while True:
             discard_typed_ahead()
             typed = self._ask(question, "").strip()
             if typed.lower() in ("e", "edit"):
                 return self._change_arguments(request, is_changed=is_changed)
+            if typed == HELP_KEY:
+                self._explains_keys = True
+                self.show_again()
+                continue
             if answer := self._read_answer(typed, request, is_changed=is_changed):
                 return answer
             if typed.startswith("/"):
@@ -154,7 +172,10 @@ class TerminalApprover:
                 return Answer(True, arguments=arguments, access=grant)
         if word in ("", "n", "no"):
             return DENIED
-        if has_rule(request, is_changed=is_changed) and word in ("c", "chat", "a", "always"):
+        if word == MODE_KEY and request.mode:
+            return Answer(True, arguments=arguments, mode=request.mode)
+        words = ("c", "chat", "a", "always") if request.can_save else ("c", "chat")
+        if has_rule(request, is_changed=is_changed) and word in words:
             is_always = word in ("a", "always")
             if is_always:
                 self._save_rule(request.rule)

@@ -34,12 +34,15 @@ WIDER_KEYS: Mapping[Grant, tuple[str, str]] = {
     "network": ("w", "once, with the network"),
     "outside": ("o", "once, outside the sandbox"),
 }
+MODE_KEY, HELP_KEY = "m", "?"
 PLAN_KEYS = """\
   y: accept it, and go on in mode edits; e: edit it first; n: no
   n or a colon, and words: send it back, and say what to change"""
 
 
-def draw_question(request: Request, columns: int, colours: Colours, *, is_changed: bool = False) -> list[str]:
+def draw_question(
+    request: Request, columns: int, colours: Colours, *, is_changed: bool = False, explains_keys: bool = True
+) -> list[str]:
     """The call, and the keys that answer. `columns`: 0 is any number; `is_changed`: the user changed the call."""
     if request.call.name == SUBMIT_PLAN:
         head = "  The plan as you changed it:" if is_changed else "  The plan:"
@@ -52,7 +55,10 @@ def draw_question(request: Request, columns: int, colours: Colours, *, is_change
         lines += _draw_value("reviewed", review, columns)
     if request.advice:
         lines += wrap_line(f"  {request.advice}", columns)
-    return [*lines, *_draw_keys(request, columns, has_rule=has_rule(request, is_changed=is_changed))]
+    rule = request.rule if has_rule(request, is_changed=is_changed) else ""
+    if not explains_keys:
+        return [*lines, *_draw_known_keys(request, columns, rule)]
+    return [*lines, *_draw_keys(request, columns, rule)]
 
 
 def draw_note(lines: int, columns: int, rows: int) -> list[str]:
@@ -80,14 +86,33 @@ def _draw_call(request: Request, columns: int, *, is_changed: bool) -> list[str]
     return lines
 
 
-def _draw_keys(request: Request, columns: int, *, has_rule: bool) -> list[str]:
-    lines = wrap_line(f"  y: once{', c: in this chat' if has_rule else ''}, n: no, e: change it first", columns)
-    if has_rule:
-        lines += fold_line(f"  a: always; this adds the rule {_format_rule(request.rule)}", columns)
+def _draw_keys(request: Request, columns: int, rule: str) -> list[str]:
+    has_chat_key = rule and request.can_save  # else the line of the rule tells it
+    lines = wrap_line(f"  y: once{', c: in this chat' if has_chat_key else ''}, n: no, e: change it first", columns)
+    lines += _draw_rule(request, columns, rule)
+    if request.mode:
+        lines += wrap_line(f"  {MODE_KEY}: all edits in this chat, in mode {request.mode}", columns)
     wider = [f"{key}: {about}" for grant, (key, about) in WIDER_KEYS.items() if grant in request.wider]
     if wider:
         lines += wrap_line("  " + "; ".join(wider), columns)
     return [*lines, *wrap_line("  n or a colon, and words: tell the model what to do instead", columns)]
+
+
+def _draw_known_keys(request: Request, columns: int, rule: str) -> list[str]:
+    """The keys alone, to a user who has read what they do; and the rule, which is another for each call."""
+    wider = [key for grant, (key, _) in WIDER_KEYS.items() if grant in request.wider]
+    keys = ["y", *(["c"] if rule else []), "n", "e", *([MODE_KEY] if request.mode else []), *wider]
+    return [
+        *_draw_rule(request, columns, rule),
+        *wrap_line(f"  {' '.join(keys)}, n or a colon and words; {HELP_KEY} explains them", columns),
+    ]
+
+
+def _draw_rule(request: Request, columns: int, rule: str) -> list[str]:
+    if not rule:
+        return []
+    key = "a: always" if request.can_save else "c: in this chat"
+    return fold_line(f"  {key}; this adds the rule {_format_rule(rule)}", columns)
 
 
 def _select_arguments(request: Request) -> list[tuple[str, JSON]]:

@@ -305,3 +305,30 @@ class TestAlways:
 )
 def test_a_rule_is_shown_in_short_on_one_line(rule, shown):
     assert shown in Asked("n", rule=rule).shown
+
+
+def test_all_edits_of_the_chat_are_an_answer_where_the_mode_lets_the_call_pass():
+    assert Asked("m", mode="edits", name="write", arguments={"path": "a"}).answer == Answer(True, mode="edits")
+    assert "'m' is not one of the answers" in Asked("m", "n").shown
+
+
+def test_a_rule_that_may_not_be_kept_has_no_key_for_it():
+    asked = Asked("a", "c", rule=RULE, can_save=False)
+    assert asked.answer == Answer(True, for_chat=True)
+    assert "a: always" not in asked.shown
+    assert "c: in this chat; this adds the rule exec:ls" in asked.shown
+
+
+def test_the_keys_are_explained_at_the_first_question_and_when_asked_for():
+    shown = []
+    answers = ["y", "?", "n"]
+    terminal = TerminalApprover(lambda _question, _default: answers.pop(0), shown.append)
+    request = Request(ToolCall("c", "exec", {"command": "ls"}), "it runs", lambda call: request, rule=RULE)
+    terminal.approve(request)
+    terminal.approve(request)
+    first, second, explained = shown
+    assert "y: once" in first
+    assert "y: once" not in second
+    assert "this adds the rule exec:ls" in second
+    assert "y c n e, n or a colon and words; ? explains them" in second
+    assert explained == first
