@@ -142,13 +142,35 @@ def test_a_comment_of_the_server_is_passed_on(tmp_path, path, body):
     drive(tmp_path, use, first=comment, interval=0)
 
 
-def test_a_refusal_before_the_first_sign_of_life_has_its_status(tmp_path):
+@pytest.mark.parametrize("has_tools", [True, False])
+@pytest.mark.parametrize(("path", "body"), PATHS)
+def test_a_refusal_before_the_first_sign_of_life_has_its_status(tmp_path, path, body, has_tools):
+    body = body if has_tools else {**body, "tools": []}
+
     async def use(client, silent):
         silent.released.set()
-        async with client.post("/v1/chat/completions", json={**BODY, "stream": True}) as reply:
-            assert (reply.status, await reply.json()) == (400, REFUSAL)
+        async with client.post(path, json=body) as reply:
+            refusal = await reply.json()
+        assert reply.status == 400
+        assert reply.content_type == "application/json"
+        assert refusal["error"]["message"] == "The prompt is odd."
+        assert refusal == REFUSAL or refusal["type"] == "error"  # the second: of Messages
 
     drive(tmp_path, use, interval=60, status=400)
+
+
+@pytest.mark.parametrize("status", [400, 503])
+@pytest.mark.parametrize(("path", "body"), PATHS)
+def test_an_error_as_the_first_event_has_a_status_too(tmp_path, path, body, status):
+    error = {"error": {"message": "The prompt is odd.", "type": "BadRequestError", "code": status}}
+
+    async def use(client, silent):
+        silent.released.set()
+        async with client.post(path, json=body) as reply:
+            assert "The prompt is odd." in await reply.text()
+        assert reply.status == (400 if status == 400 else 502)
+
+    drive(tmp_path, use, interval=60, first=b"data: " + json.dumps(error).encode() + b"\n\n")
 
 
 @pytest.mark.parametrize("has_tools", [True, False])
