@@ -184,9 +184,10 @@ class Gateway:
             log.exception(RELAYED)
             return await self.relay(request)
         # a whole answer stays silent: its status cannot be taken back
-        live = LiveStream(request, dialect.encode_keep_alive(), interval if value.get("stream") is True else 0.0)
+        interval = interval if value.get("stream") is True else 0.0
         if chat is None or not (chat.is_guarded or request.path == COUNT_PATH):
-            return await self._relay_alive(request, dialect, live)
+            return await self._relay_alive(request, dialect, interval)
+        live = LiveStream(request, dialect.encode_keep_alive, interval)
         headers = self._forward_headers(request, _OURS)
         if self._keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
@@ -223,11 +224,11 @@ class Gateway:
         async with answer:
             return await relay_answer(request, answer)
 
-    async def _relay_alive(self, request: web.Request, dialect: Dialect, live: LiveStream) -> web.StreamResponse:
+    async def _relay_alive(self, request: web.Request, dialect: Dialect, interval: float) -> web.StreamResponse:
         """As `relay`; between the events of a stream there may be signs of life."""
-        if not live.interval:
+        if not interval:
             return await self.relay(request)
-        with live:
+        with LiveStream(request, lambda: dialect.relayed_sign, interval) as live:
             relayed = RelayedStream(request, live, dialect)
             try:
                 answer = await self._find_answer(request, NOT_RELAYED | {"accept-encoding"})

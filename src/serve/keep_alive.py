@@ -2,7 +2,7 @@
 
 Proxies and clients end a stream on which nothing comes: HAProxy after 50 s, nginx and load balancers after 60 s, Node
 after 300 s. A server is silent while a request waits for its turn and while it reads the prompt, and so is the gateway
-while it holds what may be a call. What a sign of life is, each API says: a comment, or a `ping` event.
+while it holds what may be a call. What a sign of life is, each API says: a comment, or an event.
 
 The first byte waits for the server's first, or for `interval` seconds: until then a refusal keeps its status.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 
 from aiohttp import web
@@ -40,16 +40,17 @@ def read_interval(headers: Mapping[str, str], default: float) -> float:
 
 
 class LiveStream:
-    """The answer to `request`, with `sign` after each `interval` seconds of silence; 0: never.
+    """The answer to `request`, with a sign of life after each `interval` seconds of silence; 0: never.
 
-    Use it with `with`: at its end no sign of life is sent any more. `is_open`: the status has left.
+    Use it with `with`: at its end no sign of life is sent any more. `is_open`: the status has left. `make_sign`: may
+    number its events, as those of the answer are.
     """
 
-    def __init__(self, request: web.Request, sign: bytes, interval: float) -> None:
+    def __init__(self, request: web.Request, make_sign: Callable[[], bytes], interval: float) -> None:
         self.is_open = False
         self.response = web.StreamResponse()
         self._request = request
-        self._sign = sign
+        self._make_sign = make_sign
         self.interval = interval
         self._loop = asyncio.get_running_loop()
         self._written_at = self._loop.time()
@@ -81,15 +82,16 @@ class LiveStream:
         if wait <= 0:
             # a client that does not read what has come needs no sign
             if self._beat is None and not self._is_writing and self._is_between_events:
-                self._beat = self._loop.create_task(self._send_sign())
+                # it is made at once, so that what is encoded from now on comes behind it
+                self._beat = self._loop.create_task(self._send_sign(self._make_sign()))
                 self._beat.add_done_callback(_forget_failure)
             wait = self.interval
         self._timer = self._loop.call_later(wait, self._look)
 
-    async def _send_sign(self) -> None:
+    async def _send_sign(self, sign: bytes) -> None:
         if not self.is_open:
             await self._prepare({})
-        await self.response.write(self._sign)
+        await self.response.write(sign)
         self._written_at, self._beat = self._loop.time(), None
 
     async def _prepare(self, headers: Mapping[str, str]) -> None:

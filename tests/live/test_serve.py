@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from src.parsing.formats.table import FORMATS
 from tests.waiting import PATIENCE_S, wait_until
 
 from .clients import Installation, find_folder, run_client
@@ -53,6 +54,25 @@ def test_each_call_lands_for_the_sdks_of_three_apis(server, start_gateway):
     done = subprocess.run(matrix, capture_output=True, text=True, check=True)
     landed = json.loads(done.stdout.splitlines()[-1])
     assert landed == {"here": {"chat": 20, "messages": 20, "responses": 20}}, done.stdout
+
+
+TAG_FORMATS = ["qwen3_coder", "minimax_m2", "glm45"]
+LONG_FILE = "".join(f"line {number}: if a < b and c > {number}:\n" for number in range(60))
+
+
+@pytest.mark.parametrize("written", TAG_FORMATS)
+@pytest.mark.parametrize("api", ["messages", "responses"])
+@pytest.mark.parametrize("server", ["no parser", "wrong parser"], indirect=True)
+def test_an_sdk_sees_a_long_argument_in_tags_grow(server, start_gateway, api, written):
+    arguments = {"path": "list.txt", "content": LONG_FILE}
+    (write,) = [row.write for row in FORMATS if row.name == written]
+    question = f"Write it. @@SCRIPT@@{json.dumps([write('write', arguments)])}@@END@@"
+    command = [str(SDK_PYTHON), str(Path(__file__).with_name("sdk_streams.py")), api, start_gateway(server), question]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["arguments"] == arguments
+    assert sum(0 < size < len(LONG_FILE) for size in seen["sizes"]) > len(LONG_FILE) / 100
+    assert seen["sizes"] == sorted(seen["sizes"])
 
 
 @pytest.mark.skipif(not (shutil.which("npm") and shutil.which("node")), reason="codex needs npm and node")

@@ -24,7 +24,8 @@ from .test_gateway import BODY, STREAMED, stream
 
 INTERVAL_S = 0.02
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
-SIGNS = {"/v1/chat/completions": KEEP_ALIVE, "/v1/messages": PING, "/v1/responses": KEEP_ALIVE}
+RELAYED_SIGNS = {"/v1/chat/completions": KEEP_ALIVE, "/v1/messages": PING, "/v1/responses": KEEP_ALIVE}
+SIGNS = {**RELAYED_SIGNS, "/v1/responses": b"event: response.in_progress\n"}  # of the last one, the beginning
 PATHS = [(path, {**body, "stream": True}) for path, body in STREAMED]
 REFUSAL = {"error": {"message": "The prompt is odd.", "type": "BadRequestError", "code": 400}}
 
@@ -88,6 +89,14 @@ def drive(
     asyncio.run(run())
 
 
+def read_types(stream: bytes) -> list[str]:
+    """The types of the events of a response, whose numbers count up from zero."""
+    events = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith(b"data: {")]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert len({event["response"]["id"] for event in events if "response" in event}) == 1
+    return [event["type"] for event in events]
+
+
 async def read_signs(reply: Any, sign: bytes, count: int) -> bytes:
     """The first bytes of the stream, once there are so many signs of life."""
     read = b""
@@ -102,17 +111,51 @@ async def read_signs(reply: Any, sign: bytes, count: int) -> bytes:
 @pytest.mark.parametrize(("path", "body"), PATHS)
 def test_a_silent_server_s_client_gets_signs_of_life_and_then_the_answer(tmp_path, path, body, has_tools):
     body = body if has_tools else {**body, "tools": []}
+    sign = SIGNS[path] if has_tools else RELAYED_SIGNS[path]
 
     async def use(client, silent):
         async with client.post(path, json=body) as reply:
             assert (reply.status, reply.content_type) == (200, "text/event-stream")
-            first = await read_signs(reply, SIGNS[path], 3)
-            assert first.replace(SIGNS[path], b"") == b""
+            first = await read_signs(reply, sign, 3)
+            assert first.replace(sign, b"") == b"" or (has_tools and path == "/v1/responses")
             silent.released.set()
             rest = await reply.content.read()
-        assert b"." in rest.replace(SIGNS[path], b"") and b"error" not in rest
+        assert b'"."' in rest  # the answer's last character
+        assert b'"error":{' not in rest
 
     drive(tmp_path, use)
+
+
+def test_signs_of_life_of_responses_are_events_that_begin_it_once(tmp_path):
+    path, body = PATHS[-1]
+
+    async def use(client, silent):
+        async with client.post(path, json=body) as reply:
+            read = await read_signs(reply, SIGNS[path], 3)
+            silent.released.set()
+            read += await reply.content.read()
+        begin, *signs, _ = types = read_types(read)
+        assert begin == "response.created"
+        assert set(signs[:3]) == {"response.in_progress"}
+        assert types.count("response.created") == types.count("response.completed") == 1
+
+    drive(tmp_path, use)
+
+
+def test_a_held_call_of_responses_leaves_events(tmp_path):
+    path, body = PATHS[-1]
+    held = b"".join(stream("Well. <tool_call>\n<function=read>\n<parameter=path>\na")[:-2])
+
+    async def use(client, silent):
+        async with client.post(path, json=body) as reply:
+            read = await read_signs(reply, SIGNS[path], 4)  # the first of them begins the response
+            silent.released.set()
+            read += await reply.content.read()
+        types = read_types(read)
+        assert types.count("response.in_progress") >= 4
+        assert types.index("response.output_text.delta") < len(types) - types[::-1].index("response.in_progress")
+
+    drive(tmp_path, use, first=held)
 
 
 @pytest.mark.parametrize(("path", "body"), PATHS)
@@ -134,8 +177,8 @@ def test_a_comment_of_the_server_is_passed_on(tmp_path, path, body):
 
     async def use(client, silent):
         async with client.post(path, json=body) as reply:
-            expected = PING if path == "/v1/messages" else comment
-            assert await reply.content.read(len(expected)) == expected
+            expected = comment if path == "/v1/chat/completions" else SIGNS[path]
+            await read_signs(reply, expected, 1)
             silent.released.set()
             await reply.content.read()
 
@@ -180,9 +223,9 @@ def test_a_refusal_after_a_sign_of_life_is_an_event_of_the_api(tmp_path, path, b
 
     async def use(client, silent):
         async with client.post(path, json=body) as reply:
-            await read_signs(reply, SIGNS[path], 1)
+            await read_signs(reply, SIGNS[path] if has_tools else RELAYED_SIGNS[path], 1)
             silent.released.set()
-            rest = (await reply.content.read()).replace(SIGNS[path], b"").decode()
+            rest = (await reply.content.read()).decode()
         events = [json.loads(line[6:]) for line in rest.splitlines() if line.startswith("data: ")]
         told = events[-1].get("response", events[-1])["error"]
         assert "The prompt is odd." in told["message"]
@@ -265,4 +308,5 @@ def test_no_sign_of_life_stands_inside_an_event(tmp_path):
 def test_each_api_says_how_it_shows_life():
     for path, sign in SIGNS.items():
         dialect = DIALECTS[path]({"messages": [], "input": "x"}, lambda: "1")
-        assert dialect.encode_keep_alive() == sign
+        assert sign in dialect.encode_keep_alive()
+        assert dialect.relayed_sign == RELAYED_SIGNS[path]

@@ -30,7 +30,6 @@ from ...transport.http import find_free_port, find_open_ports
 from ..arguments import load_settings
 from .serve import explain_missing
 
-CODEX_IDLE_MS = 3_600_000
 START_TIMEOUT_S = 120.0  # a gateway that ends is told at once
 POLL_S = 0.1
 NO_KEY = "none"  # programs insist on one
@@ -139,8 +138,7 @@ def _launch_claude(address: str, model: str, _: Path, context: int | None) -> Cl
 
 
 def _launch_codex(address: str, model: str, _: Path, context: int | None) -> ClientCommand:
-    idle = f"stream_idle_timeout_ms={CODEX_IDLE_MS}"  # it does not count the comments that show life
-    provider = f'{{name="vllm-bot",base_url="{address}/v1",wire_api="responses",{idle}}}'
+    provider = f'{{name="vllm-bot",base_url="{address}/v1",wire_api="responses"}}'
     settings = {"model": json.dumps(model), "model_provider": '"vllm-bot"', "model_providers.vllm-bot": provider}
     if context:
         settings["model_context_window"] = str(context)

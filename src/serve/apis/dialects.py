@@ -20,9 +20,13 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class Dialect(Protocol):
-    """`chat`: the request as a chat completion; None if only the server can answer it. The encoders give bytes."""
+    """`chat`: the request as a chat completion; None if only the server can answer it. The encoders give bytes.
+
+    `relayed_sign`: of life, in a stream whose events are the server's.
+    """
 
     chat: dict[str, Any] | None
+    relayed_sign: bytes
 
     def encode_answer(self, body: bytes) -> bytes:
         """A whole chat completion."""
@@ -40,11 +44,15 @@ class Dialect(Protocol):
         """An error after the stream began, as an event."""
 
     def encode_keep_alive(self, comments: bytes = KEEP_ALIVE) -> bytes:
-        """A sign of life in a stream. `comments`: those of the server, where it has sent some."""
+        """A sign of life in a stream, to be sent before what is encoded later. `comments`: those of the server, where
+        it has sent some.
+        """
 
 
 class ChatDialect:
     """OpenAI's chat completions."""
+
+    relayed_sign = KEEP_ALIVE
 
     def __init__(self, body: dict[str, Any], _: Callable[[], str]) -> None:
         self.chat: dict[str, Any] | None = body
@@ -88,12 +96,11 @@ class EventDialect(ABC):
     def encode_break(self, status: int, message: str) -> bytes:
         """See Dialect."""
 
-    def encode_keep_alive(self, comments: bytes = KEEP_ALIVE) -> bytes:
-        return comments
-
 
 class MessagesDialect(EventDialect):
     """Anthropic's Messages."""
+
+    relayed_sign = b'event: ping\ndata: {"type":"ping"}\n\n'
 
     def __init__(self, body: dict[str, Any], _: Callable[[], str]) -> None:
         self.chat: dict[str, Any] | None = messages.to_chat(body)
@@ -113,7 +120,7 @@ class MessagesDialect(EventDialect):
         return _encode_events([messages.convert_error(message, "api_error")])
 
     def encode_keep_alive(self, comments: bytes = KEEP_ALIVE) -> bytes:  # noqa: ARG002 - the API has an event for it
-        return _encode_events([{"type": "ping"}])
+        return self.relayed_sign
 
 
 class CountDialect(MessagesDialect):
@@ -128,7 +135,9 @@ _STORED = ("previous_response_id", "conversation", "background", "prompt", "top_
 
 
 class ResponsesDialect(EventDialect):
-    """OpenAI's Responses."""
+    """OpenAI's Responses. Clients such as codex count events only, and no comments."""
+
+    relayed_sign = KEEP_ALIVE
 
     def __init__(self, body: dict[str, Any], new_id: Callable[[], str]) -> None:
         names = ToolNames(body)
@@ -150,6 +159,9 @@ class ResponsesDialect(EventDialect):
 
     def encode_break(self, status: int, message: str) -> bytes:  # noqa: ARG002
         return _encode_events(self._stream.fail(message))
+
+    def encode_keep_alive(self, comments: bytes = KEEP_ALIVE) -> bytes:  # noqa: ARG002 - the API has an event for it
+        return _encode_events(self._stream.show_life())
 
 
 DIALECTS: Mapping[str, Callable[[dict[str, Any], Callable[[], str]], Dialect]] = {

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API over chat completions: the answer, whole or as events. Pure.
+"""OpenAI's Responses API over chat completions: the answer, whole or as events. Pure but for the clock.
 
 Shapes and the order of events: vLLM 0.32, entrypoints/openai/responses.
 """
@@ -6,6 +6,7 @@ Shapes and the order of events: vLLM 0.32, entrypoints/openai/responses.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -159,15 +160,26 @@ class ResponsesStream:
         self._usage: object = None
         self._status = "completed"
 
-    def _begin(self, chunk: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        self._maker.created = chunk.get("created")
+    def _begin(self, created: object) -> Iterator[dict[str, Any]]:
+        """`created`: in seconds since 1970."""
+        self._has_begun = True
+        self._maker.created = created
         for kind in ("response.created", "response.in_progress"):
-            yield self._number({"type": kind, "response": self._maker.make("in_progress", [])})
+            yield self._describe(kind)
+
+    def _describe(self, kind: str) -> dict[str, Any]:
+        return self._number({"type": kind, "response": self._maker.make("in_progress", self._output)})
+
+    def show_life(self) -> Iterator[dict[str, Any]]:
+        """That the response is still in progress. Clients expect its beginning before all else."""
+        if self._has_begun:
+            yield self._describe("response.in_progress")
+        else:
+            yield from self._begin(int(time.time()))
 
     def feed(self, chunk: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if not self._has_begun:
-            self._has_begun = True
-            yield from self._begin(chunk)
+            yield from self._begin(chunk.get("created"))
         self._usage = chunk.get("usage") or self._usage
         for choice in as_dicts(chunk.get("choices")):
             delta = as_dict(choice.get("delta"))
