@@ -126,9 +126,11 @@ class ScriptedApprover:
     def __init__(self, *answers: Union[bool, Answer]) -> None:
         self.answers = list(answers)
         self.asked: list[ToolCall] = []
+        self.requests: list[Request] = []
 
     def approve(self, request: Request) -> Answer:
         self.asked.append(request.call)
+        self.requests.append(request)
         answer = self.answers.pop(0)
         return answer if isinstance(answer, Answer) else Answer(answer, "the user said no.")
 

@@ -148,6 +148,7 @@ class ToolDispatcher:
         else:
             yield CallStarted(call)
             result = yield from self._run_permitted(permission, ctx)
+            result = yield from self._tell_hooks(call, result)
         yield from _finish(turn, place, result, ctx)
 
     def _run_permitted(self, permission: Permission, ctx: ToolContext) -> AgentSteps[ToolResult]:
@@ -179,6 +180,14 @@ class ToolDispatcher:
             return replace(result, value=[{"type": "text", "text": user_note}, *result.value])
         return replace(result, kind="error" if result.kind == "error" else "text", value=user_note + result.text)
 
+    def _tell_hooks(self, call: ToolCall, result: ToolResult) -> AgentSteps[ToolResult]:
+        """The result with what the user's hooks say of it."""
+        report = yield from self._gate.tell_hooks(call, result)
+        yield from map(Notice, report.failures)
+        for note in report.notes:
+            result = _append_note(result, note)
+        return result
+
     def _watch(self, call: ToolCall, ctx: ToolContext) -> Aside[ToolResult]:
         """Run a call; what it changes in files is found, unless it can change none or says itself which it writes."""
         is_held = self._gate.policy.is_enforced
@@ -195,7 +204,8 @@ class ToolDispatcher:
         runs_aside = any(self._registry.runs_aside(call.name) for call in calls.values())
         if (len(calls) == 1 or self._max_parallel == 1) and not runs_aside:
             for place, call in calls.items():
-                yield from _finish(turn, place, (yield from wait_for(self._runner.run(call, ctx))), ctx)
+                result = yield from wait_for(self._runner.run(call, ctx))
+                yield from _finish(turn, place, (yield from self._tell_hooks(call, result)), ctx)
         elif calls:
             yield from self._run_at_once(turn, calls, ctx)
 
@@ -204,7 +214,8 @@ class ToolDispatcher:
         futures = dict(zip(calls, group.futures, strict=True))
         try:
             for place, future in futures.items():
-                yield from _finish(turn, place, (yield from group.wait_for(calls[place], future)), ctx)
+                result = yield from group.wait_for(calls[place], future)
+                yield from _finish(turn, place, (yield from self._tell_hooks(calls[place], result)), ctx)
         finally:
             in_time = [place for place, future in futures.items() if future.done()]
             begun = {place: future for place, future in futures.items() if not future.cancel()}

@@ -43,10 +43,11 @@ from .compaction import Compactor, SummaryModel
 from .dispatch import LoopWatch, ToolDispatcher, TurnCalls, make_error
 from .permission import PermissionGate
 from .pruning import compute_output_budget, count_output_chars, shorten_old_results, trim_old_outputs
-from .steps import watch
+from .steps import await_hooks, watch
 from .subagents import MAX_TASK_TURNS, TASK, OpenModel, SubagentModel, run_subagent
 
 if TYPE_CHECKING:
+    from ..security.permissions.hooks import Hooks
     from ..security.permissions.review import ReviewBoard
 
 MAX_MALFORMED_TURNS = 2  # in a row
@@ -79,10 +80,11 @@ class AgentLoop:
     """A model with tools.
 
     `max_tool_turns`: how often calls are answered before the model must give its final answer; see also
-    `set_turn_limit`. `compactor` replaces the older part of a conversation by a summary before it fills the context;
-    without one, only tool results are shortened. `output_budget`: tokens that tool outputs may take before the oldest
-    are left out, see pruning.py. `runner` runs the calls; by default in threads. `open_subagent`: what subagents work
-    with; None: there are none. `gate` and `alone`: of a subagent, see PermissionGate and ToolDispatcher.
+    `set_turn_limit`. `compactor` replaces the older part of a conversation by a summary before it fills the
+    context; without one, only tool results are shortened. `hooks`: the user's programs that hear of calls and of
+    answers. `output_budget`: tokens that tool outputs may take before the oldest are left out, see pruning.py.
+    `runner` runs the calls; by default in threads. `open_subagent`: what subagents work with; None: there are none.
+    `gate` and `alone`: of a subagent, see PermissionGate and ToolDispatcher.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class AgentLoop:
         compactor: Compactor | None = None,
         output_budget: Callable[[], int] = lambda: compute_output_budget(None),
         review_board: ReviewBoard | None = None,
+        hooks: Hooks | None = None,
         runner: CallRunner | None = None,
         open_subagent: OpenModel | None = None,
         gate: PermissionGate | None = None,
@@ -107,7 +110,8 @@ class AgentLoop:
         self._registry = registry
         self._context = context
         self.approver = approver
-        self._gate = gate or PermissionGate(registry, approver, policy, review_board)
+        self._gate = gate or PermissionGate(registry, approver, policy, review_board, hooks=hooks)
+        self._hooks = hooks
         self._dispatcher = ToolDispatcher(registry, self._gate, max_parallel_calls, runner, alone)
         self._open_subagent = open_subagent
         self._max_parallel_calls = max_parallel_calls
@@ -162,9 +166,18 @@ class AgentLoop:
                     start = partial(self._start_subagent, Lock())
                     within = within.rewire(run_task=partial(run_subagent, start, self._open_subagent, system))
                 yield from self._answer(_Question(text, conversation, within, tool_choice))
+            yield from self._tell_end(conversation)
         finally:
             while conversation and conversation[-1] in INJECTED_PROMPTS:  # without an answer: not for the next question
                 conversation.pop()
+
+    def _tell_end(self, conversation: list[Message]) -> AgentSteps[None]:
+        """Tell the user's hooks of the answer."""
+        if self._hooks and self._hooks.find("turn_end"):
+            answer = next((each.text for each in reversed(conversation) if isinstance(each, Response)), "")
+            told = self._hooks.tell_end(answer, self._gate.policy.mode)
+            report = yield from await_hooks(self._hooks, told)
+            yield from map(Notice, report.failures)
 
     def _start_subagent(
         self, alone: Lock, model: SubagentModel, approver: Approver, ctx: ToolContext, *, may_change: bool

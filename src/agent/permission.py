@@ -1,4 +1,4 @@
-"""Whether a call may run: the policy decides, then reviewing models, then the user.
+"""Whether a call may run: the policy decides, then the user's hooks, then reviewing models, then the user.
 
 A call that the user changes is checked and decided again, but the user is not asked a second time. A call that cannot
 succeed is answered to the model, and nobody is asked.
@@ -21,6 +21,7 @@ from ..security.permissions.approval import (
     CannotRun,
     Request,
 )
+from ..security.permissions.hooks import HookReport, HookVerdict
 from ..security.permissions.policy import WRITE_TOOLS, Decision, Policy
 from ..security.permissions.rules import Rule
 from ..tools.sdk.context import ToolContext
@@ -29,10 +30,11 @@ from ..tools.sdk.wiring import CommandReport
 from ..types.effects import Aside
 from ..types.messages import JSON, ToolCall, ToolDefinition, ToolResult
 from ..types.sandbox import Grant
-from .steps import wait_for
+from .steps import await_hooks, wait_for
 from .subagents import TASK
 
 if TYPE_CHECKING:
+    from ..security.permissions.hooks import Hooks
     from ..security.permissions.review import ReviewBoard
 
 NO_PLAN = "no plan is asked for in mode {mode}. Do the work."
@@ -81,6 +83,7 @@ class PermissionGate:
         policy: Policy,
         board: ReviewBoard | None,
         *,
+        hooks: Hooks | None = None,
         parent: PermissionGate | None = None,
         may_change: bool = False,
     ) -> None:
@@ -90,6 +93,7 @@ class PermissionGate:
         self._registry = registry
         self._approver = approver
         self._board = board
+        self._hooks = hooks
         self._refused_lines: set[str] = set()  # commands that the user did not let run again with more access
         self._has_advised = False
         self._narrowed: ToolDefinition | None = None  # exec, where it is offered with access=read only
@@ -106,7 +110,9 @@ class PermissionGate:
 
     def narrow(self, registry: Registry, approver: Approver, *, may_change: bool) -> PermissionGate:
         """The gate of a subagent with these tools."""
-        return PermissionGate(registry, approver, self._policy, self._board, parent=self, may_change=may_change)
+        return PermissionGate(
+            registry, approver, self._policy, self._board, hooks=self._hooks, parent=self, may_change=may_change
+        )
 
     def list_offered(self) -> tuple[ToolDefinition, ...]:
         """The tools of which some call may run, as the model is told of them."""
@@ -126,6 +132,8 @@ class PermissionGate:
         """The call as it may run, if it is of low risk, changes nothing, and needs no permission; else None."""
         if self._registry.risk(call.name) != "low" or (call.name == TASK and call.arguments.get("may_change")):
             return None
+        if self._hooks and self._hooks.find("before_call", call.name):
+            return None
         judged, decision = self._decide_by_policy(call)
         return judged if decision.action == "allow" else None
 
@@ -137,6 +145,9 @@ class PermissionGate:
 
     def _decide_run(self, call: ToolCall, ctx: ToolContext, task: str) -> Aside[Permission]:
         call, decision = self._decide_by_policy(call)
+        verdict = HookVerdict() if decision.action == "deny" else (yield from self._ask_hooks(call))
+        if verdict.action:
+            decision = decision._replace(action=verdict.action, reason=verdict.reason, needs_person=True)
         action, reason = decision.action, decision.reason
         is_reviewed = bool(self._board and self._board.applies_to(self._registry.risk(call.name), action))
         if action == "deny":
@@ -157,7 +168,19 @@ class PermissionGate:
             outcome = "approved it" if review.vote == "approve" else "came to no decision"
             decision = decision._replace(reason=f"{reason}; its reviewers {outcome}")
         request = self._make_request(call, ctx, decision, preview)._replace(reviews=reviews)
-        return (yield from self._ask_user(request))
+        return (yield from self._ask_user(request, offers_rule=not verdict.action))
+
+    def _ask_hooks(self, call: ToolCall) -> Aside[HookVerdict]:
+        """What the user's hooks say to a call that the policy does not deny."""
+        if not self._hooks or not self._hooks.find("before_call", call.name):
+            return HookVerdict()
+        return (yield from await_hooks(self._hooks, self._hooks.judge(call, self.policy.mode)))
+
+    def tell_hooks(self, call: ToolCall, result: ToolResult) -> Aside[HookReport]:
+        """What the user's hooks add to the result of a call that ran."""
+        if not self._hooks or not self._hooks.find("after_call", call.name):
+            return HookReport()
+        return (yield from await_hooks(self._hooks, self._hooks.tell_result(call, result, self.policy.mode)))
 
     def _ask_about_plan(self, call: ToolCall) -> Aside[Permission]:
         """Ask the user to accept the plan, which ends mode plan. Where nobody can be asked, the call runs."""
@@ -192,7 +215,10 @@ class PermissionGate:
         wider, decision = self._decide_by_policy(wider)
         if decision.action == "deny":
             return AccessGrant(None, decision.reason)
-        if decision.action == "allow":
+        verdict = yield from self._ask_hooks(wider)
+        if verdict.action == "deny":
+            return AccessGrant(None, verdict.reason)
+        if decision.action == "allow" and not verdict.action:
             return AccessGrant(decision.access)
         reason = f"with access=read it failed (exit code {report.exit_code}); it may need to change files"
         request = self._make_request(wider, ctx, decision._replace(reason=reason))._replace(has_begun=True)
@@ -248,10 +274,11 @@ class PermissionGate:
         """What the approver says, also to a question of a subagent."""
         return (yield from wait_for(self._approver.approve(request)))
 
-    def _ask_user(self, request: Request) -> Aside[Permission]:
+    def _ask_user(self, request: Request, *, offers_rule: bool = True) -> Aside[Permission]:
+        """`offers_rule`: whether a rule can make such calls run without asking."""
         call = request.call
         access = request.access if request.access in ("read", "write", "network") else None
-        rule = self.policy.find_always_rule(call, access)
+        rule = self.policy.find_always_rule(call, access) if offers_rule else None
         answer = yield from self.ask(request._replace(rule=str(rule or ""), can_save=self.policy.can_be_kept(call)))
         if answer.allowed is not True:
             reviews = f" What reviewers said: {'; '.join(request.reviews)}" if request.reviews else ""
@@ -260,7 +287,12 @@ class PermissionGate:
         if mode:
             self.policy = replace(self.policy, mode=mode)
         if answer.arguments is not None and answer.arguments != call.arguments:
-            return self._apply_changes(request, answer, answer.arguments)._replace(mode=mode)
+            permission = self._apply_changes(request, answer, answer.arguments)._replace(mode=mode)
+            verdict = HookVerdict() if permission.denial_reason else (yield from self._ask_hooks(permission.call))
+            if verdict.action == "deny":
+                reason = f"the user changed the arguments: {verdict.reason}"
+                return Permission(permission.call, reason, mode=mode)
+            return permission
         if rule and (answer.always or answer.for_chat):
             self._add(rule)
         return Permission(call, user_note=_quote_user(answer), access=answer.access or request.access, mode=mode)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import BotError
 from ..types.effects import EFFECTS, Aside, Await, Turn
 from ..types.events import ModelEvent
+
+if TYPE_CHECKING:
+    from ..security.permissions.hooks import Hooks
 
 T = TypeVar("T")
 
@@ -33,6 +36,16 @@ def watch(turn: Turn[T], see: Callable[[ModelEvent], None], *, is_shown: bool = 
         return result
     finally:
         turn.close()
+
+
+def await_hooks(hooks: Hooks, told: Future[T]) -> Aside[T]:
+    """What hooks say. Their programs end if nobody waits for it any more."""
+    try:
+        result: T = yield Await(told)
+        return result
+    finally:
+        if not told.done():
+            hooks.end()
 
 
 def wait_for(value: T | Future[T]) -> Aside[T]:

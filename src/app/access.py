@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..config import Settings
 from ..security.permissions.policy import Policy
 from ..security.permissions.rules import parse_rules
 from ..security.sandbox.deferred import DeferredSandbox, SandboxChoice
 from ..security.sandbox.limits import ResourceLimits
-from ..security.sandbox.view import SandboxView, complete_view, select_environment
+from ..security.sandbox.view import SandboxView, complete_view, drop_secrets, select_environment
 from ..security.shell.workspace import list_start_files
 from ..tools import ToolContext
 from ..tools.process.jobs import Jobs
 from ..tools.sdk.output_store import Outputs
 from ..tools.sdk.wiring import Wiring
 from ..types.sandbox import Sandbox
+from .check_settings import list_hook_rows
 from .state_files import ALLOWED, RuleMemory
+
+if TYPE_CHECKING:
+    from ..security.permissions.hooks import Hooks
 
 
 def make_tool_context(settings: Settings, sandbox: Sandbox | None, chat_jobs: Jobs | None = None) -> ToolContext:
@@ -51,6 +57,17 @@ def make_policy(settings: Settings, sandbox: Sandbox | None) -> Policy:
         protected=(*settings.files, _resolve_state(settings), *list_start_files(os.environ.get("HOME", ""))),
         sandbox=sandbox,
     )
+
+
+def make_hooks(settings: Settings, get_session: Callable[[], str]) -> Hooks | None:
+    """The user's hooks, if there are some. Raises ConfigError."""
+    rows = list_hook_rows(settings)
+    if not rows:
+        return None
+    from ..security.permissions.hook_programs import HookPrograms, parse_hooks  # start-up is measured
+
+    environment = drop_secrets(os.environ, settings.keys)
+    return HookPrograms(parse_hooks(rows), settings.root, environment, get_session)
 
 
 def defer_sandbox(settings: Settings) -> DeferredSandbox:

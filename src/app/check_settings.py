@@ -6,12 +6,16 @@ An error names the file that holds what is wrong. Nothing is loaded for settings
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ..config import GivenValue, Settings, check_value, split_key
 from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    from ..security.permissions.hooks import HookEvent
 
 
 def check_settings(settings: Settings) -> None:
@@ -32,10 +36,26 @@ def check_settings(settings: Settings) -> None:
 
         with _name_file(settings, "tools.mcp"):
             parse_servers(settings.tools.mcp, os.environ, settings.root)
+    for event, rows in list_hook_rows(settings).items():
+        from ..security.permissions.hook_programs import parse_hooks
+
+        with _name_file(settings, f"hooks.{event}"):
+            parse_hooks({event: rows})
     if settings.vllm.provider != "vllm":  # whose API takes all
         from .sampling import make_model_body
 
         make_model_body(settings, settings.vllm.model)
+
+
+def list_hook_rows(settings: Settings) -> dict[HookEvent, Sequence[Mapping[str, Any]]]:
+    """The rows of each event that has some."""
+    hooks = settings.hooks
+    rows: dict[HookEvent, Sequence[Mapping[str, Any]]] = {
+        "before_call": hooks.before_call,
+        "after_call": hooks.after_call,
+        "turn_end": hooks.turn_end,
+    }
+    return {event: listed for event, listed in rows.items() if listed}
 
 
 def check_given(key: str, value: object) -> None:

@@ -29,7 +29,7 @@ from ..types.events import CallFinished, Completed, Event, Notice
 from ..types.file_names import escape_name
 from ..types.messages import JSON, Message, ToolCall, UserMessage
 from ..types.process import StartedProcess
-from .access import defer_sandbox, make_policy, make_tool_context
+from .access import defer_sandbox, make_hooks, make_policy, make_tool_context
 from .connect import Connections
 from .library.result import RunRecord, list_attempts
 from .model import Model
@@ -201,6 +201,7 @@ def make_runtime(
         compactor=connections.make_compactor(model),
         output_budget=lambda: compute_output_budget(model.core.context_limit),
         review_board=connections.make_review_board(),
+        hooks=make_hooks(settings, lambda: find_session().id if find_session else ""),
         open_subagent=partial(_open_subagent, connections, model, find_session),
     )
 

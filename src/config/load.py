@@ -21,6 +21,7 @@ from .locations import get_checkout_file, get_state_folder, get_user_file, list_
 from .settings import BASE_URLS, MAIN_SERVER, SECTIONS, Settings, VllmSettings, WorkspaceSettings
 
 ENVIRONMENT = {"VLLM_BASE_URL": "vllm.base_url", "VLLM_MODEL": "vllm.model", "VLLM_API_KEY": "vllm.api_key"}
+PROGRAM_KEYS = ("tools.mcp", "hooks.before_call", "hooks.after_call", "hooks.turn_end")  # rows with a `command`
 DEBUG_LEVELS = {"1": 1, "2": 2}
 VERTEX_URL = "https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION/publishers/google"
 HIDDEN = "(set)"  # in place of a secret
@@ -54,7 +55,9 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     single = {key: each for key, each in given.items() if not each.table}  # keys that are in no table
     folder = single.get("workspace.dir", GivenValue("workspace.dir", WorkspaceSettings().dir, "workspace.dir"))
     workspace = resolve_path(str(folder.value), folder.place, "folder")
-    tool_files = _find_tools(single) + _find_server_files(single, workspace)
+    tool_files = _find_tools(single)
+    for key in PROGRAM_KEYS:
+        tool_files += _find_program_files(single, key, workspace)
     main, servers = _make_servers(single, _group(given, "servers"))
     sections = {name: section(**_get_values(_select_section(name, single))) for name, section in SECTIONS.items()}
     protected = map(str, filter(None, (path, *list_default_files(environ), get_user_guide(environ))))
@@ -177,12 +180,12 @@ def _find_tools(known: dict[str, GivenValue]) -> list[str]:
     return tool_files
 
 
-def _find_server_files(known: dict[str, GivenValue], workspace: Path) -> list[str]:
-    """The files that the commands of MCP servers name, such as their scripts. Tools may not write them.
+def _find_program_files(known: dict[str, GivenValue], key: str, workspace: Path) -> list[str]:
+    """The files that the commands of these rows name, such as their scripts. Tools may not write them.
 
-    A server without a `cwd` starts in the workspace; a word that names a file beside the settings file means that file.
+    A program without a `cwd` starts in the workspace. A word that names a file beside the settings file means that one.
     """
-    given, files = known.get("tools.mcp"), list[str]()
+    given, files = known.get(key), list[str]()
     if given is None:
         return files
 
@@ -198,11 +201,11 @@ def _find_server_files(known: dict[str, GivenValue], workspace: Path) -> list[st
     for row in rows:
         start = workspace / os.path.expanduser(str(row.get("cwd", ".")))  # noqa: PTH111 - raises nothing
         beside = given.file.parent.absolute() if given.file and "cwd" not in row else start
-        for key in {"command", "args"} & row.keys():
-            words = row[key] if isinstance(row[key], list) else [row[key]]
-            names_program = key == "command" and "/" not in str(words[:1])  # it is searched in PATH
+        for part in {"command", "args"} & row.keys():
+            words = row[part] if isinstance(row[part], list) else [row[part]]
+            names_program = part == "command" and "/" not in str(words[:1])  # it is searched in PATH
             first = words[:1] if names_program else []
             resolved = first + [resolve(each, start, beside) for each in words[len(first) :]]
-            row[key] = resolved if isinstance(row[key], list) else resolved[0]
-    known["tools.mcp"] = given._replace(value=tuple(rows))
+            row[part] = resolved if isinstance(row[part], list) else resolved[0]
+    known[key] = given._replace(value=tuple(rows))
     return files

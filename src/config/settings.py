@@ -233,6 +233,21 @@ class SecuritySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HookSettings:
+    before_call: tuple[Mapping[str, Any], ...] = option(
+        (),
+        'Your programs that may deny a call or have it ask, e.g. `{"command": ["guard.py"], "tools": ["exec"]}`; '
+        "outside the sandbox",
+    )
+    after_call: tuple[Mapping[str, Any], ...] = option(
+        (), "Your programs that get each result, and may add a note for the model; outside the sandbox"
+    )
+    turn_end: tuple[Mapping[str, Any], ...] = option(
+        (), "Your programs that get each answer at its end; outside the sandbox"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ReviewSettings:
     models: tuple[Mapping[str, Any], ...] = option(
         (),
@@ -301,6 +316,7 @@ class Settings:
     workspace: WorkspaceSettings = field(default_factory=WorkspaceSettings)
     tools: ToolSettings = field(default_factory=ToolSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
+    hooks: HookSettings = field(default_factory=HookSettings)
     review: ReviewSettings = field(default_factory=ReviewSettings)
     serve: ServeSettings = field(default_factory=ServeSettings)
     chat: ChatSettings = field(default_factory=ChatSettings)

@@ -26,6 +26,7 @@ from src.config import (
     load,
     read_debug_level,
 )
+from src.config.settings import HookSettings
 from src.errors import ConfigError
 
 ROOT = Path(src.__file__).parent.parent
@@ -553,6 +554,20 @@ class TestMcpServers:
     )
     def test_the_files_that_a_command_names_are_protected(self, load_server, row, command, files):
         assert load_server(row) == (command, files)
+
+    @pytest.mark.parametrize("event", ["before_call", "after_call", "turn_end"])
+    def test_the_files_that_a_hook_names_are_protected(self, write, tmp_path, event):
+        (tmp_path / "guard.py").write_text("")
+        settings = load(write({"hooks": {event: [{"command": ["python3", "guard.py"]}]}}), {}, {})
+        assert getattr(settings.hooks, event)[0]["command"] == ["python3", str(tmp_path / "guard.py")]
+        assert tmp_path / "guard.py" in settings.files
+
+    def test_a_workspace_brings_no_hooks(self, tmp_path):
+        content = json.dumps({"hooks": {"before_call": [{"command": "true"}]}})
+        for name in ("config.json", "vllm-bot.json", ".vllm-bot.json", ".vllm-bot/config.json"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(content)
+        assert load(None, {"workspace.dir": str(tmp_path)}, {}).hooks == HookSettings()
 
     @pytest.mark.parametrize("place", ["top", "tools"])
     def test_the_usual_spelling_is_read_beside_the_own(self, write, place):

@@ -142,6 +142,26 @@ def test_what_the_mode_does_not_allow_is_not_run_and_reported(root):
     assert not (root / "a.txt").exists()
 
 
+def test_the_users_hooks_hold_for_a_task(root):
+    guard = root.parent / "guard.py"
+    guard.write_text("import sys; sys.exit('broken')")
+    settings = root.parent / "settings.json"
+    settings.write_text(json.dumps({"hooks": {"before_call": [{"command": [sys.executable, "guard.py"]}]}}))
+
+    async def work(url: str) -> None:
+        async with open_client(url, root, "--mode", "full", "--config", str(settings)) as client:
+            report = await client.call_tool("delegate", {"task": "Change it.", "folder": "."})
+            (denied,) = report.structured_content["denied"]
+            assert denied == (
+                "write a.txt: nobody is there to be asked, and this call needs a person: "
+                "hook guard.py failed: exit code 1: broken."
+            )
+
+    with ScriptedServer(calls("write", path="a.txt", content="new"), says("I may not.")) as server:
+        run(work(server.url))
+    assert not (root / "a.txt").exists()
+
+
 def test_the_report_holds_no_key(root):
     async def work(url: str) -> None:
         async with open_client(url, root) as client:

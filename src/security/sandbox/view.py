@@ -84,16 +84,20 @@ def select_environment(
 ) -> dict[str, str]:
     """The variables that commands get: a few that every program needs, LC_*, and those that the user names.
 
-    None has a value that contains one of `secrets`, or that has the shape of a secret, whatever its name.
+    None has a value that holds a secret, see drop_secrets.
     """
+    kept = KEPT_VARIABLES | set(named)
+    chosen = {name: value for name, value in environment.items() if name in kept or name.startswith("LC_")}
+    return drop_secrets(chosen, secrets)
+
+
+def drop_secrets(environment: Mapping[str, str], secrets: Iterable[str]) -> dict[str, str]:
+    """Without the variables whose value contains one of `secrets`, or has the shape of a secret, whatever its name."""
     from ..text.redact import redact  # start-up is measured: not before something may run
 
-    kept, known = KEPT_VARIABLES | set(named), tuple(secrets)
-    return {
-        name: value
-        for name, value in environment.items()
-        if (name in kept or name.startswith("LC_")) and f"{name}={value}" == redact(f"{name}={value}", known)
-    }
+    known = tuple(secrets)
+    lines = {name: f"{name}={value}" for name, value in environment.items()}
+    return {name: value for name, value in environment.items() if lines[name] == redact(lines[name], known)}
 
 
 def list_etc() -> Iterator[Path]:

@@ -1,0 +1,122 @@
+"""Hooks in the loop: they narrow what the policy allows, and add to what comes back."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+
+import pytest
+
+from src.security.permissions.approval import Answer
+from src.security.permissions.hooks import HookReport, HookVerdict
+from src.types.effects import Await
+from src.types.events import CallDenied, CallFinished, Notice
+from src.types.messages import ToolCall
+
+from ..doubles import POLICY, says
+from .test_loop import Run
+
+LOOK = ToolCall("c1", "look", {"path": "a"})
+CHANGE = ToolCall("c2", "change", {"path": "a"})
+FULL = replace(POLICY, mode="full")
+DENY, ASK = HookVerdict("deny", "hook x: no"), HookVerdict("ask", "hook x: sure?")
+
+
+class ScriptedHooks:
+    """Hooks that say what the test wants, and keep what they heard."""
+
+    def __init__(self, *verdicts: HookVerdict, note: str = "", failure: str = "") -> None:
+        self.verdicts = list(verdicts)
+        self.report = HookReport((note,) if note else (), (failure,) if failure else ())
+        self.heard: list[tuple] = []
+        self.has_ended = False
+
+    def find(self, event, tool=""):
+        return [event]
+
+    def judge(self, call, mode):
+        self.heard.append(("before", call.name, dict(call.arguments)))
+        return _done(self.verdicts.pop(0) if self.verdicts else HookVerdict())
+
+    def tell_result(self, call, result, mode):
+        self.heard.append(("after", call.name, result.text))
+        return _done(self.report)
+
+    def tell_end(self, answer, mode):
+        self.heard.append(("end", answer))
+        return _done(self.report)
+
+    def end(self):
+        self.has_ended = True
+
+
+def _done(value):
+    future = Future()
+    future.set_result(value)
+    return future
+
+
+def run(*turns, hooks, answers=(), policy=FULL):
+    return Run(*turns, says("Bye."), answers=answers, hooks=hooks, policy=policy).all()
+
+
+@pytest.mark.parametrize("call", [LOOK, CHANGE])
+def test_a_call_that_a_hook_denies_does_not_run_in_any_mode(call):
+    done = run(says("", call), hooks=ScriptedHooks(DENY))
+    assert done.ran == []
+    (denied,) = done.of(CallDenied)
+    assert denied.reason == "hook x: no"
+    assert done.results()[0].text == "Not run: hook x: no"
+
+
+def test_a_call_that_a_hook_lets_ask_runs_after_a_yes():
+    done = run(says("", CHANGE), hooks=ScriptedHooks(ASK), answers=(True,))
+    (request,) = done.approver.requests
+    assert (request.reason, request.needs_person, request.rule) == ("hook x: sure?", True, "")
+    assert done.ran == ["change a"]
+
+
+def test_a_hook_never_allows_what_the_policy_asks_about():
+    hooks = ScriptedHooks(HookVerdict())
+    done = run(says("", CHANGE), hooks=hooks, answers=(False,), policy=POLICY)
+    assert len(done.approver.requests) == 1
+    assert done.ran == []
+
+
+def test_a_call_that_the_policy_denies_is_no_hooks_business():
+    hooks = ScriptedHooks()
+    run(says("", CHANGE), hooks=hooks, policy=replace(POLICY, mode="plan"))
+    assert [heard for heard in hooks.heard if heard[0] == "before"] == []
+
+
+def test_a_call_that_the_user_changes_is_judged_again():
+    changed = Answer(True, arguments={"path": "b"})
+    done = run(says("", CHANGE), hooks=ScriptedHooks(ASK, DENY), answers=(changed,))
+    assert done.ran == []
+    assert done.results()[0].text == "Not run: the user changed the arguments: hook x: no"
+
+
+def test_calls_that_hooks_judge_run_one_by_one_with_a_note_for_the_model():
+    hooks = ScriptedHooks(note="hook x: checked")
+    done = run(says("", LOOK, replace(LOOK, id="c2", arguments={"path": "b"})), hooks=hooks)
+    assert [heard[0] for heard in hooks.heard] == ["before", "after", "before", "after", "end"]
+    assert all(finished.result.text.endswith("\n[hook x: checked]") for finished in done.of(CallFinished))
+
+
+def test_the_answer_is_told_at_its_end_and_a_failure_is_a_notice():
+    hooks = ScriptedHooks(failure="The hook x failed: exit code 3.")
+    done = run(hooks=hooks)
+    assert hooks.heard == [("end", "Bye.")]
+    assert done.of(Notice) == [Notice("The hook x failed: exit code 3.")]
+    assert not hooks.has_ended
+
+
+def test_programs_end_when_the_run_is_left_while_they_decide():
+    hooks = ScriptedHooks()
+    hooks.judge = lambda call, mode: Future()  # for ever
+    steps = Run(says("", CHANGE), hooks=hooks, policy=FULL)
+    run = steps.agent.run(steps.conversation)
+    while not isinstance(next(run), Await):
+        pass
+    run.close()
+    assert hooks.has_ended
