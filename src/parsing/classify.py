@@ -16,7 +16,7 @@ from ..types.lazy_pattern import LazyPattern
 from ..types.messages import MalformedCall, ToolCall
 from .arguments.fit import ArgumentMismatch, Fitter, match_parameter
 from .arguments.tool_index import ToolIndex
-from .decode.call_shapes import ARGUMENT_KEYS, CALL_KEYS, NAME_KEYS, DecodedBlock, RawCall
+from .decode.call_shapes import ARGUMENT_KEYS, NAME_KEYS, DecodedBlock, RawCall, find_begun_calls
 from .decode.nodes import Guess, RepeatedKey
 from .echo import GivenText, Parser, SoughtCall
 from .events import Classification
@@ -32,15 +32,9 @@ from .mention import (
 )
 
 _HEAD_CHARS = 160  # of a block, in which its name stands
-_NAME = r"([^\W\d][\w.:/-]{0,80})"
-_FIRST_KEY = LazyPattern(r"\{\s*[\"']?([\w.-]{1,80})")
-# A name and the key behind it: the name is a key's value, the first key before an object, the first of a list, or
-# stands before arguments.
-_NEXT_KEY = r"(?:\s{0,64}[\"']?([\w.-]{1,80})[\"']?\s{0,8}:)?"
-_CALL_NAME = LazyPattern(
-    rf"(?:{'|'.join(NAME_KEYS)})[\"']?\s{{0,8}}:\s{{0,8}}[\"']{_NAME}(?:[\"'](?:\s{{0,8}},{_NEXT_KEY})?|\Z)"
-    rf"|\A[\s\[{{]{{0,16}}[\"']{_NAME}[\"']\s{{0,8}}:\s{{0,8}}\{{{_NEXT_KEY}"
-    rf"|\A[\s\[]{{1,16}}[\"']{_NAME}[\"']\s{{0,8}},|[\"']{_NAME}\("
+_BEGUN_CALL = LazyPattern(  # a name, and the key behind it
+    rf"(?:{'|'.join(NAME_KEYS)})[\"']?\s{{0,8}}:\s{{0,8}}[\"']([^\W\d][\w.:/-]{{0,80}})[\"']"
+    r"(?:\s{0,8},\s{0,64}[\"']?(\w{1,80})[\"']?\s{0,8}:)?"
 )
 _NAME_WORD = re.compile(r"[^\W\d][\w.:/-]*")
 
@@ -93,29 +87,27 @@ class CallClassifier:
         self._is_broken = False  # a block with bare values could not be read: what follows may be part of a value
 
     def may_be_call(self, name: str, text: str) -> bool:
-        """Whether the beginning of an object may be that of a call.
+        """Whether the beginning of an object may be that of a call: of the tool `name`, or of one that it names.
 
-        Behind the `name` of a tool its first key is a parameter; else an offered tool's name stands where that of a
-        call does.
+        All that it holds so far has to be a call's.
         """
-        if name:
-            key = _FIRST_KEY.match(text)
-            return key is None or self._may_begin_arguments(name, key[1])
-        for call in _CALL_NAME.finditer(text):
-            value, key_behind, keyed, first_key, *others = call.groups()
-            if value and self._tools.names.names_tool(value):
-                if key_behind is None or key_behind in CALL_KEYS or self.rank_parameter(value, key_behind):
-                    return True
-            elif keyed and self._tools.names.names_tool(keyed):
-                if first_key is None or self._may_begin_arguments(keyed, first_key):
-                    return True
-            elif any(other and self._tools.names.names_tool(other) for other in others):
-                return True
-        return False
+        calls = find_begun_calls(name, text, self.is_known)
+        return calls is None or any(map(self._may_be_begun, calls))
 
-    def _may_begin_arguments(self, name: str, key: str) -> bool:
-        """Whether a key may be the first in the arguments of a tool."""
-        return key in ARGUMENT_KEYS or self.rank_parameter(name, key) > 0
+    def _may_be_begun(self, call: RawCall) -> bool:
+        """Whether a call that is still being written is of an offered tool, and has no other arguments than that."""
+        tool = self._tools.find(call.name)
+        if tool is None or call.arguments is None or call.repairs:
+            return False
+        are_many = len(call.positional) > len(tool.properties or call.positional)
+        if are_many or any(isinstance(value, (dict, list)) for value in call.positional):
+            return False
+        arguments = call.arguments
+        for key, value in call.arguments.items():
+            if key in ARGUMENT_KEYS and isinstance(value, dict):  # which holds the arguments
+                arguments = value
+        keys = [key for key, value in arguments.items() if value not in (None, "")]  # the last may be cut
+        return all(key in ARGUMENT_KEYS or self.rank_parameter(call.name, key) for key in keys)
 
     def is_known(self, name: str) -> bool:
         return self._tools.find(name) is not None
@@ -230,8 +222,8 @@ class CallClassifier:
     def _find_begun(self, decoded: DecodedBlock, raw: str) -> str:
         """The tool of a block that only looks like a call, if it is one but for its end or a key that stands twice."""
         if decoded.cut:
-            head = _CALL_NAME.search(raw)  # of what may stand in it, too, only the first counts
-            return self.resolve_name(head[1]) if head and head[1] and head[2] in ARGUMENT_KEYS else ""
+            head = _BEGUN_CALL.search(raw)  # of what may stand in it, too, only the first counts
+            return self.resolve_name(head[1]) if head and head[2] in ARGUMENT_KEYS else ""
         problems = (decoded.problem, *(call.problem for call in decoded.calls))
         if not any(isinstance(problem, RepeatedKey) for problem in problems):
             return ""

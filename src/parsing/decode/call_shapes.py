@@ -52,6 +52,12 @@ _TOO_DEEP = UnreadableValue("The value is nested too deep.")
 _NO_TOOL = UnreadableValue('It names no tool: "name" and "args" are expected.')
 _TWO_ARGUMENTS = Guess("arguments under two keys")
 _OTHER_KEYS = Guess("keys beside those of a call")  # as in the record of a call that was made, with its result
+_CUT_ENDS = (
+    '"',
+    '": null',
+    "",
+    "null",
+)  # which make a value whole that is cut off: in a string, in a key, or elsewhere
 _MAX_NESTING = 6
 _MAX_IN_STRING = 64
 _PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
@@ -103,6 +109,20 @@ def find_calls(node: Node, is_tool: IsTool, depth: int = 0) -> list[RawCall]:
     if isinstance(node, CallNode):
         return _find_in_call(node, is_tool, depth)
     return _find_in_string(node, is_tool, depth) if isinstance(node, str) else []
+
+
+def find_begun_calls(name: str, text: str, is_tool: IsTool) -> list[RawCall] | None:
+    """The calls in a value that goes on behind `text`, which is the arguments of `name` if there is one.
+
+    None if it cannot be read so far.
+    """
+    for end in _CUT_ENDS:
+        try:
+            node = RepairReader(text + end).read_value()
+        except (UnreadableValue, RecursionError):
+            continue
+        return [_make_named(name, node)] if name else find_calls(node, is_tool)
+    return None
 
 
 def _find_in_call(node: CallNode, is_tool: IsTool, depth: int) -> list[RawCall]:

@@ -117,7 +117,8 @@ class BlockReader:
         self._previewed, self._is_rejected, self._is_emitted, self._decoded = None, False, False, None
         self._ahead = 0
         self._is_mentioned = buffer.in_fence  # behind other text of a fence
-        self.is_undecided = block.kind in ("json", "named") and not block.explicit
+        is_value = block.kind in ("json", "named") or (block.kind == "pythonic" and not block.name)
+        self.is_undecided = is_value and not block.explicit
         buffer.take(body)
         if block.kind in ("json", "named") and buffer.text[body] in "{[" and self._read_strictly(body):
             return True

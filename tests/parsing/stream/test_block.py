@@ -174,9 +174,16 @@ class TestData:
             {"read": {"title": "x", "pages": ["y" * 40] * 30}},
             {"name": "read", "title": "x", "pages": ["y" * 40] * 30},
             {"books": [{"name": "read the book", "pages": ["y" * 40] * 30}]},
+            {"read": {"args": {"title": "x", "pages": ["y" * 40] * 30}}},
+            {"name": "read", "arguments": {"path": "x"}, "result": ["y" * 40] * 30},
+            {"books": {"name": "read", "pages": ["y" * 40] * 30}},
+            ["read", *["y" * 40] * 30],
         ],
-        ids=["as the first key", "as a name beside other keys", "as the beginning of a name"],
-    )
+        ids=[
+            "as the first key", "as a name beside other keys", "as the beginning of a name", "before arguments of others",
+            "in the record of a call", "deep inside", "in a list of words",
+        ],
+    )  # fmt: skip
     def test_data_with_the_name_of_a_tool_leaves_too(self, data):
         text, parser, shown = json.dumps(data), StreamParser(TOOLS), 0
         for at, character in enumerate(text):
@@ -188,6 +195,23 @@ class TestData:
         call = json.dumps({"id": "1", "name": "read", "arguments": {"path": "x" * 5_000}})
         for cuts in ((), range(1, len(call))):
             assert len(gathered(events_of(call, cuts)).calls) == 1
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            '{"read": {"path": "%s"}}',
+            '{"tool_calls": [{"type": "function", "function": {"name": "read", "arguments": "{\\"path\\": \\"%s\\"}"}}]}',
+            '[{"name": "read", "arguments": {"path": "%s"}}]',
+            '[{"action": "read", "action_input": {"path": "a \\"quoted\\" {word} %s"}}]',
+            '[read(path="%s")]',
+            '["read", {"path": "%s"}]',
+            "{'name': 'read', 'arguments': {'path': '%s'}}",
+            '{"name": "read", "path": "%s"}',
+        ],
+    )
+    def test_a_long_call_is_one_in_every_shape(self, call):
+        for cuts in ((), range(1, 5_000)):
+            assert len(gathered(events_of(call % ("x" * 5_000), cuts)).calls) == 1
 
     def test_a_short_call_whose_name_comes_last_is_one(self):
         call = json.dumps({"arguments": {"path": "x" * (MAX_DATA_CHARS - 60)}, "name": "read"})
