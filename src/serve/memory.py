@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from time import monotonic
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -205,17 +206,18 @@ class SharedMemory:
 
 def serve_memory(folder: Path) -> None:
     """Serve a memory to the workers, in a thread of this process, until it ends. It listens when this returns."""
-    has_begun = Event()  # otherwise a start that is interrupted removes the folder first
-    Thread(target=_run, args=(folder / SOCKET_NAME, has_begun), daemon=True).start()
-    has_begun.wait()
+    listener = socket.socket(socket.AF_UNIX)  # here: until the thread begins, an interrupt may remove the folder
+    listener.bind(str(folder / SOCKET_NAME))
+    listener.listen()
+    Thread(target=_run, args=(listener,), daemon=True).start()
 
 
-def _run(path: Path, has_begun: Event) -> None:
+def _run(listener: socket.socket) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they wake the thread that waits for workers
-    asyncio.run(_serve(AnswerMemory(), path, has_begun))
+    asyncio.run(_serve(AnswerMemory(), listener))
 
 
-async def _serve(memory: AnswerMemory, path: Path, has_begun: Event) -> None:
+async def _serve(memory: AnswerMemory, listener: socket.socket) -> None:
     calls: dict[str, Callable[..., Any]] = {"find": memory.find, "keep": memory.keep, "replace": memory.replace}
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -226,10 +228,7 @@ async def _serve(memory: AnswerMemory, path: Path, has_begun: Event) -> None:
         except (OSError, asyncio.IncompleteReadError):  # the worker has ended
             writer.close()
 
-    try:
-        server = await asyncio.start_unix_server(answer, str(path))
-    finally:
-        has_begun.set()
+    server = await asyncio.start_unix_server(answer, sock=listener)
     async with server:
         await server.serve_forever()
 

@@ -255,9 +255,10 @@ COUNTED = [{"content": CALL_TEXT}, {"finish": "stop", "usage": {"prompt_tokens":
 
 class TestAllowing:
     def test_what_a_rule_allows_runs_and_nothing_else(self, ask, tmp_path):
+        assert ask(WRITE, HELLO, options=["--allow", "write:other.txt"])[0] == 5
+        assert not (tmp_path / "new.txt").exists()
         assert ask(WRITE, HELLO, options=["--allow", "write:new.txt"])[0] == 0
         assert (tmp_path / "new.txt").read_text() == "x"
-        assert ask(WRITE, HELLO, options=["--allow", "write:other.txt"])[0] == 5
 
     def test_an_invalid_rule_is_bad_usage(self, ask):
         code, _, err, _ = ask(options=["--allow", "write:"])
