@@ -20,6 +20,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ..errors import ContextTooLong, RequestFailed, WireError
+from ..model.stalls import STALL_PROMPTS
 from ..security.permissions.approval import SUBMIT_PLAN, Approver
 from ..security.permissions.policy import Policy
 from ..tools.sdk.calls import CallRunner
@@ -55,9 +56,7 @@ MAX_MALFORMED_TURNS = 2  # in a row
 FINAL_ANSWER_PROMPT = UserMessage(
     "No more tool calls are possible for this question. Answer now with what you have found so far."
 )
-EMPTY_TURN_PROMPT = UserMessage(
-    "Your last turn was empty. Answer the question, or call a tool for what you still need to know."
-)
+EMPTY_TURN_PROMPT = UserMessage(STALL_PROMPTS["empty"])
 INJECTED_PROMPTS = (FINAL_ANSWER_PROMPT, EMPTY_TURN_PROMPT)
 NO_CALLS = "No tool may be called for this question: the user chose so."
 RESUMABLE_HINT = "What came is kept: ask to go on from there."

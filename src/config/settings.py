@@ -16,7 +16,8 @@ from .locations import get_state_folder
 MODES = ("plan", "ask", "edits", "auto", "full")  # src/security/permissions/modes.py says what each allows
 PROFILE_MODES: Mapping[str, str] = {"read-only": "plan", "ask": "ask", "workspace": "edits", "full": "full"}
 CALL_PATHS = ("tokens", "native", "template", "text")  # src/negotiation/call_path.py says what each does
-GUARDS = ("fit",)  # docs/serve.md says what each does
+GUARDS = ("fit", "empty", "announced")  # docs/serve.md says what each does
+DEFAULT_GUARDS = ("fit", "empty")
 WEEK_S = 7 * 24 * 3600.0  # the longest wait; the system's clocks cannot hold every number
 
 
@@ -275,7 +276,7 @@ class ServeSettings:
     workers: int = option(1, "Processes that share the port", least=1, most=256)
     repair_turns: int = option(1, "How often a call that cannot be read is asked for again", least=0, most=3)
     keep_alive: float = option(10.0, "Longest silence in a stream, in seconds; 0: any", least=0, most=WEEK_S)
-    guards: tuple[str, ...] = option(GUARDS, f"What is mended in answers, some of: {', '.join(GUARDS)}")
+    guards: tuple[str, ...] = option(DEFAULT_GUARDS, f"What is mended in answers, some of: {', '.join(GUARDS)}")
     restore: bool = option(True, "Put back what clients drop of answers: thoughts, ids and the exact text of calls")
     hosts: tuple[str, ...] = option((), "Names under which the gateway may be called without keys, besides loopback's")
     origins: tuple[str, ...] = option((), "Origins whose pages may ask, such as `https://chat.example`")

@@ -139,7 +139,7 @@ class Recovery:
         if leaked := self._describe_leak(whole):
             yield from self._notify(leaked)
         cap = yield from self._budget.limit_output(self._request, whole.usage)
-        whole = mark_truncated(whole, self._tools, cap)
+        whole = turn.note_cut_tag(mark_truncated(whole, self._tools, cap))
         if unmet := _describe_unmet(self._choice, whole):
             yield Notice(unmet)
         yield self._complete(whole)

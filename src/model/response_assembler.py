@@ -24,6 +24,7 @@ from ..parsing import (
 from ..parsing.arguments.native import fit_native
 from ..parsing.arguments.tool_index import ToolIndex
 from ..parsing.decode.json_repair import MISSING_CLOSERS
+from ..parsing.formats.table import find_last_tag
 from ..parsing.landing.decisions import Decision, Landing, Show, Waits
 from ..providers.base import Broken, PromptSize, RawTokens, WireEvent
 from ..types.events import Completed, ModelEvent, Notice, ReasoningDelta, TextDelta, ToolCallDelta
@@ -45,6 +46,7 @@ MAX_PERIOD_CHARS = 1024
 MAX_BLANK_CHARS = 4096  # blanks and line ends in a row: a grammar lets a weak model write them without end
 CHECK_INTERVAL_CHARS = 2048
 TOO_LONG = "The answer was ended after {size:,} characters: no answer that fits into the model's context is so long."
+CUT_TAG = "The answer ended behind the tag that begins a call."
 _PROBE_CHARS = 64
 
 
@@ -202,6 +204,16 @@ class ResponseAssembler:
         """The origin of the last call that was certainly meant and found in the text; empty if there is none."""
         calls = [block for block in self._answer.blocks if isinstance(block, ToolCall)]
         return next((call.origin for call in reversed(calls) if not call.guessed and not call.echo), "")
+
+    def note_cut_tag(self, response: Response) -> Response:
+        """The response with a call that cannot be read, if it ended by itself behind the tag that begins one."""
+        written = "".join(block.text for block in self.completed.content if isinstance(block, Text))
+        tag = find_last_tag(written if self.raw is None else self.raw)
+        if not tag or not self._tools or response.requested_calls or response.stop_reason != "end_turn":
+            return response
+        if response.text.rstrip().endswith(tag):  # it is mentioned
+            return response
+        return replace_content(response, [*response.content, MalformedCall(self._new_id(), "", tag, CUT_TAG)])
 
     def mend_calls(self, response: Response) -> Response:
         """The response with its native calls whose arguments are whole, but not valid JSON, read as in the text."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
-from ..config.settings import GUARDS
+from ..config.settings import DEFAULT_GUARDS
 from ..errors import (
     AnswerUnfinished,
     BotError,
@@ -23,7 +23,8 @@ from ..errors import (
 )
 from ..model.recovery import Recovery, Replay
 from ..model.response_assembler import ResponseAssembler
-from ..negotiation.call_path import CallPath
+from ..model.stalls import STALL_PROMPTS, Stall, find_stall
+from ..negotiation.call_path import THOUGHTS_FIELD, CallPath
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.written_format import choose_format
 from ..negotiation.negotiate import negotiate
@@ -107,8 +108,9 @@ class ChatTurn:
         repair_turns: int = 1,
         *,
         recovers_parser_errors: bool = True,
-        guards: Collection[str] = GUARDS,
+        guards: Collection[str] = DEFAULT_GUARDS,
     ) -> None:
+        self._stall_guards = STALL_PROMPTS.keys() & set(guards)  # each request is gone on with once at most
         self._fits_native = "fit" in guards
         self._recovers_parser_errors = recovers_parser_errors
         self._guards: dict[int, StreamGuard] = {}  # of the stream that is read
@@ -324,11 +326,19 @@ class ChatTurn:
         how = "recovered" if is_replaced else "text"
         is_cut = whole.stop_reason == "max_tokens"
         is_unreadable = bool(whole.malformed) or any(call.guessed for call in whole.calls)
+        more = Response(())
         if is_unreadable and not calls and not in_place and not is_cut and self._repair_turns:
-            calls, how = (yield from self._repair(assembler.raw_text(), whole)), "repaired"
+            more, how = (yield from self._repair(assembler.raw_text(), whole)), "repaired"
+            calls = list(more.calls)
             is_replaced = bool(calls)
+        elif not calls and not in_place and (stall := self._find_stall(own if is_thought else whole)):
+            more, how = (yield from self._go_on(own, stall)), "repaired"
+            calls = list(more.calls)
         # What stands for no call is shown as text, but for what was written anew.
         text = whole.text if how == "repaired" and calls else whole.kept_text or whole.text
+        if more.text.strip() and (is_thought or not own.text.strip()):
+            text, is_thought = more.text, False
+            whole = replace(own, content=(*own.content, Text(text)))
         is_same = text.split() == (own.kept_text or own.text).split()
         self._note_answer(whole, [*native, *calls], assembler.tokens.ids)
         if fitted := count_fitted(native):
@@ -405,16 +415,41 @@ class ChatTurn:
         """The only choice of an answer."""
         return WholeGuard(self._request, self._new_id, answer, fits_native=self._fits_native)
 
-    def _repair(self, raw: str, response: Response) -> Aside[list[ToolCall]]:
-        """The calls of an answer in which the model was told what was wrong; none if they are not right either."""
+    def _repair(self, raw: str, response: Response) -> Aside[Response]:
+        """The answer of a model that was told what is wrong with its calls; see _ask_further."""
         reasons = " ".join(call.reason for call in response.malformed) or GUESSED
-        added = [{"role": "assistant", "content": raw}, {"role": "user", "content": REPAIR.format(reasons=reasons)}]
         self._repair_turns -= 1
+        return (yield from self._ask_further({"content": raw}, REPAIR.format(reasons=reasons)))
+
+    def _find_stall(self, own: Response) -> Stall:
+        """How the answer stopped halfway, if a guard that is on goes on with it."""
+        last = self._request.messages[-1] if self._request.messages else {}
+        stall = find_stall(own, is_behind_results=last.get("role") == "tool")
+        return stall if stall in self._stall_guards and self._request.body.get("n") in (None, 1) else ""
+
+    def _go_on(self, own: Response, stall: Stall) -> Aside[Response]:
+        """What the model adds to an answer that stopped halfway; see _ask_further."""
+        assert self._asker is not None  # noqa: S101 - the answer has come
+        self._stall_guards = set()
+        answer = {"content": own.text}
+        if stall == "empty" and THOUGHTS_FIELD not in self._asker.path.disabled_fields:
+            answer[THOUGHTS_FIELD] = "".join(block.text for block in own.content if isinstance(block, Reasoning))
+        more = yield from self._ask_further(answer, STALL_PROMPTS[stall])
+        if more.calls or (stall == "empty" and more.text.strip()):
+            self.report.guards[stall] += 1
+        return more
+
+    def _ask_further(self, answer: Mapping[str, str], wish: str) -> Aside[Response]:
+        """The text and the calls of one more turn behind this answer; nothing where they are not right either."""
+        added = [{"role": "assistant", **answer}, {"role": "user", "content": wish}]
         try:
-            whole = yield from self._recover((yield from self._fetch_whole(added)))
+            assembler = yield from self._fetch_whole(added)
+            more = yield from self._recover(assembler)
         except RequestFailed:
-            return []
-        return [] if whole.malformed else [call for call in whole.calls if is_safe(call)]
+            return Response(())
+        calls = [call for call in more.calls if is_safe(call)]
+        text = more.text if assembler.response().text else ""  # a thought is none
+        return Response(() if more.malformed else (Text(text), *calls))
 
 
 def _adapt_chunks(chunks: Sequence[bytes], before: Resumption | None, *, is_raw: bool) -> list[bytes]:

@@ -15,7 +15,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from ..app.endpoint import random_id
-from ..config.settings import GUARDS
+from ..config.settings import DEFAULT_GUARDS
 from ..errors import BotError, ClientError, ServerError, Timeout, WireError
 from ..negotiation.server import OK
 from ..providers.server_errors import read_error_message
@@ -53,7 +53,7 @@ class GuardedExchange:
         repair_turns: int,
         live: LiveStream,
         conversation: Conversation | None = None,
-        guards: Collection[str] = GUARDS,
+        guards: Collection[str] = DEFAULT_GUARDS,
     ) -> None:
         self.chat = chat
         self._conversation = conversation

@@ -14,7 +14,7 @@ from yarl import URL
 
 from ..app.endpoint import random_id
 from ..app.keys import KeyRing
-from ..config.settings import GUARDS
+from ..config.settings import DEFAULT_GUARDS
 from ..errors import BotError
 from ..providers.wire_json import as_dict, count_items, load_json
 from .access import AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers
@@ -64,7 +64,7 @@ class Gateway:
         rules: AccessRules = AccessRules(),  # noqa: B008 - it cannot be changed
         keep_alive: float = 0.0,
         memory: Memory | None = None,
-        guards: Collection[str] = GUARDS,
+        guards: Collection[str] = DEFAULT_GUARDS,
     ) -> None:
         self._guards = guards
         self._told: set[tuple[str, str]] = set()  # models and guards of which the log has a line

@@ -19,7 +19,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from src.app.keys import KeyRing, hash_key
 from src.app.state_files import ServerMemory
-from src.config.settings import GUARDS
+from src.config.settings import DEFAULT_GUARDS
 from src.negotiation.call_path import CallPath
 from src.negotiation.formats.written_format import PROBE
 from src.serve import gateway
@@ -163,7 +163,7 @@ def drive(
     dead: int = 0,
     clocks: Timeouts = Timeouts(),  # noqa: B008 - a NamedTuple
     alive: int = 1,
-    guards: Collection[str] = GUARDS,
+    guards: Collection[str] = DEFAULT_GUARDS,
 ) -> None:
     """Run `use` with a client of the gateway. `dead`: servers that do not answer, tried first where need be.
 

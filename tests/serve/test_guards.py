@@ -120,3 +120,122 @@ class TestFit:
             assert json.loads(message["function_call"]["arguments"])["limit"] == 5
 
         drive(tmp_path, lambda _: answer, use)
+
+
+CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
+RESULT = {"role": "tool", "tool_call_id": "c", "content": "It says hello."}
+CALLED = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "read", "arguments": '{"path": "b"}'}}],
+}
+BEHIND_RESULT = {**BODY, "messages": [*BODY["messages"], CALLED, RESULT]}
+
+
+def think(thought: str = "I should read it.") -> dict[str, Any]:
+    answer = say("")
+    answer["choices"][0]["message"] |= {"content": None, "reasoning": thought}
+    return answer
+
+
+def as_events(answer: dict[str, Any]) -> list[bytes]:
+    """A whole answer as a stream of one delta."""
+    (choice,) = answer["choices"]
+    delta = {name: value for name, value in choice["message"].items() if value is not None}
+    choices = [
+        {"index": 0, "delta": delta, "finish_reason": None},
+        {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]},
+    ]
+    chunks = [json.dumps({"id": "1", "created": 1, "model": "m", "choices": [each]}) for each in choices]
+    return [f"data: {chunk}\n\n".encode() for chunk in [*chunks, "[DONE]"]]
+
+
+class Stalls:
+    """A server whose first answer stops halfway."""
+
+    def __init__(self, first: dict[str, Any], *others: dict[str, Any]) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self._answers = [first, *others]
+
+    def __call__(self, body: dict[str, Any]) -> Any:
+        answer = self._answers[min(len(self.bodies), len(self._answers) - 1)]
+        self.bodies.append(body)
+        return as_events(answer) if body.get("stream") else answer
+
+
+def read_text(text: str) -> str:
+    answers = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")] or [json.loads(text)]
+    parts = [each["choices"][0].get("delta", each["choices"][0].get("message")) for each in answers]
+    return "".join(part.get("content") or "" for part in parts)
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+class TestAStall:
+    def answer(self, tmp_path, server, is_streamed, body=BODY, **options) -> tuple[str, str]:
+        got: list[tuple[str, str]] = []
+
+        async def use(client, _):
+            got.append(await post(client, {**body, "stream": is_streamed}))
+            got.append(("", "\n".join(await read_metrics(client))))
+
+        drive(tmp_path, server, use, **options)
+        self.counts = got[1][1]
+        return got[0]
+
+    def test_an_answer_that_is_empty_after_thoughts_gets_one_more_turn(self, tmp_path, is_streamed):
+        server = Stalls(think(), say(CALL))
+        _, text = self.answer(tmp_path, server, is_streamed)
+        assert json.loads(read_arguments(text)) == {"path": "a.txt"}
+        assert "I should read it." in text
+        assert '"finish_reason": "tool_calls"' in text or '"finish_reason":"tool_calls"' in text
+        assert server.bodies[1]["messages"][1:] == [
+            {"role": "assistant", "content": "", "reasoning": "I should read it."},
+            {
+                "role": "user",
+                "content": "Your last turn was empty. Answer the question, or call a tool for what you still need to know.",
+            },
+        ]
+        assert 'vllm_bot_guards_total{guard="empty",model="m"} 1.0' in self.counts
+
+    def test_its_text_is_the_answer_s(self, tmp_path, is_streamed):
+        _, text = self.answer(tmp_path, Stalls(think(), say("It says hello.")), is_streamed)
+        assert read_text(text) == "It says hello."
+
+    def test_one_that_stays_empty_is_the_server_s(self, tmp_path, is_streamed):
+        server = Stalls(think())
+        _, text = self.answer(tmp_path, server, is_streamed)
+        assert read_text(text) == ""
+        assert len(server.bodies) == 2
+
+    def test_an_empty_one_is_left_alone_where_the_guard_is_off(self, tmp_path, is_streamed):
+        server = Stalls(think(), say(CALL))
+        self.answer(tmp_path, server, is_streamed, guards=("fit",))
+        assert len(server.bodies) == 1
+
+    @pytest.mark.parametrize("lead", ["", "Let me look.\n"])
+    def test_a_tag_with_nothing_behind_it_gets_one_more_turn(self, tmp_path, is_streamed, lead):
+        server = Stalls(say(f"{lead}<tool_call>\n"), say(CALL))
+        _, text = self.answer(tmp_path, server, is_streamed)
+        assert json.loads(read_arguments(text)) == {"path": "a.txt"}
+        assert read_text(text).strip() == lead.strip()
+        assert "The answer ended behind the tag that begins a call." in server.bodies[-1]["messages"][-1]["content"]
+
+    def test_an_announcement_behind_a_result_gets_one_more_turn_if_that_is_on(self, tmp_path, is_streamed):
+        server = Stalls(say("That is b. Now I will read a.txt."), say(CALL))
+        _, text = self.answer(tmp_path, server, is_streamed, BEHIND_RESULT, guards=("announced",))
+        assert json.loads(read_arguments(text)) == {"path": "a.txt"}
+        assert read_text(text).strip() == "That is b. Now I will read a.txt."
+        assert 'vllm_bot_guards_total{guard="announced",model="m"} 1.0' in self.counts
+
+    def test_words_in_place_of_the_announced_call_are_dropped(self, tmp_path, is_streamed):
+        _, text = self.answer(
+            tmp_path, Stalls(say("Now I will read it."), say("Nothing is left.")), is_streamed, BEHIND_RESULT,
+            guards=("announced",),
+        )  # fmt: skip
+        assert read_text(text) == "Now I will read it."
+
+    @pytest.mark.parametrize("body", [BODY, BEHIND_RESULT])
+    def test_an_announcement_is_left_alone_by_default(self, tmp_path, is_streamed, body):
+        server = Stalls(say("Now I will read a.txt:"), say(CALL))
+        self.answer(tmp_path, server, is_streamed, body)
+        assert len(server.bodies) == 1

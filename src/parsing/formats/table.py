@@ -285,6 +285,12 @@ def mentions_call(text: str) -> bool:
     return any(tag in text for tag in _list_tags())
 
 
+def find_last_tag(text: str) -> str:
+    """The tag that begins calls in which the text ends; empty if it ends otherwise."""
+    text = text.rstrip()
+    return max((tag.strip() for tag in _list_tags() if text.endswith(tag.strip())), key=len, default="")
+
+
 def list_parsers(origin: str) -> list[str]:
     """The vLLM tool parsers that read the calls of this origin; none for some formats."""
     parsers = ",".join(row.parser for row in FORMATS if row.call_origin == origin)

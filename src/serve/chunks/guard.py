@@ -20,6 +20,7 @@ from ...errors import ServerError, WireError
 from ...model.recovery import MIN_CALL_TOKENS
 from ...model.response_assembler import CHECK_INTERVAL_CHARS, ResponseAssembler
 from ...parsing import ParserEvent
+from ...parsing.formats.table import find_last_tag
 from ...parsing.landing.decisions import (
     CallBreaks,
     CallEnds,
@@ -189,7 +190,7 @@ class _Guard:
             return _Segment(decision.text, True, not decision.is_thought)
         if isinstance(decision, Mark):
             self.ends_thought = self.ends_thought or decision.ends_thought
-            return _Segment(decision.raw, True)
+            return _Segment(decision.raw, None if find_last_tag(decision.raw) else True)
         if isinstance(decision, Hold):
             return _Segment(decision.raw, None, is_shown=True)
         if isinstance(decision, WholeCall):
@@ -201,9 +202,11 @@ class _Guard:
     def _settle_text(self, ending: Ending) -> str:
         """Decide on the text that has not left. Returns what is to be sent in its place."""
         shown = [segment for segment in self._segments if segment.is_shown]
-        for segment in shown:
-            if segment.is_kept is None:
+        for segment in self._segments:
+            if segment.is_kept is None and segment.is_shown:
                 segment.is_kept = ending.text is None or not ending.is_replaced
+            elif segment.is_kept is None:  # a tag without a call
+                segment.is_kept = not (ending.text or ending.is_replaced)
         if ending.text is None:
             return ""
         own = self.assembler.response()
