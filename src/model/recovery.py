@@ -305,9 +305,11 @@ def _is_richer(whole: Response, response: Response, tools: Sequence[ToolDefiniti
     """Whether the text of the tokens holds more than what the server returned."""
     if sum(fits(call, tools) for call in whole.calls) > sum(fits(call, tools) for call in response.calls):
         return True
-    nothing = not response.calls and not response.malformed
+    if response.calls:  # of one that the model broke off, some parsers give the name without arguments
+        is_hollow = not any(call.arguments or fits(call, tools) for call in response.calls)
+        return is_hollow and bool(whole.malformed)
     more = whole.calls or whole.malformed  # also a call that does not fit: what is wrong with it can be told
-    return nothing and (bool(more) or len(whole.text.strip()) > len(response.text.strip()))
+    return not response.malformed and (bool(more) or len(whole.text.strip()) > len(response.text.strip()))
 
 
 def _is_cut(call: ToolCall, whole: ToolCall) -> bool:

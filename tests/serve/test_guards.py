@@ -239,3 +239,24 @@ class TestAStall:
         server = Stalls(say("Now I will read a.txt:"), say(CALL))
         self.answer(tmp_path, server, is_streamed, body)
         assert len(server.bodies) == 1
+
+
+def test_a_native_call_that_the_model_broke_off_behind_its_name_is_asked_for_again(tmp_path):
+    """vLLM's hermes parser streams its name, and no arguments."""
+    written = 'Let me look.\n<tool_call>\n{"name": "read", "argu'
+    call = {"index": 0, "id": "n0", "type": "function", "function": {"name": "read"}}
+    choices = [
+        {"index": 0, "delta": {"content": "Let me look.\n"}, "finish_reason": None, "token_ids": [1]},
+        {"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None, "token_ids": [2]},
+        {"index": 0, "delta": {}, "finish_reason": "tool_calls", "token_ids": [3]},
+    ]
+    chunks = [json.dumps({"id": "1", "created": 1, "model": "m", "choices": [each]}) for each in choices]
+    events = [f"data: {chunk}\n\n".encode() for chunk in [*chunks, "[DONE]"]]
+
+    async def use(client, fake):
+        fake.written = written
+        _, text = await post(client, {**BODY, "stream": True})
+        assert json.loads(read_arguments(text)) == {"path": "a.txt"}
+        assert read_text(text) == "Let me look.\n"
+
+    drive(tmp_path, lambda body: events if body["stream"] else say(CALL), use)
