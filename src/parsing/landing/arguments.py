@@ -17,8 +17,10 @@ from ...types.messages import JSON
 from ..decode.call_shapes import ARGUMENT_KEYS, NAME_KEYS
 
 MAX_PENDING_CHARS = 400  # of what is not decided
+# An id of the call may come first, as Command R writes it.
+_ID = r'(?:"(?:id|tool_call_id)"\s*:\s*(?:"[^"\\]{0,200}"|\d{1,9})\s*,\s*)?'
 _HEAD = re.compile(
-    rf'\s*(?:\[\s*)?\{{\s*"(?:{"|".join(NAME_KEYS)})"\s*:\s*"(?P<name>[^"\\]{{1,200}})"\s*,'
+    rf'\s*(?:\[\s*)?\{{\s*{_ID}"(?:{"|".join(NAME_KEYS)})"\s*:\s*"(?P<name>[^"\\]{{1,200}})"\s*,'
     rf'\s*"(?:{"|".join(ARGUMENT_KEYS)})"\s*:\s*(?=\{{)'
 )
 _KEY = r'\s*"(?P<key>[^"\\]{1,200})"\s*:\s*(?=\S)'

@@ -86,6 +86,9 @@ def test_arguments_that_became_others_are_not_completed():
     [
         ('\n{"name": "write", "arguments": {"path', ("write", '{"path')),
         ('[{"name":"write","parameters":{', ("write", "{")),
+        ('[{"tool_call_id": "0", "tool_name": "write", "parameters": {"path', ("write", '{"path')),
+        ('{"id": 7, "name": "write", "arguments": {', ("write", "{")),
+        ('{"id": {"name": "read"}, "name": "write", "arguments": {', ("", "")),
         ('{"arguments": {"path": 1}, "name": "write"}', ("", "")),
         ("{'name': 'write'", ("", "")),
     ],
