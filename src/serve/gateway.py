@@ -27,7 +27,7 @@ from .keep_alive import LiveStream, read_interval
 from .memory import Memory
 from .pages.metrics import Metrics
 from .pages.page import Pages
-from .relayed_stream import RelayedStream, relay_answer
+from .relayed_stream import HistoryRefused, RelayedStream, check_refusal, relay_answer
 from .restore import HistoryMemo
 from .upstreams import Replica, Upstreams
 
@@ -186,50 +186,51 @@ class Gateway:
         # a whole answer stays silent: its status cannot be taken back
         interval = interval if value.get("stream") is True else 0.0
         if chat is None or not (chat.is_guarded or request.path == COUNT_PATH):
-            return await self._relay_alive(request, dialect, interval)
+            try:
+                return await self._relay_alive(request, dialect, interval, chat)
+            except HistoryRefused as refusal:
+                chat = refusal.chat
+        return await self._guard(request, dialect, chat, interval, len(body))
+
+    async def _guard(
+        self, request: web.Request, dialect: Dialect, chat: ChatBody, interval: float, size: int
+    ) -> web.StreamResponse:
+        """`size`: of the request's body."""
         live = LiveStream(request, dialect.encode_keep_alive, interval)
         headers = self._forward_headers(request, _OURS)
         if self._keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
-        conversation = await _run_beside(self._find_conversation, request, chat, size=len(body))
-        exchange = GuardedExchange(
-            request, dialect, chat, headers, self._repair_turns, live, conversation, self._guards
-        )
+        conversation = await _run_beside(self._find_conversation, request, chat, size=size)
+        exchange = GuardedExchange(request, dialect, chat, headers, self._repair_turns, live, conversation)
         try:
             with self._metrics.track(exchange, request.path.removeprefix("/v1/")):
-                answer = await exchange.answer(self._upstreams)
-            self._tell_guards(exchange)
-            return answer
+                return await exchange.answer(self._upstreams)
         except NotGuarded:
             return await self.relay(request)
-
-    def _tell_guards(self, exchange: GuardedExchange) -> None:
-        """Log the first change of each guard to the answers of a model; /metrics counts them all."""
-        for guard in exchange.report.guards:
-            if (exchange.chat.model, guard) not in self._told:
-                self._told.add((exchange.chat.model, guard))
-                log.warning(GUARDED, guard, exchange.chat.model)
 
     def _find_conversation(self, request: web.Request, chat: ChatBody) -> Conversation | None:
         if self._memory is None:
             return None
         return Conversation(self._memory, self._histories, read_key(request.headers), chat)
 
-    async def relay(self, request: web.Request) -> web.StreamResponse:
-        """Pass a request and its answer on, byte for byte."""
+    async def relay(self, request: web.Request, chat: ChatBody | None = None) -> web.StreamResponse:
+        """Pass a request and its answer on, byte for byte. Raises HistoryRefused, of `chat`."""
         try:
             answer = await self._find_answer(request, NOT_RELAYED)
         except _Unreachable as failure:
             return _refuse(request, 502, str(failure))
         async with answer:
+            await check_refusal(answer, chat)
             return await relay_answer(request, answer)
 
-    async def _relay_alive(self, request: web.Request, dialect: Dialect, interval: float) -> web.StreamResponse:
+    async def _relay_alive(
+        self, request: web.Request, dialect: Dialect, interval: float, chat: ChatBody | None
+    ) -> web.StreamResponse:
         """As `relay`; between the events of a stream there may be signs of life."""
         if not interval:
-            return await self.relay(request)
+            return await self.relay(request, chat)
         with LiveStream(request, lambda: dialect.relayed_sign, interval) as live:
-            relayed = RelayedStream(request, live, dialect)
+            relayed = RelayedStream(request, live, dialect, chat)
             try:
                 answer = await self._find_answer(request, NOT_RELAYED | {"accept-encoding"})
             except _Unreachable as failure:

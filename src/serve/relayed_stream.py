@@ -6,14 +6,37 @@ import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
-from ..providers.server_errors import read_error_message
+from ..errors import ContentRejected, ServerError, TemplateFailed, TemplateRejected
+from ..providers.server_errors import judge_own_words, read_error_message, read_refusal
 from .apis.dialects import Dialect
+from .chat_request import ChatBody
 from .http_common import is_relayed, refuse
 from .keep_alive import LiveStream
+from .refusals import MAYBE_HISTORY
 
 MIN_ERROR_STATUS = 400
 MAX_REFUSAL_BYTES = 64 * 1024
 NO_STREAM = "The server's answer is no stream of events."
+
+
+class HistoryRefused(Exception):
+    """The server refuses what may be mended of `chat`. Nothing was sent yet."""
+
+    def __init__(self, chat: ChatBody) -> None:
+        super().__init__()
+        self.chat = chat
+
+
+async def check_refusal(answer: aiohttp.ClientResponse, chat: ChatBody | None) -> None:
+    """Raises HistoryRefused where the answer is such a refusal. `chat`: the request, where it offers no tools."""
+    is_plain = answer.headers.get("Content-Encoding", "identity") == "identity"
+    if chat is None or chat.tools or answer.status not in MAYBE_HISTORY or not is_plain:
+        return
+    refusal = judge_own_words(read_refusal(answer.status, await answer.read()), chat.body)
+    is_of_template = isinstance(refusal, (TemplateRejected, TemplateFailed))
+    is_of_media = isinstance(refusal, ContentRejected) and chat.has_media
+    if is_of_template or is_of_media or (type(refusal) is ServerError and chat.mended.what):
+        raise HistoryRefused(chat)
 
 
 async def relay_answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
@@ -21,6 +44,8 @@ async def relay_answer(request: web.Request, answer: aiohttp.ClientResponse) -> 
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
     response.headers.extend(_select_headers(answer))
     await response.prepare(request)
+    if answer.status in MAYBE_HISTORY:
+        await response.write(await answer.read())  # that may have been read already
     async for chunk in answer.content.iter_any():
         await response.write(chunk)
     await response.write_eof()
@@ -28,19 +53,24 @@ async def relay_answer(request: web.Request, answer: aiohttp.ClientResponse) -> 
 
 
 class RelayedStream:
-    """The answer to `request`, which asks for a stream."""
+    """The answer to `request`, which asks for a stream. `chat`: the request as a chat completion, if it is one."""
 
-    def __init__(self, request: web.Request, live: LiveStream, dialect: Dialect) -> None:
+    def __init__(self, request: web.Request, live: LiveStream, dialect: Dialect, chat: ChatBody | None) -> None:
         self._request = request
         self._live = live
         self._dialect = dialect
+        self._chat = chat
 
     async def send(self, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        """Pass the answer on. One that is no stream has its own status, unless a sign of life has sent another."""
+        """Pass the answer on. One that is no stream has its own status, unless a sign of life has sent another.
+
+        Raises HistoryRefused.
+        """
         is_plain = answer.headers.get("Content-Encoding", "identity") == "identity"
         is_stream = answer.status < MIN_ERROR_STATUS and answer.content_type == "text/event-stream" and is_plain
         if not is_stream and not self._live.is_open:
             self._live.stop()
+            await check_refusal(answer, self._chat)
             return await relay_answer(self._request, answer)
         if not is_stream:
             return await self.fail(*(await _explain(answer)))

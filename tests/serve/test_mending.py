@@ -185,3 +185,44 @@ def test_of_too_many_images_the_older_ones_are_named_in_words(tmp_path):
         assert [isinstance(each["content"], str) for each in fake.bodies[-1]["messages"]] == [True] * 4 + [False]
 
     drive(tmp_path, answer, use)
+
+
+SPOKEN = {"model": "m", "messages": [DEVELOPER, USER]}
+
+
+def refuse_developer(body: dict[str, Any]) -> Any:
+    """In the words of Qwen3.5's template."""
+    is_odd = any(each["role"] == "developer" for each in body["messages"])
+    return (400, {"error": {"message": "Unexpected message role."}}) if is_odd else say("Yes.")
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_history_without_tools_is_mended_too(tmp_path, streams):
+    async def use(client, fake):
+        async with client.post("/v1/chat/completions", json={**SPOKEN, "stream": streams}) as reply:
+            assert reply.status == 200
+            assert reply.headers["x-vllm-bot"] == "path=native; mended=system"
+            assert "Yes." in await reply.text()
+        assert "tools" not in fake.bodies[-1]
+
+    drive(tmp_path, refuse_developer, use)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_any_other_refusal_without_tools_is_relayed(tmp_path, streams):
+    refusal = {"error": {"message": "temperature must be positive", "code": 400}}
+
+    async def use(client, fake):
+        assert await ask(client, {**SPOKEN, "messages": [USER], "stream": streams}) == (400, refusal)
+        assert len(fake.bodies) == 1
+
+    drive(tmp_path, lambda _: (400, refusal), use)
+
+
+def test_a_refusal_of_the_history_that_stays_one_is_the_server_s(tmp_path):
+    refusal = {"error": {"message": "Unexpected message role.", "code": 400}}
+
+    async def use(client, _):
+        assert await ask(client, SPOKEN) == (400, refusal)
+
+    drive(tmp_path, lambda _: (400, refusal), use)
