@@ -82,6 +82,8 @@ def list_candidates(address: str, *, has_v1: bool = True) -> list[str]:
             break
     scheme, _, rest = address.rpartition("://")
     host, _, path = rest.partition("/")
+    if host.isdecimal():  # of this machine, a port
+        host = f"localhost:{host}"
     bases = [f"{scheme}://{host}"] if scheme else _list_bases(host)
     if path:
         return [f"{base}/{path}" for base in bases]

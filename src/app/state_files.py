@@ -138,6 +138,14 @@ class TrustMemory:
         places = [] if self.is_trusted else [f"{name}/{kind}" for name in SHARED_FOLDERS for kind in SKILL_FOLDERS]
         return [place for place in places if os.path.isdir(self._root / place)]  # noqa: PTH112 - raises nothing
 
+    def find_untrusted_command(self, name: str) -> str:
+        """The folder of the workspace that is not let in and has a skill or command of this name; "": none."""
+        if not name.isprintable() or "/" in name or name.startswith("."):
+            return ""
+        files = (self._root / place / each for place in self.find_untrusted() for each in (f"{name}.md", name))
+        found = next((file for file in files if file.exists()), None)
+        return str(found.parent.relative_to(self._root)) if found else ""
+
 
 def _read_path(entry: object, version: str) -> CallPath | None:
     """The path in an entry of servers.json; None if it is of another version, or cannot be read."""

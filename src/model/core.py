@@ -109,7 +109,7 @@ class ModelCore:
         self._new_id = new_id
         self._jitter = jitter
         self._retry_policy = retry_policy
-        self._is_name_fixed = is_name_fixed
+        self.is_name_fixed = is_name_fixed
         self._index_tools = LastMemo[tuple[ToolDefinition, ...], ToolIndex](ToolIndex)
         self._sent_notices: set[str] = set()  # about what a server lost: each is given once
         self._raw_prompt: str | None = None  # of this turn, where the text behind it is asked for
@@ -365,7 +365,7 @@ class ModelCore:
     def _take_the_only_model(self, refusal: ModelNotFound) -> Aside[str]:
         """Returns the notice. Raises the refusal if the server has several models, or none."""
         names = yield from self.server.try_list_models()
-        if len(names) != 1 or names == [self.name] or self._is_name_fixed:
+        if len(names) != 1 or names == [self.name] or self.is_name_fixed:
             if names:
                 refusal.hint = f"It serves {join_names(names)}: choose one with --model or vllm.model."
             raise refusal

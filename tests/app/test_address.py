@@ -43,6 +43,7 @@ def test_the_likeliest_address_is_tried_first():
     assert list_candidates("gpu")[:5] == [
         *("http://gpu:8000/v1", "http://gpu:8000", "https://gpu/v1", "https://gpu", "http://gpu/v1"),
     ]
+    assert list_candidates("8190")[:2] == ["http://localhost:8190/v1", "http://localhost:8190"]
     assert list_candidates("gpu:8443")[0] == "https://gpu:8443/v1"
     assert list_candidates("http://gpu") == ["http://gpu/v1", "http://gpu"]
     assert list_candidates("gpu:1/v1/chat/completions") == ["http://gpu:1/v1", "https://gpu:1/v1"]

@@ -31,7 +31,7 @@ def test_a_command_of_many_lines_draws_no_question_of_its_own(open_chat, tmp_pat
     assert "    | rm -rf src; true <<X" in chat.text
     assert "    |     command: ls -la" in chat.text
     assert chat.text.count("  exec wants to run") == 1
-    assert chat.text.count("\n  y: once, c: in this chat") == 1
+    assert chat.text.count("\n  y: once") == 1
     chat.line("n")
     chat.shows("^Well.$")
     assert (tmp_path / "work" / "src").exists()

@@ -49,7 +49,7 @@ class FullChat:
 
     def run(self, resume: str | None, message: str) -> int:
         """Returns the exit code. Raises BotError."""
-        preload_in_background()
+        preload_in_background(self._state)
         with self._application.run():
             read = self._notifier.watch_read(self._application.read)
             turn = self._notifier.watch_turn(self._application.turn)

@@ -100,8 +100,8 @@ class Chat:
                 self._answer_question(line)
             elif not find_command(line.split(" ")[0]) and (text := state.skills.expand(line)):
                 self._answer_question(text, typed=line)
-            elif "/" in line.split(" ")[0][1:] and self._read_mentions(line).images:
-                self._answer_question(line)  # the path of an image that was dropped on the terminal
+            elif "/" in line.split()[0][1:]:
+                self._answer_question(line)  # a path, which may be that of an image dropped on the terminal
             else:
                 run_command(state, line, self._io)
         except KeyboardInterrupt:
@@ -200,11 +200,13 @@ def _show_ended_jobs(state: State) -> None:
         state.screen.draw(Notice(job.summarize_end()))
 
 
-def preload_in_background() -> None:
-    """Load what the first answer needs while the user reads and types."""
+def preload_in_background(state: State) -> None:
+    """Load what the first answer needs while the user reads and types, and estimate what its tools take."""
 
     def load() -> None:
         from ...agent import loop  # noqa: F401
         from ...app import connect  # noqa: F401
+
+        state.estimate_overhead()
 
     threading.Thread(target=load, daemon=True).start()

@@ -37,5 +37,5 @@ def run_plain_chat(
         return choose_approver(yes, target.settings, lambda line: run_command_at_question(state, line), ask, screen.put)
 
     state = make_state(target, screen, debug, make_approver)
-    preload_in_background()
+    preload_in_background(state)
     return run_chat(state, ChatIO(notifier.watch_read(input), notifier.watch_turn(nullcontext)), resume, message)

@@ -6,16 +6,21 @@ src/cli/chat/slash/table.py combines.
 
 from __future__ import annotations
 
+import json
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Union
 
 from ... import app
 from ...app.factory import Factory
 from ...config import Settings
+from ...config.environment import find_branch
+from ...errors import BotError
 from ...security.permissions.modes import CYCLE
+from ...security.text.sanitize import sanitize
 from ...session.session import Session
 from ...session.store import Store
 from ...types.events import (
@@ -29,6 +34,7 @@ from ...types.events import (
     TurnStarted,
 )
 from ...types.messages import MEDIA_CHARS, Message, Response, ToolResults, Usage, UserMessage, count_media
+from ...types.tool_schema import to_openai_tool
 from ..render.colours import Colours
 from ..tracing.debug import Debug
 from .input.file_search import FileIndex
@@ -36,6 +42,7 @@ from .input.file_search import FileIndex
 if TYPE_CHECKING:
     from ...tools.sources.skills import SkillSet
 
+BRANCH_S = 2.0
 MIN_TIME_S = 0.01  # an answer that came whole tells no speed
 MIN_READ_TOKENS = 64  # the time for fewer is that of the request
 CHARACTERS_PER_TOKEN = 4  # an estimate, until the server has counted
@@ -136,6 +143,9 @@ class State:
         self.should_exit = False
         self._skills: SkillSet | None = None
         self.total_usage = Usage()  # of this chat
+        self.turn_input = self.turn_output = 0  # tokens that the last turn added to the conversation
+        self._turn_base: int | None = None  # tokens of the conversation before it
+        self._branch: tuple[float, str] = (-math.inf, "")  # when it was read, and the git branch
         self.last_usage: Usage | None = None  # of the last answer
         self.overhead_tokens = 0  # of the tools and the template in every request; known after an answer
         self.context_length: int | None = None  # in tokens; None until the server has reported it
@@ -198,6 +208,14 @@ class State:
         if self.runtime:
             self.runtime.agent.set_mode(mode)
 
+    @property
+    def branch(self) -> str:
+        """The git branch of the workspace, read once in BRANCH_S: the status line is drawn with every key."""
+        now = time.monotonic()
+        if now - self._branch[0] > BRANCH_S:
+            self._branch = now, sanitize(find_branch(self.settings.root))
+        return self._branch[1]
+
     def can_send_to_background(self) -> bool:
         """Whether a command runs that can be sent to the background."""
         return self.workplace is not None and self.workplace.jobs.can_send
@@ -234,13 +252,27 @@ class State:
         self.clock.take(event)
         if isinstance(event, ModeChanged):
             self.switch_mode(event.mode)
+        if isinstance(event, TurnStarted) and event.number == 1:
+            self._turn_base = self.context_used if self.last_usage else 0
+            self.turn_output = 0
         if isinstance(event, Completed) and (usage := event.response.usage):
+            self.turn_input = max(0, usage.input_tokens - self.turn_output - (self._turn_base or 0))
+            self.turn_output += usage.output_tokens
             self.last_usage = usage
             sent = [message for message in self.conversation if message is not event.response]
             self.overhead_tokens = max(0, usage.input_tokens - estimate_tokens(sent))
             self.total_usage += usage
         elif isinstance(event, SubagentStep) and isinstance(event.step, Completed):
             self.total_usage += event.step.response.usage
+
+    def estimate_overhead(self) -> None:
+        """Estimate the tokens of the tools, until an answer tells. MCP servers are not started for that."""
+        if self.settings.tools.mcp or self.overhead_tokens:
+            return
+        with suppress(BotError):  # which the first question shows
+            offered = app.toolset.list_offered(self.settings, app.toolset.make_tools(self.settings))
+            chars = sum(len(json.dumps(to_openai_tool(tool))) for tool in offered)
+            self.overhead_tokens = self.overhead_tokens or chars // CHARACTERS_PER_TOKEN
 
     @property
     def context_used(self) -> int:

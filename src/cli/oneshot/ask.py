@@ -66,6 +66,8 @@ def ask(
             approver = choose_approver(yes, target.settings, show=outlet.put)
             factory = factory.with_settings(target.settings)
             runtime = factory.make_runtime(target.model, approver, lambda: session)
+            # A script that names a model wants that one, and no other.
+            runtime.model.core.is_name_fixed = target.settings.places.get("vllm.model", "").startswith("command line")
             runtime.restore_todos(session)
             events = runtime.answer(session, message, form)
             is_unasked = False

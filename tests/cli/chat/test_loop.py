@@ -8,7 +8,7 @@ from src.agent.loop import AgentLoop
 from src.app.connect import Connections, Panel, ReviewerModel
 from src.app.runtime import Runtime, Workplace
 from src.cli.chat.loop import EXIT_HINT, Chat
-from src.cli.chat.slash.table import COMMANDS, run_command_at_question
+from src.cli.chat.slash.table import COMMANDS, run_command, run_command_at_question
 from src.cli.chat.state import ChatIO, State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
@@ -86,11 +86,25 @@ def test_of_an_image_the_user_is_told_if_the_model_is_known_to_have_no_eyes(text
     assert ("accepts only text" in session.aside.getvalue()) == text_only
 
 
-def test_a_dropped_image_at_the_start_of_a_line_is_no_command(tmp_path):
+def test_a_line_that_begins_with_a_path_is_a_message(tmp_path):
     (tmp_path / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    session = Session(f"{tmp_path}/dot.png what is it?", f"{tmp_path}/none", turns=[says("A dot.")])
-    assert len(session.model.asked) == 1
-    assert f"There is no command {tmp_path}/none." in session.aside.getvalue()
+    turns = [says("A dot."), says("It is not there.")]
+    session = Session(f"{tmp_path}/dot.png what is it?", f"{tmp_path}/none.py fails", "/none", turns=turns)
+    assert len(session.model.asked) == 2
+    assert "There is no command /none." in session.aside.getvalue()
+
+
+def test_a_command_of_a_folder_that_is_not_trusted_says_so(tmp_path):
+    (tmp_path / ".claude" / "commands").mkdir(parents=True)
+    (tmp_path / ".claude" / "commands" / "rev.md").write_text("Review it.")
+    aside = io.StringIO()
+    screen = PlainScreen(aside, aside, thoughts=False, styled=False)
+    state = State(Settings(root=tmp_path, state=tmp_path / "state"), screen, Debug(0), lambda _: None, "tiny")
+    run_command(state, "/rev")
+    run_command(state, "/revv")
+    shown = aside.getvalue()
+    assert "/rev is in .claude/commands of this folder, which you do not trust yet: see /trust." in shown
+    assert "There is no command /revv." in shown
 
 
 def test_on_plain_lines_the_end_of_a_background_command_comes_before_the_next_prompt():

@@ -144,6 +144,13 @@ def test_several_models_are_named_and_none_is_guessed(ask):
     assert "--model" in err
 
 
+def test_a_model_that_a_script_names_is_the_one_that_answers_or_none(ask):
+    missing = (404, {"error": {"message": "The model `gone` does not exist."}})
+    code, out, err, _ = ask(missing, options=("-m", "gone"))
+    assert (code, out) == (1, "")
+    assert "It serves tiny: choose one with --model" in err
+
+
 def test_a_server_without_models_is_an_error(ask):
     code, _, err, _ = ask(models=())
     assert (code, "lists no model" in err) == (1, True)

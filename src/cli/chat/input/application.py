@@ -31,6 +31,7 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.styles import Style
 
 from ....security.text.sanitize import sanitize
+from ...render.colours import paint
 from ...render.live import LiveScreen
 from ...render.text_width import measure_width, truncate
 from ..slash.info import format_status_line
@@ -43,6 +44,9 @@ from .terminal import ColouredLines, FrameOutput, TerminalReader, get_size, take
 STYLE = Style.from_dict(
     {
         "status": "fg:ansibrightblack",
+        "status.plan": "fg:ansicyan",
+        "status.auto": "fg:ansiyellow",
+        "status.full": "fg:ansired bold",
         "prompt": "bold",
         "queued": "dim",
         "completion-menu.completion.current": "bold",  # which is seen without colours, too
@@ -141,15 +145,17 @@ class ChatApplication:
                 text = self._queue.pop(0)
             finally:
                 self._is_prompting = False
-        self._live.put(f"\x1b[1m{PROMPT}\x1b[0m" + sanitize(text).replace("\n", f"\n{CONTINUATION}"))
+        own = "1;" + self._live.colours.hunk if self._live.colours.are_shown else "1"
+        lines = f"{PROMPT}{sanitize(text)}".replace("\n", f"\n{CONTINUATION}").split("\n")
+        self._live.put("\n".join(paint(line, own) for line in lines))
         return self._prompt.pastes.expand(text)
 
     def ask(self, question: str, default: str = "") -> str:
         """Return a line that is typed after the question. Raises EOFError and KeyboardInterrupt."""
         with self._question_lock:
             self._reply = None
-            self._call(lambda: self._open_question(question, default))
-            try:
+            try:  # Ctrl-C may come as soon as the question is there
+                self._call(lambda: self._open_question(question, default))
                 with self._changed:
                     self._changed.wait_for(lambda: self._reply is not None or self._has_left or self._has_ended)
             finally:
@@ -306,7 +312,7 @@ class ChatApplication:
 
     def _make_container(self) -> HSplit:
         queued = FormattedTextControl(self._format_queue)
-        status = FormattedTextControl(lambda: [("class:status", format_status_line(self._state, get_size()[0]))])
+        status = FormattedTextControl(self._format_status)
         rows = [
             Window(ColouredLines(lambda: self._region), dont_extend_height=True),
             ConditionalContainer(Window(queued, dont_extend_height=True), Condition(lambda: bool(self._queue))),
@@ -314,6 +320,10 @@ class ChatApplication:
             Window(status, height=1),
         ]
         return HSplit(rows, align=VerticalAlign.TOP)
+
+    def _format_status(self) -> StyleAndTextTuples:
+        line, mode = format_status_line(self._state, get_size()[0]), f"mode {self._state.mode}"
+        return [(f"class:status.{self._state.mode}", mode), ("class:status", line.removeprefix(mode))]
 
     def _format_queue(self) -> StyleAndTextTuples:
         note = "queued, press Enter to send" if self._is_held else "queued"

@@ -146,19 +146,24 @@ def _list_risky_calls(state: State, undone: Undone) -> list[ToolCall]:
     return [call for call in undone.calls if call.id in undone.watched or may_change_more(call)]
 
 
-def _diff(state: State, turn: str) -> None:
-    """Show what has been changed in files, in this conversation or in one of its turns. Raises BotError."""
-    if turn and not turn.isdecimal():
-        raise BotError(f"{sanitize(turn)} is not the number of a turn.", "/diff 1 shows what the last turn changed.")
+def _diff(state: State, word: str) -> None:
+    """Show what has been changed in files, in one of the turns, or in one file. Raises BotError."""
+    turn, file = (word, "") if word.isdecimal() else ("", word)
     writes = state.session.state.list_writes(int(turn)) if turn else state.session.state.writes
-    if not writes:
-        state.screen.say(f"No file has been changed in {'that turn' if turn else 'this conversation'}.")
+    pairs = [each for each in pair_writes(writes) if file in ("", _make_relative(state, each[0].path))]
+    if not pairs:
+        what = "that turn" if turn else escape_name(file) or "this conversation"
+        state.screen.say(f"No file has been changed in {what}." if not file else f"{what} has not been changed.")
         return
-    for first, last in pair_writes(writes):
-        _show_changes(state, first, last, is_turn=bool(turn))
+    for first, last in pairs:
+        _show_changes(state, first, last, is_turn=bool(turn), is_whole=bool(file))
 
 
-def _show_changes(state: State, first: Write, last: Write, *, is_turn: bool) -> None:
+def _complete_changed(state: State) -> Iterable[str]:
+    return [_make_relative(state, first.path) for first, _ in pair_writes(state.session.state.writes)]
+
+
+def _show_changes(state: State, first: Write, last: Write, *, is_turn: bool, is_whole: bool) -> None:
     """Show how a file differs from what it was before the first write: after the last one of a turn, or now."""
     screen = state.screen
     name = _make_relative(state, first.path)
@@ -172,9 +177,10 @@ def _show_changes(state: State, first: Write, last: Write, *, is_turn: bool) -> 
     modes = [each.mode for each in (first.before, last.after) if each and each.mode]
     if len(set(modes)) == 2:
         lines.insert(0, f"  {name}: mode {modes[0]:o} is now {modes[1]:o}")
-    screen.put("\n".join(lines[:MAX_DIFF_LINES]) or f"  {name}: unchanged")
-    if len(lines) > MAX_DIFF_LINES:
-        screen.say(f"  ({len(lines) - MAX_DIFF_LINES:,} more lines)")
+    limit = len(lines) if is_whole else MAX_DIFF_LINES
+    screen.put("\n".join(lines[:limit]) or f"  {name}: unchanged")
+    if len(lines) > limit:
+        screen.say(f"  ({len(lines) - limit:,} more lines: /diff {name} shows them)")
 
 
 def _resume(state: State, name_or_id: str) -> None:
@@ -328,7 +334,13 @@ HISTORY_COMMANDS = (
     SlashCommand("/undo", "undo the last turn, or the last N, including changes to files", _undo, "[N]"),
     SlashCommand("/retry", "undo the last turn and ask the same question again", _retry),
     SlashCommand("/redo", "do again what /undo has undone", _redo, "[N]"),
-    SlashCommand("/diff", "show what has been changed in files; 1: in the last turn", _diff, "[TURN]"),
+    SlashCommand(
+        "/diff",
+        "show what has been changed in files, or in one; 1: in the last turn",
+        _diff,
+        "[TURN|FILE]",
+        complete=_complete_changed,
+    ),
     SlashCommand("/sessions", "list past conversations, or search them", _list_sessions, "[WORDS]"),
     SlashCommand("/resume", "continue a past conversation", _resume, "[SESSION]", complete=_complete_session),
     SlashCommand("/rename", "name this conversation", _rename, "[NAME]"),

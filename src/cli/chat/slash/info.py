@@ -37,22 +37,37 @@ CLIPBOARD_TIMEOUT_S = 5
 
 
 def format_status_line(state: State, columns: int | None = None) -> str:
-    """Mode, model, path, context and tokens, for the line below the prompt.
+    """Mode, model, path, context, git branch, jobs and tokens, for the line below the prompt.
 
-    Drawn with every key, so it asks the server nothing. To fit `columns`, the tokens are left out, then the path, then
-    the context, then the model.
+    Drawn with every key, so it asks the server nothing. To fit `columns`, the tokens are left out, then the branch,
+    then the path, then the context, then the model.
     """
     path = f"{state.path} calls" if state.path else ""
     effort = f"think {state.effort}" if state.effort else ""
     name, context = format_model(state.model_name), f"context {_describe_context(state, about='~', unit='')}"
-    tokens = f"tokens {_describe_usage(state.total_usage)}" if state.total_usage != Usage() else ""
     mode = f"mode {state.mode}"
+    branch, jobs, tokens = f"git {state.branch}" if state.branch else "", _count_jobs(state), _describe_turn(state)
     choices = (
-        *((mode, name, effort, path, context, tokens), (mode, name, effort, path, context)),
-        *((mode, name, effort, context), (mode, name, effort), (mode, name)),
+        (mode, name, effort, path, context, branch, jobs, tokens),
+        (mode, name, effort, path, context, branch, jobs),
+        (mode, name, effort, path, context, jobs),
+        *((mode, name, effort, context, jobs), (mode, name, effort, jobs), (mode, name)),
     )
     lines = [GAP.join(filter(None, parts)) for parts in choices]
     return next((line for line in lines if columns is None or len(line) <= columns), mode)
+
+
+def _count_jobs(state: State) -> str:
+    count = len(state.workplace.jobs.running) if state.workplace else 0
+    return f"{count} job{'s' * (count != 1)}" if count else ""
+
+
+def _describe_turn(state: State) -> str:
+    """What the last turn added to the conversation, in tokens, and how much of its last prompt was in the cache."""
+    if not (usage := state.last_usage):
+        return ""
+    cached = f", {usage.cached_tokens / usage.input_tokens:.0%} cached" if usage.cached_tokens else ""
+    return f"turn {state.turn_input:,} in, {state.turn_output:,} out{cached}"
 
 
 def _list_tools(state: State, _: str) -> None:

@@ -22,6 +22,9 @@ def run_command(state: State, line: str, io: ChatIO | None = None) -> None:
         with _enter(command, io):
             command.run(state, argument.strip())
         return
+    if left_out := state.factory.trust_memory.find_untrusted_command(name[1:]):
+        state.screen.say(f"{sanitize(name)} is in {left_out} of this folder, which you do not trust yet: see /trust.")
+        return
     near = suggest_command(name)
     state.screen.say(f"There is no command {sanitize(name)}. " + (f"Did you mean {near}?" if near else "Try /help."))
 

@@ -170,6 +170,13 @@ class TestDiff:
     def test_where_nothing_was_written_it_says_so(self, folder):
         assert "No file has been changed" in Chatting(folder, "/diff").shown
 
+    def test_the_diff_of_one_file_is_whole(self, folder, monkeypatch):
+        monkeypatch.setattr("src.cli.chat.slash.history.MAX_DIFF_LINES", 2)
+        shown = Chatting(folder, "go", "/diff", "/diff a.txt", turns=WRITES).shown
+        assert "more lines: /diff a.txt shows them" in shown
+        assert "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+new\n" in shown
+        assert "nothing.txt has not been changed." in Chatting(folder, "/diff nothing.txt").shown
+
 
 class TestResuming:
     def test_the_last_conversation_goes_on(self, folder):

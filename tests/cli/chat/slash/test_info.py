@@ -42,17 +42,40 @@ def test_of_a_model_that_is_named_by_its_path_the_last_part_is_shown(state, name
 @pytest.mark.parametrize(
     ("columns", "line"),
     [
-        (None, "mode ask  tiny  native calls  context 1,000 of 16,384 (6%)  tokens 900 in, 100 out"),
-        (82, "mode ask  tiny  native calls  context 1,000 of 16,384 (6%)  tokens 900 in, 100 out"),
-        (81, "mode ask  tiny  native calls  context 1,000 of 16,384 (6%)"),
+        (
+            None,
+            "mode ask  tiny  native calls  context 1,000 of 16,384 (6%)  git main  turn 900 in, 100 out, 50% cached",
+        ),
+        (100, "mode ask  tiny  native calls  context 1,000 of 16,384 (6%)  git main"),
+        (60, "mode ask  tiny  native calls  context 1,000 of 16,384 (6%)"),
         (50, "mode ask  tiny  context 1,000 of 16,384 (6%)"),
         (40, "mode ask  tiny"),
         (10, "mode ask"),
     ],
 )
 def test_on_a_narrow_terminal_it_says_less(state, columns, line):
-    state.count_usage(Completed(Response((), usage=Usage(900, 100))))
+    (state.settings.root / ".git").mkdir()
+    (state.settings.root / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    state.count_usage(Completed(Response((), usage=Usage(900, 100, 450))))
     assert format_status_line(state, columns) == line
+
+
+def test_the_tokens_of_a_turn_are_what_it_added_and_not_the_sum_of_its_prompts(state):
+    for event in (
+        *(TurnStarted(1), Completed(Response((), usage=Usage(1000, 50)))),
+        *(TurnStarted(2), Completed(Response((), usage=Usage(1250, 20)))),  # with 200 of results
+    ):
+        state.count_usage(event)
+    assert format_status_line(state).endswith("turn 1,200 in, 70 out")
+    state.count_usage(TurnStarted(1))
+    state.count_usage(Completed(Response((), usage=Usage(1300, 10))))
+    assert format_status_line(state).endswith("turn 30 in, 10 out")
+
+
+def test_the_first_estimate_counts_the_tools(state):
+    before = state.context_used
+    state.estimate_overhead()
+    assert state.context_used > before + 500
 
 
 def test_the_speed_of_an_answer_is_that_of_its_tokens_and_of_the_time_between_its_events():
@@ -78,10 +101,11 @@ def test_an_answer_that_came_whole_tells_no_speed():
     assert (clock.prefill, clock.decode) == (0.0, 0.0)
 
 
-def test_tokens_stay_spent_with_another_model(state):
+def test_tokens_stay_spent_with_another_model(state, aside):
     state.count_usage(Completed(Response((), usage=Usage(900, 100))))
     state.switch_model(state.settings.with_model("other"))
-    assert format_status_line(state).endswith("tokens 900 in, 100 out")
+    run_command(state, "/tokens")
+    assert "900 in, 100 out in this chat" in aside.getvalue()
 
 
 def test_another_model_is_not_known_yet(state):
