@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, is_typeddict
 
 import msgspec
 
@@ -28,9 +30,8 @@ class Form:
     """The form of an answer. `schema`: its JSON Schema. Raises ConfigError for what has none."""
 
     def __init__(self, wanted: Any) -> None:
-        self._type: Any = None if isinstance(wanted, Mapping) else wanted
-        self._is_pydantic = hasattr(wanted, "model_json_schema") and hasattr(wanted, "model_validate")
-        self.schema = _describe(wanted, is_pydantic=self._is_pydantic)
+        self._types = () if isinstance(wanted, Mapping) else _list_arms(wanted)
+        self.schema = dict(wanted) if isinstance(wanted, Mapping) else _describe_arms(self._types)
         self._validator = ArgumentValidator(self.schema)
         if wrong := attempt(self._compile, str):
             raise ConfigError(f"schema: this is no JSON Schema: {wrong}.")
@@ -66,23 +67,69 @@ class Form:
         return self._convert(value)
 
     def _convert(self, value: Any) -> object:
+        """The value in the type that is wanted; of several in the first with all its keys, else the first it fits."""
+        fitting: list[object] = []
+        errors: list[str] = []
+        for wanted in self._types:
+            try:
+                made = _make(wanted, value)
+            except ValueError as error:  # of pydantic and msgspec
+                errors.append(str(error))
+                continue
+            if len(self._types) == 1 or _has_all(made, value):
+                return made
+            fitting.append(made)
+        if fitting:
+            return fitting[0]
         try:
-            if self._is_pydantic:
-                validated: object = self._type.model_validate(value)
-                return validated
-            if self._type is not None:
-                converted: object = msgspec.convert(value, self._type)
-                return converted
             self._validator.validate(value)
-        except ValueError as error:  # of pydantic, msgspec and fastjsonschema
-            raise BotError(f"The answer does not fit the schema: {error}") from error
+        except ValueError as error:  # of fastjsonschema
+            errors = errors or [str(error)]
+        if errors:
+            raise BotError(f"The answer does not fit the schema: {'; or: '.join(errors)}")
         return value
 
 
-def _describe(wanted: Any, *, is_pydantic: bool) -> dict[str, JSON]:
-    if isinstance(wanted, Mapping):
-        return dict(wanted)
-    if is_pydantic:
+def _list_arms(wanted: Any) -> tuple[Any, ...]:
+    """The types of a union that msgspec cannot tell apart; else the one that is wanted."""
+    arms = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else ()
+    is_told_apart = not any(_is_pydantic(arm) or is_dataclass(arm) or is_typeddict(arm) for arm in arms)
+    return (wanted,) if is_told_apart else arms
+
+
+def _is_pydantic(wanted: Any) -> bool:
+    return hasattr(wanted, "model_json_schema") and hasattr(wanted, "model_validate")
+
+
+def _make(wanted: Any, value: Any) -> object:
+    """Raises ValueError."""
+    if _is_pydantic(wanted):
+        validated: object = wanted.model_validate(value)
+        return validated
+    converted: object = msgspec.convert(value, wanted)
+    return converted
+
+
+def _has_all(made: Any, value: Any) -> bool:
+    """Whether the object has a field for each key of the value, so that none was left out."""
+    if not isinstance(value, Mapping):
+        return True
+    return all(name in made if isinstance(made, Mapping) else hasattr(made, str(name)) for name in value)
+
+
+def _describe_arms(arms: Sequence[Any]) -> dict[str, JSON]:
+    schemas = [_describe(arm) for arm in arms]
+    if len(schemas) == 1:
+        return schemas[0]
+    inner: dict[str, JSON] = {}
+    for schema in schemas:
+        definitions = schema.pop("$defs", {})
+        inner |= definitions if isinstance(definitions, dict) else {}
+    return {"anyOf": [*schemas], **({"$defs": inner} if inner else {})}
+
+
+def _describe(wanted: Any) -> dict[str, JSON]:
+    if _is_pydantic(wanted):
         schema: dict[str, JSON] = wanted.model_json_schema()
         return schema
     try:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ...errors import ToolError
 from ...types.images import describe_excess
@@ -72,9 +73,9 @@ class Outcome(NamedTuple):
 
 
 def to_outcome(value: object) -> Outcome:
-    """Convert what a tool returned. Data must be JSON, and is copied, so that no state of the tool is shared.
+    """Convert what a tool returned. Data becomes JSON, and is copied, so that no state of the tool is shared.
 
-    Raises TypeError or ValueError for a value that is not JSON, ToolError for media that no model takes.
+    Raises TypeError or ValueError for a value that has no JSON, ToolError for media that no model takes.
     """
     if isinstance(value, Stored):
         return Outcome("text", replace_surrogates(value.text), value.ref)
@@ -86,7 +87,7 @@ def to_outcome(value: object) -> Outcome:
         return Outcome("multimodal", [_to_small_block(value)])
     if isinstance(value, list) and any(isinstance(each, Media) for each in value):
         return Outcome("multimodal", [_to_small_block(each) for each in value])
-    return Outcome("data", json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False, allow_nan=False))))
+    return Outcome("data", json.loads(replace_surrogates(_dump(value))))
 
 
 def replace_surrogates(text: str) -> str:
@@ -98,8 +99,31 @@ def to_content_block(part: object) -> ContentBlock:
     """Media, a text, or a JSON value as text. Raises what to_outcome raises."""
     if isinstance(part, Media):
         return part.to_block()
-    text = part if isinstance(part, str) else json.dumps(part, ensure_ascii=False, allow_nan=False)
+    text = part if isinstance(part, str) else _dump(part)
     return {"type": "text", "text": replace_surrogates(text)}
+
+
+def _dump(value: object) -> str:
+    """A value as JSON, also dataclasses, pydantic models, sets, dates, Enums, Paths and, in Base64, bytes."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except TypeError:
+        import msgspec  # start-up is measured
+
+        built = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode)
+        return json.dumps(built, ensure_ascii=False, allow_nan=False)
+
+
+def _encode(value: Any) -> object:
+    """An object of a type that msgspec does not know: a pydantic model, a path, or a number or an array of numpy."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    kind = type(value).__name__
+    raise TypeError(f"a tool cannot return an object of the type {kind}; return a str, JSON, a dataclass or a model")
 
 
 def _to_small_block(part: object) -> ContentBlock:

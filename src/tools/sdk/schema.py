@@ -1,9 +1,10 @@
 """Type hints -> JSON Schema, for the parameters of a tool.
 
-The dialect: str, int, float, bool, date, datetime, time, an Enum, Literal, list, tuple, set, dict[str, T], unions, a
-TypedDict, a dataclass, a pydantic model, and Annotated[T, "description"]. Any other hint raises TypeError when the tool
-is made, and says what to write instead, so that no schema says less than its function needs. Schemas are flat, without
-references, titles and defaults, since small models and many chat templates cannot follow those.
+The dialect: str, int, float, bool, date, datetime, time, UUID, Decimal, Path, an Enum, Literal, list, tuple, set, dict,
+unions, a TypedDict, a dataclass, a pydantic model, and Annotated[T, "description", limits]. Any other hint raises
+TypeError when the tool is made, and says what to write instead, so that no schema says less than its function needs.
+Schemas are flat, without references, titles and defaults, since small models and many chat templates cannot follow
+those.
 
 A parameter that defaults to None gets the schema of a plain optional one, since many chat templates cannot print
 `T | null`; a null for it means that it is left out. msgspec converts values that fit the schema to the hint's type.
@@ -16,6 +17,7 @@ import decimal
 import inspect
 import pathlib
 import types
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, fields, is_dataclass
@@ -88,7 +90,9 @@ def convert(hint: Any, value: Any) -> Any:
 
 
 def _make_model(kind: Any, value: Any) -> Any:
-    """An object of a pydantic model, the one type of the dialect that msgspec does not know."""
+    """An object of a type of the dialect that msgspec does not know: a path or a pydantic model."""
+    if isinstance(kind, type) and issubclass(kind, pathlib.PurePath):
+        return kind(value)
     try:
         return kind.model_validate(value)
     except ValueError as error:
@@ -107,12 +111,12 @@ def make_schema(hint: Any) -> Schema:
     while hasattr(hint, "__supertype__"):  # of a NewType
         hint = hint.__supertype__
     if isinstance(hint, (list, dict)):
-        raise TypeError(f"{hint!r} is a value and no type; write {INSTEAD[type(hint)]}")
+        raise TypeError(f"{hint!r} is a value and no type; write list[str] or dict[str, str]")
     origin, arguments = get_origin(hint), get_args(hint)
     if arguments and (build := GENERICS.get(origin)):
         return build(*arguments)
-    if hint in SCALARS:
-        return dict(SCALARS[hint])
+    if (scalar := hint if arguments else origin or hint) in SCALARS:  # typing.List without arguments is list
+        return dict(SCALARS[scalar])
     if is_typeddict(hint):
         return _from_typed_dict(hint)
     if hasattr(hint, "model_json_schema"):
@@ -126,6 +130,8 @@ def make_schema(hint: Any) -> Schema:
 
 
 def _from_list(item: object) -> Schema:
+    if item is Any:
+        return {"type": "array"}
     return {"type": "array", "items": make_schema(item)}
 
 
@@ -152,6 +158,8 @@ def _from_set(item: object) -> Schema:
 def _from_dict(key: object, value: object) -> Schema:
     if key is not str:
         raise TypeError("the keys of a JSON object are strings; write dict[str, ...]")
+    if value is Any:
+        return {"type": "object"}
     return {"type": "object", "additionalProperties": make_schema(value)}
 
 
@@ -163,9 +171,40 @@ def _from_literal(*values: JSON) -> Schema:
 
 
 def _from_annotated(hint: object, *notes: object) -> Schema:
-    if len(notes) != 1 or not isinstance(notes[0], str):
+    """A description, and limits: objects of annotated_types, msgspec's Meta or pydantic's Field."""
+    schema = make_schema(hint)
+    described = [note if isinstance(note, str) else getattr(note, "description", None) for note in notes]
+    descriptions = [text for text in described if text]
+    limits = [limit for note in notes for limit in _list_limits(note)]
+    if len(descriptions) > 1 or not all(isinstance(text, str) for text in descriptions):
         raise TypeError("Annotated takes one description, a string")
-    return {**make_schema(hint), "description": notes[0]}
+    for limit in limits:
+        schema |= _from_limit(limit, str(schema.get("type")))
+    return {**schema, "description": descriptions[0]} if descriptions else schema
+
+
+def _list_limits(note: Any) -> list[object]:
+    """What limits a value, in a note of Annotated. Of pydantic's Field that is in its metadata."""
+    if isinstance(note, str):
+        return []
+    return list(note.metadata) if hasattr(note, "metadata") else [note]
+
+
+def _from_limit(limit: object, kind: str) -> Schema:
+    """The keywords for a limit of a value of this kind. Raises TypeError for one that would not be checked."""
+    limits = {name: getattr(limit, name, None) for name in (*NUMBER_LIMITS, *LENGTH_LIMITS)}
+    keywords = NUMBER_LIMITS if kind in ("integer", "number") else LENGTH_LIMITS
+    size = {"string": "Length", "array": "Items"}.get(kind, "")
+    found: Schema = {}
+    for name, value in limits.items():
+        if value is None or (name == "min_length" and value == 0):
+            continue
+        if name not in keywords or (keywords is LENGTH_LIMITS and not size):
+            raise TypeError(f"{name} is no limit of a {kind}; check it in the function")
+        found[keywords[name] + (size if keywords is LENGTH_LIMITS else "")] = value
+    if not found and not getattr(limit, "description", None):
+        raise TypeError("Annotated takes one description, a string, and limits such as Field(gt=0)")
+    return found
 
 
 def _from_union(*arms: object) -> Schema:
@@ -228,8 +267,8 @@ def _flatten_model(model: Any) -> Schema:
 
 def _flatten(schema: Mapping[str, Any], kinds: Mapping[str, Any], inside: Sequence[str]) -> Schema:
     if reference := str(schema.get("$ref", "")).rpartition("/")[2]:
-        if reference in inside:
-            raise TypeError("the type holds itself")
+        if inside.count(reference) >= MAX_NESTED:  # what is deeper is checked by the model alone
+            return {"type": kinds[reference].get("type", "object")}
         schema = {**kinds[reference], **schema}
         inside = [*inside, reference]
     flatten = partial(_flatten, kinds=kinds, inside=inside)
@@ -252,6 +291,15 @@ def _flatten(schema: Mapping[str, Any], kinds: Mapping[str, Any], inside: Sequen
     return _drop_null(flat) if schema.get("default", MISSING) is None else flat
 
 
+MAX_NESTED = 3  # times that a model which holds itself is written out
+NUMBER_LIMITS: Mapping[str, str] = {
+    "gt": "exclusiveMinimum",
+    "ge": "minimum",
+    "lt": "exclusiveMaximum",
+    "le": "maximum",
+    "multiple_of": "multipleOf",
+}
+LENGTH_LIMITS: Mapping[str, str] = {"min_length": "min", "max_length": "max"}
 SCALARS: Mapping[object, Schema] = {
     str: {"type": "string"},
     int: {"type": "integer"},
@@ -260,6 +308,11 @@ SCALARS: Mapping[object, Schema] = {
     datetime.date: {"type": "string", "format": "date"},
     datetime.datetime: {"type": "string", "format": "date-time"},
     datetime.time: {"type": "string", "format": "time"},
+    uuid.UUID: {"type": "string", "format": "uuid"},
+    decimal.Decimal: {"type": "number"},
+    pathlib.Path: {"type": "string"},
+    list: {"type": "array"},
+    dict: {"type": "object"},
 }
 GENERICS: Mapping[object, Callable[..., Schema]] = {
     list: _from_list,
@@ -279,12 +332,8 @@ DIALECT = "str, int, float, bool, date, datetime, an Enum, list[...], dict[str, 
 INSTEAD: Mapping[object, str] = {  # what people write first -> what can be sent
     Any: "the type that the function needs, such as str or dict[str, str]",
     object: "the type that the function needs, such as str or dict[str, str]",
-    list: "what it holds: list[str]",
     tuple: "what it holds: tuple[int, ...]",
     set: "what it holds: set[str]",
-    dict: "what it holds: dict[str, str]",
     bytes: "str, in Base64 if need be",
-    pathlib.Path: "str, and make a Path of it in the function",
-    decimal.Decimal: "str, and make a Decimal of it in the function",
     datetime.timedelta: "float, in seconds",
 }

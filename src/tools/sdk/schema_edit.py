@@ -15,6 +15,14 @@ def object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> 
     return {"type": "object", "properties": dict(properties), "required": [*required], "additionalProperties": False}
 
 
+def describe_properties(schema: Schema, descriptions: Mapping[str, str]) -> None:
+    """Add a description to each property that has none."""
+    properties = schema["properties"]
+    for name, each in properties.items() if isinstance(properties, dict) else ():
+        if isinstance(each, dict) and name in descriptions:
+            each.setdefault("description", descriptions[name])
+
+
 def narrow_enum(schema: Mapping[str, JSON], parameter: str, values: Sequence[str]) -> Schema:
     """The same schema, with only these values of a parameter, which is left out if there are none.
 

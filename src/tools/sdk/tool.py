@@ -28,9 +28,10 @@ from ...types.sandbox import Access
 from ...types.tool_schema import format_signature
 from .containment import contain, contain_coroutine
 from .context import ToolContext
+from .docstrings import read_descriptions
 from .result import NothingToChange, Outcome, attempt, replace_surrogates, to_outcome
 from .schema import Convert, read_parameters
-from .schema_edit import drop_nulls, narrow_enum, to_strict
+from .schema_edit import describe_properties, drop_nulls, narrow_enum, to_strict
 from .validation import ArgumentValidator, WrongArguments, describe_conversion_error
 
 if TYPE_CHECKING:  # with defaults, so that `Tool` alone is a type; type checkers bring this package
@@ -161,18 +162,28 @@ class Tool(Generic[P, R]):
         function = cast(Callable[..., object], self.function)
         with contain():
             if not self.context_parameter and not inspect.iscoroutine(value := function(**arguments)):
-                return to_outcome(value)
+                return self._read_result(value, ctx)
             with ctx.for_call() as within:
                 if self.context_parameter:
                     value = function(**arguments, **{self.context_parameter: within})
-                return to_outcome(within.wait_for(contain_coroutine(value)) if inspect.iscoroutine(value) else value)
+                if inspect.iscoroutine(value):
+                    value = within.wait_for(contain_coroutine(value))
+                return self._read_result(value, ctx)
 
     async def _run_async(self, raw_arguments: Mapping[str, JSON] | str, ctx: ToolContext) -> Outcome:
         arguments = self._parse_arguments(raw_arguments)
         function = cast(Callable[..., Awaitable[object]], self.function)
         async with ctx.for_async_call() as within:
             context = {self.context_parameter: within} if self.context_parameter else {}
-            return to_outcome(await contain_coroutine(function(**arguments, **context)))
+            return self._read_result(await contain_coroutine(function(**arguments, **context)), ctx)
+
+    def _read_result(self, value: object, ctx: ToolContext) -> Outcome:
+        """What the function returned. What no model can read is told to the program, too: the mistake is the tool's."""
+        try:
+            return to_outcome(value)
+        except (TypeError, ValueError) as error:
+            ctx.logger.warning("the result of %s cannot be sent: %s", self.definition.name, error)
+            raise
 
     def _parse_arguments(self, raw: Mapping[str, JSON] | str) -> dict[str, Any]:
         """As _read_arguments, of an object or of JSON text. Other text is refused as not being an object."""
@@ -261,6 +272,7 @@ def _make_tool(function: Callable[..., Any], name: str, description: str, risk: 
     if not description:
         raise TypeError(f"{name}: the docstring is what a model is told of the tool, and there is none")
     schema, context_parameter, converts = read_parameters(function, name, ToolContext)
+    describe_properties(schema, read_descriptions(inspect.getdoc(function) or "" if own_name else ""))
     definition = ToolDefinition(name, description, schema, strict_parameters=to_strict(schema))
     return Tool(definition, function, risk, context_parameter, preview, converts)
 

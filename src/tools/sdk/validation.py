@@ -19,6 +19,17 @@ EXPECTED = {  # msgspec's errors about a string -> what it has to be
     "Invalid RFC3339 encoded date": "a date such as 2026-11-22",
     "Invalid RFC3339 encoded time": "a time such as 10:30:00",
 }
+LIMITS = {  # keywords that a value of the right type may fail -> what it has to be
+    "exclusiveMinimum": " more than {}",
+    "minimum": " of at least {}",
+    "exclusiveMaximum": " less than {}",
+    "maximum": " of at most {}",
+    "multipleOf": " that is a multiple of {}",
+    "minLength": " of at least {} characters",
+    "maxLength": " of at most {} characters",
+    "minItems": " of at least {} items",
+    "maxItems": " of at most {} items",
+}
 MAX_VALUE_CHARS = 80  # of a wrong value, in an error
 JSON_NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
@@ -54,7 +65,8 @@ class ArgumentValidator:
         try:
             self.validate(drop_nulls(arguments, self._schema))
         except JsonSchemaValueException as error:
-            expected, came = describe_type(error.definition), _describe(error.value)
+            limit = LIMITS[error.rule].format(error.rule_definition) if error.rule in LIMITS else ""
+            expected, came = describe_type(error.definition) + limit, _describe(error.value)
             raise WrongArguments(f"{'.'.join(error.path[1:])}: expected {expected}, got {came}") from error
 
     @cached_property

@@ -17,6 +17,16 @@ class Weather:
     rains: bool = False
 
 
+@dataclasses.dataclass
+class Place:
+    city: str
+
+
+@dataclasses.dataclass
+class Refusal:
+    why: str
+
+
 class WeatherDict(TypedDict):
     city: str
     rains: bool
@@ -61,6 +71,13 @@ def ask(schema, *answers, tools=()):
         (SCHEMA, '{"city": "Oslo"}', {"city": "Oslo"}),
         (list[Weather], f"[{GOOD}]", [Weather("Oslo", True)]),
         (Weather, f"```json\n{GOOD}\n```", Weather("Oslo", True)),
+        (Weather | Refusal, '{"why": "no data"}', Refusal("no data")),
+        (WeatherModel | Refusal, '{"why": "no data"}', Refusal("no data")),
+        (WeatherModel | Refusal, GOOD, WeatherModel(city="Oslo", rains=True)),
+        (Place | Weather, GOOD, Weather("Oslo", True)),
+        (Place | Weather, '{"city": "Oslo"}', Place("Oslo")),
+        (WeatherDict | Place, '{"city": "Oslo"}', Place("Oslo")),
+        (Weather | None, "null", None),
     ],
 )
 def test_the_value_has_the_form_that_was_asked_for(schema, text, value):
@@ -79,7 +96,7 @@ def test_a_wrong_answer_is_told_what_is_wrong_once(wrong):
     assert "does not have the form" in requests[1]["messages"][-1]["content"]
 
 
-@pytest.mark.parametrize("schema", [Weather, WeatherModel, SCHEMA])
+@pytest.mark.parametrize("schema", [Weather, WeatherModel, SCHEMA, Weather | Refusal])
 def test_after_two_wrong_answers_it_raises(schema):
     with pytest.raises(BotError, match="not JSON|not fit"):
         ask(schema, *say("no", "no"))

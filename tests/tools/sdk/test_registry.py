@@ -134,7 +134,7 @@ def test_data_is_a_copy_of_what_the_tool_keeps():
     assert kept == [1]
 
 
-@pytest.mark.parametrize("value", [{1, 2}, b"bytes", float("nan"), object()], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("value", [float("nan"), object()], ids=lambda value: type(value).__name__)
 def test_a_value_that_is_not_json_is_an_error(value):
     def odd() -> object:
         """Return something odd."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from enum import Enum
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from src.errors import ToolError
+from src.tools import ToolContext, tool
 from src.tools.sdk.output_store import Outputs
 from src.tools.sdk.result import MAX_SHOWN_BYTES, Media, store_and_truncate, to_outcome, truncate
 from src.types.messages import ToolResult
@@ -41,6 +47,61 @@ CASES = [
 @pytest.mark.parametrize(("value", "expected"), CASES, ids=[str(row[0])[:20] for row in CASES])
 def test_what_is_returned_has_one_kind(value, expected):
     assert to_outcome(value)[:2] == expected
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass
+class Trip:
+    city: str
+    when: date
+
+
+class Pydantic:
+    """What is asked of a pydantic model."""
+
+    def model_dump(self, *, mode):
+        return {"mode": mode}
+
+
+class Number:
+    """A number of numpy."""
+
+    def tolist(self):
+        return 4
+
+
+OBJECTS = [
+    (Trip("Oslo", date(2026, 11, 22)), {"city": "Oslo", "when": "2026-11-22"}),
+    ([Trip("Oslo", date(2026, 11, 22))], [{"city": "Oslo", "when": "2026-11-22"}]),
+    (Pydantic(), {"mode": "json"}),
+    ({"a": {1}}, {"a": [1]}),
+    (date(2026, 11, 22), "2026-11-22"),
+    ({Colour.RED: Colour.RED}, {"red": "red"}),
+    (Path("a/b"), "a/b"),
+    (b"ab", "YWI="),
+    (UUID(int=5), "00000000-0000-0000-0000-000000000005"),
+    (Decimal("1.10"), "1.10"),
+    (Number(), 4),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), OBJECTS, ids=[str(row[0])[:20] for row in OBJECTS])
+def test_objects_that_have_a_form_in_json_are_data(value, expected):
+    assert to_outcome(value)[:2] == ("data", expected)
+
+
+def test_what_has_none_is_an_error_of_which_the_program_is_told(caplog):
+    def look() -> object:
+        """Look."""
+        return {"a": object()}
+
+    outcome = tool(look).execute({}, ToolContext(Path("/")))
+    assert outcome.kind == "error"
+    assert "a tool cannot return an object of the type object; return a str, JSON, a dataclass" in outcome.value
+    assert "the result of look cannot be sent" in caplog.text
 
 
 def test_media_that_no_model_takes_are_refused():

@@ -9,10 +9,13 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from datetime import date, datetime, timezone
+from decimal import Decimal
 from enum import Enum, IntEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, NewType, Optional, TypedDict, Union
+from uuid import UUID
 
+import msgspec
 import pytest
 
 from src.providers.vllm import fits_openai_strict
@@ -116,6 +119,25 @@ HINTS = [
     ),
     (int | str, {"anyOf": [INTEGER, STRING]}, "integer | string"),
     (Union[int, str, None], {"anyOf": [INTEGER, STRING, NULL]}, "integer | string | null"),
+    (UUID, {"type": "string", "format": "uuid"}, None),
+    (Decimal, {"type": "number"}, "number"),
+    (Path, STRING, "string"),
+    (list, {"type": "array"}, "array"),
+    (
+        typing.List,  # noqa: UP006 - it is written so, too
+        {"type": "array"},
+        "array",
+    ),
+    (dict, {"type": "object"}, "object"),
+    (dict[str, Any], {"type": "object"}, "object"),
+    (list[Any], {"type": "array"}, "array"),
+    (
+        Annotated[int, msgspec.Meta(gt=0), "How many"],
+        {**INTEGER, "exclusiveMinimum": 0, "description": "How many"},
+        None,
+    ),
+    (Annotated[str, msgspec.Meta(min_length=2, max_length=5)], {**STRING, "minLength": 2, "maxLength": 5}, None),
+    (Annotated[list[int], msgspec.Meta(max_length=5)], {"type": "array", "items": INTEGER, "maxItems": 5}, None),
     (UserId, STRING, "string"),
     (AdminId, STRING, "string"),
 ]
@@ -128,7 +150,7 @@ def test_a_type_hint_has_one_schema_and_one_name(hint, schema, name):
 
 
 REFUSED = [
-    Any, object, None, bytes, set, Path, list, dict, tuple, list[bytes], dict[int, str], date | str, Literal[1, "a"],
+    Any, object, None, bytes, set, tuple, list[bytes], dict[int, str], date | str, Literal[1, "a"],
     list[int] | set[int], Parcel | Place, set[list[int]], Mixed, Half, Literal[None], Annotated[str, 5], Annotated[str, "a", "b"], "no hint",
 ]  # fmt: skip
 
@@ -140,18 +162,15 @@ def test_any_other_hint_is_refused(hint):
 
 
 WAYS_OUT = [
-    (Path, "write str, and make a Path of it in the function"),
-    (list, "write what it holds: list[str]"),
+    (set, "write what it holds: set[str]"),
     (Any, "write the type that the function needs, such as str or dict[str, str]"),
     (complex, "the type complex; write str, int, float, bool, date"),
     (date | str, "date and str look the same in JSON, where two of them are of the type string; write one"),
     (dict[int, str], "write dict[str, ...]"),
-    ([str], "[<class 'str'>] is a value and no type; write what it holds: list[str]"),
-    ({"a": int}, "is a value and no type; write what it holds: dict[str, str]"),
-    (
-        typing.List,  # noqa: UP006 - it is written so, too
-        "the type List; write what it holds: list[str]",
-    ),
+    ([str], "[<class 'str'>] is a value and no type; write list[str] or dict[str, str]"),
+    ({"a": int}, "is a value and no type; write list[str] or dict[str, str]"),
+    (Annotated[str, msgspec.Meta(gt=1)], "gt is no limit of a string; check it in the function"),
+    (Annotated[str, msgspec.Meta(pattern="a+")], "Annotated takes one description, a string, and limits"),
     (tuple[()], "write what it holds: tuple[int, ...]"),
     (Annotated[int, []], "Annotated takes one description, a string"),
     (Half, "Half is no plain dataclass; write one of plain fields, or a pydantic BaseModel"),
@@ -190,6 +209,12 @@ CONVERTED = [  # hint, what a model sends, what the function gets
     (Mapping[str, int], {"a": 1.0}, {"a": 1}),
     (Annotated[date, "When"], "2026-11-22", date(2026, 11, 22)),
     (UserId, "u1", "u1"),
+    (Path, "a/b.txt", Path("a/b.txt")),
+    (list[Path], ["a"], [Path("a")]),
+    (UUID, "00000000-0000-0000-0000-000000000005", UUID(int=5)),
+    (Decimal, 1.1, Decimal("1.1")),
+    (dict[str, Any], {"a": [1, None]}, {"a": [1, None]}),
+    (list, [1, "a"], [1, "a"]),
 ]
 
 
@@ -205,6 +230,9 @@ MISFITS = [
     (tuple[int, str], ["a", 1], "what[0]: Expected `int`, got `str`"),
     (list[date], ["2026-11-22", "x"], "what[1]: expected a date such as 2026-11-22"),
     (int | str, 2.5, "what: expected integer | string, got number 2.5"),
+    (Annotated[int, msgspec.Meta(gt=0)], 0, "what: expected integer more than 0, got integer 0"),
+    (Annotated[str, msgspec.Meta(min_length=2)], "a", 'what: expected string of at least 2 characters, got string "a"'),
+    (UUID, "five", 'what: Invalid UUID, got string "five"'),
 ]
 
 
@@ -296,12 +324,23 @@ class TestPydanticModels:
         sent = {"customer": {"name": "Ann", "since": "soon"}}
         assert "what: customer.since: Input should be a valid date" in take_value(models[0], sent)
 
-    def test_one_that_holds_itself_is_refused(self):
+    def test_one_that_holds_itself_is_written_out_a_few_times_and_checked_whole(self):
         pydantic = pytest.importorskip("pydantic", reason="pydantic is not installed")
-        node = type("Node", (pydantic.BaseModel,), {"__annotations__": {"next": "Node | None"}, "__module__": __name__})
+        hints = {"next": "Node | None", "number": int}
+        node = type("Node", (pydantic.BaseModel,), {"__annotations__": hints, "__module__": __name__, "next": None})
         node.model_rebuild(_types_namespace={"Node": node})
-        with pytest.raises(TypeError, match="the type holds itself"):
-            make_schema(node)
+        assert "$ref" not in json.dumps(make_schema(node))
+        sent = {"number": 1}
+        for number in range(2, 8):
+            sent = {"number": number, "next": sent}
+        assert take_value(node, sent) == repr(node.model_validate(sent))
+        sent["next"]["next"]["next"]["next"]["next"] = {"number": "x"}
+        assert "what: next.next.next.next.next.number: Input should be a valid integer" in take_value(node, sent)
+
+    def test_its_field_may_limit_a_parameter(self):
+        pydantic = pytest.importorskip("pydantic", reason="pydantic is not installed")
+        hint = Annotated[int, pydantic.Field(ge=1, description="How many")]
+        assert make_schema(hint) == {"type": "integer", "minimum": 1, "description": "How many"}
 
     def test_a_union_with_another_type_is_refused(self, models):
         with pytest.raises(TypeError, match="stands in no union but with None"):
