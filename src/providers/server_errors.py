@@ -72,6 +72,10 @@ _NO_TOOLS = (
 _BAD = (400, 422, 500)  # what is known by its words alone: proxies wrap the refusals of the server behind them
 
 # What a refusal means: its status, pattern in the message, error, hint. The first matching row counts.
+_TOO_LONG = (
+    r"maximum context length|max_model_len|context (window|size|limit)"
+    r"|prompt is too long|model's prompt budget|input token count .* exceeds"
+)
 _REFUSALS: tuple[tuple[Container[int], str, type[ServerError], str], ...] = (
     (_BAD, r"--enable-auto-tool-choice|--tool-call-parser", ToolsUnsupported, _PARSER_HINT),
     (_BAD, r"function calling is not enabled", ToolsUnsupported, "Choose a model that supports function calling."),
@@ -87,8 +91,7 @@ _REFUSALS: tuple[tuple[Container[int], str, type[ServerError], str], ...] = (
     ((500,), r"requires --jinja", ToolsUnsupported, "Start llama-server with --jinja."),
     (
         _BAD,
-        r"maximum context length|max_model_len|context (window|size|limit)"
-        r"|prompt is too long|model's prompt budget|input token count .* exceeds",
+        _TOO_LONG,
         ContextTooLong,
         "Use /compact or /new, or ask for less at once.",
     ),
@@ -227,6 +230,13 @@ def parse_excess_tokens(message: str) -> int:
         characters, most, tokens = map(int, match.groups())
         return (characters - most) * tokens // max(most, 1)
     return 0
+
+
+def is_about_length(message: str) -> bool:
+    """Whether a server's words say that a request does not fit the model's context."""
+    return re.search(_TOO_LONG, message, re.IGNORECASE) is not None and not re.search(
+        r"max_tokens\S* cannot be greater", message
+    )
 
 
 def read_mid_stream_error(event: object) -> ServerError:

@@ -18,7 +18,7 @@ from ..app.endpoint import random_id
 from ..config.settings import DEFAULT_GUARDS
 from ..errors import BotError, ClientError, ServerError, Timeout, WireError
 from ..negotiation.server import OK
-from ..providers.server_errors import read_error_message
+from ..providers.server_errors import is_about_length, read_error_message
 from ..providers.wire_json import as_dict, load_json
 from ..transport.async_driver import drive_async
 from .apis.dialects import COUNT_PATH, Dialect
@@ -177,6 +177,9 @@ class GuardedExchange:
     async def _send_whole(self, answer: WholeAnswer, headers: CIMultiDict[str]) -> web.StreamResponse:
         """An answer that does not stream, or a refusal."""
         is_ok = answer.status == OK
+        is_told_in_stream = not is_ok and self.chat.stream and self._dialect.tells_length_in_stream
+        if is_told_in_stream and is_about_length(read_error_message(answer.body)):
+            await self._live.open(headers)
         if self._live.is_open or not (is_ok or _is_error(answer.body)):  # the second: of something in between
             return await self._fail(answer.status, read_error_message(answer.body))
         self.status = answer.status

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from ...providers.server_errors import is_about_length
 from ...providers.wire_json import as_dict, encode_json, load_json
 from ..chunks.intake import DONE
 from . import messages
 from .responses_answer import ResponseMaker, ResponsesStream
 from .responses_request import ToolNames, Unconvertible
 from .responses_request import to_chat as responses_to_chat
+from .too_long import CODE, rename_for_openai, word_for_messages
 
 COUNT_PATH = "/v1/messages/count_tokens"
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -22,11 +24,13 @@ KEEP_ALIVE = b": keep-alive\n\n"
 class Dialect(Protocol):
     """`chat`: the request as a chat completion; None if only the server can answer it. The encoders give bytes.
 
-    `relayed_sign`: of life, in a stream whose events are the server's.
+    `relayed_sign`: of life, in a stream whose events are the server's. `tells_length_in_stream`: who asks for a stream
+    is told there that the request is too long.
     """
 
     chat: dict[str, Any] | None
     relayed_sign: bytes
+    tells_length_in_stream: bool
 
     def encode_answer(self, body: bytes) -> bytes:
         """A whole chat completion."""
@@ -53,6 +57,7 @@ class ChatDialect:
     """OpenAI's chat completions."""
 
     relayed_sign = KEEP_ALIVE
+    tells_length_in_stream = False
 
     def __init__(self, body: dict[str, Any], _: Callable[[], str]) -> None:
         self.chat: dict[str, Any] | None = body
@@ -61,7 +66,7 @@ class ChatDialect:
         return body
 
     def encode_refusal(self, body: bytes) -> bytes:
-        return body
+        return rename_for_openai(body)
 
     def encode_error(self, status: int, message: str) -> bytes:
         return encode_openai_error(status, message)
@@ -101,6 +106,7 @@ class MessagesDialect(EventDialect):
     """Anthropic's Messages."""
 
     relayed_sign = b'event: ping\ndata: {"type":"ping"}\n\n'
+    tells_length_in_stream = False
 
     def __init__(self, body: dict[str, Any], _: Callable[[], str]) -> None:
         self.chat: dict[str, Any] | None = messages.to_chat(body)
@@ -111,13 +117,16 @@ class MessagesDialect(EventDialect):
 
     def encode_refusal(self, body: bytes) -> bytes:
         message, kind = _read_error(body)
-        return encode_json(messages.convert_error(message, kind))
+        worded = word_for_messages(message, _read_fields(body))
+        return encode_json(messages.convert_error(worded, kind if worded == message else "invalid_request_error"))
 
     def encode_error(self, status: int, message: str) -> bytes:
         return encode_path_error("/v1/messages", status, message)
 
     def encode_break(self, status: int, message: str) -> bytes:  # noqa: ARG002
-        return _encode_events([messages.convert_error(message, "api_error")])
+        worded = word_for_messages(message, {})
+        kind = "api_error" if worded == message else "invalid_request_error"
+        return _encode_events([messages.convert_error(worded, kind)])
 
     def encode_keep_alive(self, comments: bytes = KEEP_ALIVE) -> bytes:  # noqa: ARG002 - the API has an event for it
         return self.relayed_sign
@@ -138,6 +147,7 @@ class ResponsesDialect(EventDialect):
     """OpenAI's Responses. Clients such as codex count events only, and no comments."""
 
     relayed_sign = KEEP_ALIVE
+    tells_length_in_stream = True
 
     def __init__(self, body: dict[str, Any], new_id: Callable[[], str]) -> None:
         names = ToolNames(body)
@@ -152,13 +162,13 @@ class ResponsesDialect(EventDialect):
         return encode_json(self._maker.convert_answer(as_dict(load_json(body))))
 
     def encode_refusal(self, body: bytes) -> bytes:
-        return body
+        return rename_for_openai(body)
 
     def encode_error(self, status: int, message: str) -> bytes:
         return encode_openai_error(status, message)
 
     def encode_break(self, status: int, message: str) -> bytes:  # noqa: ARG002
-        return _encode_events(self._stream.fail(message))
+        return _encode_events(self._stream.fail(message, CODE if is_about_length(message) else "server_error"))
 
     def encode_keep_alive(self, comments: bytes = KEEP_ALIVE) -> bytes:  # noqa: ARG002 - the API has an event for it
         return _encode_events(self._stream.show_life())
@@ -181,14 +191,23 @@ def encode_path_error(path: str, status: int, message: str) -> bytes:
 
 def encode_openai_error(status: int, message: str) -> bytes:
     kind = "invalid_request_error" if status < 500 else "gateway_error"
+    if is_about_length(message):
+        return encode_json({"error": {"message": message, "type": kind, "param": None, "code": CODE}})
     return encode_json({"error": {"message": message, "type": kind, "param": None, "code": status}})
+
+
+def _read_fields(body: bytes) -> dict[str, Any]:
+    """Those of an error in OpenAI's shape."""
+    try:
+        return as_dict(as_dict(json.loads(body)).get("error"))
+    except ValueError:
+        return {}
 
 
 def _read_error(body: bytes) -> tuple[str, str]:
     """Message and type of an error in OpenAI's shape."""
-    try:
-        error = as_dict(as_dict(json.loads(body)).get("error"))
-    except ValueError:
+    error = _read_fields(body)
+    if not error:
         return body.decode(errors="replace")[:2000], "api_error"
     return str(error.get("message", "")), str(error.get("type", "api_error"))
 
