@@ -201,12 +201,23 @@ class Gateway:
         if self._keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
         conversation = await _run_beside(self._find_conversation, request, chat, size=size)
-        exchange = GuardedExchange(request, dialect, chat, headers, self._repair_turns, live, conversation)
+        exchange = GuardedExchange(
+            request, dialect, chat, headers, self._repair_turns, live, conversation, self._guards
+        )
         try:
             with self._metrics.track(exchange, request.path.removeprefix("/v1/")):
-                return await exchange.answer(self._upstreams)
+                answer = await exchange.answer(self._upstreams)
+            self._tell_guards(exchange)
+            return answer
         except NotGuarded:
             return await self.relay(request)
+
+    def _tell_guards(self, exchange: GuardedExchange) -> None:
+        """Log the first change of each guard to the answers of a model; /metrics counts them all."""
+        for guard in exchange.report.guards:
+            if (exchange.chat.model, guard) not in self._told:
+                self._told.add((exchange.chat.model, guard))
+                log.warning(GUARDED, guard, exchange.chat.model)
 
     def _find_conversation(self, request: web.Request, chat: ChatBody) -> Conversation | None:
         if self._memory is None:
