@@ -234,7 +234,8 @@ class Recovery:
         """The text of the answer's tokens; None if the server did not tell them."""
         turn = self._turn
         if turn.raw is None and turn.tokens.ids:
-            turn.raw = yield from self._server.detokenize(self._request.model, turn.tokens.ids)
+            # A busy server may take its time: without the answer calls are lost.
+            turn.raw = yield from self._server.detokenize(self._request.model, turn.tokens.ids, within=None)
         return turn.raw
 
     def _restore(self) -> Turn[Response]:

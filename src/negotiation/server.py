@@ -211,11 +211,13 @@ class ServerApi:
             sizes.append(answer.usage.input_tokens)
         return sizes[1] - sizes[0]
 
-    def detokenize(self, model: str, tokens: Sequence[int]) -> Aside[str | None]:
+    def detokenize(
+        self, model: str, tokens: Sequence[int], within: float | None = ASIDE_TIMEOUT_S
+    ) -> Aside[str | None]:
         if not self.is_vllm:
             return None
         body = vllm.encode_detokenize(model, tokens)
-        return (yield from self._try_fetch("POST", "/detokenize", body, vllm.read_detokenized))
+        return (yield from self._try_fetch("POST", "/detokenize", body, vllm.read_detokenized, within))
 
     def complete_raw(self, request: ChatRequest, prompt: vllm.TokenizedPrompt) -> Aside[Response | None]:
         """The model's answer to the request's prompt without the server's parser: all of it is text."""

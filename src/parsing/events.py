@@ -49,9 +49,13 @@ class Malformed(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Text that is neither shown nor a call: a result that the model made up, a reasoning marker."""
+    """Text that is neither shown nor a call: a result that the model made up, a reasoning marker.
+
+    `is_empty_call`: markers of a call, and no call between them.
+    """
 
     raw: str
+    is_empty_call: bool = False
 
 
 class Reasoned(NamedTuple):

@@ -49,6 +49,7 @@ CALLS = {
     "in a plan": f"1. Read it: {CALL}",
     "in a fence at the end": f"I read it.\n\n```xml\n{CALL}\n```",
     "TOOL_CALL in a fence between texts": f"I read it.\n\n```json\n{OWN}\n```\n\nThat shows what is in it.",
+    "in a fence of calls between texts": f"I read it.\n\n```tool_call\n{BARE}\n```\n\nThat shows what is in it.",
     "bare, before a sentence": f"{BARE}\nThis reads it.",
     "bare in a fence behind a colon": f"I call it:\n\n```json\n{BARE}\n```\n\nThat shows what is in it.",
     "behind a fence": f"```\nls\n```\n{CALL}",

@@ -170,5 +170,21 @@ def test_the_rest_of_a_value_that_comes_as_text_is_not_shown(tmp_path, before, w
     assert (text, calls) == ("", [{"path": "a", "content": content}])
 
 
+LEFT_MARKERS = [
+    [{"content": "<tool_calls>"}, native('{"content": "x", "path": "a"}', name="write"), {"content": "</tool_calls>"}],
+    [{"content": "<seed:tool_call>\n"}, native('{"content": "x", "path": "a"}', name="write")],
+    [{"content": "<tool_calls>"}, *SWALLOWED, {"content": "\n\nDone."}],
+    make_answer("<tool_calls></tool_calls>", WHOLE),
+]
+
+
+@pytest.mark.parametrize("answer", LEFT_MARKERS)
+def test_the_outer_markers_that_the_parser_leaves_are_not_shown(tmp_path, answer):
+    written = f"<tool_calls>{write_json(**WHOLE)}</tool_calls>"
+    written += "\n\nDone." if "Done." in str(answer) else ""
+    ((text, calls),) = map(read_answer, ask(tmp_path, _send(answer), written))
+    assert (text.strip().removesuffix("Done.").strip(), calls) == ("", [WHOLE])
+
+
 def _send(answer: Any) -> Any:
     return make_stream(answer) if isinstance(answer, list) else answer

@@ -45,7 +45,7 @@ class Mark(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """What is neither text nor call: behind a call its closing markers, and results that the model made up."""
+    """What is neither text nor call: markers of calls alone, and behind a call what closes it and made-up results."""
 
     raw: str
 
@@ -240,7 +240,7 @@ class Landing:
         elif isinstance(event, Malformed):
             yield self._hold(event.malformed, event.raw)
         elif isinstance(event, Cut):
-            yield Drop(event.raw) if self._has_call else Mark(event.raw)
+            yield Drop(event.raw) if self._has_call or event.is_empty_call else Mark(event.raw)
         elif isinstance(event, Doubted):
             if event.raw:
                 yield Mark(event.raw, ends_thought=True)

@@ -50,6 +50,7 @@ MAX_RESCAN_CHARS = 65_536  # in all, of blocks that were text and are searched a
 MAX_STRICT_CHARS = 16_384  # given to json at once: it counts the lines before an error
 MAX_DATA_CHARS = 280  # of an object that is held back, unless they show that it may be a call
 CUT_OFF = UnreadableValue("The block was cut off before its end; send it again, in smaller parts if it is long.")
+_CALL_FENCE = FENCE + "tool"  # its language says that it holds a call
 _HEAD_CHARS = 400  # in which a block's name is searched for, for its preview
 _NAME = LazyPattern(
     r"""(?:["'](?:name|tool|function|tool_name)["']\s*:\s*["']|(?:function|name|tool)\s?=\s?["']?)([\w.:-]{1,80})["'>]"""
@@ -314,14 +315,15 @@ class BlockReader:
 
     @property
     def _is_fenced_among_text(self) -> bool:
-        """Whether the block is a fence behind text, and no TOOL_CALL, which our instructions have models write so.
+        """Whether the block is a fence behind text, and neither one that is named after calls, nor TOOL_CALL, which our
+        instructions have models write so.
 
         What merely looks like a call is often meant as one behind a colon.
         """
         lead, block = self._lead.rstrip(), self._block
-        return (
-            bool(lead) and self._head.startswith(FENCE) and block.opener != OWN and (block.explicit or lead[-1] != ":")
-        )
+        if not lead or not self._head.startswith(FENCE) or self._head.startswith(_CALL_FENCE):
+            return False
+        return block.opener != OWN and (block.explicit or lead[-1] != ":")
 
     def _find_mention(self, final: bool) -> bool | None:
         """Whether what follows the block shows that it is quoted; None if that needs more text."""

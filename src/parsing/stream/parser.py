@@ -248,7 +248,7 @@ class StreamParser:
             return False
         if empty > at:
             buffer.show(at)
-            buffer.emit(Cut(buffer.text[at:empty]))
+            buffer.emit(Cut(buffer.text[at:empty], is_empty_call=True))
             buffer.skip(empty)
         elif isinstance(detection, Marker):
             self._state = self._pass_marker(detection)

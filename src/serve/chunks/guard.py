@@ -284,6 +284,7 @@ class StreamGuard(_Guard):
         self._ready: list[bytes] = []  # in the order of the answer
         self._writer = CallWriter()
         self._is_over = False
+        self._waits = False  # what is held, and all that follows, for the end of the answer
         self._run = TextRun(self.assembler.count_held, hides_ids=self._hides_ids)
 
     def feed(self, chunks: Sequence[bytes]) -> list[bytes]:
@@ -353,23 +354,22 @@ class StreamGuard(_Guard):
             size, calls = _measure(events)
             self._last = data
             is_last = _FINISHED in data and _UNFINISHED not in data
-            waits = is_last
             if size and self._may_be_rest:
-                waits = True
-                self.assembler.landing.waits = "all"  # a call behind the text waits with it
-            is_plain = is_plain and not calls and not waits
+                self._waits = True
+                self.assembler.landing.waits = "all"
+            is_plain = is_plain and not calls and not is_last
             if len(events) == 1 and not calls and not is_last:
                 text = data
             if is_last or not self._is_bare(data):
                 shown = shift_calls(data, self._writer.count) if calls and self._writer.count else data
                 shown = hide_token_ids(shown) if self._hides_ids else shown
-                new.append(HeldChunk(shown, size, calls, is_last, waits=waits))
+                new.append(HeldChunk(shown, size, calls, is_last))
         if passed and new:
             new[0].data = b""
         if text:
             self._run.learn(text)
         decisions = self._absorb(found)
-        if is_plain and _is_just_text(decisions, sum([chunk.size for chunk in new])):
+        if is_plain and not self._waits and _is_just_text(decisions, sum([chunk.size for chunk in new])):
             return [chunk.data for chunk in new if chunk.data]
         self._chunks += new
         self._sort_in(decisions)
@@ -411,11 +411,11 @@ class StreamGuard(_Guard):
 
     def _release(self) -> Iterator[bytes]:
         """The chunks at the front on which all is decided. Those behind a call without its rest wait for `settle`."""
-        while self._chunks and not self._chunks[0].waits and not self._writer.lacks_rest:
+        while self._chunks and not self._waits and not self._writer.lacks_rest:
             chunk = self._chunks[0]
             self._cover(chunk)
             is_certain = all(self._native[index].is_certain for index in chunk.calls)
-            if chunk.left or not is_certain:
+            if chunk.is_last or chunk.left or not is_certain:
                 return
             self._fit_pieces(chunk)
             self._chunks.popleft()

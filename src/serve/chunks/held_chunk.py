@@ -12,18 +12,16 @@ from ...providers.wire_json import encode_json
 class HeldChunk:
     """A chunk with `size` characters of content, of which `left` are not covered by segments yet.
 
-    `data` is empty if it was sent; `size` is -1 if a part of its content was. `waits`: it leaves at the end of the
-    answer.
+    `data` is empty if it was sent; `size` is -1 if a part of its content was.
     """
 
-    __slots__ = ("calls", "data", "deltas", "is_last", "left", "size", "waits")
+    __slots__ = ("calls", "data", "deltas", "is_last", "left", "size")
 
-    def __init__(self, data: bytes, size: int, calls: Sequence[int], is_last: bool, *, waits: bool = False) -> None:
+    def __init__(self, data: bytes, size: int, calls: Sequence[int], is_last: bool) -> None:
         self.data = data
         self.size = self.left = size
         self.calls = calls  # indexes of the native calls that it has pieces of, in their order
         self.is_last = is_last
-        self.waits = waits
         self.deltas: list[dict[str, Any]] = []  # what its content becomes: text, and calls that stood in it
 
     def keep(self, text: str) -> None:
