@@ -40,7 +40,7 @@ class Row(NamedTuple):
     `status`: "answered"; "limit" (turns or tokens); "no_answer"; "invalid" (not of the schema); "error" (the server or
     the repository); "timeout"; "crashed" (its process died). `reason` says more. `answer` is text, or what the schema
     asked for. `patch`: a Git diff, binary files included. `path`: how the tools were called. `repairs`: calls that
-    could not be read, or had to be repaired.
+    could not be read, or had to be repaired. `sample`: the number of this run of the task.
     """
 
     id: str
@@ -58,6 +58,12 @@ class Row(NamedTuple):
     seconds: float = 0.0
     session: str = ""
     model: str = ""
+    sample: int = 1
+
+    @property
+    def instance(self) -> str:
+        """The id of the task in its file: a later run has the number of its sample behind it."""
+        return self.id.removesuffix(f"@{self.sample}") if self.sample > 1 else self.id
 
     @property
     def key(self) -> tuple[str, str]:
@@ -110,8 +116,8 @@ class Results:
 
     def add(self, row: Row, conversation: bytes) -> None:
         """Save the conversation, then the row. Raises BotError where it cannot be written."""
-        # ASCII only: what a model wrote may hold lone surrogates
-        line = memoryview(json.dumps(row.to_dict()).encode() + b"\n")
+        # What a model wrote may hold lone surrogates, which other programs refuse with the whole file.
+        line = memoryview(json.dumps(row.to_dict(), ensure_ascii=False).encode("utf-8", "replace") + b"\n")
         try:
             if row.session:
                 sessions = self.folder / "sessions"
@@ -126,15 +132,17 @@ class Results:
         self.rows[row.key] = row
 
     def export(self, rows: Iterable[Row]) -> None:
-        """Write predictions.jsonl, and results.parquet where pyarrow is installed."""
+        """Write predictions.jsonl, one for each sample, and results.parquet where pyarrow is installed."""
         rows = list(rows)
-        lines = []
-        for row in rows:  # for get_predictions_from_file in swebench 5.0.2, harness/utils.py
-            prediction = {"instance_id": row.id, "model_name_or_path": row.model, "model_patch": row.patch}
-            lines.append(json.dumps(prediction) + "\n")
-        part = self.folder / f".{PREDICTIONS}"
-        part.write_bytes("".join(lines).encode())
-        part.replace(self.folder / PREDICTIONS)
+        lines: dict[str, list[str]] = {PREDICTIONS: []}
+        for row in rows:  # for get_predictions_from_file in swebench 5.0.2, harness/utils.py: no instance stands twice
+            prediction = {"instance_id": row.instance, "model_name_or_path": row.model, "model_patch": row.patch}
+            name = f"predictions-{row.sample}.jsonl" if row.sample > 1 else PREDICTIONS
+            lines.setdefault(name, []).append(json.dumps(prediction, ensure_ascii=False) + "\n")
+        for name, predictions in lines.items():
+            part = self.folder / f".{name}"
+            part.write_bytes("".join(predictions).encode("utf-8", "replace"))
+            part.replace(self.folder / name)
         try:
             import pyarrow
             from pyarrow import parquet

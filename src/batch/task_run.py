@@ -67,7 +67,8 @@ def run_task(job: Job) -> TaskOutcome:
         outcome = TaskOutcome(row, is_overload=_is_overload(error))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return outcome._replace(row=outcome.row._replace(seconds=round(time.monotonic() - began, 3)))
+    seconds = round(time.monotonic() - began, 3)
+    return outcome._replace(row=outcome.row._replace(seconds=seconds, sample=job.task.sample))
 
 
 def get_private_folder(job: Job) -> Path:
@@ -78,6 +79,7 @@ def get_private_folder(job: Job) -> Path:
 def describe_ended(job: Job, status: str, reason: str, seconds: float = 0.0) -> TaskOutcome:
     """What there is of a task whose process was ended, or died: what its journal tells. Its folder is still there."""
     row = Row(job.task.id, job.hash, status, reason, seconds=seconds, model=job.settings.vllm.model)
+    row = row._replace(sample=job.task.sample)
     settings = replace(job.settings, state=get_private_folder(job) / STATE)
     with suppress(BotError, OSError, ValueError):  # it did not come to that
         (path,) = Factory(settings).make_store().folder.glob("*.jsonl")
@@ -163,6 +165,9 @@ def _adapt_settings(job: Job, root: Path, state: Path, readable: tuple[str, ...]
     state.mkdir()
     if (shared := job.scratch / SERVERS).exists():
         shutil.copyfile(shared, state / SERVERS)
+    seed = settings.get_model_settings(settings.vllm.model).seed
+    if seed is not None:  # so that each run of a task differs, and comes out again
+        settings = settings.with_model_values(settings.vllm.model, {"seed": seed + task.sample - 1})
     return replace(
         settings,
         root=root,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -42,12 +43,17 @@ REVIEWER_PLACES = ("base_url", "api_key")  # of an entry of review.models
 SECTIONS_OF_RESULTS = ("vllm", "text_protocol", "agent", "workspace", "tools", "security", "system_prompt")
 
 
+SWE_BENCH_KEYS = {"instance_id", "problem_statement", "base_commit"}
+GITHUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
 class Task(NamedTuple):
     """One line of the file.
 
     `repo`: URL or folder of a Git repository whose commit `base` is checked out; without one the folder is empty.
     `files`: path to text, written before the model begins. `checks`: commands that run after it. `tools`: the names of
-    those on offer; None: all. `schema`: the JSON Schema of the answer.
+    those on offer; None: all. `schema`: the JSON Schema of the answer. `sample`: the number of this run of the task,
+    from 1; each has an id and a seed of its own.
     """
 
     id: str
@@ -59,10 +65,12 @@ class Task(NamedTuple):
     checks: tuple[str, ...] = ()
     tools: tuple[str, ...] | None = None
     schema: Mapping[str, JSON] | None = None
+    sample: int = 1
 
     def compute_hash(self, relevant: Mapping[str, Any]) -> str:
         """Of the task and of the settings that its result depends on: 16 hexadecimal digits."""
-        text = json.dumps([self._asdict(), relevant], sort_keys=True, default=str)
+        counted = {name: value for name, value in self._asdict().items() if name != "sample"}  # which is in the id
+        text = json.dumps([counted, relevant], sort_keys=True, default=str)
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -93,6 +101,9 @@ def select_relevant(settings: Settings) -> dict[str, Any]:
     return relevant
 
 
+TASK_KEYS = tuple(name for name in Task._fields if name != "sample")
+
+
 class BatchOptions(NamedTuple):
     """`servers`: addresses; the first one is that of the settings. `timeout`: seconds for one task."""
 
@@ -102,6 +113,19 @@ class BatchOptions(NamedTuple):
     retry_failed: bool = False
     timeout: float = 3600.0
     ray: str | None = None  # the address of a cluster; "" starts one here
+
+
+def repeat_tasks(tasks: Sequence[Task], samples: int) -> list[Task]:
+    """Each task so many times; the second run of `a` is `a@2`. Raises ConfigError where a task has that id already."""
+    runs = [
+        task._replace(id=f"{task.id}@{number}" if number > 1 else task.id, sample=number)
+        for task in tasks
+        for number in range(1, samples + 1)
+    ]
+    for name, count in Counter(run.id for run in runs).items():
+        if count > 1:
+            raise ConfigError(f"--samples: two runs would have the id {name}.", "Give the task another id.")
+    return runs
 
 
 def read_tasks(path: Path, *, repo: str = "", mode: str = "") -> list[Task]:
@@ -145,8 +169,10 @@ def _read_task(value: object, repo: str, mode: str) -> Task:
     """Raises ValueError with what is wrong."""
     if not isinstance(value, dict):
         raise ValueError("expected a JSON object")
-    if unknown := sorted(set(value) - set(Task._fields)):
-        raise ValueError(f"a task has no {unknown[0]!r}; it may have {', '.join(Task._fields)}")
+    if set(value) >= SWE_BENCH_KEYS:
+        value = _read_swe_bench(value, repo)
+    if unknown := sorted(set(value) - set(TASK_KEYS)):
+        raise ValueError(f"a task has no {unknown[0]!r}; it may have {', '.join(TASK_KEYS)}")
     for name in ("id", "prompt"):
         if not isinstance(value.get(name), (str, int) if name == "id" else str) or not str(value[name]).strip():
             raise ValueError(f"{name}: expected a text")
@@ -162,6 +188,15 @@ def _read_task(value: object, repo: str, mode: str) -> Task:
     if not isinstance(fields.get("schema", {}), dict):
         raise ValueError("schema: expected a JSON Schema")
     return Task(**fields)
+
+
+def _read_swe_bench(value: Mapping[str, Any], repo: str) -> dict[str, Any]:
+    """A row of SWE-bench as a task. Its other keys are for who judges the patch: some would tell the answer."""
+    where = value.get("repo")
+    if isinstance(where, str) and GITHUB_NAME.fullmatch(where):
+        where = f"https://github.com/{where}"
+    keys = {"id": "instance_id", "prompt": "problem_statement", "base": "base_commit"}
+    return {name: value.get(key) for name, key in keys.items()} | {"repo": repo or where}
 
 
 def _read_texts(name: str, value: object) -> tuple[str, ...]:

@@ -73,6 +73,8 @@ class TaskWorkspace:
         """
         self.root.mkdir(parents=True)
         _run_git(["init", "--quiet", "--bare", "--template=", self._git_folder])  # without examples of hooks
+        (self._git_folder / "info").mkdir(exist_ok=True)
+        (self._git_folder / "info/exclude").write_text("__pycache__/\n*.py[co]\n")
         readable: tuple[str, ...] = ()
         if task.repo:
             bare = repositories.clone(task.repo)
@@ -104,7 +106,8 @@ class TaskWorkspace:
     def make_patch(self) -> tuple[str, str]:
         """The changes since `prepare`, as `git apply` reads them; and what of them is not in it, in words.
 
-        Bytes that are no UTF-8 become lone surrogates. Ignored files are not part of it.
+        It is UTF-8: a file that is not is in it as a binary one. Ignored files are not part of it, nor is what Python
+        compiled.
         """
         try:
             listed = self._run_private(["ls-files", "-z", "--others", "--modified", "--exclude-standard"])
@@ -120,10 +123,24 @@ class TaskWorkspace:
             problem = f"Not in the patch, as it is a Git repository of its own: {nested[0]}" if nested else ""
             if after == self._before:
                 return "", problem
-            flags = ["--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv"]
-            return self._run_private(["diff", *flags, "--ignore-submodules=all", self._before, after]), problem
+            return self._diff(after), problem
         except BotError as error:
             return "", f"There is no patch: {error.message}"
+
+    def _diff(self, after: str) -> str:
+        flags = ["--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv"]
+        words = ["diff", *flags, "--ignore-submodules=all", self._before, after, "--"]
+        patch = self._run_private(words)
+        if is_utf_8(patch):
+            return patch
+        named = self._run_private(["diff", "--name-only", "--no-renames", "-z", self._before, after])
+        names = list(filter(None, named.split("\0")))
+        odd = [name for name in names if not is_utf_8(self._run_private([*words, f":(literal){name}"]))]
+        others = self._run_private([*words, ".", *(f":(exclude,literal){name}" for name in odd)])
+        attributes = self._git_folder / "info/attributes"  # which count before all that the task may have written
+        attributes.parent.mkdir(exist_ok=True)
+        attributes.write_text("* binary\n")
+        return others + self._run_private([*words, *(f":(literal){name}" for name in odd)])
 
     def _write_tree(self, without: Sequence[str] = ()) -> str:
         self._run_private(["add", "--all", "--", ".", *(f":(exclude,literal){name}" for name in without)])
@@ -132,6 +149,15 @@ class TaskWorkspace:
     def _run_private(self, words: list[str]) -> str:
         environment = {"GIT_DIR": str(self._git_folder), "GIT_WORK_TREE": str(self.root)}
         return _run_git([*OPTIONS, *SAFE, *words], folder=self.root, environment=environment)
+
+
+def is_utf_8(text: str) -> bool:
+    """Whether what Git printed was UTF-8: any other byte is a lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _run_git(

@@ -11,13 +11,23 @@ from src.batch.results import CheckResult, Results, Row, load_rows
 from src.errors import BotError
 
 ROOT = Path(__file__).parents[2]
-ROW = Row("a", "h", "answered", "", {"x": [1]}, "diff \udcff", (CheckResult("make", 0, "ok"),), {"output_tokens": 3})
+ROW = Row("a", "h", "answered", "", {"x": [1]}, "diff é", (CheckResult("make", 0, "ok"),), {"output_tokens": 3})
 
 
 def test_a_row_comes_back_as_it_was(tmp_path):
     with Results(tmp_path / "out") as results:
         results.add(ROW, b"")
     assert load_rows(tmp_path / "out") == [ROW]
+
+
+def test_every_line_can_be_read_whatever_a_model_wrote(tmp_path):
+    with Results(tmp_path) as results:
+        results.add(ROW._replace(answer={"x": "a\udce9"}, reason="\ud800"), b"")
+        results.export(results.rows.values())
+    (row,) = load_rows(tmp_path)
+    assert (row.answer, row.reason) == ({"x": "a?"}, "?")
+    for name in ("results.jsonl", "predictions.jsonl"):
+        assert "\\ud" not in (tmp_path / name).read_text(encoding="utf-8")
 
 
 def test_a_line_that_a_crash_cut_off_is_removed_and_nothing_else(tmp_path):
@@ -60,7 +70,15 @@ def test_predictions_are_as_the_harness_of_swe_bench_reads_them(tmp_path):
     with Results(tmp_path) as results:
         results.export([ROW._replace(model="m")])
     (line,) = (tmp_path / "predictions.jsonl").read_text().splitlines()
-    assert json.loads(line) == {"instance_id": "a", "model_name_or_path": "m", "model_patch": "diff \udcff"}
+    assert json.loads(line) == {"instance_id": "a", "model_name_or_path": "m", "model_patch": "diff é"}
+
+
+def test_each_sample_has_predictions_of_its_own(tmp_path):
+    with Results(tmp_path) as results:
+        results.export([ROW, ROW._replace(id="a@2", sample=2)])
+    for name in ("predictions.jsonl", "predictions-2.jsonl"):
+        (line,) = (tmp_path / name).read_text().splitlines()
+        assert json.loads(line)["instance_id"] == "a"
 
 
 def test_parquet_holds_the_same_rows_even_with_text_that_is_not_unicode(tmp_path):

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from src.app.endpoint import make_settings
 from src.batch.task_run import Job, run_task
 from src.batch.tasks import Task
+from tests.doubles import ScriptedServer
 
 from .script import make_repository, open_server, refuse_after_a_turn
 
@@ -36,6 +38,19 @@ def test_the_conversation_comes_with_it(run):
     outcome = run("say hello")
     assert outcome.row.session
     assert b"say hello" in outcome.conversation
+
+
+def test_each_sample_has_a_seed_of_its_own(tmp_path):
+    (tmp_path / "scratch").mkdir()
+    answers = [[{"content": "done"}, {"finish": "stop"}] for _ in range(4)]
+    with ScriptedServer(*answers) as server:
+        settings = make_settings(server.url, model="tiny")
+        for sample, seed in ((1, 5), (3, 5), (3, None)):
+            seeded = replace(settings, state=tmp_path, vllm=replace(settings.vllm, seed=seed))
+            task = Task(f"a@{sample}", "x", sample=sample)
+            row = run_task(Job(task, "h", seeded, tmp_path / "scratch")).row
+            assert (row.sample, row.status) == (sample, "answered")
+    assert [request.get("seed") for request in server.requests[-3:]] == [5, 7, None]
 
 
 def test_tools_that_are_not_named_are_not_offered(run):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from src.batch.tasks import Task, read_tasks, select_relevant
+from src.batch.tasks import Task, read_tasks, repeat_tasks, select_relevant
 from src.config import Settings
 from src.config.settings import AgentSettings, ReviewSettings, VllmSettings
 from src.errors import ConfigError
@@ -35,6 +35,35 @@ def test_repository_and_mode_of_the_command_line_are_for_tasks_that_name_none(tm
     assert [(task.repo, task.mode) for task in tasks] == [("/given", "full"), ("/r", "plan")]
 
 
+SWE_BENCH = {
+    "instance_id": "django__django-1",
+    "problem_statement": "It fails.",
+    "repo": "django/django",
+    "base_commit": "abc",
+    "patch": "the answer",
+    "FAIL_TO_PASS": "[]",
+    "version": 4.0,
+}
+
+
+def test_a_row_of_swe_bench_is_a_task_without_what_tells_the_answer(tmp_path):
+    (task,) = read(tmp_path, SWE_BENCH)
+    source = "https://github.com/django/django"
+    assert task == Task("django__django-1", "It fails.", repo=source, base="abc")
+    (task,) = read(tmp_path, SWE_BENCH, repo="/mirror")
+    assert task.repo == "/mirror"
+
+
+def test_each_sample_is_a_task_with_an_id_of_its_own(tmp_path):
+    runs = repeat_tasks(read(tmp_path, {"id": "a", "prompt": "x"}, {"id": "b", "prompt": "x"}), 3)
+    assert [(run.id, run.sample) for run in runs] == [
+        *(("a", 1), ("a@2", 2), ("a@3", 3)),
+        *(("b", 1), ("b@2", 2), ("b@3", 3)),
+    ]
+    with pytest.raises(ConfigError, match="two runs would have the id a@2"):
+        repeat_tasks(read(tmp_path, {"id": "a", "prompt": "x"}, {"id": "a@2", "prompt": "x"}), 2)
+
+
 @pytest.mark.parametrize(
     ("row", "told"),
     [
@@ -43,6 +72,8 @@ def test_repository_and_mode_of_the_command_line_are_for_tasks_that_name_none(tm
         ("[" * 99_999, "line 2: it is nested too deep"),
         ("[1]", "line 2: expected a JSON object"),
         ({"id": "b"}, "line 2: prompt: expected a text"),
+        (SWE_BENCH | {"base_commit": "-x"}, "line 2: base must not begin with -"),
+        (SWE_BENCH | {"problem_statement": 1}, "line 2: prompt: expected a text"),
         ({"prompt": "x"}, "line 2: id: expected a text"),
         ({"id": "../b", "prompt": "x"}, "line 2: id: '../b' holds more than"),
         ({"id": "a", "prompt": "x"}, "line 2: the id a was there before"),

@@ -108,6 +108,32 @@ class TestWithARepository:
         assert sorted(path for path in clone.rglob("*")) == before
 
 
+def test_a_patch_is_utf_8_and_keeps_the_bytes_of_a_file_that_is_not(open_workspace, tmp_path):
+    repository = make_repository(tmp_path / "repo")
+    (repository / "latin.txt").write_bytes(b"caf\xe9\n")
+    run_git(repository, "add", ".")
+    run_git(repository, "-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "latin")
+    work = open_workspace(repo=str(repository))
+    (work.root / ".gitattributes").write_text("*.txt diff\n")
+    (work.root / "latin.txt").write_bytes(b"caf\xe9 noir\n")
+    (work.root / "a.txt").write_text("new é\n")
+    (work.root / "with blank.txt").write_bytes(b"\xff\n")
+    patch, problem = work.make_patch()
+    assert not problem
+    assert "+new é\n" in patch
+    run_git(repository, "apply", "--index", "-", input=patch.encode())
+    for name in ("latin.txt", "a.txt", "with blank.txt"):
+        assert (repository / name).read_bytes() == (work.root / name).read_bytes()
+
+
+def test_what_python_compiled_is_no_change(open_workspace):
+    work = open_workspace(files={"a.py": "x = 1\n"})
+    (work.root / "__pycache__").mkdir()
+    (work.root / "__pycache__" / "a.cpython-311.pyc").write_bytes(b"\0")
+    (work.root / "b.pyc").write_bytes(b"\0")
+    assert work.make_patch() == ("", "")
+
+
 def test_changes_that_are_too_large_for_a_patch_are_told(open_workspace):
     work = open_workspace()
     with (work.root / "large").open("wb") as file:

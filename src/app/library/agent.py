@@ -124,8 +124,8 @@ class Agent(BaseAgent[CallRunner]):
     ) -> Result[Any]:
         """The answer, once it is whole; `tool_choice` as in `ask`.
 
-        `schema`: a dataclass, TypedDict, pydantic model, union or JSON Schema; the result's `value` has that form. Where
-        the model gives another one, it is told what is wrong, once.
+        `schema`: a dataclass, TypedDict, pydantic model, union or JSON Schema; the result's `value` has that form.
+        Where the model gives another one, it is told what is wrong, once.
         Raises BotError; LimitReached, which has the `result`, for an answer that was cut, unless `raise_on_limit` is
         false.
         """

@@ -16,7 +16,7 @@ from ...app.factory import Factory
 from ...batch.driver import Batch, BatchProgress
 from ...batch.report import render_text, write_page
 from ...batch.results import Results, load_rows
-from ...batch.tasks import BatchOptions, Task, read_tasks
+from ...batch.tasks import BatchOptions, Task, read_tasks, repeat_tasks
 from ...config import Settings
 from ...errors import FAILED, INTERRUPTED, LIMIT, BotError, ConfigError
 from ...security.text.sanitize import sanitize
@@ -77,6 +77,8 @@ def add_batch_options(parser: argparse.ArgumentParser) -> None:
         default=3600.0,
         help="time for one task (default: 3600)",
     )
+    add("--samples", metavar="N", type=parse_number(int, 1), default=1, help="run each task so many times (default: 1)")
+    add("--seed", metavar="S", type=int, help="seed of the sampling; run K of a task has S + K - 1")
     add("--retry-failed", action="store_true", help="run the tasks again that failed")
     add(
         "--demo",
@@ -99,7 +101,9 @@ def run_batch(options: argparse.Namespace) -> int:
         raise ConfigError("Name one file of tasks.", "For example: vllm-bot batch tasks.jsonl --out runs/first")
     path = Path(words[0])
     tasks = read_tasks(path, repo=options.repo, mode=options.mode or "")
-    return _run(options, tasks, Path(options.out) if options.out else DEFAULT_OUT / path.stem)
+    seed = {} if options.seed is None else {"vllm.seed": options.seed}
+    out = Path(options.out) if options.out else DEFAULT_OUT / path.stem
+    return _run(options, repeat_tasks(tasks, options.samples), out, **seed)
 
 
 def _run_demo(options: argparse.Namespace) -> int:
