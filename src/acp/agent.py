@@ -107,10 +107,13 @@ class EditorAgent:
         settings = await self._open_settings(cwd, mcp_servers)
         factory, store = Factory(settings), Factory(settings).make_store()
         path = store.journal_path(_check_id(session_id))
-        if not path.exists():
-            raise RequestError(INVALID_PARAMS, f"There is no session {session_id} to fork yet.")
-        system = factory.make_system_messages()
-        session = await self._work(Session.copy, path, system, settings.root, store.create_journal())
+        if path.exists():
+            system = factory.make_system_messages()
+            session = await self._work(Session.copy, path, system, settings.root, store.create_journal())
+        elif session_id in self._sessions:  # which holds nothing yet
+            session = await self._work(factory.make_session, settings.vllm.model, store)
+        else:
+            raise RequestError(INVALID_PARAMS, f"There is no session {session_id} to fork.")
         opened = await self._add(settings, session)
         return ForkSessionResponse(session_id=opened.id, **self._show_choices(opened))
 
@@ -207,8 +210,10 @@ class EditorAgent:
         return find_server(replace(settings, tools=tools))
 
     async def _reopen(self, cwd: str, session_id: str, mcp_servers: Any) -> EditorSession:
-        """Open a saved session, which may be open here already."""
+        """Open a saved session, which may be open here already. One that holds nothing yet stays as it is."""
         if opened := self._sessions.get(_check_id(session_id)):
+            if not opened.is_saved:
+                return opened
             await self._close(opened)
         settings = await self._open_settings(cwd, mcp_servers)
         factory = Factory(settings)

@@ -55,6 +55,11 @@ class EditorSession:
         return self.session.id
 
     @property
+    def is_saved(self) -> bool:
+        """Whether there is something to read again: a journal begins with the first message."""
+        return self.session.path is not None and self.session.path.exists()
+
+    @property
     def mode(self) -> str:
         return self.settings.security.mode_in_force
 

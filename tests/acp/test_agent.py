@@ -222,6 +222,23 @@ def test_a_session_is_listed_loaded_resumed_and_forked(tmp_path):
     assert asked == ["First", "Second", "Third"]
 
 
+def test_a_session_without_a_message_is_resumed_forked_and_closed(tmp_path):
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), Editor()) as client:
+            where = {"cwd": str(tmp_path), "mcp_servers": []}
+            session = (await client.new_session(**where)).session_id
+            await client.resume_session(session_id=session, **where)
+            await client.load_session(session_id=session, **where)
+            forked = (await client.fork_session(session_id=session, **where)).session_id
+            assert forked != session
+            done = await client.prompt(session_id=session, prompt=[text_block("Hi")])
+            assert done.stop_reason == "end_turn"
+            await client.close_session(session_id=session)
+
+    with ScriptedServer(says("Hello.")) as server:
+        run(work(server.url))
+
+
 def test_two_sessions_answer_at_once(tmp_path):
     editor = Editor()
 
