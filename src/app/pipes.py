@@ -4,37 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ..errors import ConfigError
 
 MAX_BUFFER_BYTES = 64_000_000  # of input that waits; images come as text
-NO_PIPES = "This protocol needs pipes, and standard input or output is a file."
+NO_PIPE = "This protocol needs a pipe, and standard output is a file."
 
 
 @asynccontextmanager
 async def open_pipes(
     incoming: int, outgoing: int, received: bytes = b""
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """`received` was read already. Raises ConfigError for files.
+    """`received` was read already. Raises ConfigError where `outgoing` is a file.
 
     No thread waits in a read, so that a signal ends the program at once.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=MAX_BUFFER_BYTES)
     reader.feed_data(received)
+    file = os.fdopen(incoming, "rb", 0)
+    reading: asyncio.BaseTransport | None = None
+    if _may_wait(incoming):
+        reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+    else:
+        reader.feed_data(file.read())
+        reader.feed_eof()
     try:
-        reading, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(incoming, "rb", 0)
-        )
         transport, protocol = await loop.connect_write_pipe(
             lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), os.fdopen(outgoing, "wb", 0)
         )
     except ValueError as error:
-        raise ConfigError(NO_PIPES, "The program that speaks it starts this one.") from error
+        raise ConfigError(NO_PIPE, "The program that speaks it starts this one.") from error
     try:
         yield reader, asyncio.StreamWriter(transport, protocol, None, loop)
     finally:
-        reading.close()
+        if reading:
+            reading.close()
         transport.close()
+
+
+def _may_wait(descriptor: int) -> bool:
+    """Whether a read can wait for more, as from a pipe or a terminal; not from a file or /dev/null."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

@@ -197,6 +197,13 @@ def test_a_folder_that_is_not_below_a_root_is_refused(root):
     run(work())
 
 
+@pytest.mark.parametrize("command", ["acp", "mcp"])
+def test_without_input_the_program_ends_in_silence(command, root):
+    words = [sys.executable, str(ROOT / "cli.py"), command]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, env=make_environment(root), cwd=root)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
 def test_a_signal_ends_the_program_while_the_client_is_there(root):
     words = make_words("http://127.0.0.1:9/v1", root)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
