@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from ..types.events import PrefixKept
 from ..types.messages import Response, write_arguments
 from .chat_request import ChatBody
 from .history import is_system
+from .loop_notes import LoopNotes
 from .memory import Memory
 from .restore import HistoryMemo, list_ids, make_kept, put_back, sort_arguments
 
@@ -29,10 +31,25 @@ log = logging.getLogger(__name__.rpartition(".")[0])
 
 
 class Conversation:
-    """Of one request. `credential`: of its client, who alone gets what is kept."""
+    """Of one request. `credential`: of its client, who alone gets what is kept. `notes_loops`: the model is told of
+    loops. `read_clock`: in seconds.
+    """
 
-    def __init__(self, memory: Memory, memo: HistoryMemo, credential: str, chat: ChatBody) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        memo: HistoryMemo,
+        credential: str,
+        chat: ChatBody,
+        *,
+        notes_loops: bool = False,
+        read_clock: Callable[[], float] = monotonic,
+    ) -> None:
         self.restored = 0  # answers that something was put back into
+        self.has_new_note = False
+        self._notes_loops = notes_loops
+        self._read_clock = read_clock
+        self._notes: LoopNotes | None = None
         self._memory = memory
         self._chat = chat
         self._with_thoughts = chat.body.get("include_reasoning") is not False
@@ -68,14 +85,19 @@ class Conversation:
 
     async def restore(self) -> ChatBody:
         """The request with what its client dropped; itself where nothing is kept of it."""
-        *values, trail = await self._memory.find([*self._history.keys.values(), self._old_key])
+        answers = list(self._history.keys.values())
+        *values, trail, notes = await self._memory.find([*answers, self._old_key, _make_notes_key(answers)])
         if trail:
             self._read_trail(trail[-1])
         messages, self.restored = put_back(
             self._chat.messages, self._history, values, with_thoughts=self._with_thoughts
         )
         self._memo.keep(self._memo_key, self._history)
-        if not self._history.restored:
+        if self._notes_loops:
+            self._notes = LoopNotes(self._chat.messages, notes[-1] if notes else b"", self._read_clock())
+            self.has_new_note = self._notes.is_new
+            messages = self._notes.apply(messages)
+        if not self._history.restored and messages == self._chat.messages:
             return self._chat
         return ChatBody({**self._chat.body, "messages": messages})
 
@@ -105,6 +127,9 @@ class Conversation:
         """Remember the answer to this request. `tokens`: those that the model wrote."""
         if kept := make_kept(answer, with_thought=self._with_thoughts):
             await self._memory.keep(self._history.make_key(answer), kept.encode())
+        if self._notes:
+            key = _make_notes_key([self._history.make_key(answer)])
+            await self._memory.replace(key, self._notes.encode(self._read_clock()))
         if not self._prompt:
             return
         trail = make_trail(self._sent, self._prompt, tokens, self._known)
@@ -123,6 +148,11 @@ class Conversation:
         checksums = array("I")
         checksums.frombytes(blocks)
         self._before = Trail(Sent(*sent), prompt_tokens, tokens, Fingerprint(checksums, rest))
+
+
+def _make_notes_key(answers: Sequence[bytes]) -> bytes:
+    """What the notes of a history are kept under, which has these answers; see HistoryDigest."""
+    return blake2b(b"notes" + answers[-1], digest_size=2 * _DIGEST_BYTES).digest() if answers else b""
 
 
 def _write_trail(trail: Trail, spelling: bytes, has_warned: bool) -> bytes:

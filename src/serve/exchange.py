@@ -134,6 +134,7 @@ class GuardedExchange:
         if self._conversation is not None:
             turn.conversation = None if is_count else self._conversation
             turn.report.restored = self._conversation.restored
+            turn.report.guards.update(["loops"] * self._conversation.has_new_note)
         steps = turn.count_tokens() if is_count else turn.run()
         answer: AsyncGenerator[Output, None] = drive_async(steps, replica.client.with_headers(self._headers))
         async with aclosing(answer) as outputs:

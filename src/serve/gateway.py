@@ -222,7 +222,8 @@ class Gateway:
     def _find_conversation(self, request: web.Request, chat: ChatBody) -> Conversation | None:
         if self._memory is None:
             return None
-        return Conversation(self._memory, self._histories, read_key(request.headers), chat)
+        key, notes_loops = read_key(request.headers), "loops" in self._guards
+        return Conversation(self._memory, self._histories, key, chat, notes_loops=notes_loops)
 
     async def relay(self, request: web.Request, chat: ChatBody | None = None) -> web.StreamResponse:
         """Pass a request and its answer on, byte for byte. Raises HistoryRefused, of `chat`."""

@@ -66,7 +66,7 @@ def place_late_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]
         placed.append(message)
         if waiting and message.get("role") in ("user", "tool"):
             for text in waiting:
-                placed[-1] = _add_content(placed[-1], text)
+                placed[-1] = add_content(placed[-1], text)
             waiting = []
     return [*placed, *({"role": "user", "content": text} for text in waiting)]
 
@@ -75,14 +75,15 @@ def _place(placed: list[dict[str, Any]], waiting: list[JSON], message: Mapping[s
     text = _wrap(message.get("content"))
     last = placed[-1]
     if last.get("role") in ("user", "tool"):
-        placed[-1] = _add_content(last, text)
+        placed[-1] = add_content(last, text)
     elif last.get("tool_calls"):
         waiting.append(text)
     else:
         placed.append({"role": "user", "content": text})
 
 
-def _add_content(message: dict[str, Any], text: JSON) -> dict[str, Any]:
+def add_content(message: dict[str, Any], text: JSON) -> dict[str, Any]:
+    """The message with more at its end."""
     return {**message, "content": join_contents(message.get("content"), text)}
 
 
