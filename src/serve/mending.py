@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..providers.wire_json import as_dict, as_dicts
 from ..types.messages import MalformedCall
 from .exchange_text import THOUGHTS, as_list, has_media, read_call, read_text, render_exchanges
 from .history import is_system, join_contents, place_late_system
@@ -44,7 +45,20 @@ def mend_history(messages: Messages) -> Mended:
 
 def has_bad_arguments(messages: Messages) -> bool:
     """Whether a call's arguments are no JSON object: some servers fail to parse the request, others read it as none."""
-    return any(not _are_readable(each) for each in messages)
+    return any(not _are_readable(each) or _fill_arguments(each) != each for each in messages)
+
+
+def _fill_arguments(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with an empty object as the arguments of a call that has none."""
+    calls = as_dicts(message.get("tool_calls"))
+    if all(as_dict(each.get("function")).get("arguments") for each in calls):
+        return message
+    filled = [{**each, "function": {"arguments": "{}", **_drop_empty(as_dict(each.get("function")))}} for each in calls]
+    return {**message, "tool_calls": filled}
+
+
+def _drop_empty(function: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in function.items() if value or name != "arguments"}
 
 
 def _mend_system(messages: Messages) -> Messages:
@@ -70,7 +84,7 @@ def _mend_turn(turn: Messages) -> Messages:
     own = [each for each in turn if each.get("role") == "tool" and each.get("tool_call_id") in ids]
     if not ids or sorted(map(str, ids)) != sorted(str(each.get("tool_call_id")) for each in own):
         return render_exchanges(turn)
-    return [turn[0], *own, *render_exchanges([each for each in turn[1:] if each not in own])]
+    return [_fill_arguments(turn[0]), *own, *render_exchanges([each for each in turn[1:] if each not in own])]
 
 
 def _are_readable(message: Mapping[str, Any]) -> bool:

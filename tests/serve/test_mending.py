@@ -48,6 +48,14 @@ def test_a_call_whose_arguments_are_no_object_is_text_with_its_result():
     assert what == ("exchanges",)
 
 
+@pytest.mark.parametrize("written", [{"arguments": ""}, {"arguments": None}, {}])
+def test_a_call_without_arguments_gets_an_empty_object(written):
+    calls = {**CALLS, "tool_calls": [{**CALL, "function": {"name": "read", **written}}]}
+    messages, what = mend_history([USER, calls, RESULT])
+    assert messages[1]["tool_calls"][0]["function"] == {"name": "read", "arguments": "{}"}
+    assert what == ("exchanges",)
+
+
 def test_results_come_right_behind_their_calls():
     two = {**CALLS, "tool_calls": [CALL, {**CALL, "id": "c2"}]}
     other = {**RESULT, "tool_call_id": "c2"}
