@@ -6,6 +6,7 @@ succeed is answered to the model, and nobody is asked.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ..security.permissions.hooks import Hooks
     from ..security.permissions.review import ReviewBoard
 
+MAX_CAUSE_CHARS = 160
 NO_PLAN = "no plan is asked for in mode {mode}. Do the work."
 ACCEPTED = "The user accepted the plan. Carry it out, in mode edits."
 ACCEPTED_CHANGED = "The user accepted the plan with changes. Carry it out as it is now, in mode edits.\n\n{plan}"
@@ -221,6 +223,9 @@ class PermissionGate:
         if decision.action == "allow" and not verdict.action:
             return AccessGrant(decision.access)
         reason = f"with access=read it failed (exit code {report.exit_code}); it may need to change files"
+        if report.cause:  # others wrote it, so it stands between quotation marks
+            cause = json.dumps(report.cause.strip()[:MAX_CAUSE_CHARS], ensure_ascii=False)
+            reason = f"with access=read it failed: {cause}"
         request = self._make_request(wider, ctx, decision._replace(reason=reason))._replace(has_begun=True)
         permission = yield from self._ask_user(request)
         if permission.denial_reason:

@@ -54,4 +54,5 @@ def _describe_sandbox(security: SecuritySettings) -> str:
     if security.sandbox == "off":
         return "Commands run without a sandbox."
     network = "reach the network" if security.sandbox_network else "reach the network only with access=network"
-    return f"Commands run in a sandbox, where the system has one: they do not see the home folder, and {network}."
+    sandbox = "Commands run in a sandbox, where the system has one"
+    return f"{sandbox}: they do not see the home folder, keep temporary files in $TMPDIR, and {network}."

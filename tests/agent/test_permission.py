@@ -228,6 +228,12 @@ class TestCommands:
         (request,) = turn.approver.asked
         assert (request.access, request.has_begun) == ("write", True)
 
+    def test_the_question_quotes_the_line_that_names_the_refused_file(self):
+        refused = '[ "$ACCESS" != read ] || { echo "touch: cannot touch \'a\': Read-only file system"; exit 1; }'
+        (request,) = self.run({"command": refused}, answers=[Answer(False)]).approver.asked
+        quoted = "\"touch: cannot touch 'a': Read-only file system\""
+        assert request.reason == f"with access=read it failed: {quoted}"
+
     def test_a_no_holds_for_that_line_as_well(self):
         calls = [{"command": self.NEEDS_WRITE}, {"command": self.NEEDS_WRITE}]
         turn = self.run(*calls, answers=[Answer(False, "not now.")])

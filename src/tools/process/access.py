@@ -15,6 +15,8 @@ from ..sdk.output_store import Stored
 from .background import adopt, run_in_background
 from .run import FinishedCommand, SentToBackground, run
 
+TEMPORARY = "/tmp/"  # noqa: S108 - which is not the command's own where there is no bubblewrap
+USE_TMPDIR = "a command cannot write to /tmp here: use $TMPDIR"
 NO_LOOPBACK = "no network here, not even loopback: install bubblewrap"
 MAX_SILENT_CHARS = 120  # of an output that hardly says why a command failed
 NETWORK_FAILURE = re.compile(
@@ -53,8 +55,10 @@ def run_command(
     report, sandbox = ctx.wiring.report, ctx.wiring.sandbox
     if done.exit_code and sandbox and sandbox.is_enforcing:
         report.exit_code = done.exit_code
-        # more access does not cure the lack of a loopback, so it is not asked for
-        report.named_none = access == "read" and named is None and not lacks_loopback(done, sandbox)
+        report.cause = find_refusal(done, ctx)
+        # More access cures neither the lack of a loopback nor a refusal of /tmp, so it is not asked for.
+        is_cureless = lacks_loopback(done, sandbox) or TEMPORARY in report.cause
+        report.named_none = access == "read" and named is None and not is_cureless
         report.explanation = explain_failure(access, done, ctx, is_tool=is_tool)
     return done.output
 
@@ -65,6 +69,12 @@ def lacks_loopback(done: FinishedCommand, sandbox: Sandbox) -> bool:
     return not sandbox.has_loopback and bool(NETWORK_FAILURE.search(text)) and not READ_ONLY.search(text)
 
 
+def find_refusal(done: FinishedCommand, ctx: ToolContext) -> str:
+    """The last line of the output that says that a file may not be changed; the workspace is named from inside."""
+    lines = (line for line in reversed(_read_output(done).splitlines()) if FILE_REFUSAL.search(line))
+    return next(lines, "").replace(f"{ctx.workspace}/", "")
+
+
 def explain_failure(access: Grant, done: FinishedCommand, ctx: ToolContext, *, is_tool: bool = False) -> str:
     """What the access does not include, if that may be why the command failed; else ""."""
     sandbox = ctx.wiring.sandbox
@@ -73,6 +83,8 @@ def explain_failure(access: Grant, done: FinishedCommand, ctx: ToolContext, *, i
     text = _read_output(done)
     has_network = sandbox.has_network(access)
     parts = [NO_LOOPBACK] if not has_network and lacks_loopback(done, sandbox) else []
+    if TEMPORARY in find_refusal(done, ctx):
+        parts.append(USE_TMPDIR)
     if access == "read":
         return "; ".join([*parts, _explain_read_access(ctx, is_tool=is_tool)])
     if FILE_REFUSAL.search(text):

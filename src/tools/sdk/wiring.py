@@ -29,13 +29,15 @@ class CommandReport:
     """What the loop learns of a command that failed; `widest_access`, what a call can name, is for the command.
 
     `explanation`: what its access does not include, "" if that cannot be why it failed. `named_none`: the call named
-    no access, it was run with read, and more access may cure it.
+    no access, it was run with read, and more access may cure it. `cause`: the line of its output that names a refused
+    file, as far as it is known.
     """
 
     widest_access: Access = "network"
     exit_code: int = 0
     explanation: str = ""
     named_none: bool = False
+    cause: str = ""
 
 
 class Inbox:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from src.tools import ToolContext
-from src.tools.process.access import NO_LOOPBACK, explain_failure, run_command
+from src.tools.process.access import NO_LOOPBACK, USE_TMPDIR, explain_failure, run_command
 from src.tools.process.run import FinishedCommand
 from src.tools.sdk.wiring import CommandReport
 from src.types.sandbox import Launch
@@ -46,6 +46,42 @@ def test_with_read_the_words_are_said_whatever_the_program_says(output):
 )
 def test_with_more_they_are_said_if_they_may_be_the_cause(access, output, expected):
     assert explain(access, output) == expected
+
+
+REFUSED = "/bin/bash: line 1: /tmp/a.txt: Permission denied"
+
+
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_for_a_refused_temporary_file_its_own_folder_is_named(access):
+    assert USE_TMPDIR in explain(access, REFUSED)
+    assert USE_TMPDIR not in explain(access, "a.txt: Permission denied")
+    assert USE_TMPDIR not in explain(access, "reading /tmp/a.txt\nb: Permission denied")
+
+
+@pytest.mark.parametrize(
+    ("printed", "cause", "may_run_again"),
+    [
+        (REFUSED, REFUSED, False),
+        (
+            "touch: cannot touch 'a': Read-only file system\nmake: *** Error 1",
+            "touch: cannot touch 'a': Read-only",
+            True,
+        ),
+        ("{workspace}/a: Permission denied", "a: Permission denied", True),
+        ("assert 1 == 2", "", True),
+    ],
+)
+def test_the_line_that_names_a_refused_file_is_the_cause(tmp_path, printed, cause, may_run_again):
+    sandbox = SimpleNamespace(
+        **vars(SANDBOX), launch=lambda argv, _cwd, environment, _access: Launch(argv, environment)
+    )
+    context = ToolContext(tmp_path, environment={"PATH": "/usr/bin:/bin", "TEXT": printed.format(workspace=tmp_path)})
+    report = CommandReport()
+    words = ["/bin/sh", "-c", 'printf "%s\\n" "$TEXT"; exit 1']
+    run_command(words, context.rewire(sandbox=sandbox, report=report), None)
+    assert report.cause.startswith(cause)
+    assert bool(report.cause) == bool(cause)
+    assert report.named_none == may_run_again
 
 
 @pytest.mark.parametrize("access", ["read", "write"])
