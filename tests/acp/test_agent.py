@@ -14,11 +14,12 @@ import pytest
 pytest.importorskip("acp", reason="the SDK of editors is not installed: pip install agent-client-protocol")
 
 from acp import RequestError, embedded_text_resource, image_block, resource_block, resource_link_block, text_block
-from acp.schema import McpServerStdio, SseMcpServer
+from acp.schema import HttpHeader, HttpMcpServer, McpServerStdio, SseMcpServer
 
 from src.acp.greeting import PROTOCOL_VERSION
 from src.security.permissions.modes import MODES
 from tests.doubles import ScriptedServer
+from tests.mcp.program import KEY, serve_http
 
 from .editing import Editor, make_settings, open_program, run
 
@@ -331,3 +332,21 @@ def test_an_mcp_server_of_the_editor_gives_its_tools(tmp_path):
         run(work(server.url))
         names = [tool["function"]["name"] for tool in server.requests[0]["tools"]]
     assert any(name.startswith("the_editor_s_") for name in names)
+
+
+def test_an_mcp_server_over_http_gets_the_headers_that_the_editor_names(tmp_path):
+    pytest.importorskip("mcp", reason="the MCP SDK is not installed")
+    root = tmp_path / "root"
+    root.mkdir()
+
+    async def work(url: str) -> None:
+        async with serve_http(url, root) as address, open_program(make_settings(url), Editor()) as client:
+            key = HttpHeader(name="Authorization", value=f"Bearer {KEY}")
+            mcp = HttpMcpServer(type="http", name="web", url=address, headers=[key])
+            session = await client.new_session(cwd=str(root), mcp_servers=[mcp])
+            await client.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
+
+    with ScriptedServer(says("Hello.")) as server:
+        run(work(server.url))
+        names = [tool["function"]["name"] for tool in server.requests[0]["tools"]]
+    assert "web_delegate" in names

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -24,14 +22,14 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-from src.app.keys import PREFIX, hash_key
 from src.cli.main import EXIT_SIGNAL
 from tests.doubles import ScriptedServer
 from tests.sources import ROOT
-from tests.waiting import PATIENCE_S, POLL_S
+from tests.waiting import PATIENCE_S
+
+from .program import KEY, SECRET, make_environment, make_words, serve_http
 
 IDS = count()
-SECRET = "sk-secret-of-the-server"
 
 
 def says(text: str) -> list[dict]:
@@ -49,16 +47,6 @@ def root(tmp_path: Path) -> Path:
     folder = tmp_path / "root"
     folder.mkdir()
     return folder
-
-
-def make_words(url: str, root: Path, *words: str) -> list[str]:
-    settings = ["--base-url", url, "--model", "tiny", "--root", str(root)]
-    return [str(ROOT / "cli.py"), "mcp", *settings, *words]
-
-
-def make_environment(root: Path) -> dict[str, str]:
-    state = root.parent / "state"
-    return {**os.environ, "XDG_STATE_HOME": str(state), "XDG_CONFIG_HOME": str(state), "VLLM_API_KEY": SECRET}
 
 
 @asynccontextmanager
@@ -278,41 +266,11 @@ def test_two_tasks_may_not_change_the_same_folder_at_once(root):
         run(work(server.url))
 
 
-async def wait_until_it_listens(port: int) -> None:
-    while True:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            await asyncio.sleep(POLL_S)
-        else:
-            writer.close()
-            return
-
-
-@asynccontextmanager
-async def serve_http(url: str, root: Path) -> AsyncIterator[str]:
-    """The address of the program, which answers whoever has the key."""
-    keys = root.parent / "keys"
-    keys.write_text(f"{PREFIX}{hash_key('right')}\n")
-    words = make_words(url, root, "--listen", "127.0.0.1:0", "--keys", str(keys))
-    program = await asyncio.create_subprocess_exec(
-        sys.executable, *words, env=make_environment(root), cwd=root, stderr=asyncio.subprocess.PIPE
-    )
-    try:
-        line = (await program.stderr.readline()).decode()
-        address = next(word for word in line.split() if word.startswith("http://"))
-        await wait_until_it_listens(urlsplit(address).port)
-        yield address
-    finally:
-        program.terminate()
-        await program.communicate()
-
-
 def test_over_http_a_client_with_the_key_delegates(root):
     async def work(url: str) -> None:
         async with (
             serve_http(url, root) as address,
-            create_mcp_http_client(headers={"Authorization": "Bearer right"}) as http,
+            create_mcp_http_client(headers={"Authorization": f"Bearer {KEY}"}) as http,
             Client(streamable_http_client(address, http_client=http)) as client,
         ):
             report = await client.call_tool("delegate", {"task": "Hello?", "folder": "."})
@@ -325,7 +283,7 @@ def test_over_http_a_client_with_the_key_delegates(root):
 def test_over_http_nobody_else_is_answered(root):
     async def work() -> None:
         async with serve_http("http://127.0.0.1:9/v1", root) as address, create_mcp_http_client() as http:
-            for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic right"}):
+            for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {KEY}"}):
                 refusal = await http.post(address, json={}, headers=headers)
                 assert refusal.status_code == 401
                 assert refusal.json()["error"].startswith("A key is needed")
