@@ -36,10 +36,14 @@ _CALL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
 
 
 class ChatBody:
-    """A chat completion request as the client sent it. `body` is its JSON object, which is never changed."""
+    """A chat completion request as the client sent it. `body` is its JSON object, which is never changed.
 
-    def __init__(self, body: Mapping[str, Any]) -> None:
+    `form`: the `response_format` that an answer without calls is held to; it is not part of `body`.
+    """
+
+    def __init__(self, body: Mapping[str, Any], form: Mapping[str, Any] | None = None) -> None:
         self.body = body
+        self.form = form
         self.model = body["model"] if isinstance(body.get("model"), str) else ""
         self.stream = body.get("stream") is True
         self.tools = tuple(_read_tools(body.get("tools")))
@@ -54,6 +58,19 @@ class ChatBody:
         form = self.body.get("response_format")
         has_form = isinstance(form, dict) and form.get("type") not in (None, "text")
         return not has_form and not any(self.body.get(name) for name in _FORMS)
+
+    def split_form(self) -> ChatBody:
+        """The request with the form of its answer beside it: a grammar for the whole answer lets no tool be called.
+
+        It is itself where no form stands beside tools, and where several answers are wanted.
+        """
+        form = as_dict(self.body.get("response_format"))
+        free = ChatBody({name: value for name, value in self.body.items() if name != "response_format"}, form)
+        is_json = form.get("type") in ("json_object", "json_schema")
+        return free if is_json and free.is_guarded and self.body.get("n") in (None, 1) else self
+
+    def with_messages(self, messages: Sequence[dict[str, Any]]) -> ChatBody:
+        return ChatBody({**self.body, "messages": messages}, self.form)
 
     @property
     def may_be_asked_in_text(self) -> bool:
@@ -127,6 +144,9 @@ class ChatBody:
         left_out = {*path.disabled_fields, *without}
         body = dict(self.body)
         body["return_token_ids"] = True
+        if self.form:  # the answer is looked at before any of it leaves
+            body["stream"] = False
+            body.pop("stream_options", None)
         if path.mode == "template":
             body["tool_choice"] = "none"
             body.setdefault("skip_special_tokens", False)  # in many formats the markers are special tokens

@@ -24,20 +24,20 @@ from ..errors import (
 from ..model.recovery import Recovery, Replay
 from ..model.response_assembler import ResponseAssembler
 from ..model.stalls import STALL_PROMPTS, Stall, find_stall
-from ..negotiation.call_path import THOUGHTS_FIELD, CallPath
+from ..negotiation.call_path import GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.written_format import choose_format
 from ..negotiation.negotiate import negotiate
 from ..negotiation.server import OK, ServerApi, read_refusal
 from ..negotiation.token_budget import TokenBudget
-from ..parsing.arguments.native import count_fitted
+from ..parsing.arguments.native import count_fitted, fits_form
 from ..parsing.events import is_safe
 from ..providers.base import ChatRequest
 from ..providers.openai import OpenAICodec
 from ..providers.server_errors import is_error, judge_own_words, read_mid_stream_error
 from ..providers.stream.sse import EventDecoder
 from ..providers.text_completions import convert_answer, convert_chunk
-from ..providers.wire_json import as_dict, as_dicts, encode_json, load_json
+from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json, load_json
 from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Release, Reply
 from ..types.events import Completed, ModelEvent
 from ..types.messages import NATIVE, MalformedCall, Reasoning, Response, Text, ToolCall
@@ -111,6 +111,8 @@ class ChatTurn:
         guards: Collection[str] = DEFAULT_GUARDS,
     ) -> None:
         self._stall_guards = STALL_PROMPTS.keys() & set(guards)  # each request is gone on with once at most
+        if request.form:  # asks again anyway
+            self._stall_guards = set()
         self._fits_native = "fit" in guards
         self._recovers_parser_errors = recovers_parser_errors
         self._guards: dict[int, StreamGuard] = {}  # of the stream that is read
@@ -339,6 +341,9 @@ class ChatTurn:
         if more.text.strip() and (is_thought or not own.text.strip()):
             text, is_thought = more.text, False
             whole = replace(own, content=(*own.content, Text(text)))
+        if self._request.form and not (calls or in_place or is_cut):
+            text, is_thought = (yield from self._hold_to_form(text, self._request.form)), False
+            whole = replace(own, content=(*(each for each in own.content if isinstance(each, Reasoning)), Text(text)))
         is_same = text.split() == (own.kept_text or own.text).split()
         self._note_answer(whole, [*native, *calls], assembler.tokens.ids)
         if fitted := count_fitted(native):
@@ -397,9 +402,30 @@ class ChatTurn:
     def _ask_again(self, _: ChatRequest) -> Aside[ResponseAssembler]:
         return (yield from self._fetch_whole(()))
 
+    def _hold_to_form(self, text: str, form: Mapping[str, Any]) -> Aside[str]:
+        """The answer in the client's form; if it has another one, what the server's grammar makes of it."""
+        if fits_form(text, form):
+            return text
+        body = {
+            name: value for name, value in self._body.items() if name != GRAMMAR_FIELD or name in self._request.body
+        }
+        if "tools" in body:
+            body["tool_choice"] = "none"
+        try:
+            answer = yield from self._fetch_answer({**body, "response_format": form})
+        except RequestFailed:
+            return text
+        self.report.guards["form"] += 1
+        return as_str(as_dict(as_dicts(answer["choices"])[0].get("message")).get("content")) or text
+
     def _fetch_whole(self, added: Sequence[Mapping[str, Any]]) -> Aside[ResponseAssembler]:
         """A whole answer to the client's request, with these messages at its end. Raises RequestFailed."""
-        body = {**self._body, "messages": [*self._body["messages"], *added], "stream": False}
+        answer = yield from self._fetch_answer({**self._body, "messages": [*self._body["messages"], *added]})
+        return self._read_choice(answer).assembler
+
+    def _fetch_answer(self, sent: Mapping[str, Any]) -> Aside[dict[str, Any]]:
+        """The whole answer to this body, with one choice. Raises RequestFailed."""
+        body = {**sent, "stream": False}
         for name in ("stream_options", "n"):
             body.pop(name, None)
         self.report.extra_requests += 1
@@ -409,7 +435,7 @@ class ChatTurn:
         answer = as_dict(load_json(reply.body))
         if len(as_dicts(answer.get("choices"))) != 1:
             raise WireError("The server's answer is JSON, but not a chat completion.")
-        return self._read_choice(answer).assembler
+        return answer
 
     def _read_choice(self, answer: dict[str, Any]) -> WholeGuard:
         """The only choice of an answer."""

@@ -99,7 +99,7 @@ class Conversation:
             messages = self._notes.apply(messages)
         if not self._history.restored and messages == self._chat.messages:
             return self._chat
-        return ChatBody({**self._chat.body, "messages": messages})
+        return self._chat.with_messages(messages)
 
     def measure(self, ids: bytes, path: str) -> PrefixKept | None:
         """What of the last turn the prompt begins with. `ids`: its tokens, as the server writes them in a list."""

@@ -185,6 +185,8 @@ class Gateway:
             return await self.relay(request)
         # a whole answer stays silent: its status cannot be taken back
         interval = interval if value.get("stream") is True else 0.0
+        if chat is not None and "form" in self._guards:
+            chat = chat.split_form()
         if chat is None or not (chat.is_guarded or request.path == COUNT_PATH):
             try:
                 return await self._relay_alive(request, dialect, interval, chat)

@@ -394,7 +394,7 @@ def test_the_header_has_a_request_relayed(tmp_path):
     [
         {"tools": []},
         {"tool_choice": "none"},
-        {"response_format": {"type": "json_object"}},
+        {"response_format": {"type": "structural_tag"}},
         {"structured_outputs": {"choice": ["a"]}},
         {"guided_regex": "a*"},
     ],

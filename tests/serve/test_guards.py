@@ -153,14 +153,14 @@ def as_events(answer: dict[str, Any]) -> list[bytes]:
 class Stalls:
     """A server whose first answer stops halfway."""
 
-    def __init__(self, first: dict[str, Any], *others: dict[str, Any]) -> None:
+    def __init__(self, first: Any, *others: Any) -> None:
         self.bodies: list[dict[str, Any]] = []
         self._answers = [first, *others]
 
     def __call__(self, body: dict[str, Any]) -> Any:
         answer = self._answers[min(len(self.bodies), len(self._answers) - 1)]
         self.bodies.append(body)
-        return as_events(answer) if body.get("stream") else answer
+        return as_events(answer) if body.get("stream") and isinstance(answer, dict) else answer
 
 
 def read_text(text: str) -> str:
@@ -260,3 +260,65 @@ def test_a_native_call_that_the_model_broke_off_behind_its_name_is_asked_for_aga
         assert read_text(text) == "Let me look.\n"
 
     drive(tmp_path, lambda body: events if body["stream"] else say(CALL), use)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"lines": {"type": "integer"}},
+    "required": ["lines"],
+    "additionalProperties": False,
+}
+FORM = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+class TestAForm:
+    def answer(self, tmp_path, is_streamed, *answers, form=FORM, **options) -> tuple[str, list[dict[str, Any]]]:
+        got: list[str] = []
+        bodies: list[dict[str, Any]] = []
+
+        async def use(client, fake):
+            async with client.post(
+                "/v1/chat/completions", json={**BODY, "response_format": form, "stream": is_streamed}
+            ) as reply:
+                got.append(await reply.text())
+            bodies.extend(fake.bodies)
+
+        drive(tmp_path, Stalls(*answers), use, **options)
+        return got[0], bodies
+
+    def test_beside_tools_lets_the_model_call_them(self, tmp_path, is_streamed):
+        text, (body,) = self.answer(tmp_path, is_streamed, say(CALL))
+        assert json.loads(read_arguments(text)) == {"path": "a.txt"}
+        assert "response_format" not in body
+
+    def test_is_what_an_answer_without_calls_is_asked_for_again_in(self, tmp_path, is_streamed):
+        text, bodies = self.answer(tmp_path, is_streamed, say("It has five lines."), say('{"lines": 5}'))
+        assert read_text(text) == '{"lines": 5}'
+        assert (bodies[1]["response_format"], bodies[1]["tool_choice"]) == (FORM, "none")
+        assert bodies[1]["messages"] == bodies[0]["messages"]
+
+    @pytest.mark.parametrize("form", [FORM, {"type": "json_object"}])
+    def test_is_not_asked_for_where_the_answer_has_it(self, tmp_path, is_streamed, form):
+        text, bodies = self.answer(tmp_path, is_streamed, say('{"lines": 5}'), form=form)
+        assert read_text(text) == '{"lines": 5}'
+        assert len(bodies) == 1
+
+    @pytest.mark.parametrize("first", ['{"lines": "5"}', '{"lines": 5, "more": 1}', "[1]", "{}"])
+    def test_is_asked_for_where_the_schema_refuses_the_answer(self, tmp_path, is_streamed, first):
+        text, _ = self.answer(tmp_path, is_streamed, say(first), say('{"lines": 5}'))
+        assert read_text(text) == '{"lines": 5}'
+
+    def test_comes_behind_a_thought(self, tmp_path, is_streamed):
+        text, bodies = self.answer(tmp_path, is_streamed, think(), say('{"lines": 5}'))
+        assert (read_text(text), len(bodies)) == ('{"lines": 5}', 2)
+        assert "I should read it." in text
+
+    def test_that_the_server_refuses_leaves_the_answer_as_it_is(self, tmp_path, is_streamed):
+        refusal = (400, {"error": {"message": "response_format is not supported"}})
+        text, _ = self.answer(tmp_path, is_streamed, say("It has five lines."), refusal)
+        assert read_text(text) == "It has five lines."
+
+    def test_goes_to_the_server_where_the_guard_is_off(self, tmp_path, is_streamed):
+        _, (body,) = self.answer(tmp_path, is_streamed, say("{}"), guards=("fit",))
+        assert body["response_format"] == FORM

@@ -136,12 +136,19 @@ class NativeFitter:
             items = self.find_inner(schema, "array")
             return all(self.accepts(item, items) for item in value)
         if isinstance(value, dict):
-            required = schema.get("required")
-            has_all = all(name in value for name in required) if isinstance(required, list) else True
-            return has_all and all(
-                self.accepts(member, self.find_inner(schema, "object", key)) for key, member in value.items()
-            )
+            return self._accepts_members(value, schema)
         return True
+
+    def _accepts_members(self, value: Mapping[str, JSON], schema: Schema) -> bool:
+        required = schema.get("required")
+        if isinstance(required, list) and not all(name in value for name in required):
+            return False
+        if (
+            schema.get("additionalProperties") is False
+            and not value.keys() <= _as_schema(schema.get("properties")).keys()
+        ):
+            return False
+        return all(self.accepts(member, self.find_inner(schema, "object", key)) for key, member in value.items())
 
 
 def fit_native(call: ToolCall, tool: IndexedTool) -> ToolCall:
@@ -154,6 +161,19 @@ def fit_native(call: ToolCall, tool: IndexedTool) -> ToolCall:
         return call
     written = call.written or write_arguments(call.arguments)
     return replace(call, arguments=fitted, written=written, repaired=(*call.repaired, *changes))
+
+
+def fits_form(text: str, form: Mapping[str, Any]) -> bool:
+    """Whether a text is JSON in this `response_format`."""
+    try:
+        value: JSON = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    named = form.get("json_schema")
+    schema = named.get("schema") if isinstance(named, dict) else None
+    if not isinstance(schema, dict):
+        return isinstance(value, dict)
+    return NativeFitter(IndexedTool("", schema)).accepts(value, schema)
 
 
 def count_fitted(calls: Sequence[ToolCall]) -> int:
