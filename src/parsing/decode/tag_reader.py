@@ -192,6 +192,8 @@ class TagReader:
 
     def _may_become_other(self, text: str, at: int, match: re.Match[str]) -> bool:
         """Whether more text may make it a longer marker, or part of the tags that begin a call."""
+        if self._style and self._style.is_labelled and "\n" not in text[match.start() :]:
+            return True  # the line may be a label with more behind it
         if match.lastgroup in ("b", "B"):
             return self._may_be_longer(text, match)
         first = self._style.first_of_call if self._style else None

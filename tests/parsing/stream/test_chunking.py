@@ -16,22 +16,16 @@ def test_a_random_text_gives_the_same_in_any_pieces(tools):
         assert not differs(text, tools), text
 
 
-SHAPES = [
-    ("two closers in one", 0, "<toolcall></tool_call></tool_calls>"),
-    ("a sign within a quoted key", 1, '<invoke name=invoke\n<parameter="o="\n</invoke>'),
-    (
-        "a special token in a name",
-        0,
-        "<invoke name=run\n<parametername=command></parameter><parametername=m<|d|>\n</invoke>",
-    ),
-    (
-        "and in a call within a value",
-        0,
-        "<invoke name=d\n<parametername=h\n<invokename=&<|e|>\n</invoke></ax:tool_call>",
-    ),
-]
+SHAPES = {
+    "two closers in one": "<toolcall></tool_call></tool_calls>",
+    "a sign within a quoted key": '<invoke name=list\n<parameter="items="\n</invoke>',
+    "a special token in a name": "<invoke name=run\n<parametername=command></parameter><parametername=m<|d|>\n</invoke>",
+    "one in a call in a value": "<invoke name=d\n<parametername=h\n<invokename=&<|e|>\n</invoke></ax:tool_call>",
+    "a fence that is a label": "```tool\nread\nBEGIN_ARG: 3\nBEGIN_ARG: ````\n",
+    "a backtick behind our marker": "TOOLCALL\n`{n",
+}
 
 
-@pytest.mark.parametrize(("tools", "text"), [row[1:] for row in SHAPES], ids=[row[0] for row in SHAPES])
-def test_a_tag_that_more_text_changes_waits_for_it(tools, text):
-    assert not differs(text, TOOLS[tools])
+@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
+def test_a_marker_that_more_text_changes_waits_for_it(text):
+    assert not differs(text, TOOLS[0])
