@@ -166,7 +166,7 @@ _PLACEHOLDER_NAMES = frozenset(
 _COUNTER = LazyPattern(r"_?\d{1,2}\Z")
 _DOTS = r"\s*(?:\.\.\.|…|\{\.\.\.\}|\[\.\.\.\]|<\.\.\.>)\s*"
 _FILL_IN = LazyPattern(rf"{_DOTS}|YOUR_[A-Z_]{{2,40}}|(?i:[<\[](?:your|insert)[ _-][\w -]{{2,40}}[>\]])")
-_TEMPLATE = LazyPattern(r"\{[{%][ -]|\{[A-Za-z_.-]+\}")  # of Jinja, or of Python
+_TEMPLATE = LazyPattern(r"\{[{%][ -]")  # of Jinja
 _FRAMED = LazyPattern(r"\s*<[|｜][^<>]{1,40}>.*<[^<>]{1,40}[|｜]>\s*", re.DOTALL)  # by special tokens of a model
 _LINE_START = LazyPattern(r"(?:\A|\n)[ \t]*\**\Z")
 
