@@ -296,11 +296,11 @@ class BlockDetector:
     def _detect_backtick(self, position: Position) -> Detection:
         """A fence or a quoting backtick belongs to the block that it begins with."""
         text, at, _, line, _ = position
+        if (own := find_own_marker(position)) >= 0 and (detection := self._detect_after_own(text, at, own)):
+            return detection
         is_fence = "```".startswith(text[at : at + 3])  # or may become one at the end of the text
         if not text.startswith("``", at) and not starts_line(line):
             return NeedMore(at) if at + 1 == len(text) else None
-        if (own := find_own_marker(position)) >= 0 and (detection := self._detect_after_own(text, at, own)):
-            return detection
         if is_fence:
             word = find_preceding_name(self._names, position)
             if word and "\n" in word.gap and (detection := self._detect_named_fence(text, at, word)):

@@ -23,6 +23,7 @@ SHAPES = {
     "one in a call in a value": "<invoke name=d\n<parametername=h\n<invokename=&<|e|>\n</invoke></ax:tool_call>",
     "a fence that is a label": "```tool\nread\nBEGIN_ARG: 3\nBEGIN_ARG: ````\n",
     "a backtick behind our marker": "TOOLCALL\n`{n",
+    "two, on its line": "toolcall ``TOOL_NAME:e",
 }
 
 
