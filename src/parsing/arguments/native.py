@@ -228,7 +228,8 @@ def _list_choices(value: str, schema: Schema) -> list[JSON]:
 
 
 def _list_options(schema: Schema) -> list[Any]:
-    return next((schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list)), [])
+    options = schema.get("anyOf") or schema.get("oneOf")
+    return options if isinstance(options, list) else []
 
 
 def _list_kinds(schema: Schema) -> tuple[str, ...]:

@@ -47,6 +47,9 @@ class FittedText:
         return self._held is not None
 
     def feed(self, piece: str) -> None:
+        if self._is_plain(piece):
+            self.pieces.append(piece)
+            return
         self.pieces.append("")
         position = 0
         while position < len(piece) and self._is_followed:
@@ -60,6 +63,11 @@ class FittedText:
             position = token.end()
         if position < len(piece):
             self._emit(piece[position:])
+
+    def _is_plain(self, piece: str) -> bool:
+        """Whether the piece goes on with a string that is not held, and does not end it."""
+        is_free = self._is_in_string and self._held is None and self._key is None and not self._has_escape
+        return is_free and '"' not in piece and "\\" not in piece
 
     def release(self) -> None:
         """No more text comes: what is held is as it came."""
