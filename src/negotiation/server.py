@@ -23,6 +23,7 @@ from ..types.events import Completed
 from ..types.messages import JSON, Response, Usage, UserMessage
 from .facts import FactStore, ServerInfo
 
+WRONG_KEY = "The server does not accept the key that was sent: check VLLM_API_KEY and vllm.api_key."
 T = TypeVar("T")
 
 OK = 200
@@ -298,7 +299,10 @@ def read_refusal(head: ReplyHead, body: bytes, sent: object = None) -> ServerErr
     """The error for an answer with a status other than 200. `sent`: the request's JSON, which the answer may quote."""
     error = server_errors.read_refusal(head.status, body, head.location)
     error.retry_after = head.retry_after
-    return server_errors.judge_own_words(error, sent)
+    error = server_errors.judge_own_words(error, sent)
+    if isinstance(error, Unauthorized) and head.had_key:
+        error.hint = WRONG_KEY
+    return error
 
 
 def read_piece() -> Aside[bytes | ClientError | None]:

@@ -54,6 +54,7 @@ class ServerAccess:
         self.limits = limits
         self.has_answered = False  # whether the server has ever answered
         self._api_key = api_key
+        self.has_key = bool(api_key)
         self._headers = {**HEADERS, **(headers or {})}
         if api_key:
             self._headers[key_header] = f"{key_prefix}{api_key}"

@@ -58,6 +58,7 @@ class AsyncReply:
             headers.get("Location", ""),
             parse_retry_after(headers.get("Retry-After", "")),
             tuple(headers.items()),
+            client.has_key,
         )
         self._loop = asyncio.get_running_loop()
         self._watch = self._loop.call_later(0, self._look)

@@ -126,4 +126,4 @@ class _Answers:
 
 
 def _describe(reply: HttpReply) -> ReplyHead:
-    return ReplyHead(reply.status, reply.content_type, reply.location, reply.retry_after)
+    return ReplyHead(reply.status, reply.content_type, reply.location, reply.retry_after, had_key=reply.had_key)

@@ -41,13 +41,14 @@ log = logging.getLogger(__name__.rpartition(".")[0])
 
 
 class HttpReply(NamedTuple):
-    """`retry_after`: seconds that the server asks to wait."""
+    """`retry_after`: seconds that the server asks to wait. `had_key`: an API key was sent."""
 
     status: int
     content_type: str
     location: str
     chunks: Iterator[bytes]
     retry_after: float | None = None
+    had_key: bool = False
 
     def read(self) -> bytes:
         """The whole body, up to MAX_BODY_BYTES bytes."""
@@ -130,6 +131,7 @@ class Client(ServerAccess):
                 headers.get("Location", ""),
                 chunks if answer.status < MIN_ERROR_STATUS else self._redact(chunks),
                 parse_retry_after(headers.get("Retry-After", "")),
+                self.has_key,
             )
             self._deadline.cap(DRAIN_TIMEOUT_S)
             with suppress(ClientError):

@@ -59,13 +59,17 @@ class Await(NamedTuple):
 
 
 class ReplyHead(NamedTuple):
-    """`retry_after`: seconds that the server asks to wait. `headers`: all of them, where the gateway asks."""
+    """`retry_after`: seconds that the server asks to wait. `headers`: all of them, where the gateway asks.
+
+    `had_key`: an API key was sent with the request.
+    """
 
     status: int
     content_type: str = ""
     location: str = ""
     retry_after: float | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    had_key: bool = False
 
     @property
     def is_ok(self) -> bool:

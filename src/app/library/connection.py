@@ -113,6 +113,9 @@ class BaseServer(Generic[AgentT, ApproveT]):
         )
         return self._make_agent(options)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.provider} at {self.base_url}{', closed' * self.is_closed}>"
+
     def _make_agent(self, options: Options) -> AgentT:
         raise NotImplementedError
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from ...agent.dispatch import NOT_FINISHED, make_error
 from ...errors import ConfigError
 from ...types.messages import Message, Response, SystemMessage, ToolResults, Usage, read_message
 from ..model import check_messages
@@ -27,6 +28,12 @@ class Conversation(list[Message]):
         """A copy that goes its own way."""
         return Conversation(self)
 
+    def close_open_calls(self) -> None:
+        """Answer the calls of the last message that have no result, as a server asks of every conversation."""
+        last = self[-1] if self else None
+        if isinstance(last, Response) and last.requested_calls:
+            self.append(ToolResults(tuple(make_error(call, NOT_FINISHED) for call in last.requested_calls)))
+
     @property
     def text(self) -> str:
         """The last answer."""
@@ -47,6 +54,12 @@ class Conversation(list[Message]):
         if not isinstance(stored, dict) or stored.get("type") != TYPE or not isinstance(stored.get("messages"), list):
             raise ConfigError(
                 f"This is no stored conversation: {str(stored)[:60]!r}.", "Store what conversation.to_dict() gives."
+            )
+        if stored.get("version") != VERSION:
+            version = str(stored.get("version"))[:20]
+            raise ConfigError(
+                f"The stored conversation is of version {version}, and only {VERSION} can be read here.",
+                "Read it with the version of vllm-bot that stored it, or a later one.",
             )
         try:
             return cls(map(read_message, stored["messages"]))

@@ -88,6 +88,12 @@ class BaseAgent(Generic[RunnerT]):
         """The name of its model; empty until the server was asked for its only one."""
         return self._core.name
 
+    def __repr__(self) -> str:
+        model = self.model or "its only one"
+        turns = sum(isinstance(each, UserMessage) for each in self.conversation)
+        sizes = f"{len(self.tools)} tools, {turns} questions"
+        return f"<{type(self).__name__} of {model} at {self._server.base_url}: {sizes}>"
+
     @property
     def usage(self) -> Usage:
         """The tokens of the whole conversation so far, as the server counted them."""
@@ -212,6 +218,7 @@ class Exchange:
     def open(self) -> None:
         """Raises BotError if the agent is closed, or answers another question."""
         self._agent.take()
+        self._agent.conversation.close_open_calls()
         self._agent.conversation.append(self._asked)
 
     def close(self) -> None:
@@ -263,6 +270,12 @@ class BaseRun:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
+
+    def __repr__(self) -> str:
+        state = "running or not begun"
+        if self._exchange.is_over:
+            state = "answered" if self._exchange.is_answered else "left before its end"
+        return f"<{type(self).__name__}: {state}>"
 
     @property
     def result(self) -> Result[Any]:

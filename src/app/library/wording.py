@@ -27,6 +27,7 @@ _WORDS: tuple[tuple[str, str], ...] = (  # whole phrases before single names
     ("choose one with --model or vllm.model", "choose one with `model`"),
     ("Set VLLM_API_KEY, or vllm.api_key in config.json.", "Pass `api_key` to the server."),
     ("Check VLLM_API_KEY and vllm.api_key.", "Check `api_key`."),
+    ("check VLLM_API_KEY and vllm.api_key", "check `api_key`"),
     (" or null, got", ", got"),
     ("vllm.api_key is one word", "`api_key` is one word"),
     ("set VLLM_API_KEY instead", "pass `api_key` instead"),

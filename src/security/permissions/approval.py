@@ -33,14 +33,14 @@ class Request(NamedTuple):
     revise: Callable[[ToolCall], Request]
     preview: str = ""  # a unified diff of what would change; empty: none
     rule: str = ""  # the rule that the answer "always" would add; empty: there is none
-    can_save: bool = True  # the rule may hold for later conversations, too
-    mode: str = ""  # the mode that an answer may switch to, in which such a call runs without asking; empty: none
     reviews: tuple[str, ...] = ()  # one line for each reviewer
     access: Grant | None = None  # what a command could do; None: the call runs no command
     wider: tuple[Grant, ...] = ()  # what a command may be given instead, once
     advice: str = ""  # how such questions become fewer; empty: nothing new
     needs_person: bool = False  # `--yes` does not answer it
     has_begun: bool = False  # the command ran, failed, and would run again: it is shown already
+    can_save: bool = True  # the rule may hold for later conversations, too
+    mode: str = ""  # the mode that an answer may switch to, in which such a call runs without asking; empty: none
 
 
 class Answer(NamedTuple):

@@ -82,3 +82,31 @@ def test_one_that_is_set_is_a_conversation_and_keeps_the_system_prompt():
         agent.conversation = [UserMessage("Hi")]
         assert agent.conversation == [SystemMessage("Be brief."), UserMessage("Hi")]
         assert agent.usage == Usage()
+
+
+def test_another_version_is_refused():
+    for stored in ({**EVERYTHING.to_dict(), "version": 99}, {"type": "conversation", "messages": []}):
+        with pytest.raises(ConfigError, match="and only 1 can be read here"):
+            Conversation.from_dict(stored)
+
+
+def test_calls_that_have_no_result_are_answered_before_the_next_question():
+    open_calls = Conversation(EVERYTHING[:3])
+    with ScriptedServer(HELLO) as scripted, Server(scripted.url) as server:
+        server.agent(conversation=open_calls).answer("Go on.")
+    (request,) = scripted.requests
+    roles = [message["role"] for message in request["messages"]]
+    assert roles[-3:] != ["user", "assistant", "user"]
+    assert "The call did not finish" in json.dumps(request["messages"][-3:])
+    assert isinstance(open_calls[3], ToolResults)
+
+
+def test_what_is_printed_of_a_server_and_of_an_agent_tells_which_it_is():
+    with ScriptedServer(HELLO) as scripted, Server(scripted.url) as server:
+        agent = server.agent()
+        assert repr(server) == f"<Server vllm at {scripted.url}>"
+        run = agent.ask("Hi")
+        assert repr(run) == "<Run: running or not begun>"
+        run.finish()
+        assert repr(run) == "<Run: answered>"
+        assert repr(agent) == f"<Agent of tiny at {scripted.url}: 0 tools, 1 questions>"
