@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.serve.mending import mend_history
+from src.app.state_files import ServerMemory
+from src.serve.gateway import Gateway
+from src.serve.mending import has_bad_arguments, mend_history
+from src.serve.pages.metrics import Metrics
+from src.serve.upstreams import Replica, Upstreams
+from src.transport.async_http import AsyncClient
 
 from .test_gateway import BODY, ask, drive, say
+from .test_refusals import MESSAGES as HOSTILE_MESSAGES
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 DEVELOPER = {"role": "developer", "content": "Be brief."}
@@ -87,6 +96,12 @@ def test_nothing_that_was_said_is_lost(messages):
     mended = str(mend_history(messages).messages)
     for text in ("Be brief.", "Read it.", "Done.", "hello", "a.t"):
         assert mended.count(text) >= str(messages).count(text)
+
+
+@given(st.lists(HOSTILE_MESSAGES, max_size=6))
+def test_any_json_in_a_history_is_mended_without_an_error(messages):
+    assert isinstance(mend_history(messages).what, tuple)
+    has_bad_arguments(messages)
 
 
 @given(REGULAR)
@@ -225,6 +240,42 @@ def test_any_other_refusal_without_tools_is_relayed(tmp_path, streams):
         assert len(fake.bodies) == 1
 
     drive(tmp_path, lambda _: (400, refusal), use)
+
+
+OTHER_APIS = {
+    "/v1/messages": {"model": "m", "max_tokens": 9, "messages": [USER, {**USER, "content": "Now."}]},
+    "/v1/responses": {"model": "m", "input": [USER, {**USER, "content": "Now."}]},
+}
+
+
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("path", OTHER_APIS)
+def test_a_history_without_tools_is_mended_in_the_other_apis(tmp_path, path, streams):
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        body = await request.json()
+        asked.append(request.path)
+        is_odd = len(body.get("messages", body.get("input"))) > 1
+        refusal = {"error": {"message": "Conversation roles must alternate"}}
+        return web.json_response(refusal, status=400) if is_odd else web.json_response(say("Yes."))
+
+    async def run() -> None:
+        app = web.Application()
+        for each in ("/v1/chat/completions", *OTHER_APIS):
+            app.router.add_post(each, answer)
+        async with TestServer(app) as server:
+            replica = Replica(AsyncClient(str(server.make_url("/v1"))), ServerMemory(tmp_path))
+            gateway = Gateway(Upstreams([replica]), Metrics(tmp_path), keep_alive=60)
+            body = {**OTHER_APIS[path], "stream": streams}
+            async with TestClient(TestServer(gateway.make_app())) as client, client.post(path, json=body) as reply:
+                assert reply.status == 200
+                assert "mended=roles" in reply.headers["x-vllm-bot"]
+                assert "Yes." in await reply.text()
+        assert asked[0] == path
+        assert asked[-1] == "/v1/chat/completions"
+
+    asyncio.run(run())
 
 
 def test_a_refusal_of_the_history_that_stays_one_is_the_server_s(tmp_path):
