@@ -25,7 +25,7 @@ def test_commands_with_arguments_skills_for_the_model_and_trust_in_a_folder(tmp_
         chat.shows(r"\.claude/commands of\s+this\s+folder\s+are\s+not\s+used;\s+/trust\s+lets\s+them\s+in")
         chat.prompts()
         chat.line("/here")
-        chat.shows("There is no command /here")
+        chat.shows(r"/here is in .claude/commands of this folder, which you do not trust yet")
         chat.line("/review a.py b")
         chat.shows("its front matter is not valid YAML")
         chat.shows("^Reviewed.$")

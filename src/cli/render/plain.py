@@ -39,7 +39,7 @@ _SUMMARY = LazyPattern(
     r"(?i).*\b(\d+|no|all) ([\w.]+ ){0,3}(passed|failed|failures?|errors?|tests?|issues?|problems?|ok)\b.*|OK\b.*"
 )
 _HASH = LazyPattern(r" ?\[sha256 [0-9a-f]+\]")  # for the model
-_HOW_TO_READ_JOB = LazyPattern(r"(?<=it runs in the background as job )(\d+);.*(?=\])")  # for the model
+_RUNNING_JOB = LazyPattern(r"\[(?:the user sent it to the background: )?it runs in the background as job (\d+);.*\]")
 _CHANGED_BY_USER = LazyPattern(r"\A\[The user changed the arguments to .*\]\n")  # for the model
 MIN_PATH_CHARS = 16  # of a path, rather than that it is one
 MAX_SHORT_CHARS = 60  # of an argument or outcome on a call's line
@@ -146,7 +146,7 @@ def describe_result(result: ToolResult) -> str:
     """The result of a call in one short line."""
     if todos := read_todos(result):
         return f"{sum(mark == 'x' for mark, _ in todos)} of {len(todos)} done"
-    text = _HOW_TO_READ_JOB.sub(r"\1", _HASH.sub("", _get_shown_text(result)))
+    text = _RUNNING_JOB.sub(r"[background job \1]", _HASH.sub("", _get_shown_text(result)))
     lines = _CHANGED_BY_USER.sub("", text).strip().splitlines()
     first = sanitize(lines[0]) if lines else ""
     if result.kind == "error":

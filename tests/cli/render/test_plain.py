@@ -100,7 +100,13 @@ def test_a_path_keeps_its_end():
             ToolResult(
                 "c", "exec", "text", "up\n[it runs in the background as job 3; `kill %3` ends it; you will be told]"
             ),
-            "up [it runs in the background as job 3]",
+            "up [background job 3]",
+        ),
+        (
+            ToolResult(
+                "c", "exec", "text", "[the user sent it to the background: it runs in the background as job 3; x]"
+            ),
+            "[background job 3]",
         ),
         (ToolResult("c", "write", "text", "Created a: 2 characters [sha256 0f]"), "Created a: 2 characters"),
         (
