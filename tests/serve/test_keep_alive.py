@@ -300,7 +300,7 @@ def test_no_sign_of_life_stands_inside_an_event(tmp_path):
         asyncio.get_running_loop().call_later(5 * INTERVAL_S, silent.released.set)
         async with client.post("/v1/chat/completions", json={**BODY, "tools": [], "stream": True}) as reply:
             read = await reply.content.read()
-        assert read.startswith(b'data: {"half": data: {')
+        assert b'data: {"half": data: {' in read  # a sign may have come before it
 
     drive(tmp_path, use, first=b'data: {"half": ')
 
