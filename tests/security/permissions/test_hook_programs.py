@@ -24,7 +24,7 @@ def make_hooks(folder: Path, *scripts: str, event: str = "before_call", **row: o
     rows = []
     for number, script in enumerate(scripts):
         file = folder / f"hook{number}.py"
-        file.write_text(f"import json, os, sys, time\nabout = json.load(sys.stdin)\n{script}\n")
+        file.write_text(f"import json, os, signal, sys\nabout = json.load(sys.stdin)\n{script}\n")
         rows.append({"command": [sys.executable, str(file)], **row})
     return HookPrograms(parse_hooks({event: rows}), folder, dict(os.environ), lambda: "s1")
 
@@ -82,7 +82,7 @@ def test_a_hook_that_fails_has_the_call_ask(script, tmp_path):
 
 
 def test_a_hook_that_takes_too_long_has_the_call_ask(tmp_path):
-    verdict = judge(make_hooks(tmp_path, "time.sleep(1000)", timeout=0.1))
+    verdict = judge(make_hooks(tmp_path, "signal.pause()", timeout=0.1))
     assert verdict == HookVerdict("ask", "hook hook0.py failed: it took longer than 0.1 seconds")
 
 
@@ -100,7 +100,7 @@ def test_large_input_and_output_pass(tmp_path):
 
 def test_a_hook_ends_with_what_it_started_when_nobody_waits_any_more(tmp_path):
     child = "import subprocess; child = subprocess.Popen(['sleep', '1000']); open('pid.new', 'w').write(str(child.pid))"
-    hooks = make_hooks(tmp_path, f"{child}\nos.rename('pid.new', 'pid')\ntime.sleep(1000)")
+    hooks = make_hooks(tmp_path, f"{child}\nos.rename('pid.new', 'pid')\nsignal.pause()")
     told = hooks.judge(CALL, "ask")
     wait_until((tmp_path / "pid").exists, "the hook does not start")
     hooks.end()
