@@ -209,6 +209,14 @@ class State:
             self.runtime.agent.set_mode(mode)
 
     @property
+    def commands_ask(self) -> bool:
+        """Whether no sandbox holds commands in mode auto, so that each of them asks; as far as that is known."""
+        if self.mode != "auto" or self.workplace is None:
+            return self.mode == "auto" and self.settings.security.sandbox == "off"
+        sandbox = self.workplace.sandbox
+        return sandbox is not None and sandbox.is_chosen and not sandbox.is_enforcing
+
+    @property
     def branch(self) -> str:
         """The git branch of the workspace, read once in BRANCH_S: the status line is drawn with every key."""
         now = time.monotonic()

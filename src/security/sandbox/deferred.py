@@ -43,6 +43,11 @@ class DeferredSandbox:
         return self._choose()
 
     @property
+    def is_chosen(self) -> bool:
+        """Whether it has been chosen, so that asking about it takes no time."""
+        return "choice" in vars(self)
+
+    @property
     def kind(self) -> str:
         return self.choice.sandbox.kind
 

@@ -45,7 +45,7 @@ def format_status_line(state: State, columns: int | None = None) -> str:
     path = f"{state.path} calls" if state.path else ""
     effort = f"think {state.effort}" if state.effort else ""
     name, context = format_model(state.model_name), f"context {_describe_context(state, about='~', unit='')}"
-    mode = f"mode {state.mode}"
+    mode = f"mode {state.mode}{', commands ask' * state.commands_ask}"
     branch, jobs, tokens = f"git {state.branch}" if state.branch else "", _count_jobs(state), _describe_turn(state)
     choices = (
         (mode, name, effort, path, context, branch, jobs, tokens),

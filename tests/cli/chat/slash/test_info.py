@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -58,6 +59,15 @@ def test_on_a_narrow_terminal_it_says_less(state, columns, line):
     (state.settings.root / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     state.count_usage(Completed(Response((), usage=Usage(900, 100, 450))))
     assert format_status_line(state, columns) == line
+
+
+def test_mode_auto_without_a_sandbox_says_that_commands_ask(state):
+    state.switch_mode("auto")
+    assert format_status_line(state).startswith("mode auto  tiny")
+    state.settings = replace(state.settings, security=replace(state.settings.security, sandbox="off"))
+    assert format_status_line(state).startswith("mode auto, commands ask  tiny")
+    state.switch_mode("ask")
+    assert format_status_line(state).startswith("mode ask  tiny")
 
 
 def test_the_tokens_of_a_turn_are_what_it_added_and_not_the_sum_of_its_prompts(state):
