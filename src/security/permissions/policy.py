@@ -51,6 +51,7 @@ _DESTRUCTIVE = (
     "|git push --force|git push -f|git push --force-with-lease|git push --mirror|git stash clear|git stash drop"
 )
 DESTRUCTIVE = tuple(tuple(each.split()) for each in _DESTRUCTIVE.split("|"))  # commands whose work cannot be undone
+FORCED_REFERENCE = LazyPattern(r"\bpush\b.*\s[\"']?\+")  # git push origin +main
 NO_PATH = LazyPattern(r"[^\w\-./~+]+")  # separates the paths in a word: PATH=a:b, --file=x, @x
 
 
@@ -145,9 +146,10 @@ class Policy:
     def can_be_kept(self, call: ToolCall) -> bool:
         """Whether a rule for a call may be saved for good: not for a command that deletes, or discards commits."""
         line = call.arguments.get("command")
-        return not isinstance(line, str) or not any(
-            deny.judge_line(line, words).verdict == "denied" for words in DESTRUCTIVE
-        )
+        if not isinstance(line, str):
+            return True
+        is_destructive = any(deny.judge_line(line, words).verdict == "denied" for words in DESTRUCTIVE)
+        return not is_destructive and not FORCED_REFERENCE.search(line)
 
     def can_show(self, tool: str, path: str) -> bool:
         """Whether the rules let a tool that searches show a file, given relative to the workspace.

@@ -401,6 +401,7 @@ class TestAlways:
             "cd a && 'rm' b",
             "xargs rm",
             "git clean -fdx $(pwd)",
+            "git push origin +main",
         ],
     )
     def test_what_deletes_or_discards_commits_is_allowed_in_this_chat_at_most(self, command, workspace):

@@ -104,8 +104,10 @@ def test_a_command_may_be_given_more_once(said, access):
 
 
 def test_the_access_of_a_command_is_shown_and_how_there_would_be_fewer_questions():
-    shown = Asked("n", access="write", advice="No sandbox works here.").shown
+    shown = Asked("n", access="write", wider=("outside",)).shown
     assert "    access: write: may change the workspace, no network\n" in shown
+    shown = Asked("n", access="write", advice="No sandbox works here.").shown
+    assert "    access: write, which nothing enforces here\n" in shown
     assert "  No sandbox works here.\n" in shown
 
 
@@ -141,7 +143,7 @@ class TestWhatIsShown:
         assert '    "access": read: changes nothing, no network\n' in shown
 
     def test_only_a_command_has_its_access_in_a_line_of_ours_instead_of_an_argument(self):
-        shown = Asked("n", name="own_tool", arguments={"access": "outside"}, access="write").shown
+        shown = Asked("n", name="own_tool", arguments={"access": "outside"}, access="write", wider=("outside",)).shown
         assert '    "access": outside\n    access: write: may change' in shown
         assert "outside" not in Asked("n", arguments={"command": "ls", "access": "outside"}, access="write").shown
 
