@@ -233,8 +233,7 @@ class AsyncClient(ServerAccess):
                     trace_request_ctx=traced,
                 )
             except (aiohttp.ClientError, OSError) as error:
-                is_closed = isinstance(error, aiohttp.ServerDisconnectedError) or getattr(error, "errno", 0) in _CLOSED
-                if traced.has_connected or not left or not is_closed:
+                if traced.has_connected or not left or not _is_closed(error):
                     raise
                 left -= 1
 
@@ -261,6 +260,12 @@ def bound_send_buffer(transport: asyncio.BaseTransport, size: int) -> None:
     """Of a peer that reads slowly, let the system hold about `size` bytes and no more, so that the writer waits."""
     if connection := transport.get_extra_info("socket"):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+
+
+def _is_closed(error: Exception) -> bool:
+    """Whether the server has closed the connection. What aiohttp finds closed before it writes has no error number."""
+    is_reset = isinstance(error, (aiohttp.ServerDisconnectedError, ConnectionResetError))
+    return is_reset or getattr(error, "errno", 0) in _CLOSED
 
 
 async def _note_connection(_: object, traced: SimpleNamespace, __: object) -> None:
