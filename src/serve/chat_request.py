@@ -62,12 +62,13 @@ class ChatBody:
     def split_form(self) -> ChatBody:
         """The request with the form of its answer beside it: a grammar for the whole answer lets no tool be called.
 
-        It is itself where no form stands beside tools, and where several answers are wanted.
+        It is itself where no form stands beside tools, where several answers are wanted, and where any JSON will do: a
+        call may be such JSON, too.
         """
         form = as_dict(self.body.get("response_format"))
         free = ChatBody({name: value for name, value in self.body.items() if name != "response_format"}, form)
-        is_json = form.get("type") in ("json_object", "json_schema")
-        return free if is_json and free.is_guarded and self.body.get("n") in (None, 1) else self
+        has_schema = form.get("type") == "json_schema"
+        return free if has_schema and free.is_guarded and self.body.get("n") in (None, 1) else self
 
     def with_messages(self, messages: Sequence[dict[str, Any]]) -> ChatBody:
         return ChatBody({**self.body, "messages": messages}, self.form)

@@ -323,6 +323,12 @@ class ChatTurn:
             self._facts.paths.update(self.fact_key, partial(_learn_origin, origin))
         native, completed = _sort_native(assembler.completed, whole)
         in_place = {call.id for call in (*native, *completed.values())}
+        given = assembler.completed
+        if self._request.form and not in_place and fits_form(given.text, self._request.form):
+            # What has the client's form is the answer, also where it could be a call.
+            self._note_answer(given, (), assembler.tokens.ids)
+            self._note(given, (), NATIVE)
+            return Ending((), given.text)
         calls = [call for call in whole.calls if call.id not in in_place and is_safe(call)]
         is_replaced = not in_place and len(calls) > len([call for call in own.calls if call.origin != NATIVE])
         how = "recovered" if is_replaced else "text"
@@ -345,6 +351,8 @@ class ChatTurn:
             text, is_thought = (yield from self._hold_to_form(text, self._request.form)), False
             whole = replace(own, content=(*(each for each in own.content if isinstance(each, Reasoning)), Text(text)))
         is_same = text.split() == (own.kept_text or own.text).split()
+        # A call that the limit of tokens cut off is what the server makes of it; the client is told of the limit.
+        is_same |= is_cut and not calls
         self._note_answer(whole, [*native, *calls], assembler.tokens.ids)
         if fitted := count_fitted(native):
             self.report.guards["fit"] += fitted

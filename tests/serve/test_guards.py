@@ -298,9 +298,26 @@ class TestAForm:
         assert (bodies[1]["response_format"], bodies[1]["tool_choice"]) == (FORM, "none")
         assert bodies[1]["messages"] == bodies[0]["messages"]
 
-    @pytest.mark.parametrize("form", [FORM, {"type": "json_object"}])
-    def test_is_not_asked_for_where_the_answer_has_it(self, tmp_path, is_streamed, form):
-        text, bodies = self.answer(tmp_path, is_streamed, say('{"lines": 5}'), form=form)
+    def test_text_that_has_it_is_no_call(self, tmp_path, is_streamed):
+        written = '{"name": "read", "arguments": {"path": "a.txt"}}'
+        form = {
+            "type": "json_schema",
+            "json_schema": {"name": "step", "schema": {"type": "object", "required": ["name"]}},
+        }
+        text, bodies = self.answer(tmp_path, is_streamed, say(written), form=form)
+        assert read_text(text) == written
+        assert "tool_calls" not in text
+        assert len(bodies) == 1
+
+    def test_any_json_is_a_form_that_the_server_keeps(self, tmp_path, is_streamed):
+        form = {"type": "json_object"}
+        written = '{"name": "read", "parameters": {"path": "a.txt"}}'
+        text, (body,) = self.answer(tmp_path, is_streamed, say(written), form=form)
+        assert read_text(text) == written
+        assert body["response_format"] == form
+
+    def test_is_not_asked_for_where_the_answer_has_it(self, tmp_path, is_streamed):
+        text, bodies = self.answer(tmp_path, is_streamed, say('{"lines": 5}'))
         assert read_text(text) == '{"lines": 5}'
         assert len(bodies) == 1
 
