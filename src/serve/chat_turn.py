@@ -313,53 +313,75 @@ class ChatTurn:
         yield Payload([*make_chunks(answer, has_usage=has_usage), DONE])
 
     def _finish(self, assembler: ResponseAssembler) -> Aside[Ending]:
-        """What the server's parser lost or left in the text."""
+        """What the client gets at the end of an answer: what the server's parser lost, or left in the text."""
         own = assembler.response()
         # Of an answer in which nothing came, the client can get another one.
         whole = yield from self._recover(assembler, None if own.content else self._ask_again)
-        # A thought without an answer is what the server says it is.
-        is_thought = bool(own.content) and all(isinstance(block, Reasoning) for block in own.content)
         if self.report.path == "template" and (origin := assembler.find_origin()):
             self._facts.paths.update(self.fact_key, partial(_learn_origin, origin))
         native, completed = _sort_native(assembler.completed, whole)
         in_place = {call.id for call in (*native, *completed.values())}
-        given = assembler.completed
-        if self._request.form and not in_place and fits_form(given.text, self._request.form):
-            # What has the client's form is the answer, also where it could be a call.
-            self._note_answer(given, (), assembler.tokens.ids)
-            self._note(given, (), NATIVE)
-            return Ending((), given.text)
+        form = None if in_place else self._request.form
+        if form and fits_form(assembler.completed.text, form):
+            return self._keep_answer(assembler)
         calls = [call for call in whole.calls if call.id not in in_place and is_safe(call)]
         is_replaced = not in_place and len(calls) > len([call for call in own.calls if call.origin != NATIVE])
         how = "recovered" if is_replaced else "text"
-        is_cut = whole.stop_reason == "max_tokens"
-        is_unreadable = bool(whole.malformed) or any(call.guessed for call in whole.calls)
         more = Response(())
-        if is_unreadable and not calls and not in_place and not is_cut and self._repair_turns:
-            more, how = (yield from self._repair(assembler.raw_text(), whole)), "repaired"
-            calls = list(more.calls)
-            is_replaced = bool(calls)
-        elif not calls and not in_place and (stall := self._find_stall(own if is_thought else whole)):
-            more, how = (yield from self._go_on(own, stall)), "repaired"
-            calls = list(more.calls)
+        if not calls and not in_place:
+            more, is_replaced = yield from self._ask_for_calls(assembler.raw_text(), own, whole)
+            calls, how = list(more.calls), "repaired"
+        is_cut = whole.stop_reason == "max_tokens"
+        answer, text = yield from self._choose_text(own, whole, more, None if calls or is_cut else form)
+        if is_cut and not calls:
+            text = None  # a call that the limit of tokens cut off is what the server makes of it
+        self._note_answer(answer, [*native, *calls], assembler.tokens.ids)
+        if fitted := count_fitted(native):
+            self.report.guards["fit"] += fitted
+        self._note(answer, native, NATIVE)
+        self._note(answer, list(completed.values()), "recovered")
+        self._note(answer, calls, how)
+        return Ending(calls, text, is_replaced, completed)
+
+    def _keep_answer(self, assembler: ResponseAssembler) -> Ending:
+        """What has the client's form is the answer, also where it could be a call."""
+        given = assembler.completed
+        self._note_answer(given, (), assembler.tokens.ids)
+        self._note(given, (), NATIVE)
+        return Ending((), given.text)
+
+    def _ask_for_calls(self, raw: str, own: Response, whole: Response) -> Aside[tuple[Response, bool]]:
+        """One more turn for an answer without a call that can be sent, if it needs one; an empty response if not.
+
+        Also whether the calls of that turn stand for those of the answer, which cannot be read.
+        """
+        is_unreadable = bool(whole.malformed) or any(call.guessed for call in whole.calls)
+        if is_unreadable and whole.stop_reason != "max_tokens" and self._repair_turns:
+            more = yield from self._repair(raw, whole)
+            return more, bool(more.calls)
+        if stall := self._find_stall(own if _is_thought(own) else whole):
+            return (yield from self._go_on(own, stall)), False
+        return Response(()), False
+
+    def _choose_text(
+        self, own: Response, whole: Response, more: Response, form: Mapping[str, Any] | None
+    ) -> Aside[tuple[Response, str | None]]:
+        """The answer and its text; None for a text that is as the server sent it.
+
+        `more`: of one more turn. `form`: what the text has to be in, if anything.
+        """
         # What stands for no call is shown as text, but for what was written anew.
-        text = whole.text if how == "repaired" and calls else whole.kept_text or whole.text
+        text = whole.text if more.calls else whole.kept_text or whole.text
+        is_thought = _is_thought(own)
         if more.text.strip() and (is_thought or not own.text.strip()):
             text, is_thought = more.text, False
             whole = replace(own, content=(*own.content, Text(text)))
-        if self._request.form and not (calls or in_place or is_cut):
-            text, is_thought = (yield from self._hold_to_form(text, self._request.form)), False
-            whole = replace(own, content=(*(each for each in own.content if isinstance(each, Reasoning)), Text(text)))
+        if form:
+            text, is_thought = (yield from self._hold_to_form(text, form)), False
+            thoughts = [block for block in own.content if isinstance(block, Reasoning)]
+            whole = replace(own, content=(*thoughts, Text(text)))
         is_same = text.split() == (own.kept_text or own.text).split()
-        # A call that the limit of tokens cut off is what the server makes of it; the client is told of the limit.
-        is_same |= is_cut and not calls
-        self._note_answer(whole, [*native, *calls], assembler.tokens.ids)
-        if fitted := count_fitted(native):
-            self.report.guards["fit"] += fitted
-        self._note(whole, native, NATIVE)
-        self._note(whole, list(completed.values()), "recovered")
-        self._note(whole, calls, how)
-        return Ending(calls, None if is_thought or is_same else text, is_replaced, completed)
+        return whole, None if is_thought or is_same else text
 
     def _find_prompt(self, events: Sequence[bytes]) -> bool:
         """Measure the prompt by the first event of a stream. Returns whether that has come."""
@@ -507,6 +529,11 @@ def _sort_native(sent: Response, whole: Response) -> tuple[list[ToolCall], dict[
         else:
             completed[index] = final[call.id]
     return right, completed
+
+
+def _is_thought(own: Response) -> bool:
+    """Whether the answer is thoughts alone: one without an answer is what the server says it is."""
+    return bool(own.content) and all(isinstance(block, Reasoning) for block in own.content)
 
 
 def _learn_origin(origin: str, path: CallPath) -> CallPath:
