@@ -158,7 +158,9 @@ class PermissionGate:
             return Permission(call, access=decision.access)
         preview = self._registry.preview(call, ctx)
         if isinstance(preview, ToolResult):
-            return Permission(call, result=preview)
+            if call.name not in WRITE_TOOLS or self.policy.can_read(call):
+                return Permission(call, result=preview)
+            preview = ""  # it would tell the model what is in a file that it may not read
         reviews: tuple[str, ...] = ()
         if self._board and is_reviewed:
             review = self._board.review(task, call, preview)
@@ -226,6 +228,8 @@ class PermissionGate:
         if report.cause:  # others wrote it, so it stands between quotation marks
             cause = json.dumps(report.cause.strip()[:MAX_CAUSE_CHARS], ensure_ascii=False)
             reason = f"with access=read it failed: {cause}"
+        if verdict.action:
+            reason, decision = f"{reason}; {verdict.reason}", decision._replace(needs_person=True)
         request = self._make_request(wider, ctx, decision._replace(reason=reason))._replace(has_begun=True)
         permission = yield from self._ask_user(request)
         if permission.denial_reason:

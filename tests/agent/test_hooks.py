@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from src.security.permissions.approval import Answer
 from src.security.permissions.hooks import HookReport, HookVerdict
+from src.security.permissions.policy import Policy
+from src.tools import REGISTRY
 from src.types.effects import Await
 from src.types.events import CallDenied, CallFinished, Notice
 from src.types.messages import ToolCall
 
 from ..doubles import POLICY, says
 from .test_loop import Run
+from .test_permission import LabelledSandbox
+from .turns import Turn
 
 LOOK = ToolCall("c1", "look", {"path": "a"})
 CHANGE = ToolCall("c2", "change", {"path": "a"})
@@ -81,6 +86,16 @@ def test_a_hook_never_allows_what_the_policy_asks_about():
     done = run(says("", CHANGE), hooks=hooks, answers=(False,), policy=POLICY)
     assert len(done.approver.requests) == 1
     assert done.ran == []
+
+
+def test_a_second_run_with_more_access_about_which_a_hook_asks_needs_a_person():
+    turn = Turn(Answer(False), hooks=ScriptedHooks(HookVerdict(), ASK))
+    sandbox = LabelledSandbox()
+    turn.registry, turn.policy = REGISTRY, Policy(Path("/"), "auto", sandbox=sandbox)
+    turn.run(("exec", {"command": '[ "$ACCESS" != read ]'}), sandbox=sandbox)
+    (request,) = turn.approver.asked
+    assert (request.access, request.needs_person) == ("write", True)
+    assert request.reason.endswith("; hook x: sure?")
 
 
 def test_a_call_that_the_policy_denies_is_no_hooks_business():

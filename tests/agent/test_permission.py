@@ -314,3 +314,24 @@ def test_with_nobody_to_ask_the_result_says_what_may_have_been_the_cause():
     (value,) = turn.run(("exec", {"command": TestCommands.NEEDS_WRITE}), sandbox=sandbox).values
     assert "the workspace is read-only for access=read; call again with access=write" in value
     assert value.endswith("access=write was refused: nobody is there to be asked.]")
+
+
+SECRET = "HOST=a\nAPI_KEY=0123456789\n"
+
+
+@pytest.mark.parametrize("action", ["deny", "ask"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("write", {"path": ".env", "content": SECRET}),
+        ("edit", {"path": ".env", "oldText": "API_KEY=0123456780", "newText": ""}),
+    ],
+)
+def test_no_answer_without_a_question_tells_what_is_in_a_file_that_the_model_may_not_read(tmp_path, action, call):
+    (tmp_path / ".env").write_text(SECRET)
+    turn = Turn(Answer(False))
+    turn.registry = REGISTRY
+    turn.policy = Policy(tmp_path, rules=parse_rules([{"tool": "read", "path": ".env", "action": action}]))
+    (value,) = turn.run(call, workspace=tmp_path).values
+    assert value.startswith("Not run: ")
+    assert "0123456789" not in value

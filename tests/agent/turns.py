@@ -31,12 +31,13 @@ class Asks:
 class Turn:
     """The calls of one turn, run by `run`."""
 
-    def __init__(self, *answers: Answer, at_most: int = 4, rules=(), board=None) -> None:
+    def __init__(self, *answers: Answer, at_most: int = 4, rules=(), board=None, hooks=None) -> None:
         self.policy = Policy(Path("/"), rules=parse_rules(rules))
         self.registry = Registry()
         self.approver = Asks(*answers)
         self.at_most = at_most
         self.board = board
+        self.hooks = hooks
         self.events = []
 
     def tool(self, function, risk="low", **options):
@@ -44,7 +45,7 @@ class Turn:
         return self
 
     def run(self, *calls: tuple[str, dict], guessed: bool = False, workspace: Path = Path("/"), **given):
-        gate = PermissionGate(self.registry, self.approver, self.policy, self.board)
+        gate = PermissionGate(self.registry, self.approver, self.policy, self.board, hooks=self.hooks)
         dispatcher = ToolDispatcher(self.registry, gate, self.at_most)
         self.calls = TurnCalls(
             [ToolCall(f"c{place}", name, given, guessed=guessed) for place, (name, given) in enumerate(calls)]

@@ -33,6 +33,7 @@ from .rules import Action, Rule
 Risk = Literal["low", "high"]
 WRITE_TOOLS = ("write", "edit")  # the tools that change the file their `path` names
 OUTWARD_GLOB = LazyPattern(r"^(?:\./)?[/~]|(?:^|[/{},])\.\.(?:[/{},]|$)")
+SHOWING_TOOLS = ("grep", "edit")  # a diff shows the lines around a change, and an error the nearest ones
 FILE_TOOLS = ("read", *WRITE_TOOLS, "glob", "grep")  # the tools that reach only the workspace
 RULE_REASONS: Mapping[Action, str] = {  # in the order in which they decide
     "deny": "a rule denies it, or something it may turn out to be",
@@ -142,6 +143,10 @@ class Policy:
             if self.with_rule(rule)._decide_resolved(call, "high").action == "allow":
                 return rule
         return None
+
+    def can_read(self, call: ToolCall) -> bool:
+        """Whether the file of a call, on which it was decided, is one that `read` shows without asking."""
+        return self._decide(replace(call, name="read"), "low", None).action == "allow"
 
     def can_be_kept(self, call: ToolCall) -> bool:
         """Whether a rule for a call may be saved for good: not for a command that deletes, or discards commits."""
@@ -355,7 +360,9 @@ class Policy:
 
 
 def _speaks_of(rule: Rule, tool: str) -> bool:
-    return rule.matches_tool(tool) or (tool == "grep" and bool(rule.path) and rule.matches_tool("read"))
+    """Whether a rule is one about a tool. What keeps a file from `read` also keeps it from what shows it otherwise."""
+    keeps_from_read = bool(rule.path) and rule.action != "allow" and rule.matches_tool("read")
+    return rule.matches_tool(tool) or (keeps_from_read and tool in SHOWING_TOOLS)
 
 
 def _get_named_access(call: ToolCall) -> Access | None:

@@ -494,6 +494,17 @@ def test_what_a_rule_keeps_from_read_is_not_searched_but_its_name_may_be_listed(
     assert policy.decide(grep, "low").rule == str(HIDING[0])
 
 
+def test_what_a_rule_keeps_from_read_is_not_edited_as_a_diff_shows_it(workspace):
+    policy = Policy(workspace, "full", rules=HIDING)
+    edits = [ToolCall("1", "edit", {"path": path}) for path in (".env", "private/a", "a.txt")]
+    assert [policy.decide(edit, "high").action for edit in edits] == ["deny", "ask", "allow"]
+
+
+def test_a_rule_that_allows_to_read_a_file_allows_no_edit_of_it(workspace):
+    policy = Policy(workspace, rules=(Rule("read", "allow", path="a.txt"),))
+    assert policy.decide(ToolCall("1", "edit", {"path": "a.txt"}), "high").action == "ask"
+
+
 def test_a_command_that_may_show_a_denied_file_asks_only_where_the_sandbox_does_not_hide_it(workspace):
     policies = [
         Policy(workspace, rules=HIDING, sandbox=SimpleNamespace(is_enforcing=True, can_hide_files=can_hide))
