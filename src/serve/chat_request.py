@@ -68,7 +68,7 @@ class ChatBody:
         form = as_dict(self.body.get("response_format"))
         free = ChatBody({name: value for name, value in self.body.items() if name != "response_format"}, form)
         has_schema = form.get("type") == "json_schema"
-        return free if has_schema and free.is_guarded and self.body.get("n") in (None, 1) else self
+        return free if has_schema and free.is_guarded and not self.wants_choices else self
 
     def with_messages(self, messages: Sequence[dict[str, Any]]) -> ChatBody:
         return ChatBody({**self.body, "messages": messages}, self.form)
@@ -77,7 +77,12 @@ class ChatBody:
     def may_be_asked_in_text(self) -> bool:
         """Whether the text path holds all that it asks for: neither a required call, nor strict ones, nor choices."""
         is_strict = any(as_dict(each.get("function")).get("strict") for each in as_dicts(self.body.get("tools")))
-        return self.choice == "auto" and not is_strict and self.body.get("n") in (None, 1)
+        return self.choice == "auto" and not is_strict and not self.wants_choices
+
+    @property
+    def wants_choices(self) -> bool:
+        """Whether several answers are wanted."""
+        return self.body.get("n") not in (None, 1)
 
     @property
     def wants_token_ids(self) -> bool:

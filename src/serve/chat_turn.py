@@ -50,7 +50,6 @@ from .conversation import Conversation
 from .report import LandedCall, Report
 from .resumption import Resumption
 
-MIN_ERROR_STATUS = 400
 GUESSED = "It is not certain that a call was meant, or what it was."
 REPAIR = "{reasons} Nothing was run. Write the call again, correctly, and nothing else."
 
@@ -237,7 +236,7 @@ class ChatTurn:
         thinks = self._facts.thinks_in_text.get(self.fact_key)  # and drafts calls in its thoughts
         ends = self._facts.clean_ends.get(self._address)
         may_be_cut = not any(model == self._request.model for model, _ in ends)
-        has_choices = self._request.body.get("n") not in (None, 1)
+        has_choices = self._request.wants_choices
         is_done = False  # as the server says
         has_prompt = False
         is_plain = before is None and not is_raw
@@ -395,7 +394,7 @@ class ChatTurn:
 
     def _note_answer(self, whole: Response, calls: Sequence[ToolCall], tokens: list[int]) -> None:
         """Of several answers to one request none goes on."""
-        if self._request.body.get("n") not in (None, 1):
+        if self._request.wants_choices:
             return
         sent = [call for call in whole.calls if call in calls] or calls
         rest = [block for block in whole.content if isinstance(block, (Text, Reasoning))]
@@ -481,7 +480,7 @@ class ChatTurn:
         """How the answer stopped halfway, if a guard that is on goes on with it."""
         last = self._request.messages[-1] if self._request.messages else {}
         stall = find_stall(own, is_behind_results=last.get("role") == "tool")
-        return stall if stall in self._stall_guards and self._request.body.get("n") in (None, 1) else ""
+        return stall if stall in self._stall_guards and not self._request.wants_choices else ""
 
     def _go_on(self, own: Response, stall: Stall) -> Aside[Response]:
         """What the model adds to an answer that stopped halfway; see _ask_further."""
@@ -563,6 +562,6 @@ def gather_events(turn: Generator[Union[Effect, ModelEvent], Any, object]) -> As
 
 def _relay(refused: Reply | None, refusal: ServerError) -> WholeAnswer:
     """What the server answered. Raises the refusal where that was no error, but pointed to another host."""
-    if refused is None or refused.head.status < MIN_ERROR_STATUS:
+    if refused is None or not refused.head.is_error:
         raise refusal
     return WholeAnswer(refused.head.status, refused.body, refused.head.content_type)

@@ -22,7 +22,7 @@ from .apis.dialects import COUNT_PATH, DIALECTS, Dialect, encode_path_error
 from .chat_request import ChatBody
 from .conversation import Conversation
 from .exchange import RELAYED, GuardedExchange, NotGuarded, log
-from .http_common import KEY_HEADERS, NOT_RELAYED, OFF_HEADER, read_key, refuse, select_headers
+from .http_common import KEY_HEADERS, NOT_RELAYED, OFF_HEADER, is_plain, read_key, refuse, select_headers
 from .keep_alive import LiveStream, read_interval
 from .memory import Memory
 from .pages.metrics import Metrics
@@ -304,7 +304,7 @@ def _read_request(path: str, value: dict[str, Any]) -> tuple[Dialect, ChatBody |
 async def _read_api_body(request: web.Request) -> bytes:
     """Raises HTTPException where it cannot be JSON."""
     kind = request.content_type
-    if request.headers.get("Content-Encoding", "identity") != "identity":
+    if not is_plain(request.headers):
         raise web.HTTPUnsupportedMediaType(reason="The body must not be compressed.")
     if not kind.endswith(("json", "octet-stream")):  # the second: none is given
         raise web.HTTPUnsupportedMediaType(reason=f"The content type must be application/json, not {kind[:100]}.")

@@ -28,6 +28,11 @@ def is_relayed(name: str) -> bool:
     return name.lower() not in HOP_BY_HOP and not name.lower().startswith(CORS_HEADERS)
 
 
+def is_plain(headers: Mapping[str, str]) -> bool:
+    """Whether the body with these headers is not compressed."""
+    return headers.get("Content-Encoding", "identity") == "identity"
+
+
 def read_key(headers: Mapping[str, str]) -> str:
     """Anthropic's clients send the key in a header of its own."""
     return headers.get("x-api-key") or headers.get("Authorization", "").removeprefix("Bearer ")

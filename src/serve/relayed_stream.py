@@ -8,13 +8,13 @@ from multidict import CIMultiDict
 
 from ..errors import ContentRejected, ServerError, TemplateFailed, TemplateRejected
 from ..providers.server_errors import judge_own_words, read_error_message, read_refusal
+from ..types.effects import MIN_ERROR_STATUS
 from .apis.dialects import Dialect
 from .chat_request import ChatBody
-from .http_common import is_relayed, refuse
+from .http_common import is_plain, is_relayed, refuse
 from .keep_alive import LiveStream
 from .refusals import MAYBE_HISTORY
 
-MIN_ERROR_STATUS = 400
 MAX_REFUSAL_BYTES = 64 * 1024
 NO_STREAM = "The server's answer is no stream of events."
 
@@ -29,8 +29,7 @@ class HistoryRefused(Exception):
 
 async def check_refusal(answer: aiohttp.ClientResponse, chat: ChatBody | None) -> None:
     """Raises HistoryRefused where the answer is such a refusal. `chat`: the request, where it offers no tools."""
-    is_plain = answer.headers.get("Content-Encoding", "identity") == "identity"
-    if chat is None or chat.tools or answer.status not in MAYBE_HISTORY or not is_plain:
+    if chat is None or chat.tools or answer.status not in MAYBE_HISTORY or not is_plain(answer.headers):
         return
     refusal = judge_own_words(read_refusal(answer.status, await answer.read()), chat.body)
     is_of_template = isinstance(refusal, (TemplateRejected, TemplateFailed))
@@ -66,8 +65,8 @@ class RelayedStream:
 
         Raises HistoryRefused.
         """
-        is_plain = answer.headers.get("Content-Encoding", "identity") == "identity"
-        is_stream = answer.status < MIN_ERROR_STATUS and answer.content_type == "text/event-stream" and is_plain
+        is_of_events = answer.status < MIN_ERROR_STATUS and answer.content_type == "text/event-stream"
+        is_stream = is_of_events and is_plain(answer.headers)
         if not is_stream and not self._live.is_open:
             self._live.stop()
             await check_refusal(answer, self._chat)

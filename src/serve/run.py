@@ -45,7 +45,6 @@ HEAD_TIMEOUT_S = 15.0  # at least; at most twice as long
 
 log = logging.getLogger(__name__)
 
-
 TlsFiles: TypeAlias = Union[tuple[str, str], None]  # of certificate and key
 
 
@@ -225,9 +224,8 @@ async def _listen(
 ) -> bool:
     """Serve until SIGINT or SIGTERM, then let streams finish. Returns whether another Ctrl-C ended the streams.
 
-    `is_shared`: other workers listen on the address too.
-
-    `mask`: the signals that stay blocked. Raises OSError where the address cannot be had.
+    `mask`: the signals to restore once the loop handles those that end the program. `is_shared`: other workers listen
+    on the address too. Raises OSError where the address cannot be had.
     """
     logging.getLogger("aiohttp.server").addFilter(hide_request)
     runner = web.AppRunner(

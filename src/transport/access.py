@@ -17,7 +17,6 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 MIN_KEY_CHARS = 8  # of an API key that is a secret
 MAX_REDIRECTS = 3
 SAME_METHOD = (307, 308)  # redirects that keep method and body
-MIN_ERROR_STATUS = 400
 MAX_RETRY_AFTER_S = 24 * 3600.0  # a longer wait that a server asks for counts as this one
 DRAIN_TIMEOUT_S = 0.1  # for the rest of a body that is not used, so that the connection can be reused
 READ_BYTES = 65536

@@ -13,7 +13,6 @@ from typing import Any, TypeVar, Union
 
 from ..errors import BotError, Cancelled
 from ..types.effects import EFFECTS, Aside, Await, Effect, Fetch, Read, Release, Reply, Sleep
-from .access import MIN_ERROR_STATUS
 from .async_http import AsyncClient, AsyncReply
 from .deadlines import CANCELLED
 from .driver import naming_server
@@ -136,7 +135,7 @@ class _AsyncAnswers:
     def read(self) -> Awaitable[bytes | None]:
         """As perform(Read()), and quicker where bytes of an answer are read."""
         reply = self._reply
-        return self.perform(Read()) if reply is None or reply.head.status >= MIN_ERROR_STATUS else reply.read()
+        return self.perform(Read()) if reply is None or reply.head.is_error else reply.read()
 
     def abandon(self) -> None:
         """End the open answer, if there is one, and its connection."""

@@ -28,7 +28,6 @@ from .access import (
     DRAIN_TIMEOUT_S,
     MAX_BODY_BYTES,
     MAX_REDIRECTS,
-    MIN_ERROR_STATUS,
     READ_BYTES,
     ServerAccess,
     find_redirect,
@@ -82,7 +81,7 @@ class AsyncReply:
         body = bytearray()
         while len(body) < MAX_BODY_BYTES and (chunk := await self.read()):
             body += chunk
-        return self._client.redact_key(bytes(body)) if self.head.status >= MIN_ERROR_STATUS else bytes(body)
+        return self._client.redact_key(bytes(body)) if self.head.is_error else bytes(body)
 
     async def read(self) -> bytes | None:
         """The next bytes of the body; None at its end. Raises StreamCut and Timeout."""

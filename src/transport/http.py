@@ -22,11 +22,11 @@ from urllib3 import exceptions as urllib3_errors
 from urllib3.util.request import ACCEPT_ENCODING
 
 from ..errors import Cancelled, ClientError, StreamCut
+from ..types.effects import MIN_ERROR_STATUS
 from .access import (
     DRAIN_TIMEOUT_S,
     MAX_BODY_BYTES,
     MAX_REDIRECTS,
-    MIN_ERROR_STATUS,
     READ_BYTES,
     ServerAccess,
     find_redirect,

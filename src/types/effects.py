@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MIN_ERROR_STATUS = 400  # of HTTP
+
 
 class Open(NamedTuple):
     """Send a request whose answer is read in pieces. The answer is a ReplyHead.
@@ -70,6 +72,10 @@ class ReplyHead(NamedTuple):
     retry_after: float | None = None
     headers: tuple[tuple[str, str], ...] = ()
     had_key: bool = False
+
+    @property
+    def is_error(self) -> bool:
+        return self.status >= MIN_ERROR_STATUS
 
     @property
     def is_ok(self) -> bool:

@@ -197,10 +197,7 @@ def _convert_usage(usage: object) -> dict[str, int]:
     counted = as_dict(usage)
     total, details = counted.get("prompt_tokens") or 0, as_dict(counted.get("prompt_tokens_details"))
     converted = {"output_tokens": counted.get("completion_tokens") or 0}
-    for name, ours in (
-        ("cached_tokens", "cache_read_input_tokens"),
-        ("created_cache_tokens", "cache_creation_input_tokens"),
-    ):
+    for name, ours in _CACHE_COUNTS.items():
         if (count := details.get(name)) is not None:
             total -= count
             converted[ours] = count
