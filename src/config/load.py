@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..errors import ConfigError
+from ..types.lazy_pattern import LazyPattern
 from .agents_md import get_user_guide
 from .checks import OPTIONS, GivenValue, check_value, resolve_path, split_key
 from .files import read_settings_file
@@ -22,6 +23,7 @@ from .settings import BASE_URLS, MAIN_SERVER, SECTIONS, Settings, VllmSettings, 
 
 ENVIRONMENT = {"VLLM_BASE_URL": "vllm.base_url", "VLLM_MODEL": "vllm.model", "VLLM_API_KEY": "vllm.api_key"}
 PROGRAM_KEYS = ("tools.mcp", "hooks.before_call", "hooks.after_call", "hooks.turn_end")  # rows with a `command`
+SCRIPT_NAME = LazyPattern(r"(?!-)[\w.+@/-]{1,200}\.\w{1,10}")
 DEBUG_LEVELS = {"1": 1, "2": 2}
 VERTEX_URL = "https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION/publishers/google"
 HIDDEN = "(set)"  # in place of a secret
@@ -180,10 +182,15 @@ def _find_tools(known: dict[str, GivenValue]) -> list[str]:
     return tool_files
 
 
+def _is_missing_script(start: Path, name: str) -> bool:
+    return bool(SCRIPT_NAME.fullmatch(name)) and not os.path.lexists(start / name)
+
+
 def _find_program_files(known: dict[str, GivenValue], key: str, workspace: Path) -> list[str]:
     """The files that the commands of these rows name, such as their scripts. Tools may not write them.
 
     A program without a `cwd` starts in the workspace. A word that names a file beside the settings file means that one.
+    A script that is missing where the program starts counts as well: who creates it decides what runs.
     """
     given, files = known.get(key), list[str]()
     if given is None:
@@ -192,8 +199,9 @@ def _find_program_files(known: dict[str, GivenValue], key: str, workspace: Path)
     def resolve(word: Any, start: Path, beside: Path) -> Any:
         if not isinstance(word, str):
             return word
-        names = filter(None, (word, word.partition("=")[2]))  # --config=server.json
-        files.extend(filter(is_file, (str(folder / name) for name in names for folder in (beside, start))))
+        names = list(filter(None, (word, word.partition("=")[2])))  # --config=server.json
+        found = list(filter(is_file, (str(folder / name) for name in names for folder in (beside, start))))
+        files.extend(found or [str(start / name) for name in names if _is_missing_script(start, name)])
         return str(beside / word) if beside != start and is_file(beside / word) else word
 
     is_file = os.path.isfile  # raises nothing, as Path.is_file does

@@ -548,7 +548,9 @@ class TestMcpServers:
             ({"command": ["python", "here.py"]}, ["python", "here.py"], {"F/work/here.py"}),
             ({"command": ["python", "srv.py"], "cwd": "own"}, ["python", "srv.py"], {"F/work/own/srv.py"}),
             ({"command": ["x", "--config=server.json"]}, ["x", "--config=server.json"], {"F/server.json"}),
-            ({"command": ["x", "none.py", "a\0b", "x" * 5000, "."]}, ["x", "none.py", "a\0b", "x" * 5000, "."], set()),
+            ({"command": ["x", "none", "a\0b", "x" * 5000, "."]}, ["x", "none", "a\0b", "x" * 5000, "."], set()),
+            ({"command": ["sh", "bin/none.sh"]}, ["sh", "bin/none.sh"], {"F/work/bin/none.sh"}),
+            ({"command": ["x", "--config=none.json"]}, ["x", "--config=none.json"], {"F/work/none.json"}),
             ({"command": 5, "args": [5]}, [5, 5], set()),
         ],
     )
