@@ -39,7 +39,7 @@ def watch(turn: Turn[T], see: Callable[[ModelEvent], None], *, is_shown: bool = 
 
 
 def await_hooks(hooks: Hooks, told: Future[T]) -> Aside[T]:
-    """What hooks say. Their programs end if nobody waits for it any more."""
+    """What hooks say. If the wait for it is ended, their programs are ended, too."""
     try:
         result: T = yield Await(told)
         return result

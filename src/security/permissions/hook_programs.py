@@ -51,7 +51,7 @@ class Hook(NamedTuple):
 
 
 class HookFailed(Exception):
-    """Why a hook said nothing that counts."""
+    """A hook gave no valid answer; the message says why."""
 
 
 def parse_hooks(rows: Mapping[HookEvent, Sequence[Mapping[str, Any]]]) -> dict[HookEvent, tuple[Hook, ...]]:
@@ -136,12 +136,12 @@ class HookPrograms:
         return _start(lambda: self._tell(self.find("after_call", call.name), about))
 
     def tell_end(self, answer: str, mode: str) -> Future[HookReport]:
-        """Of a turn that ended by itself."""
+        """What the hooks say at the end of a turn that was not interrupted."""
         about = self._describe("turn_end", mode) | {"answer": answer}
         return _start(lambda: self._tell(self.find("turn_end"), about))
 
     def end(self) -> None:
-        """End the programs that run: nobody waits for them any more."""
+        """End the programs that run, whose results are no longer needed."""
         for process in list(self._running):
             _kill(process)
 
@@ -150,10 +150,10 @@ class HookPrograms:
 
     def _ask(self, hook: Hook, about: Mapping[str, JSON]) -> HookVerdict:
         try:
-            said = self._run(hook, about)
-            if said.is_denied:
-                return HookVerdict("deny", f"hook {hook.name}: {said.reason}")
-            decision = said.read()
+            output = self._run(hook, about)
+            if output.is_denied:
+                return HookVerdict("deny", f"hook {hook.name}: {output.reason}")
+            decision = output.read()
             if "decision" not in decision:
                 return HookVerdict()
             if decision["decision"] not in DECISIONS:
@@ -167,15 +167,15 @@ class HookPrograms:
         notes, failures = [], []
         for hook in hooks:
             try:
-                said = self._run(hook, about)
-                note = said.reason if said.is_denied else said.read().get("note", "")
+                output = self._run(hook, about)
+                note = output.reason if output.is_denied else output.read().get("note", "")
                 if note:
                     notes.append(f"hook {hook.name}: {str(note)[:MAX_REASON_CHARS]}")
             except HookFailed as error:
                 failures.append(f"The hook {hook.name} failed: {error}.")
         return HookReport(tuple(notes), tuple(failures))
 
-    def _run(self, hook: Hook, about: Mapping[str, JSON]) -> _Said:
+    def _run(self, hook: Hook, about: Mapping[str, JSON]) -> _Output:
         """Raises HookFailed."""
         with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:  # pipes may fill, or stay open
             given.write(json.dumps(about).encode())
@@ -204,14 +204,14 @@ class HookPrograms:
             for file in (out, err):
                 file.seek(0)
                 texts.append(file.read(MAX_OUTPUT_BYTES).decode(errors="replace").strip())
-        said = _Said(code, *texts)
+        output = _Output(code, *texts)
         if code not in (0, EXIT_DENIED):
-            raise HookFailed(said.describe_failure())
-        return said
+            raise HookFailed(output.describe_failure())
+        return output
 
 
-class _Said(NamedTuple):
-    """What a hook said."""
+class _Output(NamedTuple):
+    """How a program ended, and what it printed on standard output and standard error."""
 
     code: int
     out: str
@@ -248,13 +248,13 @@ def _describe_call(call: ToolCall) -> dict[str, JSON]:
 
 
 def _start(work: Callable[[], Any]) -> Future[Any]:
-    """Run it in a thread, which keeps no program from its end."""
+    """The result of work in a thread of its own, which does not keep this process from ending."""
     future: Future[Any] = Future()
 
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - who waits gets it
+        except BaseException as error:  # noqa: BLE001 - the future raises it
             future.set_exception(error)
 
     Thread(target=run, name="hook", daemon=True).start()
@@ -263,7 +263,7 @@ def _start(work: Callable[[], Any]) -> Future[Any]:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End it with what it started in its session."""
-    if process.poll() is None:  # else its number may be that of another
+    if process.poll() is None:  # else its id may belong to another process
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

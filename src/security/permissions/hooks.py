@@ -40,7 +40,7 @@ class Hooks(Protocol):
         """What they add to the result of a call that ran."""
 
     def tell_end(self, answer: str, mode: str) -> Future[HookReport]:
-        """Of a turn that ended by itself."""
+        """What they say at the end of a turn that was not interrupted."""
 
     def end(self) -> None:
-        """End what runs: nobody waits for it any more."""
+        """End what runs; its results are no longer needed."""
