@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -23,9 +23,7 @@ from .fit import list_types, make_items
 from .tool_index import IndexedTool, normalize
 
 FITTED = "fitted"  # begins what `ToolCall.repaired` says of a native call
-KINDS = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}  # else a number
-NUMBER = "number"
-_NUMBERS = ("integer", NUMBER)
+_NUMBERS = ("integer", "number")
 _OPENERS = ("[", "{", "(")
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -39,7 +37,7 @@ class Fitted(NamedTuple):
 
 
 class NativeFitter:
-    """Of one tool."""
+    """Fits values to the schemas of one tool."""
 
     def __init__(self, tool: IndexedTool) -> None:
         self._tool = tool
@@ -77,13 +75,11 @@ class NativeFitter:
                 key: self.fit(member, self.find_inner(schema, kind, key), f"{path}.{key}" if path else key)
                 for key, member in value.items()
             }
-            changes = _join(members.values())
-            return Fitted({key: each.value for key, each in members.items()}, changes) if changes else Fitted(value)
+            return _gather(value, {key: each.value for key, each in members.items()}, members.values())
         if isinstance(value, list):
             inner = self.find_inner(schema, kind)
             items = [self.fit(item, inner, f"{path}[{place}]") for place, item in enumerate(value)]
-            changes = _join(items)
-            return Fitted([each.value for each in items], changes) if changes else Fitted(value)
+            return _gather(value, [each.value for each in items], items)
         return Fitted(value)
 
     def _fit_refused(self, value: JSON, schema: object, path: str) -> Fitted:
@@ -118,7 +114,7 @@ class NativeFitter:
             reading = _convert(value, kind, target)
             if reading is not MISSING:
                 yield reading
-        if "array" in kinds and kind not in ("array", "null") and not _looks_like_list(value):
+        if "array" in kinds and kind not in ("array", "null") and not _begins_container(value):
             yield cast("list[JSON]", make_items(cast("Node", value), kind, schema)) or [value]
 
     def accepts(self, value: JSON, schema: object) -> bool:
@@ -143,10 +139,8 @@ class NativeFitter:
         required = schema.get("required")
         if isinstance(required, list) and not all(name in value for name in required):
             return False
-        if (
-            schema.get("additionalProperties") is False
-            and not value.keys() <= _as_schema(schema.get("properties")).keys()
-        ):
+        is_closed = schema.get("additionalProperties") is False
+        if is_closed and not value.keys() <= _as_schema(schema.get("properties")).keys():
             return False
         return all(self.accepts(member, self.find_inner(schema, "object", key)) for key, member in value.items())
 
@@ -185,27 +179,31 @@ def _convert(value: JSON, kind: str, target: str) -> Any:
     """The value as this type; MISSING if it has not exactly one reading as it."""
     if kind == "string" and target in ("array", "object"):
         return _parse_container(str(value), target)
-    if (kind, target) == ("array", "string") or (kind, target) == (NUMBER, "integer"):
-        return MISSING  # lines, words or JSON; a fraction
-    if (kind, target) == (NUMBER, "string"):
-        return MISSING  # 1.10 is no longer known from 1.1
+    if (kind, target) == ("array", "string"):
+        return MISSING  # lines, words or JSON
+    if (kind, target) == ("number", "integer"):
+        return MISSING  # it has a fraction
+    if (kind, target) == ("number", "string"):
+        return MISSING  # it may have been written as 1.1 or as 1.10
     change = COERCIONS.get((kind, target))
     return change(value) if change else MISSING
 
 
 def _parse_container(text: str, target: str) -> Any:
-    """The list or object that a string is, in JSON or as Python writes it; MISSING if it is none."""
-    if not _looks_like_list(text):
+    """The list or object in a string, as JSON or Python writes it; MISSING if the string holds something else."""
+    if not _begins_container(text):
         return MISSING
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = _parse_literal(text)
     # The second reader refuses keys that stand twice; by itself it reads much that is no data.
-    return value if get_kind(value) == target and value == COERCIONS["string", target](text) else MISSING
+    is_certain = get_kind(value) == target and value == COERCIONS["string", target](text)
+    return value if is_certain else MISSING
 
 
 def _parse_literal(text: str) -> Any:
+    """The data that a text is in Python, a tuple as a list; MISSING if it is something else."""
     try:
         value = ast.literal_eval(text.strip())
         json.dumps(value)
@@ -214,8 +212,8 @@ def _parse_literal(text: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _looks_like_list(value: JSON) -> bool:
-    """Whether a string begins as a list or an object does: it is no item of a list."""
+def _begins_container(value: JSON) -> bool:
+    """Whether a value is a string that begins as a list or an object does. Such a string is no item of a list."""
     return isinstance(value, str) and value.lstrip().startswith(_OPENERS)
 
 
@@ -228,6 +226,7 @@ def _list_choices(value: str, schema: Schema) -> list[JSON]:
 
 
 def _list_options(schema: Schema) -> list[Any]:
+    """The schemas of which a value needs to fit one; empty if there is no such list."""
     options = schema.get("anyOf") or schema.get("oneOf")
     return options if isinstance(options, list) else []
 
@@ -249,5 +248,7 @@ def _as_schema(value: object) -> Schema:
     return value if isinstance(value, Mapping) else {}
 
 
-def _join(parts: Any) -> tuple[str, ...]:
-    return tuple(chain.from_iterable(each.changes for each in parts))
+def _gather(value: JSON, fitted: JSON, parts: Iterable[Fitted]) -> Fitted:
+    """A container whose parts were fitted; `value` itself if nothing in them was changed."""
+    changes = tuple(chain.from_iterable(each.changes for each in parts))
+    return Fitted(fitted, changes) if changes else Fitted(value)

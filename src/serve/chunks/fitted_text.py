@@ -10,21 +10,26 @@ import json
 import re
 from typing import NamedTuple
 
-from ...parsing.arguments.native import KINDS, NUMBER, NativeFitter, Schema
+from ...parsing.arguments.native import NativeFitter, Schema
 
+# The kind of a value by its first character; any other character begins a number.
+_KINDS = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
 _TOKEN = re.compile(r'[ \t\r\n]+|[{}\[\],:"]|[^ \t\r\n{}\[\],:"]+')
 _STRING_PART = re.compile(r'(?:[^"\\]|\\.)*', re.DOTALL)
 
 
 class _Container(NamedTuple):
-    """An object or a list that is open. `inner`: of the items of a list; of an object, its own schema."""
+    """An object or a list that is open. `inner`: the schema of an object, or that of the items of a list."""
 
     kind: str
     inner: Schema
 
 
 class FittedText:
-    """`pieces`: what the client gets of each piece that came, which counts up to the first that is held."""
+    """`pieces`: for each piece that came, what the client gets in its place.
+
+    While a value is held (`is_holding`), the piece in which it began and those behind it may still change.
+    """
 
     def __init__(self, fitter: NativeFitter) -> None:
         self.pieces: list[str] = []
@@ -40,7 +45,7 @@ class FittedText:
         self._held: list[tuple[int, str]] | None = None  # parts of the value that is held, and whose piece they are
         self._held_schema: Schema = {}
         self._held_depth = 0
-        self._is_followed = True
+        self._is_followed = True  # the text is read further; else each piece is as it came
 
     @property
     def is_holding(self) -> bool:
@@ -125,7 +130,7 @@ class FittedText:
                 self._begin_value("string")
             self._emit(token)
         elif first in "{[":
-            self._open_container(KINDS[first], token)
+            self._open_container(_KINDS[first], token)
         elif first in "}]":
             self._close_container(token)
         elif first == ",":
@@ -134,7 +139,7 @@ class FittedText:
         else:
             if first not in " \t\r\n:" and not self._in_literal:
                 self._in_literal = True
-                self._begin_value(KINDS.get(first, NUMBER))
+                self._begin_value(_KINDS.get(first, "number"))
             self._emit(token)
 
     def _find_schema(self) -> Schema:
