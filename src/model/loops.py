@@ -1,6 +1,6 @@
 """Whether a conversation goes round in circles: the same calls with the same results, again and again. Pure.
 
-One to four rounds that repeat are a loop; a round is the calls of an answer and their results. Polling is none: there a
+One to four rounds that repeat are a loop; a round is the calls of an answer and their results. Polling is no loop: a
 result changes, or a call takes long. When the rounds have come three times, the model is told; the program's own loop
 ends when they have come three times more.
 """
@@ -55,18 +55,12 @@ def decide(rounds: Sequence[Round]) -> Decision:
 
 
 def _count_same(rounds: Sequence[Round], period: int) -> int:
-    """How many rounds at the end are as the one `period` before them."""
+    """How many rounds at the end equal the round `period` before them. A slow round ends the count."""
     least = max(period, len(rounds) - MAX_ROUNDS)
     place = len(rounds) - 1
-    while place >= least and _is_same(rounds[place], rounds[place - period]):
+    while place >= least and not rounds[place].is_slow and rounds[place] == rounds[place - period]:
         place -= 1
     return len(rounds) - 1 - place
-
-
-def _is_same(one: Round, other: Round) -> bool:
-    if one.is_slow or other.is_slow:
-        return False
-    return one.calls == other.calls and one.results == other.results
 
 
 def _list_names(rounds: Sequence[Round]) -> str:
