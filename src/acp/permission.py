@@ -1,8 +1,8 @@
 """Our questions about calls as the editor's, and the editor's answers as ours, one to one.
 
-once, in this session, always, no, and no with words. An editor has no place to type words at such a question. So the
-words come by a form, where the editor shows forms; else the turn ends after the refusal, and what is typed next says
-what to do instead.
+The answers are: once, in this session, always, no, and no with words. An editor has no place to type words at such a
+question. So the words come by a form, where the editor shows forms; else the turn ends after the refusal, and what is
+typed next says what to do instead.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class EditorApprover:
         asked = await self._editor.client.request_permission(
             self._session_id, describe_question(request, self._updates), list_options(request)
         )
-        chosen = getattr(asked.outcome, "option_id", "")  # none: the editor cancelled the turn
+        chosen = getattr(asked.outcome, "option_id", "")  # there is none if the editor cancelled the turn
         if chosen == NO_WITH_WORDS:
             return await self._ask_for_words()
         return read_answer(chosen, request, self._save_rule)
@@ -68,14 +68,14 @@ class EditorApprover:
             return WORDS_FOLLOW
         from acp.schema import ElicitationFormSessionMode, ElicitationSchema, ElicitationStringPropertySchema
 
-        words = ElicitationStringPropertySchema(type="string", title=QUESTION)
-        form = ElicitationSchema(properties={"words": words}, required=["words"])
+        field = ElicitationStringPropertySchema(type="string", title=QUESTION)
+        form = ElicitationSchema(properties={"words": field}, required=["words"])
         mode = ElicitationFormSessionMode(session_id=self._session_id, requested_schema=form)
         given = await self._editor.client.create_elicitation(QUESTION, mode)
-        said = (getattr(given, "content", None) or {}).get("words")
-        return (
-            Answer(False, REPLY_DENIAL.format(said=said.strip())) if isinstance(said, str) and said.strip() else DENIED
-        )
+        words = (getattr(given, "content", None) or {}).get("words")
+        if not isinstance(words, str) or not words.strip():
+            return DENIED
+        return Answer(False, REPLY_DENIAL.format(said=words.strip()))
 
 
 def list_options(request: Request) -> list[Any]:
@@ -119,7 +119,8 @@ def describe_question(request: Request, updates: Updates) -> Any:
     lines = [reveal(line, on_one_line=True) for line in (f"Asks because {request.reason}.", *request.reviews)]
     if request.access:
         lines.append(f"Access: {request.access}.")
-    lines += [sanitize(request.advice)] if request.advice else []
+    if request.advice:
+        lines.append(sanitize(request.advice))
     if request.call.name == SUBMIT_PLAN:
         lines = [sanitize(str(request.call.arguments.get("plan", "")))]
     elif request.preview and not about.get("content"):

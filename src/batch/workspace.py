@@ -135,12 +135,12 @@ class TaskWorkspace:
             return patch
         named = self._run_private(["diff", "--name-only", "--no-renames", "-z", self._before, after])
         names = list(filter(None, named.split("\0")))
-        odd = [name for name in names if not is_utf_8(self._run_private([*words, f":(literal){name}"]))]
-        others = self._run_private([*words, ".", *(f":(exclude,literal){name}" for name in odd)])
+        undecodable = [name for name in names if not is_utf_8(self._run_private([*words, f":(literal){name}"]))]
+        others = self._run_private([*words, ".", *(f":(exclude,literal){name}" for name in undecodable)])
         attributes = self._git_folder / "info/attributes"  # which count before all that the task may have written
         attributes.parent.mkdir(exist_ok=True)
         attributes.write_text("* binary\n")
-        return others + self._run_private([*words, *(f":(literal){name}" for name in odd)])
+        return others + self._run_private([*words, *(f":(literal){name}" for name in undecodable)])
 
     def _write_tree(self, without: Sequence[str] = ()) -> str:
         self._run_private(["add", "--all", "--", ".", *(f":(exclude,literal){name}" for name in without)])

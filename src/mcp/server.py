@@ -160,7 +160,7 @@ class DelegateServer:
             cancelled.set()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([running])
-                running.exception()  # seen, also where nobody waits for it any more
+                running.exception()  # else asyncio logs it as never retrieved
         return running.result()
 
 

@@ -45,7 +45,7 @@ IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": 
         ([SYSTEM], [{**SYSTEM, "role": "user"}], ("user",)),
     ],
 )
-def test_a_history_is_mended_where_it_is_odd(messages, expected, what):
+def test_each_step_mends_what_some_servers_refuse(messages, expected, what):
     assert mend_history(messages) == (expected, what)
 
 
