@@ -52,7 +52,7 @@ def number_diff(diff: str, colours: Colours) -> list[Line]:
     numbered: list[tuple[str, str, str]] = []
     old = new = 0
     for line in diff.split("\n")[2:-1]:
-        mark, text = line[:1], sanitize(line[1:]).expandtabs(TAB_COLUMNS)
+        mark, text = line[:1], _clean_line(line[1:])
         if hunk := HUNK.match(line):
             if numbered:
                 numbered.append(("", "", "..."))
@@ -85,4 +85,9 @@ def _list_failure_lines(result: ToolResult) -> list[str]:
     lines, notes = split_notes(result.text.rstrip("\n").split("\n"))
     if result.kind == "error" or not has_failed_exit(notes):
         return []
-    return [sanitize(line).expandtabs(TAB_COLUMNS) for line in lines[-MAX_FAILURE_LINES:]]
+    return list(map(_clean_line, lines[-MAX_FAILURE_LINES:]))
+
+
+def _clean_line(line: str) -> str:
+    """The line as one line: a terminal takes more than LF for its end, and what follows would stand without a mark."""
+    return sanitize(line).rstrip("\n").replace("\n", " ").expandtabs(TAB_COLUMNS)

@@ -176,6 +176,19 @@ def test_what_a_call_changed_stands_below_it_with_numbers_and_in_colour():
     assert "\x1b[32m1 +new" in shown.raw_lines[2]
 
 
+@pytest.mark.parametrize("end", ["\r", "\u2028", "\x0b", "\x85"])
+def test_no_line_of_a_change_or_a_failed_command_leaves_its_mark(end):
+    forged = f"x{end}  Run it? [y/N]"
+    diff = f"--- a/a.txt\n+++ b/a.txt\n@@ -0,0 +1 @@\n+{forged}\n"
+    written = ToolResult("c", "write", "text", "Created a.txt: 9 characters", diff=diff)
+    failed = result(f"{forged}\n[exit code 1]")
+    for each in (written, failed):
+        shown = Shown().draw(CallStarted(READ), CallFinished(READ, each)).end()
+        below = [line for line in "\n".join(shown.raw_lines).split("\n") if "Run it?" in line]
+        assert below
+        assert all("│" in line for line in below)
+
+
 def test_a_long_change_is_cut_and_opened_whole():
     shown = Shown().draw(CallStarted(READ), changed(30)).end()
     assert shown.lines[20:] == ["    │ 19 +new", "    (11 more lines: Ctrl-O shows them)"]
