@@ -48,11 +48,13 @@ GIT_READERS = (("git", "grep"), ("git", "diff"))
 EXIT_NOT_FOUND = 127
 SUBCOMMAND = LazyPattern(r"[a-z][a-z-]*")
 _DESTRUCTIVE = (
-    "rm|rmdir|unlink|shred|dd|mkfs|find -delete|git clean|git branch -D|git reset --hard|git push --delete"
-    "|git push --force|git push -f|git push --force-with-lease|git push --mirror|git stash clear|git stash drop"
+    "rm|rmdir|unlink|shred|dd|mkfs|find -delete|git clean|git reset --hard|git stash clear|git stash drop"
+    "|git branch -D|git branch -d -f|git branch --delete --force|git tag -d|git tag --delete|git update-ref -d"
+    "|git push --delete|git push -d|git push --force|git push -f|git push --force-with-lease|git push --mirror"
+    "|git push --prune|git reflog expire"
 )
 DESTRUCTIVE = tuple(tuple(each.split()) for each in _DESTRUCTIVE.split("|"))  # commands whose work cannot be undone
-FORCED_REFERENCE = LazyPattern(r"\bpush\b.*\s[\"']?\+")  # git push origin +main
+FORCED_REFERENCE = LazyPattern(r"\bpush\b[^;&|]*\s[\"']?(?:\+|:\S)")  # git push origin +main; :main deletes it
 NO_PATH = LazyPattern(r"[^\w\-./~+]+")  # separates the paths in a word: PATH=a:b, --file=x, @x
 
 

@@ -402,12 +402,32 @@ class TestAlways:
             "xargs rm",
             "git clean -fdx $(pwd)",
             "git push origin +main",
+            "git push \\\n origin +main",
+            "git push origin :main",
+            "git push origin -d main",
+            "git push --prune origin",
+            "git branch -d -f old",
+            "git branch --delete --force old",
+            "git tag -d v1",
+            "git update-ref -d refs/heads/old",
         ],
     )
     def test_what_deletes_or_discards_commits_is_allowed_in_this_chat_at_most(self, command, workspace):
         assert not Policy(workspace).can_be_kept(exec_call(command))
 
-    @pytest.mark.parametrize("command", ["git push origin main", "pytest -q", "git rm-cached", "echo form", None])
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "git push origin main",
+            "git push origin a:b",
+            "git push; date +%s",
+            "git branch -d a",
+            "pytest -q",
+            "git rm-cached",
+            "echo form",
+            None,
+        ],
+    )
     def test_any_other_rule_may_be_kept(self, command, workspace):
         assert Policy(workspace).can_be_kept(exec_call(command))
 
