@@ -47,6 +47,8 @@ class ArgumentParser(argparse.ArgumentParser):
                 message = f"unrecognized arguments: {unknown[0]}" if unknown else message
         if wrong := re.match("unrecognized arguments: (--[^ =]+)", message):
             message = f"there is no option {wrong[1]}{_suggest(wrong[1], spellings)}"
+            if wrong[1] in spellings:  # the chat's, behind a command's name
+                message = f"{wrong[1]} is an option of {self.prog} itself, and stands before the command"
         ask = "" if " " in self.prog else "; -p TEXT asks one question"
         self.exit(2, f"{self.prog}: {message}.\n`{self.prog} --help` says what there is{ask}.\n")
 

@@ -46,6 +46,7 @@ COMMANDS = {
     "sessions": "list, search, show, export or delete past conversations",
 }
 SIMPLE = ("models", "tools", "config")  # commands that share a module
+WITH_DEMO = ("serve", "batch")
 
 
 def make_parser(commands: tuple[str, ...] = ()) -> ArgumentParser:
@@ -178,6 +179,8 @@ def _parse_options(words: list[str]) -> argparse.Namespace:
     parser.words, message = _split_message(parser, own)
     options = parser.parse_args(parser.words)
     options.passed, options.message = passed, message
+    if options.demo and options.command not in (None, *WITH_DEMO):
+        parser.error(f"{options.command} has no demo; `vllm-bot --demo` is a chat without a server")
     return options
 
 

@@ -227,7 +227,7 @@ def split_key(key: str) -> tuple[str, str, str]:
 
 
 def suggest_key(key: object) -> str:
-    """The key or section that was probably meant, by its last name; "" if none is similar."""
+    """The key or section that was probably meant, by its last name; if none is similar, what lists them."""
     import difflib  # start-up is measured
 
     section, _, name = str(key).rpartition(".")
@@ -236,7 +236,7 @@ def suggest_key(key: object) -> str:
     )
     beside = [each for each, full in names.items() if full.startswith(f"{section}.")]
     near = difflib.get_close_matches(name, beside, n=1) or difflib.get_close_matches(name, names, n=1, cutoff=0.7)
-    return f"; the nearest is {names[near[0]] or near[0]}" if near else ""
+    return f"; the nearest is {names[near[0]] or near[0]}" if near else "; `vllm-bot config` lists all"
 
 
 def shorten(value: object) -> str:

@@ -13,6 +13,8 @@ from src.cli.main import main
         (["--profile", "asks"], "there is no --profile asks; the nearest is ask."),
         (["--profile", "x"], "there is no --profile x; choose one of read-only, ask, workspace, full."),
         (["--profle", "ask"], "there is no option --profle; the nearest is --profile."),
+        (["doctor", "--demo"], "--demo is an option of vllm-bot itself, and stands before the command."),
+        (["--demo", "doctor"], "doctor has no demo; `vllm-bot --demo` is a chat without a server."),
         (["--max-turns", "0"], "expected a whole number, 1 or more, got '0'"),
         (["--max-tokens", "1.5"], "expected a whole number, 1 or more, got '1.5'"),
         (["--timeout", "-1"], "expected a number, 0.01 or more, got '-1'"),

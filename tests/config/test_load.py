@@ -379,10 +379,10 @@ def test_what_is_wrong_in_yaml_is_one_line_too(content, said, write):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("1: {}", "c.yaml: 1: there is no such section"),
-        ("vllm: {1: 1}", "c.yaml: vllm.1: there is no such key"),
-        ("vllm: {null: 1}", "c.yaml: vllm.None: there is no such key"),
-        ("system_prompt: {x: 1}", "c.yaml: system_prompt.x: there is no such key"),
+        ("1: {}", "c.yaml: 1: there is no such section; `vllm-bot config` lists all"),
+        ("vllm: {1: 1}", "c.yaml: vllm.1: there is no such key; `vllm-bot config` lists all"),
+        ("vllm: {null: 1}", "c.yaml: vllm.None: there is no such key; `vllm-bot config` lists all"),
+        ("system_prompt: {x: 1}", "c.yaml: system_prompt.x: there is no such key; `vllm-bot config` lists all"),
     ],
 )
 def test_only_what_is_near_is_called_the_nearest(content, said, write):

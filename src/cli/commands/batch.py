@@ -234,7 +234,7 @@ def _show(name: str, out: Path, settings: Settings) -> int:
     clean = Factory(settings).clean
     if row.session:
         path = out / "sessions" / f"{row.session}.jsonl"
-        print(render_markdown(read_conversation(path), clean), end="")
+        print(render_markdown(read_conversation(path), clean))  # an empty line before the row
     facts = row.to_dict() | {"patch": f"{row.patch.count(chr(10)):,} lines"}
     print(
         "\n".join(

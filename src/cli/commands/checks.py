@@ -116,7 +116,7 @@ def _check_server(diagnosis: Diagnosis) -> Finding:
     except NeverReached as error:
         elsewhere = [] if settings.is_server_named else scan_ports(settings)
         if not elsewhere:
-            return Finding("fail", error.message, f"{error.hint}\nOr try the program without a server: --demo")
+            return Finding("fail", error.message, f"{error.hint}\nOr try the program without a server: vllm-bot --demo")
         diagnosis.settings, diagnosis.models = elsewhere[0]
         url = diagnosis.settings.vllm.base_url
         return Finding("warn", f"{error.message} But there is one at {url}.", f"Set vllm.base_url to {url}.")

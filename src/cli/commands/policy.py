@@ -15,6 +15,7 @@ from ...types.strict_json import loads_strict
 from ..arguments import load_settings
 
 EXIT_UNREADABLE = 2
+WAITING = 'vllm-bot policy waits for calls, such as {"tool": "exec", "arguments": {"command": "ls"}}. Ctrl-D ends it.'
 
 
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +32,8 @@ def run_policy(options: argparse.Namespace) -> int:
     settings = load_settings(options)
     policy, registry = make_policy(settings, defer_sandbox(settings)), make_tools(settings)
     code = 0
+    if sys.stdin.isatty():
+        print(WAITING, file=sys.stderr, flush=True)
     # Bytes: no locale's encoding, and lines end at \n alone, unlike those of str.splitlines().
     for number, line in enumerate(sys.stdin.buffer, start=1):
         text = line.removeprefix(codecs.BOM_UTF8).strip()

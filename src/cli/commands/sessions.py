@@ -81,7 +81,10 @@ def _search(options: argparse.Namespace, factory: Factory) -> int:
             continue
         when = time.strftime("%Y-%m-%d", time.localtime(each.session.used))
         print(sanitize(f"{each.session.id}  {when}  {each.speaker}: {' '.join(each.snippet.split())}"))
-    return 0 if matches else 1
+    if matches:
+        return 0
+    print("No session contains all these words; `vllm-bot sessions` lists them.", file=sys.stderr)
+    return 1
 
 
 def _show(options: argparse.Namespace, factory: Factory) -> int:

@@ -41,6 +41,7 @@ def test_the_demo_runs_and_its_tasks_can_be_shown(capsys, tmp_path):
     told = capsys.readouterr().out
     assert "tour" in told
     assert "status     answered" in told
+    assert "\n\nid         greet-1\n" in told
     assert main(["batch", "report"]) == 0
     assert "successful                     8" in capsys.readouterr().out
 

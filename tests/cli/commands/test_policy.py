@@ -48,6 +48,16 @@ def test_a_decision_has_its_reason_and_its_rule(decide):
     }
 
 
+def test_on_a_terminal_it_says_what_it_waits_for(tmp_path, capsys, monkeypatch):
+    class Terminal(io.TextIOWrapper):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal(io.BytesIO()))
+    assert main(["policy", "-w", str(tmp_path)]) == 0
+    assert "waits for calls, such as" in capsys.readouterr().err
+
+
 def test_decisions_come_in_the_order_of_the_calls(decide):
     calls = (running("ls"), {"tool": "read", "arguments": {"path": "a"}}, running("git push origin"))
     rules = [{"tool": "exec", "command": "git push", "action": "deny"}]

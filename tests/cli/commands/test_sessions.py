@@ -44,7 +44,9 @@ def test_they_are_listed_and_searched(run):
     assert "1 turn   What of wheat?" in shown.out
     code, shown = run("sessions", "search", "grown")
     assert code == 0 and "model: Wheat is grown." in shown.out
-    assert run("sessions", "search", "xyzzy")[0] == 1
+    code, shown = run("sessions", "search", "xyzzy")
+    assert (code, shown.out) == (1, "")
+    assert shown.err == "No session contains all these words; `vllm-bot sessions` lists them.\n"
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff{rubbish\n"])

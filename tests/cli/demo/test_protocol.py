@@ -64,6 +64,11 @@ def test_tokenize_counts_more_with_tools():
     assert counts[0] < counts[1]
 
 
+def test_a_request_that_names_no_model_is_answered_as_vllm_does():
+    status, answer = asked("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "go"}]})
+    assert (status, answer["model"]) == (200, MODEL)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "message"),
     [
