@@ -105,7 +105,8 @@ class EditorAgent:
 
     async def fork_session(self, session_id: str, cwd: str, mcp_servers: Any = None, **_: Any) -> Any:
         settings = await self._open_settings(cwd, mcp_servers)
-        factory, store = Factory(settings), Factory(settings).make_store()
+        factory = Factory(settings)
+        store = factory.make_store()
         path = store.journal_path(_check_id(session_id))
         if path.exists():
             system = factory.make_system_messages()
@@ -227,7 +228,7 @@ class EditorAgent:
 
     async def _add(self, settings: Settings, session: Session) -> EditorSession:
         editor = Editor(self._client, asyncio.get_running_loop(), self._abilities)
-        opened = EditorSession(settings, session, editor, lambda it: editor.run(self._announce(it)).result())
+        opened = EditorSession(settings, session, editor, lambda session: editor.run(self._announce(session)).result())
         self._sessions[opened.id] = opened
         self._models[opened.id] = await self._work(choices.list_models, settings)
         asyncio.get_running_loop().call_soon(self._start, opened)
