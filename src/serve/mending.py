@@ -44,7 +44,10 @@ def mend_history(messages: Messages) -> Mended:
 
 
 def has_bad_arguments(messages: Messages) -> bool:
-    """Whether a call's arguments are no JSON object: some servers fail to parse the request, others read it as none."""
+    """Whether a call has arguments that are no JSON object.
+
+    A server that parses them fails, in words as for an answer that its parser cannot read.
+    """
     return any(not _are_readable(each) or _fill_arguments(each) != each for each in messages)
 
 
@@ -53,12 +56,12 @@ def _fill_arguments(message: dict[str, Any]) -> dict[str, Any]:
     calls = as_dicts(message.get("tool_calls"))
     if all(as_dict(each.get("function")).get("arguments") for each in calls):
         return message
-    filled = [{**each, "function": {"arguments": "{}", **_drop_empty(as_dict(each.get("function")))}} for each in calls]
+    functions = [as_dict(each.get("function")) for each in calls]
+    filled = [
+        {**call, "function": {**function, "arguments": function.get("arguments") or "{}"}}
+        for call, function in zip(calls, functions, strict=True)
+    ]
     return {**message, "tool_calls": filled}
-
-
-def _drop_empty(function: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in function.items() if value or name != "arguments"}
 
 
 def _mend_system(messages: Messages) -> Messages:
