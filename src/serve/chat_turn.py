@@ -231,12 +231,8 @@ class ChatTurn:
         `start`: what was read of it; `before`: what the client has of an answer that broke off.
         """
         events, is_over = EventDecoder(), False
-        guards = self._guards = {}
+        self._guards = {}
         last: list[bytes] = []  # after the finish reasons: the usage
-        thinks = self._facts.thinks_in_text.get(self.fact_key)  # and drafts calls in its thoughts
-        ends = self._facts.clean_ends.get(self._address)
-        may_be_cut = not any(model == self._request.model for model, _ in ends)
-        has_choices = self._request.wants_choices
         is_done = False  # as the server says
         has_prompt = False
         is_plain = before is None and not is_raw
@@ -255,30 +251,48 @@ class ChatTurn:
             chunks, is_done = sort_events(found, last)
             if not is_plain:
                 chunks = _adapt_chunks(chunks, before, is_raw=is_raw)
-            for index, part in split_choices(chunks) if has_choices else [(0, chunks)][: len(chunks)]:
-                if (guard := guards.get(index)) is None:
-                    guard = guards[index] = StreamGuard(
-                        self._request,
-                        self._new_id,
-                        thinks=bool(thinks),
-                        may_be_cut=may_be_cut,
-                        fits_native=self._fits_native,
-                    )
-                    if before and before.text and not guard.begin_with(before.make_beginning()):
-                        raise StreamCut("The rest of the answer cannot be told from what was sent.")
-                if sent := guard.feed(part):
-                    yield Payload(sent)
-                if guard.broken:
-                    raise guard.broken
-                if guard.assembler.repeats:
-                    raise WireError("The model repeated itself without end, so its answer was ended.")
-            sole = None if has_choices or not is_plain else guards.get(0)
+            yield from self._guard_chunks(chunks, before)
+            sole = None if self._request.wants_choices or not is_plain else self._guards.get(0)
         yield Release()
-        if not guards:
+        if not self._guards:
             raise StreamCut("The server's answer was empty.")
         last = before.adapt(last) if before else last
-        for guard in guards.values():
-            guard.close(last if len(guards) == 1 else (), is_done=is_done)
+        yield from self._end_stream(last, is_done=is_done, is_raw=is_raw)
+
+    def _guard_chunks(self, chunks: list[bytes], before: Resumption | None) -> GatewayTurn:
+        """Send what may leave once these chunks have come."""
+        if self._request.wants_choices:
+            parts = split_choices(chunks)
+        else:
+            parts = [(0, chunks)] if chunks else []
+        for index, part in parts:
+            guard = self._guards.get(index)
+            if guard is None:
+                guard = self._guards[index] = self._make_guard()
+                if before and before.text and not guard.begin_with(before.make_beginning()):
+                    raise StreamCut("The rest of the answer cannot be told from what was sent.")
+            if sent := guard.feed(part):
+                yield Payload(sent)
+            if guard.broken:
+                raise guard.broken
+            if guard.assembler.repeats:
+                raise WireError("The model repeated itself without end, so its answer was ended.")
+
+    def _make_guard(self) -> StreamGuard:
+        """The guard of a choice that begins."""
+        ends = self._facts.clean_ends.get(self._address)
+        return StreamGuard(
+            self._request,
+            self._new_id,
+            thinks=bool(self._facts.thinks_in_text.get(self.fact_key)),  # and drafts calls in its thoughts
+            may_be_cut=not any(model == self._request.model for model, _ in ends),
+            fits_native=self._fits_native,
+        )
+
+    def _end_stream(self, last: Sequence[bytes], *, is_done: bool, is_raw: bool) -> GatewayTurn:
+        """Send the rest of each choice. `last`: the chunks without choices; `is_done`: see StreamGuard.close."""
+        for guard in self._guards.values():
+            guard.close(last if len(self._guards) == 1 else (), is_done=is_done)
             if guard.ends_thought and not is_raw:
                 self._facts.thinks_in_text.update(self.fact_key, lambda _: True)
             ending = yield from self._finish(guard.assembler)
