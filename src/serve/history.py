@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from itertools import chain, takewhile
+from typing import Any, cast
 
 from ..types.messages import JSON
 
@@ -54,9 +55,7 @@ def place_late_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]
     templates forget the thoughts before such a message; behind calls it waits for their results.
     """
     first = next((place for place, each in enumerate(messages) if not is_system(each)), len(messages))
-    content: JSON = ""
-    for message in messages[:first]:
-        content = join_contents(content, message.get("content"))
+    content = join_contents(*(message.get("content") for message in messages[:first]))
     placed: list[dict[str, Any]] = [{"role": "system", "content": content}] if first else []
     waiting: list[JSON] = []
     for message in messages[first:]:
@@ -98,13 +97,15 @@ def _wrap_part(part: Any) -> JSON:
     return {**part, "text": LATE_SYSTEM.format(text=text)} if isinstance(text, str) else part
 
 
-def join_contents(first: Any, second: Any) -> JSON:
-    """Two contents as one: a string if both are, else a list of parts."""
-    if not first or not second:
-        return first or second or ""
-    if isinstance(first, str) and isinstance(second, str):
-        return f"{first}\n\n{second}"
-    return [*_list_parts(first), *_list_parts(second)]
+def join_contents(*contents: Any) -> JSON:
+    """Contents as one: a string if all are, else a list of parts. In linear time: a client sends any number."""
+    given = [content for content in contents if content]
+    texts = list(takewhile(lambda content: isinstance(content, str), given))
+    if len(texts) == len(given):
+        return "\n\n".join(texts)
+    if len(given) == 1:
+        return cast("JSON", given[0])
+    return [*_list_parts("\n\n".join(texts) if texts else None), *chain(*map(_list_parts, given[len(texts) :]))]
 
 
 def _list_parts(content: Any) -> Iterator[JSON]:

@@ -8,6 +8,7 @@ object. Each step mends one of these, and leaves all other messages as they are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from ..providers.wire_json import as_dict, as_dicts
@@ -16,6 +17,7 @@ from .exchange_text import THOUGHTS, as_list, has_media, read_call, read_text, r
 from .history import is_system, join_contents, place_late_system
 
 Messages = Sequence[dict[str, Any]]
+JOINED_ROLES = ("user", "assistant")
 
 
 class Mended(NamedTuple):
@@ -84,10 +86,14 @@ def _split_turns(messages: Messages) -> Iterator[Messages]:
 
 def _mend_turn(turn: Messages) -> Messages:
     ids = [each.get("id") for each in as_list(turn[0].get("tool_calls"))] if turn and _are_readable(turn[0]) else []
-    own = [each for each in turn if each.get("role") == "tool" and each.get("tool_call_id") in ids]
+    known = {id for id in ids if isinstance(id, str)}
+    own, others = list[dict[str, Any]](), list[dict[str, Any]]()
+    for each in turn[1:]:
+        id = each.get("tool_call_id") if each.get("role") == "tool" else None
+        (own if isinstance(id, str) and id in known else others).append(each)
     if not ids or sorted(map(str, ids)) != sorted(str(each.get("tool_call_id")) for each in own):
         return render_exchanges(turn)
-    return [_fill_arguments(turn[0]), *own, *render_exchanges([each for each in turn[1:] if each not in own])]
+    return [_fill_arguments(turn[0]), *own, *render_exchanges(others)]
 
 
 def _are_readable(message: Mapping[str, Any]) -> bool:
@@ -109,17 +115,20 @@ def _is_empty(message: Mapping[str, Any]) -> bool:
 
 def _join_neighbours(messages: Messages) -> Messages:
     """Neighbouring messages of the user, or of the assistant, as one."""
-    joined: list[dict[str, Any]] = []
-    for message in messages:
-        last = joined[-1] if joined else {}
-        if message.get("role") in ("user", "assistant") and message.get("role") == last.get("role"):
-            both = [name for name in ("content", *THOUGHTS) if message.get(name) and last.get(name)]
-            joined[-1] = {**last, **message, **{name: join_contents(last[name], message[name]) for name in both}}
-            if "content" not in both:
-                joined[-1]["content"] = last.get("content") or message.get("content")
-        else:
-            joined.append(message)
-    return joined
+    runs = [list(run) for _, run in groupby(messages, lambda message: message.get("role"))]
+    return [message for run in runs for message in (_join_run(run) if run[0].get("role") in JOINED_ROLES else run)]
+
+
+def _join_run(run: Messages) -> Messages:
+    if len(run) == 1:
+        return run
+    joined: dict[str, Any] = {}
+    for message in run:
+        joined.update(message)
+    for name in ("content", *THOUGHTS):
+        if values := [message[name] for message in run if message.get(name)]:
+            joined[name] = join_contents(*values)
+    return [joined]
 
 
 def _ensure_user(messages: Messages) -> Messages:

@@ -20,6 +20,7 @@ from src.cli.render.blocks import BlockSplitter
 from src.errors import ToolError
 from src.security.text.redact import redact
 from src.security.text.sanitize import sanitize
+from src.serve.mending import mend_history
 from src.session.replay import Replay, read_records
 from src.session.state import SessionState
 from src.session.streaming_redaction import StreamRedactor
@@ -83,6 +84,20 @@ def diff_changed(step: int) -> Callable[[int], Callable[[], object]]:
     return prepare
 
 
+def mend(kind: str) -> Callable[[int], Callable[[], object]]:
+    """Of a history of so many messages: results of as many calls, or messages of one role."""
+
+    def prepare(size: int) -> Callable[[], object]:
+        if kind != "results":
+            return partial(mend_history, [{"role": kind, "content": "Read it, and say what stands in it." * 8}] * size)
+        function = {"name": "read", "arguments": "{}"}
+        calls = [{"id": f"call-{number}", "type": "function", "function": function} for number in range(size)]
+        results = [{"role": "tool", "tool_call_id": call["id"], "content": "x"} for call in calls]
+        return partial(mend_history, [{"role": "assistant", "content": "", "tool_calls": calls}, *results])
+
+    return prepare
+
+
 SECRETS = (
     "eyJ", "sk-", "-----BEGIN PRIVATE KEY-----", "-", "://a:", "password=", "Bearer ", "cookie:", "a", "secret_", "ghp_",
     "token=", "token=a1", "--token ", "curl ", "login -p ", "mysql -", "<token>", "auth=", 'auth: "', "?key=", "1//0",
@@ -104,6 +119,7 @@ ROWS = [
         Row(f"journal {line[:20]!r}", repeat(read_journal, f"{line}\n"), 60_000)
         for line in JOURNAL_LINES
     ),
+    *(Row(f"mended history: {kind}", mend(kind), 2_000) for kind in ("results", "user", "system")),
     *(Row(f"diff of every {step}", diff_changed(step), 10_000) for step in (1, 3, 7)),
     Row("replace: a similar line", lambda size: partial(replace_or_refuse, *make_similar_line(size)), 500),
     Row("replace: lines", lambda size: partial(replace_or_refuse, "a\n" * size, "a\n" * (size // 10) + "b"), 50_000),

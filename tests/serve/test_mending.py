@@ -65,6 +65,12 @@ def test_a_call_without_arguments_gets_an_empty_object(written):
     assert what == ("exchanges",)
 
 
+def test_the_thought_of_an_answer_stays_where_the_next_one_has_none():
+    answers = [{**ANSWER, "reasoning": "It is short."}, {**ANSWER, "reasoning": ""}]
+    (joined,) = mend_history([USER, *answers]).messages[1:]
+    assert joined == {"role": "assistant", "content": "Done.\n\nDone.", "reasoning": "It is short."}
+
+
 def test_results_come_right_behind_their_calls():
     two = {**CALLS, "tool_calls": [CALL, {**CALL, "id": "c2"}]}
     other = {**RESULT, "tool_call_id": "c2"}
