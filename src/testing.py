@@ -69,8 +69,8 @@ class ScriptedServer:
 
     def _take_turn(self, request: DemoRequest) -> DemoTurn:
         turn = self.turns.pop(0)
-        said = turn(request.messages) if callable(turn) else turn
-        parts = [said] if isinstance(said, (str, ToolCall)) else list(said)
+        content = turn(request.messages) if callable(turn) else turn
+        parts = [content] if isinstance(content, (str, ToolCall)) else list(content)
         text = "\n".join(part for part in parts if isinstance(part, str))
         calls = tuple((part.name, part.arguments) for part in parts if isinstance(part, ToolCall))
         return DemoTurn(text, calls=calls)

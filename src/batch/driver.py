@@ -46,6 +46,14 @@ class BatchProgress(NamedTuple):
         return left * self.seconds / self.ended if self.ended else None
 
 
+class _Attempt(NamedTuple):
+    """A job that waits for a server. `number` counts from 1; `due` is when it may begin, by time.monotonic."""
+
+    job: Job
+    number: int = 1
+    due: float = 0.0
+
+
 class Batch:
     """The tasks of a file under some settings, and their rows. `show` is called when something changed, and often."""
 
@@ -104,8 +112,8 @@ class Batch:
         self._show(BatchProgress(self.rows, len(self._keys), running, self._ended, seconds, self._refusal))
 
     def _run_here(self, jobs: Sequence[Job]) -> None:
-        waiting = deque((job, 1, 0.0) for job in jobs)  # attempt, and when
-        placed: dict[str, tuple[int, str]] = {}  # by the task's id: its attempt, and its server
+        waiting = deque(map(_Attempt, jobs))
+        placed: dict[str, tuple[_Attempt, str]] = {}  # by the task's id: its attempt, and its server
         control = LoadControl(self._options.servers, self._options.jobs)
         pool = self._make_pool(self._options.timeout)
         with ThreadPoolExecutor(1, "load") as looker:
@@ -116,7 +124,8 @@ class Batch:
                     for _ in range(len(waiting)):
                         if self.is_over_budget or (server := self._acquire(waiting, control, now)) is None:
                             break
-                        job, attempt, _when = waiting.popleft()
+                        attempt = waiting.popleft()
+                        job = attempt.job
                         placed[job.task.id] = attempt, server
                         pool.start(job._replace(settings=point_to(job.settings, server)))
                     if self.is_over_budget and not len(pool):
@@ -124,8 +133,9 @@ class Batch:
                     for job, outcome in pool.wait(WAIT_S):
                         attempt, server = placed.pop(job.task.id)
                         control.release(server, is_overload=outcome.is_overload)
-                        if outcome.is_overload and attempt < MAX_ATTEMPTS:
-                            waiting.append((job, attempt + 1, now + BACKOFF_S * attempt))
+                        if outcome.is_overload and attempt.number < MAX_ATTEMPTS:
+                            due = now + BACKOFF_S * attempt.number
+                            waiting.append(_Attempt(job, attempt.number + 1, due))
                             self._refusal = outcome.row.reason.partition("\n")[0]
                         else:
                             self._record(outcome)
@@ -135,9 +145,9 @@ class Batch:
                 pool.stop()
 
     @staticmethod
-    def _acquire(waiting: deque[tuple[Job, int, float]], control: LoadControl, now: float) -> str | None:
-        """A server for the first task that waits; those that are to be tried later go behind the others."""
-        if waiting[0][2] > now:
+    def _acquire(waiting: deque[_Attempt], control: LoadControl, now: float) -> str | None:
+        """A server for the first job that waits; one that is due later goes behind the others."""
+        if waiting[0].due > now:
             waiting.rotate(-1)
             return None
         return control.acquire()

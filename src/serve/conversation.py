@@ -61,6 +61,8 @@ class Conversation:
             chat.model, "", _digest(chat.body.get("tools")), self._history.marks, any(map(is_system, chat.messages[:1]))
         )
         self._trail_seed = encode_json(["trail", credential, chat.model])
+        answers = (each for each in reversed(chat.messages) if each.get("role") == "assistant")
+        self._last_answer = next(answers, None)
         self._old_key = self._find_last_key()
         self._before: Trail | None = None
         self._known: array[int] | None = None  # the checksums of the prompt's first blocks
@@ -69,10 +71,9 @@ class Conversation:
         self._prompt = b""
 
     def _find_last_key(self) -> bytes:
-        last = next((each for each in reversed(self._chat.messages) if each.get("role") == "assistant"), None)
-        if last is None:
+        if self._last_answer is None:
             return b""
-        return self._make_trail_key(list_ids(last), *self._history.answer)
+        return self._make_trail_key(list_ids(self._last_answer), *self._history.answer)
 
     def _make_trail_key(self, ids: Sequence[str], text: str, calls: Sequence[Sequence[str]]) -> bytes:
         """An answer is found again by itself and the question that the conversation began with."""
@@ -139,8 +140,8 @@ class Conversation:
         await self._memory.replace(key, _write_trail(trail, spelling, self._has_warned), self._old_key)
 
     def _spell_last(self) -> bytes:
-        last = next(each for each in reversed(self._chat.messages) if each.get("role") == "assistant")
-        functions = [as_dict(call.get("function")) for call in as_dicts(last.get("tool_calls"))]
+        calls = as_dicts(as_dict(self._last_answer).get("tool_calls"))
+        functions = [as_dict(call.get("function")) for call in calls]
         return _digest([as_str(each.get("arguments")) for each in functions])
 
     def _read_trail(self, data: bytes) -> None:
