@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +18,22 @@ from .greeting import EditorAbilities, answer_greeting
 READ_BYTES = 1 << 16
 
 
-def serve_editor(make_settings: Callable[[Path], Settings], incoming: int, outgoing: int) -> None:
+class _WithoutTraceback(logging.Formatter):
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - of logging
+        return f"{ei[0].__name__}: {ei[1]}"
+
+
+def serve_editor(
+    make_settings: Callable[[Path], Settings], incoming: int, outgoing: int, *, tracebacks: bool = False
+) -> None:
     """Run until the editor closes `incoming`. `make_settings`: those for sessions in a folder. Raises ConfigError."""
     received, abilities = _greet(incoming, outgoing)
     from .agent import EditorAgent  # loads the SDK, after the greeting
 
+    if not tracebacks:  # the SDK logs a line that is no JSON with its own, on the root logger
+        handler = logging.StreamHandler()
+        handler.setFormatter(_WithoutTraceback("vllm-bot acp: %(message)s"))
+        logging.basicConfig(handlers=[handler])
     asyncio.run(_serve(EditorAgent(make_settings, abilities), received, incoming, outgoing))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 from ...acp.greeting import SETUP_OPTION
-from ...config import Settings
+from ...config import Settings, read_debug_level
 from ...errors import ConfigError
 from ..arguments import load_settings
 from ..pipes import reserve_streams
@@ -38,5 +39,5 @@ def run_acp(options: argparse.Namespace) -> int:
         return load_settings(options, **{"workspace.dir": str(folder)})
 
     with reserve_streams() as (incoming, outgoing):
-        serve_editor(make_settings, incoming, outgoing)
+        serve_editor(make_settings, incoming, outgoing, tracebacks=bool(read_debug_level(os.environ)))
     return 0
