@@ -34,6 +34,7 @@ EXIT_DENIED = 2  # as of Claude Code's hooks
 MAX_OUTPUT_BYTES = 64_000
 MAX_REASON_CHARS = 2_000
 DECISIONS = ("deny", "ask")
+ANSWER_KEYS = ("decision", "reason", "note")  # the last one is for after a call
 
 
 class Hook(NamedTuple):
@@ -154,6 +155,8 @@ class HookPrograms:
             if output.is_denied:
                 return HookVerdict("deny", f"hook {hook.name}: {output.reason}")
             decision = output.read()
+            if unknown := [key for key in decision if key not in ANSWER_KEYS]:  # such as a misspelled decision
+                raise HookFailed(f"it printed the key {unknown[0][:80]!r}, and there are {', '.join(ANSWER_KEYS)}")
             if "decision" not in decision:
                 return HookVerdict()
             if decision["decision"] not in DECISIONS:

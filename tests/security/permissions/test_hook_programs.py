@@ -66,6 +66,8 @@ def test_a_hook_denies_asks_or_says_nothing(script, tmp_path):
 FAILS = {  # how a program fails -> what is said of it
     """print('{"decision": "allow"}')""": "its decision is 'allow', and there are deny and ask",
     "print('fine')": "it printed no JSON: 'fine'",
+    """print('{"Decision": "deny"}')""": "it printed the key 'Decision', and there are decision, reason, note",
+    """print('{"hookSpecificOutput": {"permissionDecision": "deny"}}')""": "it printed the key 'hookSpecificOutput'",
     "print('[1]')": "it printed JSON that is no object",
     """print('{"decision": "deny", "decision": "ask"}')""": "it printed no JSON",
     "sys.exit(1)": "exit code 1",
