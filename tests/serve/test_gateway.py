@@ -706,13 +706,17 @@ def test_without_a_server_the_error_names_the_address(tmp_path):
     drive(tmp_path, lambda _: say("x"), use, dead=1, alive=0)
 
 
+ENDS_OF_A_BREAK = {"/v1/chat/completions": "", "/v1/messages": "error", "/v1/responses": "response.failed"}
+
+
 @pytest.mark.parametrize("path, body", STREAMED)
 def test_a_stream_that_breaks_off_ends_with_an_error_of_the_api(tmp_path, path, body):
     async def use(client, _):
         async with client.post(path, json={**body, "stream": True}) as reply:
             lines = (await reply.text()).splitlines()
         events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
-        assert "error" in events[-1] or events[-1]["type"] in ("error", "response.failed")
+        assert events[-1].get("type", "") == ENDS_OF_A_BREAK[path]
+        assert events[-1].get("response", events[-1])["error"]
 
     drive(tmp_path, lambda _: stream("It is")[:3], use)
 
