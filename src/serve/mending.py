@@ -50,7 +50,7 @@ def has_bad_arguments(messages: Messages) -> bool:
 
     A server that parses them fails, in words as for an answer that its parser cannot read.
     """
-    return any(not _are_readable(each) or _fill_arguments(each) != each for each in messages)
+    return any(not _has_readable_calls(each) or _fill_arguments(each) != each for each in messages)
 
 
 def _fill_arguments(message: dict[str, Any]) -> dict[str, Any]:
@@ -85,18 +85,23 @@ def _split_turns(messages: Messages) -> Iterator[Messages]:
 
 
 def _mend_turn(turn: Messages) -> Messages:
-    ids = [each.get("id") for each in as_list(turn[0].get("tool_calls"))] if turn and _are_readable(turn[0]) else []
+    ids = (
+        [each.get("id") for each in as_list(turn[0].get("tool_calls"))] if turn and _has_readable_calls(turn[0]) else []
+    )
     known = {id for id in ids if isinstance(id, str)}
     own, others = list[dict[str, Any]](), list[dict[str, Any]]()
     for each in turn[1:]:
-        id = each.get("tool_call_id") if each.get("role") == "tool" else None
-        (own if isinstance(id, str) and id in known else others).append(each)
+        id = each.get("tool_call_id")
+        if each.get("role") == "tool" and isinstance(id, str) and id in known:
+            own.append(each)
+        else:
+            others.append(each)
     if not ids or sorted(map(str, ids)) != sorted(str(each.get("tool_call_id")) for each in own):
         return render_exchanges(turn)
     return [_fill_arguments(turn[0]), *own, *render_exchanges(others)]
 
 
-def _are_readable(message: Mapping[str, Any]) -> bool:
+def _has_readable_calls(message: Mapping[str, Any]) -> bool:
     """Whether each call of the message is one, with an object as its arguments."""
     calls = as_list(message.get("tool_calls"))
     return all(isinstance(each, dict) and not isinstance(read_call(each), MalformedCall) for each in calls)
@@ -115,20 +120,26 @@ def _is_empty(message: Mapping[str, Any]) -> bool:
 
 def _join_neighbours(messages: Messages) -> Messages:
     """Neighbouring messages of the user, or of the assistant, as one."""
-    runs = [list(run) for _, run in groupby(messages, lambda message: message.get("role"))]
-    return [message for run in runs for message in (_join_run(run) if run[0].get("role") in JOINED_ROLES else run)]
+    joined: list[dict[str, Any]] = []
+    for role, run in groupby(messages, lambda message: message.get("role")):
+        if role in JOINED_ROLES:
+            joined.append(_join_run(list(run)))
+        else:
+            joined += run
+    return joined
 
 
-def _join_run(run: Messages) -> Messages:
+def _join_run(run: Messages) -> dict[str, Any]:
+    """Messages of one role as one; a single one stays as it is."""
     if len(run) == 1:
-        return run
+        return run[0]
     joined: dict[str, Any] = {}
     for message in run:
         joined.update(message)
     for name in ("content", *THOUGHTS):
         if values := [message[name] for message in run if message.get(name)]:
             joined[name] = join_contents(*values)
-    return [joined]
+    return joined
 
 
 def _ensure_user(messages: Messages) -> Messages:
