@@ -129,6 +129,11 @@ class ServerError(RequestFailed):
         self.body = body
         self.max_retries = ANY_NUMBER if status in TRANSIENT_STATUS else 0
 
+    @property
+    def is_about_request(self) -> bool:
+        """Whether the status blames the request, and not the server."""
+        return 400 <= self.status < 500
+
 
 class ServerLoading(ServerError):
     pass

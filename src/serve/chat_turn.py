@@ -173,8 +173,9 @@ class ChatTurn:
     def _rescue(self, asker: ChatAsker, broken: ServerError | StreamCut) -> GatewayTurn:
         """The rest of an answer that broke off, once. Raises what broke it where there is none."""
         failure = judge_own_words(broken, asker.body) if isinstance(broken, ServerError) else broken
-        if not self._request.may_be_asked_in_text or (isinstance(failure, ServerError) and 400 <= failure.status < 500):
-            raise broken  # the second: about the request
+        is_about_request = isinstance(failure, ServerError) and failure.is_about_request
+        if is_about_request or not self._request.may_be_asked_in_text:
+            raise broken
         is_unfinished = isinstance(failure, AnswerUnfinished) and asker.path.mode == "native"
         if isinstance(failure, ParserFailed):
             path = asker.avoid_parser(asker.path, failure)

@@ -83,7 +83,7 @@ class GuardedExchange:
                         break
                     replica.mark_failed()
             status = 504 if isinstance(failure, Timeout) else 502
-            if isinstance(failure, ServerError) and 400 <= failure.status < 500:
+            if isinstance(failure, ServerError) and failure.is_about_request:
                 status = failure.status  # the first event of a stream may be one: the client is not to ask again
             return await self._fail(status, str(failure))
 
