@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..types.lazy_pattern import LazyPattern
+
 MAX_PERIOD = 4  # rounds that repeat as one
 NOTE_AFTER = 3  # times
 END_AFTER = 6  # times
 SLOW_S = 5.0  # a call that takes longer is a wait for something
 MAX_ROUNDS = MAX_PERIOD * END_AFTER  # that are looked at
 _MAX_NAMES_CHARS = 200
+_NAME = LazyPattern(r"[\w.:/-]+")  # no other text of a model is repeated in a note that speaks for the program
 _SAME = "{names}: the same calls gave the same results {times} times in a row"
 _NOTE = f"{_SAME}. Making them again gives nothing new: use these results, do something else, or answer."
 
@@ -64,5 +67,7 @@ def _count_same(rounds: Sequence[Round], period: int) -> int:
 
 
 def _list_names(rounds: Sequence[Round]) -> str:
-    names = ", ".join(name or "an unreadable call" for each in rounds for name, _ in each.calls)
+    names = ", ".join(
+        name if _NAME.fullmatch(name) else "an unreadable call" for each in rounds for name, _ in each.calls
+    )
     return names if len(names) <= _MAX_NAMES_CHARS else f"{names[:_MAX_NAMES_CHARS]} ..."
