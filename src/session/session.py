@@ -267,8 +267,12 @@ class Session:
         calls_by_id = {call.id: call for each in self.messages if isinstance(each, Response) for call in each.calls}
         calls = []
         for started in self.state.started:
-            if started.number >= to and started.id not in restored:
+            if started.number < to or started.id in restored:
+                continue
+            if started.arguments is None:
                 calls.append(calls_by_id.get(started.id, ToolCall(started.id, started.name, {})))
+            else:
+                calls.append(ToolCall(started.id, started.name, started.arguments))
         return calls, frozenset(watched)
 
     def redo(self, restore_file: RestoreFile) -> Undone | None:
@@ -298,6 +302,16 @@ class Session:
         system = [message for message in self.messages[:1] if isinstance(message, SystemMessage)]
         return replace_system(system, replay(self.path, until).messages)
 
+    def _describe_start(self, call: ToolCall) -> dict[str, JSON]:
+        """What is recorded of a call that starts: its arguments only where they are no longer those of the answer."""
+        answer = next((each for each in reversed(self.messages) if isinstance(each, Response)), None)
+        described: dict[str, JSON] = {"id": call.id, "name": call.name}
+        calls = answer.calls if answer else ()
+        asked = [each.arguments for each in calls if each.id == call.id and isinstance(each, ToolCall)]
+        if asked and call.arguments not in asked:
+            described["arguments"] = dict(call.arguments)
+        return described
+
     def _record_event(self, event: Event) -> None:
         if isinstance(event, Compacted):
             self._recorded_count = len(self.messages)  # first, so that an interrupt in between is not recorded as a cut
@@ -306,7 +320,7 @@ class Session:
             return
         self._record_messages()
         if isinstance(event, CallStarted):
-            self._append("call", {"id": event.call.id, "name": event.call.name})
+            self._append("call", self._describe_start(event.call))
             self._sync()
         elif isinstance(event, CallFinished):
             self._results.append(event.result)

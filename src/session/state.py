@@ -86,9 +86,12 @@ class UndoneTurn(NamedTuple):
 
 
 class StartedCall(NamedTuple):
+    """`arguments`: those it ran with, where they are not those of the answer."""
+
     number: int
     id: str
     name: str
+    arguments: dict[str, JSON] | None = None
 
 
 class Todos(NamedTuple):
@@ -207,7 +210,9 @@ class SessionState:
     def _start_call(self, record: Record) -> None:
         self._attach(record)
         self.running = str(record.fields.get("id"))
-        self.started.append(StartedCall(record.number, self.running, str(record.fields.get("name"))))
+        changed = record.fields.get("arguments")
+        arguments = changed if isinstance(changed, dict) else None
+        self.started.append(StartedCall(record.number, self.running, str(record.fields.get("name")), arguments))
 
     def _start_process(self, record: Record) -> None:
         if process := _read_process(record):

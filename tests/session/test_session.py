@@ -363,6 +363,15 @@ class TestUndo:
         session = start_session(tmp_path, says("", CHANGE), says("ok"))
         assert session.undo(restore_file).calls == [CHANGE]
 
+    def test_a_call_that_was_changed_is_named_as_it_ran(self, tmp_path):
+        session = start_session(tmp_path)
+        changed = ToolCall(CHANGE.id, CHANGE.name, {"path": "c"})
+        session.messages.append(UserMessage("go"))
+        session.messages.append(says("", CHANGE))
+        for _ in session.follow(each for each in [CallStarted(changed)]):
+            pass
+        assert session.undo(restore_file).calls == [changed]
+
     def test_undo_restores_the_messages_that_a_compaction_hid(self, tmp_path):
         session = start_session(tmp_path, says("1", LOOK), says("2"))
         ask(session, "more", says("3"))
