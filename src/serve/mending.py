@@ -85,9 +85,9 @@ def _split_turns(messages: Messages) -> Iterator[Messages]:
 
 
 def _mend_turn(turn: Messages) -> Messages:
-    ids = (
-        [each.get("id") for each in as_list(turn[0].get("tool_calls"))] if turn and _has_readable_calls(turn[0]) else []
-    )
+    ids: list[Any] = []
+    if turn and _has_readable_calls(turn[0]):
+        ids = [each.get("id") for each in as_list(turn[0].get("tool_calls"))]
     known = {id for id in ids if isinstance(id, str)}
     own, others = list[dict[str, Any]](), list[dict[str, Any]]()
     for each in turn[1:]:
