@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,10 +38,11 @@ def explain_missing(write: Write) -> str:
     return "its content was not saved"
 
 
-def make_session_diff(session: Session, root: Path) -> tuple[list[str], str]:
+def make_session_diff(session: Session, root: Path, can_show: Callable[[str], bool]) -> tuple[list[str], str]:
     """The files that the session has changed, and a unified diff to what they hold now.
 
-    Of a file without a diff there is a line that begins with `#`.
+    Of a file without a diff there is a line that begins with `#`. `can_show`: whether what is in a file may be told, by
+    its path below `root`.
     """
     from ..tools.fs.diff import make_diff  # start-up is measured
 
@@ -55,6 +56,8 @@ def make_session_diff(session: Session, root: Path) -> tuple[list[str], str]:
             part = f"# {shown}: {explain_missing(first)}\n"
         elif before == after:
             continue
+        elif not can_show(name):
+            part = f"# {shown}: changed, and a rule keeps it from being read\n"
         else:
             try:
                 old, new = (None if content is None else content.decode() for content in (before, after))

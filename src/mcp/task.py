@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event as CancelToken
 
+from ..app.access import make_policy
 from ..app.call_title import find_title
 from ..app.changes import make_session_diff
 from ..app.discovery import find_server
@@ -83,7 +85,7 @@ def run_task(settings: Settings, task: str, cancelled: CancelToken, show: Callab
         if cancelled.is_set():
             raise Cancelled("The task was cancelled.")
         result = record.make_result()
-        changed, diff = make_session_diff(session, settings.root)
+        changed, diff = make_session_diff(session, settings.root, partial(make_policy(settings, None).can_show, "read"))
         outcome = "done" if result.is_complete else STOPS[result.stop_reason]
         clean = factory.clean
         return Report(

@@ -100,6 +100,24 @@ def test_a_task_in_mode_plan_reads_and_reports(root):
     assert told == ["1 read notes.txt"]
 
 
+def test_the_diff_shows_no_file_that_a_rule_keeps_from_read(root):
+    (root / ".env").write_text("KEY=swordfish\n")
+    settings = root.parent / "state/vllm-bot/config.json"
+    settings.parent.mkdir(parents=True)
+    rules = [{"tool": "read", "path": ".env", "action": "deny"}]
+    settings.write_text(json.dumps({"security": {"rules": rules}}))
+
+    async def work(url: str) -> None:
+        async with open_client(url, root, "--mode", "edits") as client:
+            report = await client.call_tool("delegate", {"task": "Empty it.", "folder": "."})
+            assert report.structured_content["changed"] == [".env"]
+            assert report.structured_content["diff"] == "# .env: changed, and a rule keeps it from being read\n"
+            assert "swordfish" not in report.content[0].text
+
+    with ScriptedServer(calls("write", path=".env", content="empty\n"), says("Done.")) as server:
+        run(work(server.url))
+
+
 def test_a_task_that_may_edit_reports_the_diff(root):
     (root / "a.txt").write_text("old\n")
     command = calls("exec", command="echo made > b.txt", access="write")
