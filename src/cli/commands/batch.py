@@ -95,6 +95,8 @@ def run_batch(options: argparse.Namespace) -> int:
         return _show(words[1], _find_out(options.out), load_settings(options))
     if words == ["report"]:
         return _report(_find_out(options.out), load_settings(options))
+    if options.demo and words:
+        raise ConfigError(f"--demo has tasks of its own, so {' '.join(words)} would not run.", "Leave out one of them.")
     if options.demo:
         return _run_demo(options)
     if len(words) != 1:

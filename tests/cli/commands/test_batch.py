@@ -50,6 +50,7 @@ def test_the_demo_runs_and_its_tasks_can_be_shown(capsys, tmp_path):
     ("words", "told"),
     [
         ([], "Name one file of tasks."),
+        (["--demo", "tasks.jsonl"], "--demo has tasks of its own, so tasks.jsonl would not run."),
         (["none.jsonl"], "none.jsonl: No such file or directory."),
         (["report"], "There is no batch in runs/."),
         (["show", "x", "--out", "none"], "none/results.jsonl: No such file or directory."),
