@@ -80,7 +80,7 @@ def run_task(settings: Settings, task: str, cancelled: CancelToken, show: Callab
     try:
         runtime = factory.make_runtime(settings.vllm.model, NoApprover(), lambda: session, workplace=workplace)
         with runtime.model:
-            record, denied = _converse(runtime, session, task, show)
+            record, denied = _converse(runtime, session, task, lambda line: show(factory.clean(line)))
             notices = list(filter(None, [runtime.save_server_facts()]))
         if cancelled.is_set():
             raise Cancelled("The task was cancelled.")

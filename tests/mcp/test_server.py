@@ -100,6 +100,22 @@ def test_a_task_in_mode_plan_reads_and_reports(root):
     assert told == ["1 read notes.txt"]
 
 
+def test_the_progress_of_a_task_holds_no_key(root):
+    told: list[str | None] = []
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message)
+
+    async def work(url: str) -> None:
+        async with open_client(url, root) as client:
+            await client.call_tool("delegate", {"task": "Find it.", "folder": "."}, progress_callback=tell)
+
+    with ScriptedServer(calls("glob", pattern=f"{SECRET}*"), says("None.")) as server:
+        run(work(server.url))
+    assert len(told) == 1
+    assert SECRET not in str(told)
+
+
 def test_the_diff_shows_no_file_that_a_rule_keeps_from_read(root):
     (root / ".env").write_text("KEY=swordfish\n")
     settings = root.parent / "state/vllm-bot/config.json"
