@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from ..types.lazy_pattern import LazyPattern
 from ..types.messages import MalformedCall, ToolCall
-from .arguments.fit import ArgumentMismatch, Fitter, match_parameter
+from .arguments.coerce import get_kind
+from .arguments.fit import ArgumentMismatch, Fitter, accepts_kind, match_parameter
 from .arguments.tool_index import ToolIndex
 from .decode.call_shapes import ARGUMENT_KEYS, NAME_KEYS, DecodedBlock, RawCall, find_begun_calls
 from .decode.nodes import Guess, RepeatedKey
@@ -55,6 +56,11 @@ class BlockText(NamedTuple):
     after_text: bool = False
     lead: str = ""
     is_mentioned: bool = False
+
+
+def _may_stand_for(value: object, schema: object) -> bool:
+    """Whether a value without a key may be that of a parameter, which a list or an object often is not."""
+    return not isinstance(value, (dict, list)) or accepts_kind(schema, get_kind(value))
 
 
 class CallClassifier:
@@ -99,11 +105,14 @@ class CallClassifier:
         tool = self._tools.find(call.name)
         if tool is None or call.arguments is None or call.repairs:
             return False
-        are_many = len(call.positional) > len(tool.properties or call.positional)
-        if are_many or any(isinstance(value, (dict, list)) for value in call.positional):
+        if len(call.positional) > len(tool.properties or call.positional):
             return False
         arguments = call.arguments
-        for key, value in call.arguments.items():
+        if len(call.positional) == 1 and not arguments and isinstance(call.positional[0], dict):
+            arguments = call.positional[0]  # which stands for them
+        elif not all(map(_may_stand_for, call.positional, tool.properties.values())):
+            return False
+        for key, value in arguments.items():
             if key in ARGUMENT_KEYS and isinstance(value, dict):  # which holds the arguments
                 arguments = value
         keys = [key for key, value in arguments.items() if value not in (None, "")]  # the last may be cut

@@ -87,7 +87,7 @@ class Fitter:
         tool, fitted = self._tool, dict[str, JSON]()
         for name, value in self._place_positional(self._match_names(given, positional), positional).items():
             schema = tool.properties.get(name)
-            if value is None and name not in tool.required and schema is not None and not _accepts(schema, "null"):
+            if value is None and name not in tool.required and schema is not None and not accepts_kind(schema, "null"):
                 self.changes[f"{name} null"] = None
                 continue
             fitted[name] = self.fit_value(value, {} if schema is None else schema, name, 0)
@@ -322,12 +322,13 @@ def list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     return () if any(name not in KINDS.values() for name in types) else tuple(types)
 
 
-def _accepts(schema: object, kind: str) -> bool:
+def accepts_kind(schema: object, kind: str) -> bool:
+    """Whether a schema takes some values of this JSON type."""
     if not isinstance(schema, Mapping):
         return True
     options = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
     if options:
-        return any(_accepts(option, kind) for option in options)
+        return any(accepts_kind(option, kind) for option in options)
     types = list_types(schema)
     return not types or kind in types
 

@@ -49,27 +49,47 @@ class NativeFitter:
 
     def may_refuse(self, schema: object, kind: str) -> bool:
         """Whether the schema refuses some values of this kind by themselves, whatever stands inside them."""
-        schema = self._tool.resolve(schema)
-        if options := _list_options(schema):
-            return all(self.may_refuse(option, kind) for option in options)
-        return not _allows(_list_kinds(schema), kind) or "enum" in schema
+        return all(
+            not _allows(_list_kinds(option), kind) or "enum" in option for option in self._list_alternatives(schema)
+        )
 
     def find_inner(self, schema: object, kind: str, key: str = "") -> Schema:
         """The schema of what stands inside a value: of the member `key` of an object, or of the items of an array."""
-        schema = self._tool.resolve(schema)
-        if options := _list_options(schema):
-            fitting = [option for option in options if not self.may_refuse(option, kind)]
-            return self.find_inner(fitting[0], kind, key) if len(fitting) == 1 else {}
+        options = self._list_alternatives(schema)
+        if len(options) > 1:
+            options = [option for option in options if not self.may_refuse(option, kind)]
+        if len(options) != 1:
+            return {}
+        (option,) = options
         if kind == "array":
-            return _as_schema(schema.get("items"))
-        members = _as_schema(schema.get("properties"))
-        return _as_schema(members[key] if key in members else schema.get("additionalProperties"))
+            return _as_schema(option.get("items"))
+        members = _as_schema(option.get("properties"))
+        return _as_schema(members[key] if key in members else option.get("additionalProperties"))
+
+    def _list_alternatives(self, schema: object) -> list[Schema]:
+        """The schemas of which one has to hold, without alternatives of their own."""
+        found: list[Schema] = []
+        opened: list[Schema] = []  # those that have been replaced by their alternatives: one may lead to itself
+        waiting = [schema]
+        while waiting:
+            resolved = self._tool.resolve(waiting.pop(0))
+            options = _list_options(resolved)
+            if not options:
+                found.append(resolved)
+            elif not any(resolved is each for each in opened):
+                opened.append(resolved)
+                waiting += options
+        return found or [{}]
 
     def fit(self, value: JSON, schema: object, path: str = "") -> Fitted:
         """The value, in which what is refused and has one reading is read so. `path` names it in the changes."""
         kind = get_kind(value)
         if self.may_refuse(schema, kind):
             return self._fit_refused(value, schema, path)
+        return self._fit_inside(value, schema, kind, path)
+
+    def _fit_inside(self, value: JSON, schema: object, kind: str, path: str) -> Fitted:
+        """The value with its members or items fitted."""
         if isinstance(value, dict):
             members = {
                 key: self.fit(member, self.find_inner(schema, kind, key), f"{path}.{key}" if path else key)
@@ -88,7 +108,8 @@ class NativeFitter:
             return Fitted(value)
         accepted: dict[str, Fitted] = {}
         for reading in self._list_readings(value, schema):
-            fitted = self.fit(reading, schema, path)
+            # Not read once more: 0 may be false, and false may be 0.
+            fitted = self._fit_inside(reading, schema, get_kind(reading), path)
             if self.accepts(fitted.value, schema):
                 accepted.setdefault(json.dumps(fitted.value, sort_keys=True), fitted)
         if len(accepted) != 1:
@@ -99,17 +120,17 @@ class NativeFitter:
 
     def _list_readings(self, value: JSON, schema: object) -> Iterator[JSON]:
         """What the value may stand for where this schema is. The schema need not accept it."""
-        schema = self._tool.resolve(schema)
-        if options := _list_options(schema):
-            yield from chain.from_iterable(self._list_readings(value, option) for option in options)
-            return
+        for option in self._list_alternatives(schema):
+            yield from self._list_readings_by(value, option)
+
+    def _list_readings_by(self, value: JSON, schema: Schema) -> Iterator[JSON]:
         kind, kinds = get_kind(value), _list_kinds(schema)
         if isinstance(value, str):
             yield from _list_choices(value, schema)
         inner = unwrap(cast("Node", value), kinds)
         if inner is not MISSING and kind not in kinds and "string" not in kinds:
             yield inner
-            yield from self._list_readings(inner, schema)
+            yield from self._list_readings_by(inner, schema)
         for target in kinds:
             reading = _convert(value, kind, target)
             if reading is not MISSING:
@@ -119,9 +140,9 @@ class NativeFitter:
 
     def accepts(self, value: JSON, schema: object) -> bool:
         """Whether nothing in the schema refuses the value: types, choices, members and items."""
-        schema = self._tool.resolve(schema)
-        if options := _list_options(schema):
-            return any(self.accepts(value, option) for option in options)
+        return any(self._is_accepted(value, option) for option in self._list_alternatives(schema))
+
+    def _is_accepted(self, value: JSON, schema: Schema) -> bool:
         kind = get_kind(value)
         if not _allows(_list_kinds(schema), kind):
             return False
@@ -149,7 +170,7 @@ def fit_native(call: ToolCall, tool: IndexedTool) -> ToolCall:
     """The call with its arguments fitted. `written` keeps what the model wrote, which goes back to the server."""
     try:
         fitted, changes = NativeFitter(tool).fit(dict(call.arguments), tool.schema)
-    except RecursionError:  # of a schema that refers to itself
+    except RecursionError:  # of arguments that are nested too deep
         return call
     if not changes or not isinstance(fitted, dict):
         return call

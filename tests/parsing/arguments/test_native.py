@@ -92,6 +92,7 @@ UNTOUCHED: dict[str, tuple[Any, Any]] = {
     "a type that nobody knows": ({"type": "date"}, 5),
     "a reference that leads nowhere": ({"$ref": "#/$defs/none"}, "5"),
     "a schema that refers to itself": ({"$ref": "#/$defs/loop"}, "5"),
+    "a choice that is none of some types": ({"enum": ["a", 5, None]}, 0),
 }
 
 

@@ -204,6 +204,7 @@ class TestData:
             '[{"name": "read", "arguments": {"path": "%s"}}]',
             '[{"action": "read", "action_input": {"path": "a \\"quoted\\" {word} %s"}}]',
             '[read(path="%s")]',
+            '[read({"path": "%s"})]',
             '["read", {"path": "%s"}]',
             "{'name': 'read', 'arguments': {'path': '%s'}}",
             '{"name": "read", "path": "%s"}',
