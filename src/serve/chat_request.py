@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 from ..negotiation.call_path import DEFAULT_MAX_MEDIA, GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
@@ -265,11 +266,6 @@ def _add_instructions(messages: Sequence[dict[str, Any]], text: str) -> list[dic
 
 def _merge_roles(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Neighbouring messages of one role as one. Empty messages are left out, since templates count them as turns."""
-    merged: list[dict[str, Any]] = []
-    for message in messages:
-        if merged and merged[-1].get("role") == message.get("role"):
-            content = join_contents(merged[-1].get("content"), message.get("content"))
-            merged[-1] = {**merged[-1], "content": content}
-        elif message.get("content"):
-            merged.append(message)
-    return merged
+    written = [message for message in messages if message.get("content")]
+    runs = [list(run) for _, run in groupby(written, key=lambda message: message.get("role"))]
+    return [{**run[0], "content": join_contents(*(each["content"] for each in run))} for run in runs]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, takewhile
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ..types.messages import JSON
 
@@ -56,34 +56,40 @@ def place_late_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]
     """
     first = next((place for place, each in enumerate(messages) if not is_system(each)), len(messages))
     content = join_contents(*(message.get("content") for message in messages[:first]))
-    placed: list[dict[str, Any]] = [{"role": "system", "content": content}] if first else []
+    placed: list[_Placed] = [_Placed({"role": "system", "content": content}, [])] if first else []
     waiting: list[JSON] = []
     for message in messages[first:]:
-        if is_system(message):
-            _place(placed, waiting, message)
-            continue
-        placed.append(message)
-        if waiting and message.get("role") in ("user", "tool"):
-            for text in waiting:
-                placed[-1] = add_content(placed[-1], text)
-            waiting = []
-    return [*placed, *({"role": "user", "content": text} for text in waiting)]
+        if not is_system(message):
+            placed.append(_Placed(message, []))
+            if placed[-1].takes_more:
+                placed[-1].behind.extend(waiting)
+                waiting = []
+        elif placed[-1].takes_more:
+            placed[-1].behind.append(_wrap(message.get("content")))
+        elif placed[-1].message.get("tool_calls"):
+            waiting.append(_wrap(message.get("content")))
+        else:
+            placed.append(_Placed({"role": "user", "content": _wrap(message.get("content"))}, []))
+    return [*(each.join() for each in placed), *({"role": "user", "content": text} for text in waiting)]
 
 
-def _place(placed: list[dict[str, Any]], waiting: list[JSON], message: Mapping[str, Any]) -> None:
-    text = _wrap(message.get("content"))
-    last = placed[-1]
-    if last.get("role") in ("user", "tool"):
-        placed[-1] = add_content(last, text)
-    elif last.get("tool_calls"):
-        waiting.append(text)
-    else:
-        placed.append({"role": "user", "content": text})
+class _Placed(NamedTuple):
+    """A message, and what stands behind its content. It is joined once: a client sends any number."""
+
+    message: dict[str, Any]
+    behind: list[JSON]
+
+    @property
+    def takes_more(self) -> bool:
+        return self.message.get("role") in ("user", "tool")
+
+    def join(self) -> dict[str, Any]:
+        return add_content(self.message, *self.behind) if self.behind else self.message
 
 
-def add_content(message: dict[str, Any], text: JSON) -> dict[str, Any]:
+def add_content(message: dict[str, Any], *texts: JSON) -> dict[str, Any]:
     """The message with more at its end."""
-    return {**message, "content": join_contents(message.get("content"), text)}
+    return {**message, "content": join_contents(message.get("content"), *texts)}
 
 
 def _wrap(content: object) -> JSON:

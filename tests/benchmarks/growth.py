@@ -20,6 +20,7 @@ from src.cli.render.blocks import BlockSplitter
 from src.errors import ToolError
 from src.security.text.redact import redact
 from src.security.text.sanitize import sanitize
+from src.serve.history import place_late_system
 from src.serve.mending import mend_history
 from src.session.replay import Replay, read_records
 from src.session.state import SessionState
@@ -98,6 +99,11 @@ def mend(kind: str) -> Callable[[int], Callable[[], object]]:
     return prepare
 
 
+def place_late(size: int) -> Callable[[], object]:
+    late = {"role": "system", "content": "Answer in one sentence, and name the file." * 8}
+    return partial(place_late_system, [{"role": "user", "content": "Hello"}, *[late] * size])
+
+
 SECRETS = (
     "eyJ", "sk-", "-----BEGIN PRIVATE KEY-----", "-", "://a:", "password=", "Bearer ", "cookie:", "a", "secret_", "ghp_",
     "token=", "token=a1", "--token ", "curl ", "login -p ", "mysql -", "<token>", "auth=", 'auth: "', "?key=", "1//0",
@@ -120,6 +126,7 @@ ROWS = [
         for line in JOURNAL_LINES
     ),
     *(Row(f"mended history: {kind}", mend(kind), 2_000) for kind in ("results", "user", "system")),
+    Row("late system messages", place_late, 4_000),
     *(Row(f"diff of every {step}", diff_changed(step), 10_000) for step in (1, 3, 7)),
     Row("replace: a similar line", lambda size: partial(replace_or_refuse, *make_similar_line(size)), 500),
     Row("replace: lines", lambda size: partial(replace_or_refuse, "a\n" * size, "a\n" * (size // 10) + "b"), 50_000),
