@@ -15,6 +15,7 @@ from ..pipes import reserve_streams
 WAITING = "vllm-bot mcp waits for an MCP client on standard input; docs/mcp.md shows how one starts it. Ctrl-C ends it."
 LISTENING = "vllm-bot mcp: http://{address}/mcp for tasks below {roots}, in mode {mode}. Ctrl-C ends it."
 DEFAULT_MODE = "plan"
+MAKE_KEY = "`vllm-bot serve --new-key FILE` makes a key."
 
 
 def add_mcp_options(parser: argparse.ArgumentParser) -> None:
@@ -61,9 +62,6 @@ def run_mcp(options: argparse.Namespace) -> int:
     with reserve_streams() as (incoming, outgoing):
         serve_pipes(delegate, incoming, outgoing)
     return 0
-
-
-MAKE_KEY = "`vllm-bot serve --new-key FILE` makes a key."
 
 
 def _find_root(named: str) -> Path:
