@@ -6,30 +6,17 @@ is. No key and none of the user's headers are sent for that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 from ..config import Settings
 from ..config.settings import BASE_URLS
 from ..errors import BotError, HostUnknown, NeverReached, ServerError, TlsFailed
+from .candidates import ENDPOINTS, WITH_V1, list_candidates
 
-USUAL_PORTS: Mapping[int, str] = {  # of servers, according to their documentation
-    8000: "vLLM",
-    8001: "vLLM",
-    30000: "SGLang",
-    11434: "Ollama",
-    8080: "llama.cpp",
-    1234: "LM Studio",
-    23333: "LMDeploy",
-    5000: "text-generation-webui",
-    1337: "Jan",
-    4000: "LiteLLM",
-}
-ENDPOINTS = ("/chat/completions", "/completions", "/messages", "/models", "/responses")  # pasted with the address
 NO_TLS = "does not speak TLS"
 PROBE_TIMEOUT_S = 3.0
-_WITH_V1 = ("vllm", "openai", "ollama", "anthropic", "copilot")  # providers whose API is usually below /v1
 _NEEDS_KEY = (401, 403)
 _UNAVAILABLE = 503  # while it loads its model
 
@@ -47,7 +34,7 @@ def complete_address(settings: Settings) -> tuple[Settings, str]:
     address = settings.vllm.base_url
     if is_complete(address) or address in BASE_URLS.values():
         return settings, ""
-    candidates = list_candidates(address, has_v1=settings.vllm.provider in _WITH_V1)
+    candidates = list_candidates(address, has_v1=settings.vllm.provider in WITH_V1)
     from concurrent.futures import ThreadPoolExecutor  # loads logging
 
     with ThreadPoolExecutor(len(candidates)) as pool:
@@ -72,32 +59,6 @@ def _raise_what_helps(address: str, candidates: list[str], errors: Sequence[BotE
         raise errors[0]
     hosts = dict.fromkeys(f"{urlsplit(url).scheme}://{urlsplit(url).netloc}" for url in candidates)
     raise NeverReached(f"No server answers at {address}. Tried {', '.join(hosts)}.", "Is it running?")
-
-
-def list_candidates(address: str, *, has_v1: bool = True) -> list[str]:
-    """Where the API may be, the likeliest first."""
-    for endpoint in ENDPOINTS:
-        if address.endswith(endpoint):
-            address = address.removesuffix(endpoint)
-            break
-    scheme, _, rest = address.rpartition("://")
-    host, _, path = rest.partition("/")
-    if host.isdecimal():  # of this machine, a port
-        host = f"localhost:{host}"
-    bases = [f"{scheme}://{host}"] if scheme else _list_bases(host)
-    if path:
-        return [f"{base}/{path}" for base in bases]
-    ends = ("/v1", "") if has_v1 else ("",)
-    return [f"{base}{end}" for base in bases for end in ends]
-
-
-def _list_bases(host: str) -> list[str]:
-    """The schemes and ports at which a server of this host may listen."""
-    if urlsplit(f"//{host}").port:
-        schemes = ("https", "http") if host.endswith("443") else ("http", "https")
-        return [f"{scheme}://{host}" for scheme in schemes]
-    first, *others = (f"http://{host}:{port}" for port in USUAL_PORTS)
-    return [first, f"https://{host}", f"http://{host}", *others]
 
 
 def _probe(settings: Settings, url: str) -> BotError | None:

@@ -16,7 +16,8 @@ from ..config import GivenValue, Settings, check_value
 from ..errors import BotError, ConfigError, NeverReached, ServerError, join_names
 from ..types.events import ModelEvent, Notice
 from ..types.messages import UserMessage
-from .address import USUAL_PORTS, complete_address
+from .address import complete_address
+from .candidates import USUAL_PORTS
 from .factory import Factory
 
 if TYPE_CHECKING:

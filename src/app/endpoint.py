@@ -23,6 +23,7 @@ from ..providers.table import PROVIDERS
 from ..providers.vllm import fits_nothing
 from ..transport import Client, Timeouts
 from ..types.messages import JSON
+from .candidates import WITH_V1, list_candidates
 from .sampling import make_model_body
 
 ClientT = TypeVar("ClientT")
@@ -49,8 +50,8 @@ def make_settings(base_url: str, provider: str = "vllm", **values: Any) -> Setti
         for name, value in arguments.items()
         if value is not None or name not in values
     }
-    if "://" not in base_url:
-        raise ConfigError(f"base_url: expected an address such as {DEFAULT_URL}, got {base_url!r}.")
+    if "://" not in base_url:  # nothing is asked before the first question, so the likeliest address counts
+        checked["base_url"] = list_candidates(checked["base_url"], has_v1=provider in WITH_V1)[0]
     places = {"vllm.base_url": "argument base_url"}
     return Settings(vllm=VllmSettings(**checked), root=Path(), state=Path(), places=places)  # `state` holds nothing
 

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from src.app.address import complete_address, is_complete, list_candidates
+from src.app.address import complete_address, is_complete
+from src.app.candidates import list_candidates
 from src.config import Settings
 from src.errors import HostUnknown, NeverReached
 from tests.doubles import ScriptedServer

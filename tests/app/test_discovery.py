@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from src import config
-from src.app.discovery import NEXT_STEPS, USUAL_PORTS, ServerTarget, discover, probe_call_path
+from src.app.candidates import USUAL_PORTS
+from src.app.discovery import NEXT_STEPS, ServerTarget, discover, probe_call_path
 from src.app.factory import Factory
 from src.cli.chat.open import format_banner
 from src.config import BASE_URLS

@@ -113,7 +113,7 @@ def test_of_several_models_one_must_be_named():
 
 def test_arguments_that_cannot_be_are_refused_before_anything_is_sent():
     with pytest.raises(ConfigError, match="base_url"):
-        Model.connect("localhost:8000")
+        Model.connect("my gpu")
     with pytest.raises(ConfigError, match="provider: expected one of"):
         Model.connect(provider="nobody")
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from src.app.address import USUAL_PORTS
+from src.app.candidates import USUAL_PORTS
 from src.config import BASE_URLS
 
 from .terminal import Server, Terminal

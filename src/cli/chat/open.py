@@ -14,17 +14,11 @@ from ...security.permissions.modes import MODES
 from ...security.text.sanitize import sanitize
 from ...types.events import Notice
 from ...types.file_names import escape_name
-from ..render.plain import PlainScreen, format_model, get_columns
+from ..render.plain import PATH_DESCRIPTIONS, PlainScreen, format_model, get_columns
 from ..render.wrap import wrap_text
 from ..tracing.debug import Debug
 
 ASK_ADDRESS = "Where is your server? HOST, HOST:PORT or a URL (Enter leaves): "
-PATH_DESCRIPTIONS = {
-    "tokens": "tool calls read from its tokens",
-    "native": "native tool calls",
-    "template": "tool calls read from its text (its template shows the tools)",
-    "text": "tool calls in its text",
-}
 
 
 def open_chat(

@@ -55,6 +55,8 @@ def _make_handler(respond: Responder) -> type[BaseHTTPRequestHandler]:
             size = int(length) if length.isdecimal() else 0
             self._respond(self.rfile.read(min(size, MAX_BODY_BYTES)))
 
+        do_DELETE = do_OPTIONS = do_PATCH = do_PUT = do_POST  # noqa: N815 - the names that http.server looks for
+
         def _respond(self, body: bytes) -> None:
             reply = respond(LoopbackRequest(self.command, self.path, body))
             self.send_response(reply.status)

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 NARROW_COLUMNS = 60
 MAX_THOUGHT_LINES = 3  # of an unfinished thought that will be folded
+MARK = "    │ "  # before lines of others, below a call
 WIPE = "\x1b[2J\x1b[H"
 
 
@@ -250,8 +251,16 @@ class LiveScreen:
         self._finish_open()
         running = self._running.pop(call.id, None)
         seconds = f"  {self._clock() - running.began:.1f} s" if running else ""
-        self._add(self._format_call(call, describe_result(result), seconds, failed=has_failed(result)))
-        self._add(self._format_details(result))
+        outcome, failed, details = describe_result(result), has_failed(result), self._format_details(result)
+        lines = self._format_call(call, outcome, seconds, failed=failed)
+        if result.kind == "error" and not any(outcome in line for line in lines):  # why it failed is never cut
+            kind, _, reason = outcome.partition(": ")
+            lines = self._format_call(call, kind, seconds, failed=True)
+            width = self._size()[0] - 1
+            details = [
+                _dim(MARK) + paint(line, self.colours.error) for line in mark_text(reason, "", width - len(MARK))
+            ]
+        self._add([*lines, *details])
         self.folded.append(fold_call(call, result))
         self._progress.start("running" if self._running else "waiting")
 
@@ -280,7 +289,7 @@ class LiveScreen:
         lines = [] if self.was_asked and get_diff(result) else list_details(result, self.colours)
         self.was_asked = False
         width = self._size()[0] - 1
-        shown = [_dim("    │ ") + paint(truncate(text, width - 6), sgr) for text, sgr in lines[:MAX_DIFF_LINES]]
+        shown = [_dim(MARK) + paint(truncate(text, width - len(MARK)), sgr) for text, sgr in lines[:MAX_DIFF_LINES]]
         more = len(lines) - MAX_DIFF_LINES
         return [*shown, *([_dim(f"    ({more:,} more lines: Ctrl-O shows them)")] if more > 0 else [])]
 
@@ -337,7 +346,7 @@ class LiveScreen:
 
     def _format_output(self, lines: Sequence[str]) -> list[str]:
         """Lines of a command's output, each cut to the terminal."""
-        return [_dim(truncate(f"    │ {line}", self._size()[0] - 1)) for line in lines]
+        return [_dim(truncate(f"{MARK}{line}", self._size()[0] - 1)) for line in lines]
 
     def _wrap(self, text: str, width: int) -> list[str]:
         return self._get_renderer().wrap(text, width)

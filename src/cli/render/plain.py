@@ -40,7 +40,14 @@ _SUMMARY = LazyPattern(
 )
 _HASH = LazyPattern(r" ?\[sha256 [0-9a-f]+\]")  # for the model
 _RUNNING_JOB = LazyPattern(r"\[(?:the user sent it to the background: )?it runs in the background as job (\d+);.*\]")
+_WRONG_ARGUMENTS = LazyPattern(r"\AWrong arguments for [\w.-]+: (.*)\. Usage: .*")  # the rest is for the model
 _CHANGED_BY_USER = LazyPattern(r"\A\[The user changed the arguments to .*\]\n")  # for the model
+PATH_DESCRIPTIONS = {
+    "tokens": "tool calls read from its tokens",
+    "native": "native tool calls",
+    "template": "tool calls read from its text (its template shows the tools)",
+    "text": "tool calls in its text",
+}
 MIN_PATH_CHARS = 16  # of a path, rather than that it is one
 MAX_SHORT_CHARS = 60  # of an argument or outcome on a call's line
 MAX_LINE_CHARS = 10_000  # of a call's line that goes to no terminal
@@ -152,7 +159,8 @@ def describe_result(result: ToolResult) -> str:
     if result.kind == "error":
         if first.startswith("Not run"):
             return _describe_refusal(first)
-        return f"error: {first.removeprefix('Error executing tool: ')[: 4 * MAX_SHORT_CHARS]}"  # which the model reads
+        reason = _WRONG_ARGUMENTS.sub(r"\1", first.removeprefix("Error executing tool: "))  # which the model reads
+        return f"error: {reason[: 4 * MAX_SHORT_CHARS]}"
     return count_changes(lines, get_diff(result)) or _describe_output(lines, result.usage)
 
 
@@ -306,7 +314,12 @@ class PlainScreen:
         result = describe_result(event.result)
         if (columns := get_columns(self._aside)) and self._call_columns + measure_at_most(f" -> {result}") >= columns:
             self._write(self._aside, "\n   ")
-            result = cut_at_word(result, columns - len("    -> "), measure_at_most)
+            room = columns - len("    -> ")
+            if event.result.kind == "error" and measure_at_most(result) > room:  # why it failed is never cut
+                kind, _, reason = result.partition(": ")
+                result = "\n".join([kind, *mark_text(reason, "    | ", columns - 1)])
+            else:
+                result = cut_at_word(result, room, measure_at_most)
         self._write(self._aside, f" -> {result}\n")
         if columns:  # a person reads it
             self._show_details(event.result, columns)

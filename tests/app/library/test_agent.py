@@ -286,7 +286,7 @@ class TestConnecting:
     @pytest.mark.parametrize(
         ("wrong", "said"),
         [
-            ({"base_url": "127.0.0.1:8000/v1"}, "expected an address such as http://localhost:8000/v1"),
+            ({"base_url": "my gpu"}, "expected an address such as gpu:8000 or http://localhost:8000/v1"),
             ({"workspace": "/nowhere"}, 'there is no folder "/nowhere"'),
             ({"max_tool_turns": 0}, "expected at least 1, got 0"),
             ({"tools": weather}, "tools is a list of functions"),

@@ -95,7 +95,7 @@ ON_A_SERVER = [
     Mistake("a misspelt option of a model", lambda s: s.model(temprature=0), "did you mean temperature"),
 ]
 ELSEWHERE = [
-    Mistake("no scheme", lambda url: Server("127.0.0.1:8000"), "expected an address such as http://localhost"),
+    Mistake("an address with a blank", lambda url: Server("my gpu"), "expected an address such as gpu:8000"),
     Mistake("a port as the address", lambda url: Server(8000), "base_url: expected a string, got 8000"),
     Mistake("no such provider", lambda url: Server(url, provider="vlm"), "provider: expected one of vllm, openai"),
     Mistake("a number as the key", lambda url: Server(url, api_key=7), "api_key: expected a string"),

@@ -70,6 +70,20 @@ def test_where_the_one_who_finds_out_fails_the_others_go_on():
     assert facts.claim("how") is None
 
 
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("localhost", "http://localhost:8000/v1"),
+        ("gpu:9000", "http://gpu:9000/v1"),
+        ("gpu:9000/v1", "http://gpu:9000/v1"),
+        ("http://gpu/v1/", "http://gpu/v1"),
+    ],
+)
+def test_an_address_without_a_scheme_is_completed(given, used):
+    with Server(given) as server:
+        assert server.base_url == used
+
+
 class TestTheModel:
     def test_a_wrong_name_raises_with_the_names_there_are(self):
         wrong = pytest.raises(ConfigError, match="no model 'tiny'.*\n.*big, small")

@@ -14,7 +14,7 @@ from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
 from src.errors import ConnectFailed
-from src.negotiation.call_path import BY_HAND, CallPath
+from src.negotiation.call_path import BY_HAND, NO_TOKENS, CallPath
 from src.security.permissions.approval import APPROVE_ALL
 from src.tools import REGISTRY
 from src.tools.process.jobs import Jobs
@@ -212,18 +212,36 @@ def test_commands_are_known_in_any_case_and_with_words_behind(line):
 
 
 def test_path_shows_how_tools_are_called_and_why():
-    assert "native: the default" in Session("/path").aside.getvalue()
+    assert Session("/path").aside.getvalue().startswith("  native: native tool calls\n")
 
 
 def test_path_takes_another():
     session = Session("/path text", "/path")
-    assert session.aside.getvalue().count("text: chosen by hand") == 2
+    assert session.aside.getvalue().count("text: tool calls in its text (chosen by hand)") == 2
+
+
+def test_path_shows_how_calls_came_and_how_the_server_would_read_them():
+    look = ToolCall("c", "look", {"path": "a"})
+    turns = [says("", look, replace(look, id="d", origin="hermes")), says("Seen.")]
+    shown = Session("go", "/path", turns=turns).aside.getvalue()
+    assert "  calls so far: 1 native, 1 in the text (hermes)\n" in shown
+    assert "start it with --enable-auto-tool-choice --tool-call-parser hermes\n" in shown
+
+
+def test_path_names_the_flag_of_a_better_way_and_status_does_not():
+    session = Session()
+    session.model.path = CallPath(reason=NO_TOKENS)
+    run_command(session.state, "/path", ChatIO())
+    run_command(session.state, "/status", ChatIO())
+    shown = session.aside.getvalue()
+    assert "tokens is another way, on a server that was started with --enable-scale-out" in shown
+    assert "  tools      native tool calls\n" in shown
 
 
 def test_a_path_that_does_not_exist_is_reported():
     shown = Session("/path telepathy", "/path").aside.getvalue()
     assert "There is no path telepathy" in shown
-    assert "native: the default" in shown
+    assert "native: native tool calls" in shown
 
 
 class TestCommands:

@@ -74,6 +74,7 @@ def test_a_request_that_names_no_model_is_answered_as_vllm_does():
     [
         ("GET", "/v1/nothing", b"", 404, "Not Found"),
         ("GET", "/v1/chat/completions", b"", 405, "Method Not Allowed"),
+        ("DELETE", "/v1/responses/x", b"", 404, "Not Found"),
         ("POST", "/v1/chat/completions", b"{", 400, "JSON decode error"),
         ("POST", "/v1/chat/completions", b"[]", 400, "Expected an object"),
         (

@@ -116,6 +116,17 @@ def test_a_failed_command_keeps_its_last_three_lines():
     assert shown.lines == ['  read(path="a.txt") -> [exit code 1] 4 lines  0.0 s', "    │ two", "    │ three", cut]
 
 
+def test_why_a_call_failed_is_shown_whole():
+    reason = "there is no parameter newTxt (nearest: newText), and three others are missing"
+    failed = ToolResult("c", "edit", "error", f"Wrong arguments for edit: {reason}. Usage: edit(path: string)")
+    shown = Shown().draw(CallStarted(READ), CallFinished(READ, failed)).end()
+    assert shown.lines == [
+        '  read(path="a.txt") -> error  0.0 s',
+        "    │ there is no parameter newTxt (nearest: newText), and",
+        "    │ three others are missing",
+    ]
+
+
 def test_how_to_open_a_thought_is_told_once():
     shown = Shown().draw(ReasoningDelta("Hm."), TextDelta("A.\n\n"), ReasoningDelta("So."), TextDelta("B."))
     told = [line for line in shown.end().lines if "thought for" in line]

@@ -90,6 +90,10 @@ def test_a_path_keeps_its_end():
         (ToolResult("c", "read", "text", "x" * 100), "1 line, 100 characters"),
         (ToolResult("c", "count", "data", {"n": 1}), '{"n": 1}'),
         (ToolResult("c", "read", "error", "Error executing tool: gone\nmore"), "error: gone"),
+        (
+            ToolResult("c", "edit", "error", "Wrong arguments for edit: path is missing. Usage: edit(path: string)"),
+            "error: path is missing",
+        ),
         (ToolResult("c", "read", "error", "Not run: the user said no."), "Not run: the user said no."),
         (ToolResult("c", "read", "error", "Not run: the user said no. Ask what to do."), "Not run: the user said no"),
         (
@@ -175,6 +179,22 @@ def test_a_malformed_call_is_named_as_far_as_it_can_be():
     assert drawn(CallFinished(call, ToolResult("c", "", "error", "It has no end.")))[1].startswith(
         "  unreadable call -> "
     )
+
+
+def test_on_a_terminal_why_a_call_failed_is_shown_whole():
+    reader, writer = os.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    reason = "there is no parameter newTxt, and three others are missing"
+    with os.fdopen(reader, "rb", 0) as terminal, os.fdopen(writer, "w") as aside:
+        screen = PlainScreen(io.StringIO(), aside, thoughts=False, styled=False)
+        screen.draw(CallFinished(ToolCall("c", "edit", {"path": "a"}), ToolResult("c", "edit", "error", reason)))
+        lines = terminal.read(4096).decode().splitlines()
+    assert lines == [
+        '  edit(path="a")',
+        "    -> error",
+        "    | there is no parameter newTxt,",
+        "    | and three others are missing",
+    ]
 
 
 def test_on_a_terminal_each_line_fits_however_long_a_name_or_a_word_is():

@@ -29,6 +29,8 @@ def run_user_command(state: State, command: str) -> None:
     if not command:
         state.screen.say("  Type !command to run a command; the model sees its output with your next message")
         return
+    if _leaves_something(command):
+        state.screen.say("  Shown until what runs in the background ends; Ctrl-C ends it.")
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     sanitise, output, pending = Sanitizer().feed, Output(MAX_MODEL_CHARS), ""
 
@@ -54,6 +56,14 @@ def run_user_command(state: State, command: str) -> None:
     kept = output.text().removesuffix("\n")
     state.notes.append(neutralize(NOTE.format(command=command, output=kept, ending=ending)))
     state.screen.say(f"  [{ending}; the model sees this with your next message]")
+
+
+def _leaves_something(command: str) -> bool:
+    """Whether the shell starts something in the background, whose output is waited for."""
+    try:
+        return "&" in shlex.shlex(command, punctuation_chars=True)
+    except ValueError:  # an open quotation mark, which the shell will tell of
+        return False
 
 
 def edit_text(text: str, name: str = "message.md") -> str:

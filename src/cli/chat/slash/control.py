@@ -18,6 +18,7 @@ from ....types.messages import ToolCall
 from ....types.special_tokens import neutralize_with_note
 from ...render.plain import REPLY_MARK
 from ..state import SlashCommand, State
+from .info import describe_path
 
 if TYPE_CHECKING:
     from ....tools.process.jobs import BackgroundJob
@@ -91,7 +92,7 @@ def _show_or_choose_path(state: State, mode: str) -> None:
         for each in MODES:
             if each == mode:
                 model.path = model.path.choose(each)
-        state.screen.say(f"  {model.path.mode}: {model.path.reason}")
+        state.screen.say("\n".join(f"  {sanitize(line)}" for line in describe_path(state)))
 
 
 def _show_or_switch_mode(state: State, mode: str) -> None:

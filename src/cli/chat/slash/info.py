@@ -7,14 +7,15 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 
 from .... import app
 from ....config import list_settings
 from ....security.permissions.modes import MODES
 from ....security.text.sanitize import sanitize
 from ....types.file_names import escape_name
-from ....types.messages import Response, SystemMessage, ToolResults, Usage, UserMessage
-from ...render.plain import format_model
+from ....types.messages import NATIVE, TEXT, Response, SystemMessage, ToolResults, Usage, UserMessage
+from ...render.plain import PATH_DESCRIPTIONS, format_model
 from ..state import SlashCommand, State, estimate_tokens
 
 GAP = "  "  # between the parts of the status line
@@ -24,6 +25,7 @@ MESSAGE_KINDS = {
     Response: "answers",
     ToolResults: "tool results",
 }
+CALL_ORIGINS = {NATIVE: "native", TEXT: "in the text"}
 BAR_COLUMNS = 30
 CODE_BLOCK = re.compile(r"^(```+|~~~+)[^\n]*\n(.*?)^\1", re.MULTILINE | re.DOTALL)
 CLIPBOARD_PROGRAMS = (  # command, and the variable that must be set for it to work
@@ -87,16 +89,38 @@ def _list_models(state: State, _: str) -> None:
 
 
 def _show_status(state: State, _: str) -> None:
-    made = state.runtime
     rows = {
         "server": state.settings.vllm.base_url,
         "model": state.model_name,
-        "tools": f"{made.model.path.mode}: {made.model.path.reason}" if made else state.path or "not needed yet",
+        "tools": PATH_DESCRIPTIONS[state.path] if state.path else "not needed yet",
         "workspace": escape_name(state.settings.root),
         "context": _describe_context(state),
         "tokens": _describe_tokens(state),
     }
     state.screen.say("\n".join(f"  {name:10} {sanitize(value)}" for name, value in rows.items()))
+
+
+def describe_path(state: State) -> list[str]:
+    """How tools are called, how the calls of this conversation came, and how to have the server read them."""
+    from ....negotiation.call_path import BY_DEFAULT, NO_PARSER, NO_TOKENS  # start-up is measured
+    from ....parsing import list_parsers
+
+    path = state.ensure_runtime().model.path
+    answers = [message for message in state.conversation if isinstance(message, Response)]
+    counts = Counter(call.origin for answer in answers for call in answer.calls)
+    parsers = [name for origin in counts for name in list_parsers(origin)[:1]]
+    lines = [f"{path.mode}: {PATH_DESCRIPTIONS[path.mode]}"]
+    if path.reason == NO_TOKENS:
+        lines.append("tokens is another way, on a server that was started with --enable-scale-out")
+    elif path.reason != BY_DEFAULT:
+        lines[0] += f" ({path.reason})"
+    if counts:
+        ways = (f"{count:,} {CALL_ORIGINS.get(origin, f'in the text ({origin})')}" for origin, count in counts.items())
+        lines.append(f"calls so far: {', '.join(ways)}")
+    if path.reason == NO_PARSER or (path.mode == "native" and parsers):
+        flags = f"--enable-auto-tool-choice --tool-call-parser {(*parsers, 'PARSER')[0]}"
+        lines.append(f"To have the server read the calls, start it with {flags}")
+    return lines
 
 
 def _show_context(state: State, _: str) -> None:

@@ -41,6 +41,21 @@ def test_of_much_output_the_model_sees_the_ends(state):
     assert "cut out of the middle" in state.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("command", "is_said"),
+    [
+        ("sleep 0 &", True),
+        ("sleep 0 & echo", True),
+        ("true && true 2>&1", False),
+        ("echo '&'", False),
+        ("echo '", False),
+    ],
+)
+def test_that_what_runs_in_the_background_is_waited_for_is_said(state, command, is_said):
+    run_user_command(state, command)
+    assert ("Ctrl-C ends it" in state.shown()) is is_said
+
+
 def test_without_a_command_it_says_what_it_is_for(state):
     run_user_command(state, "")
     assert "Type !command to run a command" in state.shown()
