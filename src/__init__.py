@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .errors import ConfigError as ConfigError
     from .errors import LimitReached as LimitReached
     from .errors import ToolError as ToolError
+    from .security.permissions.approval import LATER as LATER
     from .security.permissions.approval import Answer as Answer
     from .security.permissions.approval import Request as Request
     from .tools import DependencyKey as DependencyKey
@@ -69,7 +70,7 @@ _MODULES = {
     "tools": ("tool", "Tool", "ToolContext", "DependencyKey", "Media"),
     "tools.builtin.task": ("task",),
     "transport.deadlines": ("Timeouts",),
-    "security.permissions.approval": ("Request", "Answer"),
+    "security.permissions.approval": ("Request", "Answer", "LATER"),
     "types.events": (
         "Event",
         "TextDelta",

@@ -23,6 +23,7 @@ BotError                 message, hint, exit_code (1 unless stated), max_retries
       Unauthorized       the API key is missing or wrong (HTTP 401, 403)
     WireError            the server's bytes break its own protocol
   LimitReached           the run reached its limit of turns, tokens or time (exit code 3)
+  Suspended              a call waits for an answer that comes later; the library ends its run with it
   Cancelled              the caller stopped the run, from another thread or task (exit code 130)
   ToolError              a tool failed; becomes a tool result
 """
@@ -192,6 +193,10 @@ class LimitReached(BotError):
 
     exit_code = LIMIT
     result: Any = None
+
+
+class Suspended(BotError):
+    """Raised by an approver. The calls that have no result stay open."""
 
 
 class Cancelled(BotError):

@@ -29,6 +29,7 @@ PACKAGE = [
     "Timeouts",
     "Request",
     "Answer",
+    "LATER",
     "Event",
     "TextDelta",
     "ReasoningDelta",

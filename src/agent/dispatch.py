@@ -57,14 +57,22 @@ def _compare_by(result: ToolResult) -> object:
 class TurnCalls:
     """The calls of one turn, as they ran if they did, and their results so far.
 
-    `task`: the user's question that they serve. `watch`: what the turns of that question make together.
+    `task`: the user's question that they serve. `watch`: what the turns of that question make together. `results`: of
+    the first calls, where the turn was suspended; with `is_suspended` the others stay without one.
     """
 
-    def __init__(self, calls: Sequence[RequestedCall], task: str = "", watch: LoopWatch | None = None) -> None:
+    def __init__(
+        self,
+        calls: Sequence[RequestedCall],
+        task: str = "",
+        watch: LoopWatch | None = None,
+        results: Sequence[ToolResult] = (),
+    ) -> None:
         self.calls = list(calls)
         self.task = task
+        self.is_suspended = False
         self._watch = watch
-        self._results: dict[int, ToolResult] = {}  # by place
+        self._results = dict(enumerate(results))  # by place
 
     def finish(self, place: int, result: ToolResult) -> CallFinished:
         """Record the result of the call at this place; the last one tells the model of a loop."""
@@ -77,7 +85,9 @@ class TurnCalls:
         return place in self._results
 
     def settle(self) -> ToolResults:
-        """A result for each call; one that has none did not finish."""
+        """A result for each call; one that has none did not finish, or waits."""
+        if self.is_suspended:
+            return ToolResults(tuple(self._results.values()))
         return ToolResults(
             tuple(self._results.get(place) or make_error(call, NOT_FINISHED) for place, call in enumerate(self.calls))
         )
@@ -109,6 +119,8 @@ class ToolDispatcher:
             yield Notice(TOO_MANY_NOTICE)
         free: dict[int, ToolCall] = {}
         for place, call in enumerate(turn.calls):
+            if turn.has_result(place):
+                continue
             error = self._find_error(place, call)
             if isinstance(call, ToolCall) and not error and (judged := self._gate.find_free(call)):
                 turn.calls[place] = free[place] = judged

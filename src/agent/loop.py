@@ -19,7 +19,7 @@ from threading import Event as CancelToken
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from ..errors import ContextTooLong, RequestFailed, WireError
+from ..errors import ContextTooLong, RequestFailed, Suspended, WireError
 from ..model.stalls import STALL_PROMPTS
 from ..security.permissions.approval import SUBMIT_PLAN, Approver
 from ..security.permissions.policy import Policy
@@ -31,14 +31,17 @@ from ..types.effects import AgentSteps
 from ..types.events import Completed, Event, LimitHit, ModelEvent, Notice, TextDelta, TurnStarted
 from ..types.messages import (
     Message,
+    RequestedCall,
     Response,
     SystemMessage,
     Text,
     ToolCall,
     ToolChoice,
     ToolDefinition,
+    ToolResult,
     ToolResults,
     UserMessage,
+    split_open_turn,
 )
 from .compaction import Compactor, SummaryModel
 from .dispatch import LoopWatch, ToolDispatcher, TurnCalls, make_error
@@ -70,6 +73,7 @@ class _Question:
     conversation: list[Message]
     ctx: ToolContext
     tool_choice: ToolChoice = "auto"  # of the next turn
+    open_turn: tuple[Response, tuple[ToolResult, ...]] | None = None  # left by a run that was suspended
     watch: LoopWatch = field(default_factory=LoopWatch)
     malformed_turns: int = 0  # in a row
     was_prompted: bool = False  # after an empty turn
@@ -125,6 +129,11 @@ class AgentLoop:
         """The tools that the model is offered."""
         return self._gate.list_offered()
 
+    def list_asking(self, calls: Sequence[RequestedCall]) -> tuple[ToolCall, ...]:
+        """Those of the calls that may not run without asking."""
+        can_run = [call for call in calls if isinstance(call, ToolCall) and not self._registry.check(call)]
+        return tuple(call for call in can_run if not self._gate.find_free(call))
+
     def may_run_command(self, call: ToolCall) -> bool:
         """Whether the call may use the sandbox: tools of low risk that have no access of their own run no command."""
         registry = self._registry
@@ -152,10 +161,13 @@ class AgentLoop:
     ) -> AgentSteps[None]:
         """Answer the user's last message, appending each turn's messages to `conversation`.
 
+        Where that ends in calls without a result, these run first.
+
         `cancelled` tells tools to end, once another thread sets it. `tool_choice` none holds for the whole answer;
         a choice that requires a call holds for the first turn. `ctx`: the context of this run, if the caller opens and
         closes it.
-        Raises what the model raises. The conversation can be continued after that, and after an interrupt.
+        Raises what the model raises, and Suspended where the approver does. The conversation can be continued after
+        that, and after an interrupt.
         """
         text = next((each.text for each in reversed(conversation) if isinstance(each, UserMessage)), "")
         try:
@@ -164,7 +176,9 @@ class AgentLoop:
                     system = [message for message in conversation[:1] if isinstance(message, SystemMessage)]
                     start = partial(self._start_subagent, Lock())
                     within = within.rewire(run_task=partial(run_subagent, start, self._open_subagent, system))
-                yield from self._answer(_Question(text, conversation, within, tool_choice))
+                yield from self._answer(
+                    _Question(text, conversation, within, tool_choice, split_open_turn(conversation))
+                )
             yield from self._tell_end(conversation)
         finally:
             while conversation and conversation[-1] in INJECTED_PROMPTS:  # without an answer: not for the next question
@@ -205,7 +219,8 @@ class AgentLoop:
             yield from self._answer_without_calls(question.conversation, 1, NO_CALLS)
             return
         for number in count(1):
-            yield TurnStarted(number)
+            if not question.open_turn:
+                yield TurnStarted(number)
             is_over = yield from self._step(question)
             if is_over:
                 return
@@ -220,9 +235,13 @@ class AgentLoop:
 
     def _step(self, question: _Question) -> AgentSteps[bool]:
         """One turn: the model's response, then its calls. Whether the loop ends with it; the user is told why."""
-        response = yield from self._respond(question.conversation, question.tool_choice)
-        question.tool_choice = "auto"
-        yield from self._run_calls(question, response)
+        if question.open_turn:
+            response = yield from self._run_open_calls(question, *question.open_turn)
+        else:
+            response = yield from self._respond(question.conversation, question.tool_choice)
+            question.tool_choice = "auto"
+            turn = TurnCalls(response.requested_calls, question.text, question.watch)
+            yield from self._run_calls(question, response, turn)
         if not response.requested_calls:
             if response.text.strip() or response.stop_reason != "end_turn" or question.was_prompted:
                 return True
@@ -247,15 +266,32 @@ class AgentLoop:
         yield Notice(f"Stopped: {turns} answers in a row held only tool calls that cannot be read.")
         return True
 
-    def _run_calls(self, question: _Question, response: Response) -> AgentSteps[None]:
-        """Run the response's calls, if any. Each gets its result in the conversation, even when this is interrupted."""
-        turn = TurnCalls(response.requested_calls, question.text, question.watch)
+    def _run_open_calls(
+        self, question: _Question, response: Response, results: tuple[ToolResult, ...]
+    ) -> AgentSteps[Response]:
+        """Run the calls of a turn that was suspended, and returns its response. `results`: of those that ran."""
+        question.open_turn = None
+        if results:
+            question.conversation.pop()
+        turn = TurnCalls(response.requested_calls, question.text, question.watch, results)
+        yield from self._run_calls(question, response, turn)
+        return response
+
+    def _run_calls(self, question: _Question, response: Response, turn: TurnCalls) -> AgentSteps[None]:
+        """Run the response's calls, if any. Each gets its result in the conversation, even when this is interrupted.
+
+        Where the run is suspended, the call that waits and those after it get none.
+        """
         try:
             yield from _explain_stop(response)
             yield from self._dispatcher.run(turn, question.ctx)
+        except Suspended:
+            turn.is_suspended = True
+            raise
         finally:
-            if turn.calls:
-                question.conversation.append(turn.settle())
+            settled = turn.settle()
+            if settled.results:
+                question.conversation.append(settled)
 
     def _respond(self, conversation: list[Message], choice: ToolChoice) -> AgentSteps[Response]:
         """The model's response. Where the conversation fills the context, room is made first."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from threading import Event as CancelToken
 from typing import NamedTuple
 
-from ..errors import BotError, Cancelled, ToolError
+from ..errors import BotError, Cancelled, Suspended, ToolError
 from ..security.permissions.approval import Answer, Request
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.wiring import Inbox
@@ -25,6 +25,7 @@ from ..types.messages import Message, SystemMessage, ToolCall, ToolResult, Usage
 from .compaction import Compactor, SummaryModel
 
 TASK = "task"  # the tool
+CANNOT_WAIT = "a subagent cannot wait for an answer that comes later."
 MAX_TASK_TURNS = 100  # with calls, before a subagent must report
 INSTRUCTIONS = """\
 You are a subagent: another agent gave you the task below, and nobody answers questions. Your last message is your \
@@ -93,7 +94,11 @@ class CallGroup:
             items, arrival = self._inbox.take()
             for item in items:
                 if isinstance(item, Question):
-                    item.answer.set_result((yield from self._ask(item.request)))
+                    try:
+                        answer = yield from self._ask(item.request)
+                    except Suspended:
+                        answer = Answer(False, CANNOT_WAIT)
+                    item.answer.set_result(answer)
                     continue
                 if isinstance(item.step, Completed):
                     used = self._usages.get(id(item.call), Usage())

@@ -18,7 +18,7 @@ from ...transport import Client
 from ...transport.driver import run
 from ...types.messages import ToolChoice
 from ..endpoint import DEFAULT_URL
-from .approval import Approval, Approve
+from .approval import Answers, Approval, Approve
 from .connection import BaseServer
 from .exchange import BaseAgent, Question
 from .options import NO_OVERRIDES, SYSTEM, Options, Overrides, Sampling, Stored, Tools
@@ -131,6 +131,15 @@ class Agent(BaseAgent[CallRunner]):
         """
         result = self.ask(question, tool_choice=tool_choice, schema=schema).finish()
         return raise_if_cut(result) if raise_on_limit else result
+
+    def resume(self, answers: Answers, *, schema: object = None) -> Run:
+        """Go on with a run whose `approve` returned LATER, in this process or another one: a Run, to iterate.
+
+        `answers`: to each call of `pending`, by its id: True, False or an Answer. `schema`: as the question had it.
+        Raises BotError if no call waits, ConfigError for answers that are missing or to other calls.
+        """
+        self._run = Run(self._make_resumption(answers, schema), self._client, self._context)
+        return self._run
 
     def close(self) -> None:
         """End the run, if there is one. The agent answers no more questions."""

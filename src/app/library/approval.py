@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TypeAlias, Union
 
-from ...security.permissions.approval import Answer, Request
+from ...errors import ConfigError, Suspended
+from ...security.permissions.approval import LATER, Answer, Approver, Request
 from ...tools.sdk.calls import is_coroutine_function
+from ...types.messages import ToolCall
 
 Approve: TypeAlias = Callable[[Request], Union[bool, Answer]]
 AsyncApprove: TypeAlias = Callable[[Request], Union[bool, Answer, Awaitable[Union[bool, Answer]]]]
 
+Answers: TypeAlias = Mapping[str, Union[bool, Answer]]  # by the id of the call
 NO_ANSWER = "the program's approve function gave no answer."
 
 
@@ -41,11 +44,11 @@ class Approval:
         return self._read(self._approve(request))
 
     def _read(self, reply: object) -> Answer:
-        """The answer that a function gave; a refusal if it is none."""
-        if reply is True or reply is False:
-            return Answer(reply, "" if reply else "it was not approved.")
-        if isinstance(reply, Answer) and isinstance(reply.allowed, bool):
-            return reply
+        """The answer that a function gave; a refusal if it is none. Raises Suspended for LATER."""
+        if reply is LATER:
+            raise Suspended(LATER.message)
+        if answer := read_answer(reply):
+            return answer
         if inspect.iscoroutine(reply):
             reply.close()  # else Python warns that it was never awaited
         self.error = TypeError(
@@ -53,6 +56,50 @@ class Approval:
             'Answer(False, "Not on Sundays.").'
         )
         return Answer(False, NO_ANSWER)
+
+
+class GivenAnswers:
+    """The answers that `resume` was given, each for one call. `other` is asked about calls without one."""
+
+    def __init__(self, other: Approver) -> None:
+        self.other = other
+        self._given: list[tuple[ToolCall, Answer]] = []
+
+    def give(self, pending: Sequence[ToolCall], answers: Answers) -> None:
+        """Raises ConfigError unless there is an answer to each of these calls, and to no other one."""
+        if not isinstance(answers, Mapping):
+            raise ConfigError(f"answers: expected the ids of calls with True, False or an Answer, not {answers!r:.80}.")
+        for name in answers:
+            if all(name != call.id for call in pending):
+                waiting = ", ".join(f"{call.id} ({call.name})" for call in pending)
+                raise ConfigError(f"answers: no call {name!r} waits for an answer.", f"Those that wait: {waiting}.")
+        given = []
+        ids = [call.id for call in pending]
+        if twice := next((name for name in ids if ids.count(name) > 1), ""):
+            raise ConfigError(f"answers: two calls have the id {twice}, so they cannot be told apart.", "Ask again.")
+        for call in pending:
+            if call.id not in answers:
+                raise ConfigError(f"answers: there is none to {call.id} ({call.name}).", "Answer all of agent.pending.")
+            reply = answers[call.id]
+            answer = read_answer(reply)
+            if answer is None or reply is LATER:
+                raise ConfigError(f"answers: {call.id}: expected True, False or an Answer, not {reply!r:.80}.")
+            given.append((call, answer))
+        self._given = given
+
+    def approve(self, request: Request) -> Answer | Future[Answer]:
+        for place, (call, answer) in enumerate(self._given):
+            if call == request.call:
+                del self._given[place]
+                return answer
+        return self.other.approve(request)
+
+
+def read_answer(reply: object) -> Answer | None:
+    """The answer that a program gave; None if it is none."""
+    if reply is True or reply is False:
+        return Answer(reply, "" if reply else "it was not approved.")
+    return reply if isinstance(reply, Answer) and isinstance(reply.allowed, bool) else None
 
 
 def _describe(reply: object) -> str:

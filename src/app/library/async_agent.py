@@ -16,7 +16,7 @@ from ...transport.async_driver import run_async
 from ...transport.async_http import AsyncClient
 from ...types.messages import ToolChoice
 from ..async_model import AsyncModel, make_async_client
-from .approval import Approval, AsyncApprove
+from .approval import Answers, Approval, AsyncApprove
 from .async_run import AsyncRun
 from .connection import BaseServer
 from .exchange import AsyncOnly, BaseAgent, Question
@@ -85,6 +85,12 @@ class AsyncAgent(AsyncOnly, BaseAgent[AsyncCallRunner]):
         """As Agent.answer."""
         result = await self.ask(question, tool_choice=tool_choice, schema=schema).finish()
         return raise_if_cut(result) if raise_on_limit else result
+
+    def resume(self, answers: Answers, *, schema: object = None) -> AsyncRun:
+        """As Agent.resume, to iterate with `async for`."""
+        exchange = self._make_resumption(answers, schema)
+        self._run = AsyncRun(exchange, self._client, self._context, self._runner, self._run)
+        return self._run
 
     async def close(self) -> None:
         """End the run, if there is one. The agent answers no more questions."""

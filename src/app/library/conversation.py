@@ -8,7 +8,7 @@ from typing import Any
 
 from ...agent.dispatch import NOT_FINISHED, make_error
 from ...errors import ConfigError
-from ...types.messages import Message, Response, SystemMessage, ToolResults, Usage, read_message
+from ...types.messages import Message, Response, SystemMessage, ToolResults, Usage, read_message, split_open_turn
 from ..model import check_messages
 
 TYPE, VERSION = "conversation", 1
@@ -29,10 +29,13 @@ class Conversation(list[Message]):
         return Conversation(self)
 
     def close_open_calls(self) -> None:
-        """Answer the calls of the last message that have no result, as a server asks of every conversation."""
-        last = self[-1] if self else None
-        if isinstance(last, Response) and last.requested_calls:
-            self.append(ToolResults(tuple(make_error(call, NOT_FINISHED) for call in last.requested_calls)))
+        """Answer the calls at the end that have no result, as a server asks of every conversation."""
+        if turn := split_open_turn(self):
+            response, results = turn
+            if results:
+                self.pop()
+            missing = response.requested_calls[len(results) :]
+            self.append(ToolResults((*results, *(make_error(call, NOT_FINISHED) for call in missing))))
 
     @property
     def text(self) -> str:

@@ -16,7 +16,7 @@ from ...agent.compaction import Compactor
 from ...agent.loop import AgentLoop
 from ...agent.pruning import compute_output_budget
 from ...agent.subagents import SubagentModel
-from ...errors import BotError, ConfigError
+from ...errors import BotError, ConfigError, Suspended
 from ...model import ModelCore
 from ...security.permissions.approval import REFUSE_ALL, Approver
 from ...security.permissions.policy import Policy
@@ -26,9 +26,9 @@ from ...tools.sdk.result import to_content_block
 from ...transport.driver import drive
 from ...types.effects import AgentSteps, Aside
 from ...types.events import CallFinished, Event
-from ...types.messages import JSON, Message, Named, ToolChoice, Usage, UserMessage
+from ...types.messages import JSON, Message, Named, ToolCall, ToolChoice, Usage, UserMessage, split_open_turn
 from ..model import check_messages
-from .approval import Approval
+from .approval import Answers, Approval, GivenAnswers
 from .connection import CLOSED_HINT, BaseServer
 from .conversation import Conversation, read_conversation
 from .options import Options, Stored
@@ -60,7 +60,8 @@ class BaseAgent(Generic[RunnerT]):
         self._options = options = options.check()
         self._server = server
         self._runner = make_runner(self._registry)
-        self._approver = REFUSE_ALL if options.approve is None else make_approver(options.approve, self._runner)
+        self._approval = REFUSE_ALL if options.approve is None else make_approver(options.approve, self._runner)
+        self._approver = GivenAnswers(self._approval)
         self._check_choice(options.tool_choice)
         self._policy = Policy(workspace=Path(options.workspace))
         self._context = ToolContext(workspace=self._policy.workspace, overrides=cast(Any, options.overrides))
@@ -145,6 +146,21 @@ class BaseAgent(Generic[RunnerT]):
                 lambda: compute_output_budget(core.context_limit),
             )
 
+    @property
+    def pending(self) -> tuple[ToolCall, ...]:
+        """The calls at the end of the conversation that wait for an answer, see `resume`."""
+        turn = split_open_turn(self.conversation)
+        if turn is None:
+            return ()
+        response, results = turn
+        return self.get_loop(None).list_asking(response.requested_calls[len(results) :])
+
+    def _make_resumption(self, answers: Answers, schema: object) -> Exchange:
+        if split_open_turn(self.conversation) is None:
+            raise BotError("No call waits for an answer: each has its result.", "Ask a question instead.")
+        self._approver.give(self.pending, answers)
+        return Exchange(self, None, self._options.tool_choice, _read_form(schema))
+
     def describe(self) -> Mapping[str, str]:
         """Who answers, for traces."""
         return {"server": self._server.base_url, "provider": self._server.provider, "model": self.model}
@@ -170,9 +186,9 @@ class BaseAgent(Generic[RunnerT]):
 
     def take_approval_error(self) -> TypeError | None:
         """What the approve function did wrong, once."""
-        if not isinstance(self._approver, Approval):
+        if not isinstance(self._approval, Approval):
             return None
-        error, self._approver.error = self._approver.error, None
+        error, self._approval.error = self._approval.error, None
         return error
 
     def cancel(self) -> None:
@@ -186,7 +202,8 @@ class BaseAgent(Generic[RunnerT]):
     def _make_exchange(self, question: Question, tool_choice: ToolChoice | None, schema: object) -> Exchange:
         choice = self._options.tool_choice if tool_choice is None else tool_choice
         self._check_choice(choice)
-        return Exchange(self, question, choice, None if schema is None else Form(schema))
+        form = _read_form(schema)
+        return Exchange(self, _to_message(question, form), choice, form)
 
     def _check_choice(self, choice: object) -> None:
         """Raises ConfigError."""
@@ -202,11 +219,16 @@ class BaseAgent(Generic[RunnerT]):
 
 
 class Exchange:
-    """`cancelled` tells tools to end."""
+    """One question, or None where the conversation ends in open calls, and goes on from there.
 
-    def __init__(self, agent: BaseAgent[Any], question: Question, tool_choice: ToolChoice, form: Form | None) -> None:
+    `cancelled` tells tools to end.
+    """
+
+    def __init__(
+        self, agent: BaseAgent[Any], asked: UserMessage | None, tool_choice: ToolChoice, form: Form | None
+    ) -> None:
         self._agent = agent
-        self._asked = _to_message(question, form)
+        self._asked = asked
         self._tool_choice = tool_choice
         self._form = form
         self._record = RunRecord()
@@ -218,8 +240,9 @@ class Exchange:
     def open(self) -> None:
         """Raises BotError if the agent is closed, or answers another question."""
         self._agent.take()
-        self._agent.conversation.close_open_calls()
-        self._agent.conversation.append(self._asked)
+        if self._asked:
+            self._agent.conversation.close_open_calls()
+            self._agent.conversation.append(self._asked)
 
     def close(self) -> None:
         """A question without an answer is taken back: the next one must not inherit it."""
@@ -242,10 +265,13 @@ class Exchange:
             self._spans.begin(agent.describe())
         form = self._form
         may_call = bool(agent.tools) and self._tool_choice != "none"
-        for schema in list_attempts(form, self._record, conversation):
-            choice = "none" if schema else self._tool_choice
-            held = form.schema if form and (schema or not may_call) else None
-            yield from agent.get_loop(held).run(conversation, self.cancelled, choice, ctx=ctx)
+        try:
+            for schema in list_attempts(form, self._record, conversation):
+                choice = "none" if schema else self._tool_choice
+                held = form.schema if form and (schema or not may_call) else None
+                yield from agent.get_loop(held).run(conversation, self.cancelled, choice, ctx=ctx)
+        except Suspended:
+            self._record.pending = agent.pending
         if form and self.result.is_complete:
             self._record.value = form.read(self._record.text)
 
@@ -302,6 +328,11 @@ class AsyncOnly:
 
     def __exit__(self, *_: object) -> None:
         """Without it, Python has an error of its own."""
+
+
+def _read_form(schema: object) -> Form | None:
+    """Raises ConfigError."""
+    return None if schema is None else Form(schema)
 
 
 def _to_message(question: Question, form: Form | None) -> UserMessage:

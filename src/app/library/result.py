@@ -18,13 +18,13 @@ from ...types.events import (
     TextDelta,
     ToolCallDelta,
 )
-from ...types.messages import JSON, Message, Usage, UserMessage
+from ...types.messages import JSON, Message, ToolCall, Usage, UserMessage
 
 if TYPE_CHECKING:
     from .structured import Form
 
 T = TypeVar("T")
-StopReason: TypeAlias = Literal["end_turn", "max_tokens", "repetition", "max_tool_turns", "stuck", "other"]
+StopReason: TypeAlias = Literal["end_turn", "pending", "max_tokens", "repetition", "max_tool_turns", "stuck", "other"]
 
 STOPS: dict[str, str] = {
     "max_tokens": "The answer was cut off at its limit of tokens.",
@@ -43,10 +43,12 @@ HINTS: dict[str, str] = {
 class Result(Generic[T]):
     """The answer to one question. `str(result)` is its text.
 
-    `stop_reason`: "end_turn" if the model ended its answer itself; "max_tokens", "repetition" or "other" if it was cut,
-    "max_tool_turns" if the question took too many turns, "stuck" if the model only made calls that cannot be run.
+    `stop_reason`: "end_turn" if the model ended its answer itself; "pending" if calls wait for an answer; "max_tokens",
+    "repetition" or "other" if it was cut, "max_tool_turns" if the question took too many turns, "stuck" if the model
+    only made calls that cannot be run.
     `usage`: the tokens of all requests of the question. `calls`: each call with its result, in order. `notices`: what
-    the user should know. `value`: the answer as the `schema` that was asked for.
+    the user should know. `value`: the answer as the `schema` that was asked for. `pending`: the calls that wait for an
+    answer, for `agent.resume`.
     """
 
     text: str
@@ -55,6 +57,7 @@ class Result(Generic[T]):
     calls: tuple[CallFinished, ...]
     notices: tuple[str, ...]
     value: T
+    pending: tuple[ToolCall, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -78,6 +81,7 @@ class RunRecord:
         self._notices: list[str] = []
         self._has_hit_limit = False
         self.value: object = None
+        self.pending: tuple[ToolCall, ...] = ()
 
     def add(self, event: Event) -> None:
         if isinstance(event, (TextDelta, ToolCallDelta, ReasoningDelta)):  # most are
@@ -101,9 +105,12 @@ class RunRecord:
 
     def make_result(self) -> Result[object]:
         usage = sum(filter(None, [*(each.response.usage for each in self._completed), *self._usages]), Usage())
-        return Result(self.text, self._find_stop(), usage, tuple(self._calls), tuple(self._notices), self.value)
+        calls, notices = tuple(self._calls), tuple(self._notices)
+        return Result(self.text, self._find_stop(), usage, calls, notices, self.value, self.pending)
 
     def _find_stop(self) -> StopReason:
+        if self.pending:
+            return "pending"
         if self._has_hit_limit:
             return "max_tool_turns"
         if not self._completed:
@@ -128,8 +135,8 @@ def list_attempts(form: Form | None, record: RunRecord, messages: list[Message])
 
 
 def raise_if_cut(result: Result[T]) -> Result[T]:
-    """The result, if the model ended its answer itself. Raises LimitReached, which has the result, if not."""
-    if result.is_complete:
+    """The result, if the model ended its answer itself, or waits. Raises LimitReached, which has the result, if not."""
+    if result.is_complete or result.pending:
         return result
     notice = next((text for text in reversed(result.notices) if text.startswith("The server stopped")), "")
     error = LimitReached(notice or STOPS[result.stop_reason], HINTS.get(result.stop_reason, ""))

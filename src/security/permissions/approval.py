@@ -59,8 +59,11 @@ class Answer(NamedTuple):
     mode: str = ""
 
 
+LATER = Answer(False, "it is answered later.")  # from a program: the run ends, and goes on with the answer
+
+
 class Approver(Protocol):
-    """Answers the question if the decision is to ask, at once or later."""
+    """Answers the question if the decision is to ask, at once or later. Raises Suspended where the run is to end."""
 
     def approve(self, request: Request) -> Answer | Future[Answer]: ...
 
