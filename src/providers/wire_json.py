@@ -21,7 +21,7 @@ _split_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _split_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _decode_string = msgspec.json.Decoder(str).decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 
 log = logging.getLogger(__name__.rpartition(".")[0])
 
@@ -91,6 +91,15 @@ def count_items(data: bytes, name: str) -> int:
         return len(_split_list(_split_object(data)[name]))
     except (KeyError, *_UNREADABLE):
         return 0
+
+
+def is_object(text: str) -> bool:
+    """Whether a text is a JSON object. Its values are not made."""
+    try:
+        _split_object(text)
+    except _UNREADABLE:
+        return False
+    return True
 
 
 def load_string(data: bytes) -> str:

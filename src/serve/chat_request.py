@@ -21,7 +21,7 @@ from ..providers.wire_json import as_dict, as_dicts
 from ..types.messages import JSON, Named, ToolChoice, ToolDefinition
 from .exchange_text import THOUGHTS, as_list, count_media, has_media, leave_out, read_text, render_exchanges
 from .history import has_inline_thought, is_system, join_contents, name_thoughts, place_late_system
-from .mending import Mended, has_bad_arguments, mend_history
+from .mending import Mended, has_bad_arguments, has_malformed_call, mend_history, write_malformed_as_text
 from .restore import WRITTEN
 
 # With these fields the answer's text is data in a form of the client's choice: a call in it is none.
@@ -131,6 +131,8 @@ class ChatBody:
     def list_mended(self, path: CallPath) -> list[str]:
         """What of the history is sent otherwise on this path, because the server refused it."""
         what = [*self.mended.what] if path.mended else []
+        if _has_calls(path) and any(map(has_malformed_call, self.messages)):
+            what.append("exchanges")
         if path.system_first and self.has_late_system:
             what.append("system")
         if path.alternate or path.fold_system:
@@ -192,12 +194,13 @@ class ChatBody:
         messages = [name_thoughts(each, moves_inline=bool(path.shows_thoughts)) for each in history]
         if THOUGHTS_FIELD in path.disabled_fields:
             messages = [leave_out(each, *THOUGHTS) for each in messages]
-        if path.mode != "text" and not path.alternate:
+        if _has_calls(path):
+            messages = write_malformed_as_text(messages)
             messages = [leave_out(each, WRITTEN) for each in messages]
             messages = [*name_chat_calls(messages, find_id_rule(path.written_format, self.model))]
         if path.system_first:
             messages = place_late_system(messages)
-        if path.mode == "text" or path.alternate:
+        if not _has_calls(path):
             messages = render_exchanges(messages)
         if path.mode == "text" and self.tools:
             messages = _add_instructions(messages, render_instructions(self.tools))
@@ -224,6 +227,11 @@ class ChatBody:
             if left < 0 and has_media(kept[place].get("content")) and not is_new:
                 kept[place] = _flatten(kept[place])
         return kept
+
+
+def _has_calls(path: CallPath) -> bool:
+    """Whether earlier calls are sent as calls, and not as text."""
+    return path.mode != "text" and not path.alternate
 
 
 def _flatten(message: dict[str, Any]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def read_call(call: dict[str, Any]) -> ToolCall | MalformedCall:
             str(call.get("id", "")), name, parse_arguments(raw if isinstance(raw, str) else json.dumps(raw)), TEXT
         )
     except ValueError as error:
-        return MalformedCall(str(call.get("id", "")), name, str(raw), str(error), TEXT)
+        return MalformedCall(str(call.get("id", "")), name, str(raw), str(error))  # raw is the arguments alone
 
 
 def _render_turn(text: str, calls: Sequence[ToolCall | MalformedCall]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from ..providers.wire_json import as_dict, as_dicts
+from ..providers.wire_json import as_dict, as_dicts, is_object
 from ..types.messages import MalformedCall
 from .exchange_text import THOUGHTS, as_list, has_media, read_call, read_text, render_exchanges
 from .history import is_system, join_contents, place_late_system
@@ -53,6 +53,29 @@ def has_bad_arguments(messages: Messages) -> bool:
     return any(not _has_readable_calls(each) or _fill_arguments(each) != each for each in messages)
 
 
+def has_malformed_call(message: Mapping[str, Any]) -> bool:
+    """Whether a call of the message has arguments that are no JSON object. Those of a call without any are not."""
+    return any(map(_is_malformed, as_dicts(message.get("tool_calls"))))
+
+
+def _is_malformed(call: dict[str, Any]) -> bool:
+    arguments = as_dict(call.get("function")).get("arguments") or {}
+    if isinstance(arguments, dict) or (isinstance(arguments, str) and is_object(arguments)):
+        return False
+    return isinstance(read_call(call), MalformedCall)
+
+
+def write_malformed_as_text(messages: Messages) -> Messages:
+    """An answer with a malformed call as text, and its results behind it; other messages stay.
+
+    vLLM makes of such a call one without arguments, which the model never wrote; other servers refuse it.
+    """
+    if not any(map(has_malformed_call, messages)):
+        return messages
+    turns = list(_split_turns(messages))
+    return [each for turn in turns for each in (render_exchanges(turn) if has_malformed_call(turn[0]) else turn)]
+
+
 def _fill_arguments(message: dict[str, Any]) -> dict[str, Any]:
     """The message with an empty object as the arguments of a call that has none."""
     calls = as_dicts(message.get("tool_calls"))
@@ -81,12 +104,13 @@ def _split_turns(messages: Messages) -> Iterator[Messages]:
     """Each message of the assistant with what follows it."""
     starts = [place for place, each in enumerate(messages) if each.get("role") == "assistant"]
     for start, end in zip([0, *starts], [*starts, len(messages)], strict=True):
-        yield messages[start:end]
+        if start < end:
+            yield messages[start:end]
 
 
 def _mend_turn(turn: Messages) -> Messages:
     ids: list[Any] = []
-    if turn and _has_readable_calls(turn[0]):
+    if _has_readable_calls(turn[0]):
         ids = [each.get("id") for each in as_list(turn[0].get("tool_calls"))]
     known = {id for id in ids if isinstance(id, str)}
     own, others = list[dict[str, Any]](), list[dict[str, Any]]()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -12,13 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.app.state_files import ServerMemory
+from src.negotiation.call_path import CallPath
+from src.serve.chat_request import ChatBody
 from src.serve.gateway import Gateway
-from src.serve.mending import has_bad_arguments, mend_history
+from src.serve.mending import has_bad_arguments, has_malformed_call, mend_history, write_malformed_as_text
 from src.serve.pages.metrics import Metrics
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
+from tests.model.test_continuity_laws import TEMPLATES, as_vllm_reads, render
 
-from .test_gateway import BODY, ask, drive, say
+from .test_gateway import BODY, STREAMED, ask, drive, say
 from .test_refusals import MESSAGES as HOSTILE_MESSAGES
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -128,8 +132,6 @@ def refuse_odd(body: dict[str, Any]) -> Any:
             words = "Unexpected message role."
         elif message["role"] == "assistant" and not (message.get("content") or message.get("tool_calls")):
             words = "Assistant message must have a string or a list of chunks in content or a list of tool calls."
-        elif any(each["function"]["arguments"].endswith("t") for each in message.get("tool_calls", ())):
-            words = "Failed to parse tool call arguments as JSON"
         if words:
             return 400, {"error": {"message": words}}
         before = message
@@ -140,7 +142,6 @@ REFUSED = {
     "exchanges": [SYSTEM, USER, RESULT, USER],
     "system": [DEVELOPER, USER, CALLS, RESULT],
     "empty": [USER, EMPTY, USER],
-    "of a parser": [USER, BROKEN, RESULT, ANSWER, USER],
 }
 
 
@@ -157,6 +158,71 @@ def test_a_history_that_the_server_refuses_is_mended_and_told(tmp_path, name):
 
     drive(tmp_path, refuse_odd, use)
     assert not (tmp_path / "servers.json").exists()
+
+
+MALFORMED = ['{"path": "a.t', '["a.txt"]', '{"path": "a.txt"', "a.txt"]
+
+
+def write_histories(arguments: str) -> dict[str, dict[str, Any]]:
+    """A history with this call in each API. One that is JSON is no string in Messages."""
+    function = {"name": "read", "arguments": arguments}
+    called = {**CALLS, "tool_calls": [{**CALL, "function": function}]}
+    given = json.loads(arguments) if arguments.startswith("[") else arguments
+    use = {"type": "tool_use", "id": "c1", "name": "read", "input": given}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "hello"}
+    items = [
+        USER,
+        {"type": "function_call", "call_id": "c1", **function},
+        {"type": "function_call_output", "call_id": "c1", "output": "hello"},
+    ]
+    messages = [USER, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    fields = dict(STREAMED)
+    return {
+        "/v1/chat/completions": {**BODY, "messages": [USER, called, RESULT]},
+        "/v1/messages": {**fields["/v1/messages"], "messages": messages},
+        "/v1/responses": {**fields["/v1/responses"], "input": items},
+    }
+
+
+@pytest.mark.parametrize("arguments", MALFORMED)
+@pytest.mark.parametrize("path", write_histories(""))
+def test_a_malformed_call_is_text_before_any_server_makes_an_empty_one_of_it(tmp_path, path, arguments):
+    async def use(client, fake):
+        async with client.post(path, json=write_histories(arguments)[path]) as reply:
+            assert reply.headers["x-vllm-bot"] == "path=native; mended=exchanges"
+        assert len(fake.bodies) == 1
+        _, answer, results = fake.bodies[-1]["messages"]
+        assert "tool_calls" not in answer
+        assert answer["content"] == f'TOOL_CALL: {{"name": "read", "args": {arguments}\n'
+        assert (results["role"], "hello" in results["content"]) == ("user", True)
+
+    drive(tmp_path, lambda _: say("Yes."), use)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in TEMPLATES.glob("*.jinja")))
+def test_a_real_template_shows_a_malformed_call_as_the_model_wrote_it(name):
+    body = ChatBody({**BODY, "messages": [SYSTEM, USER, BROKEN, RESULT]}).edit(CallPath())
+    prompt = render(name, as_vllm_reads(body["messages"]))
+    assert '{"path": "a.t' in prompt.partition("Read it.")[2]
+    assert "hello" in prompt.partition('{"path": "a.t')[2]
+
+
+@pytest.mark.parametrize("arguments", ['{"path": "a.txt"}', "{}", "", None, {"path": "a.txt"}])
+def test_a_call_that_can_be_read_stays_one(arguments):
+    messages = [USER, {**CALLS, "tool_calls": [{**CALL, "function": {"name": "read", "arguments": arguments}}]}, RESULT]
+    assert write_malformed_as_text(messages) is messages
+
+
+def test_of_two_answers_only_the_malformed_one_becomes_text():
+    messages = [USER, CALLS, RESULT, BROKEN, RESULT, ANSWER]
+    sent = write_malformed_as_text(messages)
+    assert [*sent[:3], sent[-1]] == [USER, CALLS, RESULT, ANSWER]
+    assert [each["role"] for each in sent[3:5]] == ["assistant", "user"]
+
+
+@given(st.lists(HOSTILE_MESSAGES, max_size=6))
+def test_any_json_in_a_history_leaves_no_malformed_call(messages):
+    assert not any(map(has_malformed_call, write_malformed_as_text(messages)))
 
 
 def test_a_history_that_the_server_takes_is_not_mended(tmp_path):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
-from ...providers.wire_json import as_dict, as_dicts, as_str
+from ...providers.wire_json import as_dict, as_dicts, as_str, dump_json
 from ...types.messages import write_arguments
 
 _BILLING = "x-anthropic-billing-header"  # Claude Code's, with a hash of its own in each request
@@ -108,8 +108,7 @@ def _convert_blocks(role: str, blocks: list[dict[str, Any]]) -> Iterator[dict[st
         elif kind == "thinking":
             thoughts.append(as_str(block.get("thinking")))
         elif kind == "tool_use":
-            arguments = write_arguments(as_dict(block.get("input")))
-            function = {"name": as_str(block.get("name")), "arguments": arguments}
+            function = {"name": as_str(block.get("name")), "arguments": _write_input(block.get("input"))}
             calls.append({"id": as_str(block.get("id")), "type": "function", "function": function})
         elif kind == "tool_result":
             yield from _convert_result(block)
@@ -122,6 +121,13 @@ def _convert_blocks(role: str, blocks: list[dict[str, Any]]) -> Iterator[dict[st
         message["content"] = parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
     if role != "user" or parts:
         yield message
+
+
+def _write_input(given: object) -> str:
+    """The input of a call; one that is no object is malformed, and goes on as it is."""
+    if isinstance(given, str):
+        return given
+    return write_arguments(given or {}) if isinstance(given or {}, dict) else dump_json(given)
 
 
 def _convert_result(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
