@@ -195,8 +195,7 @@ class ChatBody:
         if THOUGHTS_FIELD in path.disabled_fields:
             messages = [leave_out(each, *THOUGHTS) for each in messages]
         if _has_calls(path):
-            messages = write_malformed_as_text(messages)
-            messages = [leave_out(each, WRITTEN) for each in messages]
+            messages = [leave_out(each, WRITTEN) for each in write_malformed_as_text(messages)]
             messages = [*name_chat_calls(messages, find_id_rule(path.written_format, self.model))]
         if path.system_first:
             messages = place_late_system(messages)

@@ -61,6 +61,7 @@ class FakeServer:
         self.headers: list[dict[str, str]] = []
         self.relayed: list[tuple[str, str, bytes]] = []  # method, path and query, body
         self.packed: list[bytes] = []  # bodies with a Content-Encoding, as they came
+        self.counted: list[dict[str, Any]] = []  # bodies whose prompts were counted
         self.rendered = 0
         self.tells_tokens = False
         self.sent_headers: dict[str, str] = {}  # with answers
@@ -108,6 +109,7 @@ class FakeServer:
     async def count(self, request: web.Request) -> web.Response:
         """One token a message and a tool; a second system message is refused."""
         body = await request.json()
+        self.counted.append(body)
         if [each["role"] for each in body["messages"]].count("system") > 1:
             return web.json_response(SYSTEM_REFUSED, status=400)
         size = len(body["messages"]) + len(body.get("tools", ()))

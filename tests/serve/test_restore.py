@@ -311,6 +311,24 @@ class TestTheGateway:
         assert sent["reasoning"] == "Hm."
         assert sent["tool_calls"][0]["function"]["arguments"] == '{"path":"a.txt"}'
 
+    def test_counts_what_it_puts_back(self, tmp_path):
+        tool = {"name": "read", "input_schema": {"type": "object"}}
+        body = {"model": "m", "max_tokens": 9, "tools": [tool], "messages": [{"role": "user", "content": "Read it."}]}
+
+        async def use(client, fake):
+            async with client.post("/v1/messages", json=body) as reply:
+                (call,) = (each for each in (await reply.json())["content"] if each["type"] == "tool_use")
+            result = {"type": "tool_result", "tool_use_id": call["id"], "content": "x"}
+            answer, results = {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}
+            counted = {"model": "m", "tools": [tool], "messages": [*body["messages"], answer, results]}
+            async with client.post("/v1/messages/count_tokens", json=counted) as reply:
+                assert (reply.status, reply.headers["x-vllm-bot"]) == (200, "path=native; restored=1")
+            sent = fake.counted[-1]["messages"][1]
+            assert sent["reasoning"] == "Hm."
+            assert sent["tool_calls"][0]["function"]["arguments"] == '{"path":"a.txt"}'
+
+        drive(tmp_path, think, use)
+
     @pytest.mark.parametrize(
         ("change", "headers"),
         [

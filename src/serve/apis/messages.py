@@ -123,11 +123,11 @@ def _convert_blocks(role: str, blocks: list[dict[str, Any]]) -> Iterator[dict[st
         yield message
 
 
-def _write_input(given: object) -> str:
+def _write_input(given: Any) -> str:
     """The input of a call; one that is no object is malformed, and goes on as it is."""
     if isinstance(given, str):
         return given
-    return write_arguments(given or {}) if isinstance(given or {}, dict) else dump_json(given)
+    return write_arguments(given) if isinstance(given, dict) else dump_json({} if given is None else given)
 
 
 def _convert_result(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
