@@ -16,7 +16,7 @@ from ..types.lazy_pattern import LazyPattern
 from ..types.messages import MalformedCall, ToolCall
 from .arguments.coerce import get_kind
 from .arguments.fit import ArgumentMismatch, Fitter, accepts_kind, match_parameter
-from .arguments.tool_index import ToolIndex
+from .arguments.tool_index import IndexedTool, ToolIndex
 from .decode.call_shapes import ARGUMENT_KEYS, NAME_KEYS, DecodedBlock, RawCall, find_begun_calls
 from .decode.nodes import Guess, RepeatedKey
 from .echo import GivenText, Parser, SoughtCall
@@ -58,9 +58,9 @@ class BlockText(NamedTuple):
     is_mentioned: bool = False
 
 
-def _may_stand_for(value: object, schema: object) -> bool:
+def _may_stand_for(value: object, schema: object, tool: IndexedTool) -> bool:
     """Whether a value without a key may be that of a parameter, which a list or an object often is not."""
-    return not isinstance(value, (dict, list)) or accepts_kind(schema, get_kind(value))
+    return not isinstance(value, (dict, list)) or accepts_kind(tool, schema, get_kind(value))
 
 
 class CallClassifier:
@@ -110,7 +110,10 @@ class CallClassifier:
         arguments = call.arguments
         if len(call.positional) == 1 and not arguments and isinstance(call.positional[0], dict):
             arguments = call.positional[0]  # which stands for them
-        elif not all(map(_may_stand_for, call.positional, tool.properties.values())):
+        elif not all(
+            _may_stand_for(value, schema, tool)
+            for value, schema in zip(call.positional, tool.properties.values(), strict=False)
+        ):
             return False
         for key, value in arguments.items():
             if key in ARGUMENT_KEYS and isinstance(value, dict):  # which holds the arguments

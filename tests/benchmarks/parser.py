@@ -437,9 +437,41 @@ def recorded(options):
     )
 
 
+def fitting():
+    from src.parsing.arguments.native import fit_native
+    from src.parsing.arguments.tool_index import IndexedTool
+    from src.types.messages import ToolCall
+
+    print("\nFitting of a native call with ten objects of six members (goal: 1 ms)")
+    member = {
+        "type": "object",
+        "properties": {
+            "old": {"type": "string"},
+            "new": {"type": "string"},
+            "count": {"type": "integer"},
+            "all": {"type": "boolean"},
+            "kind": {"type": "string", "enum": ["line", "word"]},
+            "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        },
+        "required": ["old", "new"],
+    }
+    schema = {"type": "object", "properties": {"edits": {"type": "array", "items": member}}}
+    for wrong in (0, 2):
+        edits = [
+            {"old": f"{n}", "new": f"{n}", "count": n, "all": True, "kind": "line", "note": None} for n in range(10)
+        ]
+        for edit in edits[:wrong]:
+            edit["count"] = str(edit["count"])
+        for form, given in (("a list", edits), ("a string of JSON", json.dumps(edits))):
+            made = ToolCall("c", "edit", {"edits": given})
+            seconds, _ = least(lambda made=made: fit_native(made, IndexedTool("edit", schema)), 20)
+            print(f"  {wrong} wrong values in {form:18s} {seconds * 1e3:6.2f} ms")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smaller sizes")
+    parser.add_argument("--fitting", action="store_true", help="only the fitting of native calls")
     parser.add_argument("--peers", default="", metavar="PYTHON")
     parser.add_argument("--vllm", default="", metavar="PYTHON")
     parser.add_argument("--corpus", default=str(ROOT.parent / "shared" / "corpus" / "recorded.jsonl"), metavar="FILE")
@@ -448,6 +480,9 @@ def main():
     options = parser.parse_args()
     if options.worker:
         worker(options.worker, options.job)
+        return
+    if options.fitting:
+        fitting()
         return
     import tempfile
 
@@ -459,6 +494,7 @@ def main():
     repair(options)
     recorded(options)
     small_pieces(options)
+    fitting()
 
 
 if __name__ == "__main__":

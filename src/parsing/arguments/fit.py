@@ -7,7 +7,7 @@ Arguments that fit are returned unchanged.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from ...types.lazy_pattern import LazyPattern
@@ -16,10 +16,11 @@ from ..decode.nodes import CallNode, Guess, Node, Source
 from ..decode.scalars import eval_constant
 from ..decode.xml import NULLS, Markup, group_children, parse_structure
 from .coerce import COERCIONS, KINDS, MISSING, get_kind, parse_literal, unwrap
-from .tool_index import IndexedTool, normalize
+from .tool_index import ANY, IndexedTool, normalize
 
 MAX_DEPTH = 100
 _PLAIN_KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}  # and no subclass
+_SOLE_TYPES = {kind: (kind,) for kind in KINDS.values()}
 _REFERENCES = frozenset(("anyOf", "oneOf", "$ref"))
 _CONSTRAINTS = _REFERENCES | {"enum"}
 _SYNONYMS = (
@@ -87,10 +88,11 @@ class Fitter:
         tool, fitted = self._tool, dict[str, JSON]()
         for name, value in self._place_positional(self._match_names(given, positional), positional).items():
             schema = tool.properties.get(name)
-            if value is None and name not in tool.required and schema is not None and not accepts_kind(schema, "null"):
+            is_optional = name not in tool.required and schema is not None
+            if value is None and is_optional and not accepts_kind(tool, schema, "null"):
                 self.changes[f"{name} null"] = None
                 continue
-            fitted[name] = self.fit_value(value, {} if schema is None else schema, name, 0)
+            fitted[name] = self.fit_value(value, ANY if schema is None else schema, name, 0)
         return fitted
 
     def _unwrap_arguments(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
@@ -160,28 +162,26 @@ class Fitter:
             raise ArgumentMismatch(f"Parameter '{path}' is nested too deep.")
         if _fits_plainly(value, schema):
             return value  # type: ignore[return-value]  # no node of source text
-        schema = self._tool.resolve(schema)
-        options = next((schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list)), None)
-        types = list_types(schema)
+        options = self._tool.list_alternatives(schema)
         if isinstance(value, Markup) and value in NULLS:
-            allowed = [types] if options is None else [list_types(self._tool.resolve(option)) for option in options]
-            if any("null" in each for each in allowed):
+            if any("null" in list_types(option) for option in options):
                 return None
-            if options is None and not types:
+            if len(options) == 1 and not list_types(options[0]):
                 self.changes[_TEXT_TO_NULL] = None
                 return None
-        if options:
+        if len(options) > 1:
             return self._fit_any(value, options, path, depth)
-        kind = get_kind(value)
+        (schema,) = options
+        kind, types = get_kind(value), list_types(schema)
         if types and kind not in types and not (kind == "integer" and "number" in types):
             value = self._coerce(value, kind, types, schema, path)
         fitted = self._fit_inner(value, schema, path, depth)
         return self._match_choice(fitted, schema, path)
 
-    def _fit_any(self, value: Node, options: list[Any], path: str, depth: int) -> JSON:
+    def _fit_any(self, value: Node, options: Sequence[Mapping[str, Any]], path: str, depth: int) -> JSON:
         kind = get_kind(value)
         mismatch = ArgumentMismatch(f"Parameter '{path}' fits none of its alternatives.")
-        for option in sorted(options, key=lambda option: kind not in list_types(self._tool.resolve(option))):
+        for option in sorted(options, key=lambda option: kind not in list_types(option)):
             try:
                 return self.fit_value(value, option, path, depth + 1)
             except ArgumentMismatch as error:
@@ -218,7 +218,7 @@ class Fitter:
 
     def _fit_inner(self, value: Node, schema: Mapping[str, Any], path: str, depth: int) -> JSON:
         if isinstance(value, list):
-            items = schema.get("items", {})
+            items = schema.get("items", ANY)
             return [self.fit_value(item, items, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
         if isinstance(value, dict):
             return self._fit_object(value, schema, path, depth)
@@ -239,7 +239,7 @@ class Fitter:
         others = schema.get("additionalProperties")
         fitted = {
             key: self.fit_value(
-                item, declared.get(key, others if isinstance(others, Mapping) else {}), f"{path}.{key}", depth + 1
+                item, declared.get(key, others if isinstance(others, Mapping) else ANY), f"{path}.{key}", depth + 1
             )
             for key, item in value.items()
         }
@@ -314,6 +314,8 @@ def list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     """The types a schema allows, by JSON Schema's names; empty if it allows any."""
     named = schema.get("type")
     if isinstance(named, str):
+        if named in _SOLE_TYPES and "nullable" not in schema:  # most are so, and many are asked for
+            return _SOLE_TYPES[named]
         named = [named]
     listed = named if isinstance(named, list) else []
     types = [_TYPE_NAMES.get(str(name).lower(), str(name).lower()) for name in listed]
@@ -322,15 +324,10 @@ def list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     return () if any(name not in KINDS.values() for name in types) else tuple(types)
 
 
-def accepts_kind(schema: object, kind: str) -> bool:
-    """Whether a schema takes some values of this JSON type."""
-    if not isinstance(schema, Mapping):
-        return True
-    options = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]
-    if options:
-        return any(accepts_kind(option, kind) for option in options)
-    types = list_types(schema)
-    return not types or kind in types
+def accepts_kind(tool: IndexedTool, schema: object, kind: str) -> bool:
+    """Whether a schema of the tool takes some values of this JSON type."""
+    allowed = map(list_types, tool.list_alternatives(schema))
+    return any(not types or kind in types for types in allowed)
 
 
 def _describe(schema: object) -> str:

@@ -20,7 +20,7 @@ from ...types.messages import JSON, ToolCall, write_arguments
 from ..decode.nodes import Node
 from .coerce import COERCIONS, MISSING, get_kind, unwrap
 from .fit import list_types, make_items
-from .tool_index import IndexedTool, normalize
+from .tool_index import ANY, IndexedTool, normalize
 
 FITTED = "fitted"  # begins what `ToolCall.repaired` says of a native call
 _NUMBERS = ("integer", "number")
@@ -50,36 +50,22 @@ class NativeFitter:
     def may_refuse(self, schema: object, kind: str) -> bool:
         """Whether the schema refuses some values of this kind by themselves, whatever stands inside them."""
         return all(
-            not _allows(_list_kinds(option), kind) or "enum" in option for option in self._list_alternatives(schema)
+            not _allows(_list_kinds(option), kind) or "enum" in option
+            for option in self._tool.list_alternatives(schema)
         )
 
     def find_inner(self, schema: object, kind: str, key: str = "") -> Schema:
         """The schema of what stands inside a value: of the member `key` of an object, or of the items of an array."""
-        options = self._list_alternatives(schema)
+        options = self._tool.list_alternatives(schema)
         if len(options) > 1:
             options = [option for option in options if not self.may_refuse(option, kind)]
         if len(options) != 1:
-            return {}
+            return ANY
         (option,) = options
         if kind == "array":
             return _as_schema(option.get("items"))
         members = _as_schema(option.get("properties"))
         return _as_schema(members[key] if key in members else option.get("additionalProperties"))
-
-    def _list_alternatives(self, schema: object) -> list[Schema]:
-        """The schemas of which one has to hold, without alternatives of their own."""
-        found: list[Schema] = []
-        opened: list[Schema] = []  # those that have been replaced by their alternatives: one may lead to itself
-        waiting = [schema]
-        while waiting:
-            resolved = self._tool.resolve(waiting.pop(0))
-            options = _list_options(resolved)
-            if not options:
-                found.append(resolved)
-            elif not any(resolved is each for each in opened):
-                opened.append(resolved)
-                waiting += options
-        return found or [{}]
 
     def fit(self, value: JSON, schema: object, path: str = "") -> Fitted:
         """The value, in which what is refused and has one reading is read so. `path` names it in the changes."""
@@ -120,7 +106,7 @@ class NativeFitter:
 
     def _list_readings(self, value: JSON, schema: object) -> Iterator[JSON]:
         """What the value may stand for where this schema is. The schema need not accept it."""
-        for option in self._list_alternatives(schema):
+        for option in self._tool.list_alternatives(schema):
             yield from self._list_readings_by(value, option)
 
     def _list_readings_by(self, value: JSON, schema: Schema) -> Iterator[JSON]:
@@ -140,7 +126,7 @@ class NativeFitter:
 
     def accepts(self, value: JSON, schema: object) -> bool:
         """Whether nothing in the schema refuses the value: types, choices, members and items."""
-        return any(self._is_accepted(value, option) for option in self._list_alternatives(schema))
+        return any(self._is_accepted(value, option) for option in self._tool.list_alternatives(schema))
 
     def _is_accepted(self, value: JSON, schema: Schema) -> bool:
         kind = get_kind(value)
@@ -215,12 +201,26 @@ def _parse_container(text: str, target: str) -> Any:
     if not _begins_container(text):
         return MISSING
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_make_object, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         value = _parse_literal(text)
-    # The second reader refuses keys that stand twice; by itself it reads much that is no data.
-    is_certain = get_kind(value) == target and value == COERCIONS["string", target](text)
-    return value if is_certain else MISSING
+        # The second reader refuses keys that stand twice; by itself it reads much that is no data.
+        if value != COERCIONS["string", target](text):
+            return MISSING
+    return value if get_kind(value) == target else MISSING
+
+
+def _make_object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Raises ValueError where a key stands twice."""
+    made = dict(members)
+    if len(made) < len(members):
+        raise ValueError("A key stands twice.")
+    return made
+
+
+def _refuse_constant(name: str) -> None:
+    """Raises ValueError."""
+    raise ValueError(f"{name} is no JSON.")
 
 
 def _parse_literal(text: str) -> Any:
@@ -246,12 +246,6 @@ def _list_choices(value: str, schema: Schema) -> list[JSON]:
     return [each for each in listed if isinstance(each, str) and spelling and normalize(each) == spelling]
 
 
-def _list_options(schema: Schema) -> list[Any]:
-    """The schemas of which a value needs to fit one; empty if there is no such list."""
-    options = schema.get("anyOf") or schema.get("oneOf")
-    return options if isinstance(options, list) else []
-
-
 def _list_kinds(schema: Schema) -> tuple[str, ...]:
     """The types that a schema allows; those of its choices where it names none; empty if it allows any."""
     choices = schema.get("enum")
@@ -266,7 +260,7 @@ def _allows(kinds: Sequence[str], kind: str) -> bool:
 
 
 def _as_schema(value: object) -> Schema:
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, Mapping) else ANY
 
 
 def _gather(value: JSON, fitted: JSON, parts: Iterable[Fitted]) -> Fitted:

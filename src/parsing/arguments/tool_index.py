@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...types.messages import ToolDefinition
@@ -27,6 +27,7 @@ _MIN_SIMILARITY = 0.5
 _REMEMBERED = 4096  # words that were looked up
 _SCALARS = {"string": str, "integer": int, "boolean": bool, "number": float}
 _CONSTRAINTS = frozenset(("enum", "anyOf", "oneOf", "$ref"))
+ANY: Mapping[str, Any] = {}  # the schema that requires nothing
 
 
 class IndexedTool:
@@ -38,12 +39,13 @@ class IndexedTool:
         properties, required = schema.get("properties"), schema.get("required")
         self.properties: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
         self.required = tuple(map(str, required)) if isinstance(required, (list, tuple)) else ()
+        self._alternatives: dict[int, tuple[object, Sequence[Mapping[str, Any]]]] = {}  # with the schema, by its id
 
     def resolve(self, schema: object) -> Mapping[str, Any]:
         """The schema behind a local `$ref`; a schema that cannot be used requires nothing."""
         for _ in range(8):
             if not isinstance(schema, Mapping):
-                return {}
+                return ANY
             reference = schema.get("$ref")
             if not isinstance(reference, str) or not reference.startswith("#/"):
                 return schema
@@ -51,7 +53,28 @@ class IndexedTool:
             for part in reference[2:].split("/"):
                 target = target.get(part) if isinstance(target, Mapping) else None
             schema = target
-        return {}
+        return ANY
+
+    def list_alternatives(self, schema: object) -> Sequence[Mapping[str, Any]]:
+        """The schemas of which a value has to fit one: none of them has alternatives or a `$ref`."""
+        known = self._alternatives.get(id(schema))
+        if known is None:
+            known = self._alternatives[id(schema)] = schema, self._find_alternatives(schema)
+        return known[1]
+
+    def _find_alternatives(self, schema: object) -> Sequence[Mapping[str, Any]]:
+        found: list[Mapping[str, Any]] = []
+        opened: list[Mapping[str, Any]] = []  # those that were replaced by their alternatives: one may lead to itself
+        waiting = [schema]
+        while waiting:
+            resolved = self.resolve(waiting.pop(0))
+            options = resolved.get("anyOf") or resolved.get("oneOf")
+            if not isinstance(options, list):
+                found.append(resolved)
+            elif not any(resolved is each for each in opened):
+                opened.append(resolved)
+                waiting[:0] = options
+        return found or [ANY]
 
     @property
     def scalar_types(self) -> Mapping[str, type]:

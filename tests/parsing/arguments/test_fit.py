@@ -116,6 +116,19 @@ def test_a_schema_that_refers_to_itself_ends():
     assert Fitter(box.find("t")).fit({"x": "5"}, []) == {"x": "5"}
 
 
+def test_alternatives_that_lead_to_themselves_end():
+    definitions = {"x": {"anyOf": [{"oneOf": [{"$ref": "#/$defs/x"}, {"type": "null"}]}, INTEGER]}}
+    schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/x"}}, "$defs": definitions}
+    box = ToolIndex([{"function": {"name": "t", "parameters": schema}}])
+    assert Fitter(box.find("t")).fit({"x": "5"}, []) == {"x": 5}
+
+
+def test_null_is_left_out_where_the_type_behind_a_reference_has_none():
+    schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/n"}}, "$defs": {"n": INTEGER}}
+    box = ToolIndex([{"function": {"name": "t", "parameters": schema}}])
+    assert Fitter(box.find("t")).fit({"x": None}, []) == {}
+
+
 MISFITS = {
     "a missing parameter": (
         {},
