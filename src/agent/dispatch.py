@@ -18,7 +18,7 @@ from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..tools.sdk.wiring import CommandReport, Inbox
-from ..types.effects import AgentSteps, Aside
+from ..types.effects import AgentSteps
 from ..types.events import CallDenied, CallFinished, CallStarted, ModeChanged, Notice
 from ..types.messages import MAX_CALLS, MalformedCall, RequestedCall, ToolCall, ToolResult, ToolResults
 from .permission import AccessGrant, Permission, PermissionGate
@@ -168,10 +168,7 @@ class ToolDispatcher:
         call, notes = permission.call, [""]
         report = CommandReport(self._gate.policy.widest_access)
         within = ctx.rewire(access=permission.access, report=report)
-        if self._registry.runs_aside(call.name):
-            result = yield from self._run_aside(call, within)
-        else:
-            result = yield from self._watch(call, within)
+        result = yield from self._watch(call, within)
         if report.explanation and not self._gate.is_unaffected(call, report):
             grant = AccessGrant(None)
             if report.named_none:
@@ -200,7 +197,7 @@ class ToolDispatcher:
             result = _append_note(result, note)
         return result
 
-    def _watch(self, call: ToolCall, ctx: ToolContext) -> Aside[ToolResult]:
+    def _watch(self, call: ToolCall, ctx: ToolContext) -> AgentSteps[ToolResult]:
         """Run a call; what it changes in files is found, unless it can change none or says itself which it writes."""
         is_held = self._gate.policy.is_enforced
         access, sandbox = ctx.wiring.access, ctx.wiring.sandbox
@@ -208,12 +205,14 @@ class ToolDispatcher:
         only_files = is_held and access == "write" and sandbox is not None and not sandbox.has_network("write")
         is_watched = self._registry.risk(call.name) == "high" and not reads_only and call.name not in RECORDING_TOOLS
         with ctx.wiring.watch_files(only_files) if is_watched else nullcontext():
+            if self._runner.runs_aside(call.name):
+                return (yield from self._run_aside(call, ctx))
             return (yield from wait_for(self._runner.run(call, ctx)))
 
     def _run_parallel(self, turn: TurnCalls, calls: Mapping[int, ToolCall], ctx: ToolContext) -> AgentSteps[None]:
         for call in calls.values():
             yield CallStarted(call)
-        runs_aside = any(self._registry.runs_aside(call.name) for call in calls.values())
+        runs_aside = any(self._runner.runs_aside(call.name) for call in calls.values())
         if (len(calls) == 1 or self._max_parallel == 1) and not runs_aside:
             for place, call in calls.items():
                 result = yield from wait_for(self._runner.run(call, ctx))
@@ -242,15 +241,20 @@ class ToolDispatcher:
                         turn.finish(place, result)
 
     def _run_aside(self, call: ToolCall, ctx: ToolContext) -> AgentSteps[ToolResult]:
-        """Run one call in a thread of its own."""
+        """Run one call in a thread of its own. If it is interrupted, what it gives within the grace counts."""
         group = self._start([call], ctx)
         (future,) = group.futures
         try:
             return (yield from group.wait_for(call, future))
-        finally:
-            if not future.done():  # interrupted
+        except BaseException as error:
+            if not future.done():
                 ctx.cancelled.set()
                 self._runner.wait_for_end([future])
+            if isinstance(error, Cancelled) and future.done() and not future.exception():
+                result = group.get_result(call, future)
+                if result.kind != "error":
+                    return result
+            raise
 
     def _start(self, calls: Sequence[ToolCall], ctx: ToolContext) -> CallGroup:
         inbox = Inbox()

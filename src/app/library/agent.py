@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from ...tools.sdk.calls import CallRunner
+from ...tools.sdk.calls import ThreadCallRunner
 from ...transport import Client
 from ...transport.driver import run
 from ...types.messages import ToolChoice
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Agent(BaseAgent[CallRunner]):
+class Agent(BaseAgent[ThreadCallRunner]):
     """A conversation with a model, for threads; `Server.agent` makes one. A context manager, which closes it."""
 
     _run: Run | None
 
     def __init__(self, server: BaseServer[Any, Any], client: Client, options: Options) -> None:
-        super().__init__(server, options, CallRunner, lambda approve, _: Approval(approve))
+        super().__init__(server, options, ThreadCallRunner, lambda approve, _: Approval(approve))
         self._client = client
 
     @classmethod
@@ -56,6 +56,7 @@ class Agent(BaseAgent[CallRunner]):
         max_tool_turns: int = 10,
         compact: bool = True,
         workspace: str | Path = ".",
+        timeout: float | None = None,
         api_key: str = "",
         provider: str = "vllm",
         **sampling: Unpack[Sampling],
@@ -77,6 +78,7 @@ class Agent(BaseAgent[CallRunner]):
             max_tool_turns,
             compact,
             workspace,
+            timeout,
             sampling,
         )
         server = BaseServer[Agent, Approve](base_url, api_key=api_key, provider=provider)

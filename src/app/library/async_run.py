@@ -103,7 +103,7 @@ class AsyncRun(AsyncOnly, BaseRun):
         try:
             async with self._context.for_async_run(exchange.cancelled) as ctx:
                 steps: AsyncGenerator[Event, None] = drive_async(exchange.run(ctx), self._client, self._cancellation)
-                with rewording():
+                with exchange.limiting(), rewording():
                     async with aclosing(steps) as events:
                         async for event in events:
                             yield exchange.see(event)

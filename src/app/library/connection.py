@@ -84,6 +84,7 @@ class BaseServer(Generic[AgentT, ApproveT]):
         max_tool_turns: int = 10,
         compact: bool = True,
         workspace: str | Path = ".",
+        timeout: float | None = None,
         **sampling: Unpack[Sampling],
     ) -> AgentT:
         """A conversation with a model; without `model`, the server's only one. Nothing is sent before its question.
@@ -95,7 +96,7 @@ class BaseServer(Generic[AgentT, ApproveT]):
         `conversation`: to go on with, see Conversation. `overrides`: factories that replace those of dependencies.
         `max_tool_turns`: turns with tool calls before the model must answer. `compact`: whether the older part of the
         conversation is summed up before it fills the model's context. `workspace`: the folder of tools that work on
-        files. `sampling`: see Sampling.
+        files. `timeout`: seconds for a whole answer, with all its requests and calls. `sampling`: see Sampling.
         Raises ConfigError for impossible arguments, TypeError or ValueError for tools that cannot be offered.
         """
         options = Options(
@@ -109,6 +110,7 @@ class BaseServer(Generic[AgentT, ApproveT]):
             max_tool_turns,
             compact,
             workspace,
+            timeout,
             sampling,
         )
         return self._make_agent(options)

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event as CancelToken
-from threading import Lock
+from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, Union, cast
 
 from ...agent.compaction import Compactor
 from ...agent.loop import AgentLoop
 from ...agent.pruning import compute_output_budget
 from ...agent.subagents import SubagentModel
-from ...errors import BotError, ConfigError, Suspended
+from ...errors import BotError, Cancelled, ConfigError, Suspended
 from ...model import ModelCore
 from ...security.permissions.approval import REFUSE_ALL, Approver
 from ...security.permissions.policy import Policy
@@ -166,6 +166,11 @@ class BaseAgent(Generic[RunnerT]):
         return {"server": self._server.base_url, "provider": self._server.provider, "model": self.model}
 
     @property
+    def timeout(self) -> float | None:
+        """In seconds, for a whole answer."""
+        return self._options.timeout
+
+    @property
     def request_settings(self) -> Mapping[str, Any]:
         """What each request asks for, beside the conversation, for traces."""
         return {"stream": True, **self._options.sampling}
@@ -194,7 +199,8 @@ class BaseAgent(Generic[RunnerT]):
     def cancel(self) -> None:
         """Stop the run, from any thread: who iterates gets Cancelled. Without a run, nothing happens.
 
-        The server's answer and commands end at once; a tool of yours ends when it reads `ctx.cancelled`.
+        It takes two seconds at most. The server's answer and commands end at once. A coroutine is cancelled. A function
+        has a second to read `ctx.cancelled`; then its thread is left to finish, and its result is dropped.
         """
         if self._run:
             self._run.cancel()
@@ -234,15 +240,36 @@ class Exchange:
         self._record = RunRecord()
         self._spans: Spans | None = None  # of OpenTelemetry
         self.cancelled = CancelToken()
+        self._timer: Timer | None = None
+        self._is_time_over = False
+        self.on_expiry: Callable[[], None] = self.cancelled.set
         self.is_over = False
         self.is_answered = False
 
     def open(self) -> None:
         """Raises BotError if the agent is closed, or answers another question."""
         self._agent.take()
+        if timeout := self._agent.timeout:
+            self._timer = Timer(timeout, self._expire)
+            self._timer.daemon = True
+            self._timer.start()
         if self._asked:
             self._agent.conversation.close_open_calls()
             self._agent.conversation.append(self._asked)
+
+    def _expire(self) -> None:
+        self._is_time_over = True
+        self.on_expiry()
+
+    @contextmanager
+    def limiting(self) -> Iterator[None]:
+        """Cancelled because the time is over, it ends as an answer that is cut does."""
+        try:
+            yield
+        except Cancelled:
+            if not self._is_time_over:
+                raise
+            self._record.has_expired = True
 
     def close(self) -> None:
         """A question without an answer is taken back: the next one must not inherit it."""
@@ -250,6 +277,8 @@ class Exchange:
         if any(last is self._asked for last in conversation[-1:]):
             conversation.pop()
         self.is_over = True
+        if self._timer:
+            self._timer.cancel()
         if self._spans:
             self._spans.end(None if self.is_answered else sys.exc_info()[1])
         self._agent.release()
@@ -296,6 +325,7 @@ class BaseRun:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
+        exchange.on_expiry = self.cancel
 
     def __repr__(self) -> str:
         state = "running or not begun"

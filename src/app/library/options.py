@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict, Union
 
 from ...config import GivenValue, check_value
 from ...config.checks import resolve_path
+from ...config.settings import WEEK_S
 from ...errors import ConfigError
 from ...tools import DependencyKey, Tool
 from ...tools.sdk.validation import find_near
@@ -54,6 +55,7 @@ class Options(NamedTuple):
     max_tool_turns: int = 10
     compact: bool = True
     workspace: str | Path = "."
+    timeout: float | None = None
     sampling: Mapping[str, Any] = MappingProxyType({})
 
     def check(self) -> Options:
@@ -71,12 +73,15 @@ class Options(NamedTuple):
             for name, value in self.sampling.items():
                 if value is not None:
                     _check_setting(f"vllm.{name}", value)
+        if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
+            raise ConfigError(f"timeout: expected seconds, more than 0, or None, got {self.timeout!r}.")
         for key in self.overrides:
             if not (isinstance(key, (DependencyKey, str)) or callable(key)):
                 raise ConfigError(f"overrides: expected a dependency's function or DependencyKey, got {key!r}.")
         sampling = {**dict.fromkeys(Sampling.__annotations__), **self.sampling}
         workspace = resolve_path(str(self.workspace), "workspace", "folder")
-        return self._replace(workspace=workspace, sampling=sampling)
+        timeout = None if self.timeout is None else min(self.timeout, WEEK_S)  # which the system's clocks can hold
+        return self._replace(workspace=workspace, sampling=sampling, timeout=timeout)
 
 
 _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {

@@ -24,18 +24,22 @@ if TYPE_CHECKING:
     from .structured import Form
 
 T = TypeVar("T")
-StopReason: TypeAlias = Literal["end_turn", "pending", "max_tokens", "repetition", "max_tool_turns", "stuck", "other"]
+StopReason: TypeAlias = Literal[
+    "end_turn", "pending", "max_tokens", "repetition", "max_tool_turns", "timeout", "stuck", "other"
+]
 
 STOPS: dict[str, str] = {
     "max_tokens": "The answer was cut off at its limit of tokens.",
     "repetition": "The answer kept repeating itself, so it was stopped.",
     "max_tool_turns": "The question took more turns with tool calls than are allowed.",
+    "timeout": "The answer took longer than is allowed.",
     "stuck": "The model made calls that cannot be run, again and again, and gave no answer.",
     "other": "The server stopped the answer.",
 }
 HINTS: dict[str, str] = {
     "max_tokens": "Allow more (max_tokens), or ask to go on: what came is in the conversation.",
     "max_tool_turns": "Allow more (max_tool_turns), or ask to go on: what was found is in the conversation.",
+    "timeout": "Allow more (timeout), or ask to go on: what came is in the conversation.",
 }
 
 
@@ -44,8 +48,8 @@ class Result(Generic[T]):
     """The answer to one question. `str(result)` is its text.
 
     `stop_reason`: "end_turn" if the model ended its answer itself; "pending" if calls wait for an answer; "max_tokens",
-    "repetition" or "other" if it was cut, "max_tool_turns" if the question took too many turns, "stuck" if the model
-    only made calls that cannot be run.
+    "repetition" or "other" if it was cut, "max_tool_turns" if the question took too many turns, "timeout" if it took
+    too long, "stuck" if the model only made calls that cannot be run.
     `usage`: the tokens of all requests of the question. `calls`: each call with its result, in order. `notices`: what
     the user should know. `value`: the answer as the `schema` that was asked for. `pending`: the calls that wait for an
     answer, for `agent.resume`.
@@ -81,6 +85,7 @@ class RunRecord:
         self._notices: list[str] = []
         self._has_hit_limit = False
         self.value: object = None
+        self.has_expired = False  # its time is over
         self.pending: tuple[ToolCall, ...] = ()
 
     def add(self, event: Event) -> None:
@@ -111,6 +116,8 @@ class RunRecord:
     def _find_stop(self) -> StopReason:
         if self.pending:
             return "pending"
+        if self.has_expired:
+            return "timeout"
         if self._has_hit_limit:
             return "max_tool_turns"
         if not self._completed:

@@ -78,6 +78,7 @@ def _follow(exchange: Exchange, client: Client, context: ToolContext) -> Generat
     client.bind_cancellation(exchange.cancelled)
     try:
         with (
+            exchange.limiting(),
             rewording(),
             context.for_run(exchange.cancelled) as ctx,
             closing(drive(exchange.run(ctx), client)) as events,

@@ -52,7 +52,8 @@ class AsyncCallRunner(CallRunner):
         if tasks := getattr(self, "_tasks", None):
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks, timeout=2 * CANCEL_GRACE_S)
+            await asyncio.wait(tasks, timeout=1.5 * CANCEL_GRACE_S)  # a thread has its grace within its task
+            self._tasks = set()  # one that goes on is not waited for again
 
     async def _run_in_slot(self, call: ToolCall, ctx: ToolContext, slots: asyncio.Semaphore) -> ToolResult:
         async with slots:

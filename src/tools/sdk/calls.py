@@ -1,4 +1,4 @@
-"""How calls run: one alone in the thread of its caller, several at once in threads of their own.
+"""How calls run: one alone in the thread of its caller, several at once in threads of their own, as all of a program.
 
 A daemon thread does not hold up the program's exit when a call hangs, as one of a ThreadPoolExecutor would.
 """
@@ -19,7 +19,7 @@ from .registry import Registry
 
 A = TypeVar("A")
 R = TypeVar("R")
-CANCEL_GRACE_S = 2.0  # that interrupted calls have to end
+CANCEL_GRACE_S = 1.0  # that interrupted calls have to end
 
 
 class CallRunner:
@@ -36,9 +36,21 @@ class CallRunner:
         """Start the calls, the first ones first, at most `max_parallel` at a time."""
         return start_threads(lambda call: self.registry.run(call, ctx), calls, max_parallel)
 
+    def runs_aside(self, name: str) -> bool:
+        """Whether one call of the tool runs in a thread of its own, while its caller listens."""
+        return self.registry.runs_aside(name)
+
     def wait_for_end(self, futures: Collection[Future[ToolResult]]) -> None:
         """Give calls that were interrupted a moment to end."""
         wait(futures, CANCEL_GRACE_S)
+
+
+class ThreadCallRunner(CallRunner):
+    """Runs each call in a thread of its own, so that its caller can leave it. The thread goes on to its end."""
+
+    def runs_aside(self, name: str) -> bool:
+        del name
+        return True
 
 
 def start_threads(run: Callable[[A], R], arguments: Sequence[A], max_threads: int) -> list[Future[R]]:

@@ -21,6 +21,7 @@ from src import (
     CallFinished,
     CallStarted,
     Cancelled,
+    LimitReached,
     Media,
     Named,
     Notice,
@@ -229,11 +230,68 @@ class TestCancelling:
             assert isinstance(error, Cancelled)
             assert [result.value for result in agent.conversation[-1].results] == ["cancelled"]
 
+    @pytest.mark.parametrize("risk", ["low", "high"])
+    def test_a_tool_that_looks_at_nothing_is_left_to_finish_and_its_result_is_dropped(self, server, risk):
+        started, may_end, has_ended = threading.Event(), threading.Event(), threading.Event()
+
+        @src.tool(risk=risk)
+        def weather(city: str) -> str:
+            """The weather in a city."""
+            started.set()
+            may_end.wait(PATIENCE_S)
+            has_ended.set()
+            return "rain"
+
+        with Agent.connect(server, tools=[weather], approve=lambda request: True) as agent:
+            (error,) = self.cancelled(agent, ready=lambda: started)
+            assert isinstance(error, Cancelled)
+            assert not has_ended.is_set()
+            may_end.set()
+            assert has_ended.wait(PATIENCE_S)
+            assert "did not finish" in agent.conversation[-1].results[0].value
+
     def test_where_nothing_runs_nothing_happens(self):
         with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted:
             agent = Agent.connect(scripted.url)
             agent.cancel()
             assert agent.answer("hello").text == "Hi"
+
+
+class TestATimeLimitOfTheWholeAnswer:
+    def wait(self):
+        @src.tool(risk="low")
+        def weather(city: str, ctx: ToolContext) -> str:
+            """The weather in a city."""
+            return "late" if ctx.cancelled.wait(PATIENCE_S) else "never"
+
+        return weather
+
+    def test_it_ends_the_answer_and_its_calls_and_raises(self, server):
+        with Agent.connect(server, tools=[self.wait()], timeout=0.01) as agent:
+            with pytest.raises(LimitReached, match="longer than is allowed.\nAllow more .timeout.") as caught:
+                agent.answer("go")
+            assert caught.value.result.stop_reason == "timeout"
+
+    def test_it_can_be_a_result(self, server):
+        with Agent.connect(server, tools=[self.wait()], timeout=0.01) as agent:
+            assert agent.answer("go", raise_on_limit=False).stop_reason == "timeout"
+            assert [type(event) for event in agent.ask("go")]
+
+    def test_it_holds_on_asyncio(self, server):
+        async def ask():
+            async with src.AsyncServer(server) as opened:
+                return await opened.agent([self.wait()], timeout=0.01).answer("go", raise_on_limit=False)
+
+        assert asyncio.run(ask()).stop_reason == "timeout"
+
+    def test_an_answer_in_time_is_whole(self, server):
+        with Agent.connect(server, tools=[weather], timeout=PATIENCE_S) as agent:
+            assert agent.answer("go").stop_reason == "end_turn"
+
+    @pytest.mark.parametrize("value", [0, -1, "10"])
+    def test_another_value_is_refused(self, server, value):
+        with pytest.raises(ConfigError, match="timeout: expected seconds"):
+            Agent.connect(server, timeout=value)
 
 
 class TestConnecting:
