@@ -43,6 +43,7 @@ COMMANDS = {
     "acp": "answer in an editor such as Zed, over the Agent Client Protocol",
     "mcp": "take tasks from other agents, over the Model Context Protocol",
     "batch": "run many tasks, each in a clean folder, here or on a Ray cluster",
+    "eval": "find out which call path, settings and server flags this model does best with",
     "sessions": "list, search, show, export or delete past conversations",
 }
 SIMPLE = ("models", "tools", "config")  # commands that share a module

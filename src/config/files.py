@@ -20,7 +20,7 @@ _JSON_RULES = "JSON has no comments, no comma behind the last entry, and none bu
 
 def read_settings_file(path: Path) -> Iterator[GivenValue]:
     """What the file gives, not checked yet. Raises ConfigError for a file that cannot be read."""
-    sections = _read_file(path)
+    sections = read_file(path)
     if not isinstance(sections, dict):
         raise ConfigError(f"{path}: expected an object of sections, got {shorten(sections)}")
     _move_mcp_servers(path, sections)
@@ -45,7 +45,7 @@ def write_setting(path: Path, key: str, value: object) -> None:
     """
     if path.suffix.lower() != ".json":
         raise ConfigError(f"{path}: only a .json file can be changed by a command; edit this one by hand")
-    sections = _expect_object(str(path), _read_file(path)) if os.path.lexists(path) else {}
+    sections = _expect_object(str(path), read_file(path)) if os.path.lexists(path) else {}
     table, name, option = split_key(key)
     section, _, last = option.partition(".")
     folders = (table, name) if table else (section,)
@@ -124,7 +124,7 @@ def _move_mcp_servers(path: Path, sections: dict[Any, Any]) -> None:
             sections["tools"] = tools
 
 
-def _read_file(path: Path) -> object:
+def read_file(path: Path) -> object:
     parse = PARSERS.get(path.suffix.lower())
     if parse is None:
         raise ConfigError(f"{path}: settings are read from a .json, .yaml or .yml file")

@@ -1,0 +1,194 @@
+"""`vllm-bot eval`: which call path, settings and server flags this model does best with. See docs/eval.md."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ...app.discovery import discover
+from ...app.factory import Factory
+from ...config import Settings, get_user_file, write_setting
+from ...errors import INTERRUPTED, BotError, ConfigError
+from ...eval.advice import Advice, ServerFacts, advise
+from ...eval.arms import Arm, list_paths, list_variations
+from ...eval.cases import BUILT_IN, Case, fingerprint, read_cases
+from ...eval.outcomes import Outcome, Results
+from ...eval.report import render_text
+from ...eval.running import CaseRunner
+from ...eval.search import FULL, QUICK, Plan, Search
+from ...security.text.sanitize import sanitize
+from ...types.events import Event, Notice
+from ...types.messages import JSON
+from ..arguments import load_settings
+from ..oneshot.ask import refuse_to_choose
+
+DEFAULT_OUT = Path("runs/eval")
+LOG_INTERVAL_S = 30.0
+
+
+def add_eval_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="at most 200 requests to the model (the default)")
+    size.add_argument("--full", action="store_true", help="finds differences of 5 points, with some thousand requests")
+    add("--own", metavar="FILE", help="your own cases, .yaml or .json (see docs/eval.md)")
+    add(
+        "--out", metavar="DIR", default="", help=f"where the results are (default: {DEFAULT_OUT}/ and the model's name)"
+    )
+    add(
+        "--seed",
+        metavar="S",
+        type=int,
+        default=0,
+        help="seed of the sampling of the first run of each case (default: 0)",
+    )
+    add("--apply", action="store_true", help="write the recommended settings to the settings file")
+
+
+def run_eval(options: argparse.Namespace) -> int:
+    """Returns the exit code: 0, or 1 if no arm works at all. Raises BotError."""
+    settings = _find_server(load_settings(options))
+    cases = read_cases(Path(options.own) if options.own else BUILT_IN)
+    plan = FULL if options.full else QUICK
+    out = Path(options.out) if options.out else DEFAULT_OUT / _name_folder(settings.vllm.model)
+    about: dict[str, JSON] = {
+        "model": settings.vllm.model,
+        "server": settings.vllm.base_url,
+        "cases": fingerprint(cases),
+        "plan": plan.name,
+        "seed": options.seed,
+    }
+    with Results(out, about, Factory(settings).clean) as results, _open_progress(plan) as show:
+        search = _make_search(settings, cases, plan, results, show, options.seed)
+        try:
+            best = search.find_best(list_paths(settings))
+        except KeyboardInterrupt:
+            show(None)
+            again = shlex.join(["vllm-bot", *sys.argv[1:]])
+            print(f"\n{search.requests} requests are recorded in {out}. To go on: {again}", file=sys.stderr)
+            return INTERRUPTED
+        show(None)
+        if best is None:
+            whys = "\n".join(f"{each.arm.name}: {each.reason}" for each in search.standings.values())
+            raise BotError("The server takes tools in none of the ways that were tried.", whys)
+        advice = advise(best, search, settings, _ask_server(settings))
+        results.finish({"arm": best.name, "changes": dict(best.changes), "settings": dict(advice.settings)})
+    print(sanitize(render_text(search, advice, search.compared)))
+    print(f"results: {results.path}", file=sys.stderr)
+    if options.apply:
+        _apply(advice, options)
+    elif advice.settings:
+        print(
+            "To write these settings: the same command with --apply, which asks the model nothing more.",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def _make_search(
+    settings: Settings,
+    cases: Sequence[Case],
+    plan: Plan,
+    results: Results,
+    show: Callable[[Search | None], None],
+    seed: int,
+) -> Search:
+    runner = CaseRunner(settings, settings.vllm.model)
+    known = {outcome.key: outcome for outcome in results.earlier if outcome.counts}
+
+    def run(arm: Arm, case: Case, seed: int) -> Outcome:
+        show(search)
+        if (arm.name, case.id, seed) in known:
+            return known[arm.name, case.id, seed]
+        outcome = runner.run(arm, case, seed)
+        results.add(outcome)
+        return outcome
+
+    def vary(arm: Arm, outcomes: Sequence[Outcome]) -> list[Arm]:
+        return list_variations(arm, runner.settings, thinks=any(outcome.thinks for outcome in outcomes))
+
+    search = Search(cases, plan, run, vary, seed)
+    return search
+
+
+def _find_server(settings: Settings) -> Settings:
+    """The settings with the server and the model that answer. Raises BotError."""
+
+    def show(event: Event) -> None:
+        if isinstance(event, Notice):
+            print(f"! {sanitize(event.text)}", file=sys.stderr)
+
+    return discover(Factory(settings), refuse_to_choose, show).settings
+
+
+def _ask_server(settings: Settings) -> ServerFacts:
+    is_vllm = settings.vllm.provider == "vllm"
+    root = Factory(settings).connections.find_root(settings.vllm.model) if is_vllm else ""
+    return ServerFacts(settings.vllm.model, root, is_vllm)
+
+
+def _apply(advice: Advice, options: argparse.Namespace) -> None:
+    """Raises ConfigError."""
+    file = Path(options.config) if options.config else get_user_file(os.environ)
+    if file is None:
+        raise ConfigError("There is no home folder for a settings file.", "Name a file with --config.")
+    for key, value in advice.settings.items():
+        write_setting(file, key, value)
+        print(sanitize(f"{key} is set in {file}"), file=sys.stderr)
+
+
+def _name_folder(model: str) -> str:
+    return "".join(char if char.isalnum() or char in "-_." else "-" for char in model).strip("-.") or "model"
+
+
+@contextmanager
+def _open_progress(plan: Plan) -> Iterator[Callable[[Search | None], None]]:
+    """Shows how far the eval is: a bar on a terminal, elsewhere a line now and then. None ends it."""
+    if not sys.stderr.isatty():
+        yield _make_log()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[about]}"))
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+        line = bar.add_task("", total=plan.requests, about="")
+
+        def show(search: Search | None) -> None:
+            if search is None:
+                bar.stop()
+            else:
+                bar.update(line, completed=search.requests, total=search.expected_requests, about=_describe(search))
+
+        yield show
+
+
+def _make_log() -> Callable[[Search | None], None]:
+    last = time.monotonic()
+
+    def show(search: Search | None) -> None:
+        nonlocal last
+        if search and time.monotonic() - last >= LOG_INTERVAL_S:
+            last = time.monotonic()
+            done = f"{search.requests:,} of {search.expected_requests:,} requests"
+            print(f"{time.strftime('%H:%M:%S')} {done}, {_describe(search)}", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _describe(search: Search) -> str:
+    left = f", {_format_span(search.seconds_left)} left" if search.requests else ""
+    return f"{search.doing}{left}"
+
+
+def _format_span(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"

@@ -1,0 +1,226 @@
+"""The cases of an eval: questions, the tools on offer, the calls that are expected, and what the tools answer.
+
+A case is written in YAML or JSON, the built-in ones in cases.yaml beside this file. Its tools are never run: their
+results stand in the case. A call that is expected names some arguments, each with a value or a matcher; arguments that
+it does not name are not looked at.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from ..config.files import read_file
+from ..errors import ConfigError
+from ..types.messages import JSON, ToolCall, ToolDefinition
+
+BUILT_IN = Path(__file__).with_name("cases.yaml")
+NO_RESULT = "done"  # of a tool whose result the case does not tell
+EXAMPLE = "See docs/eval.md for an example."
+
+MATCHERS: dict[str, Callable[[Any, Any], bool]] = {
+    "contains": lambda value, part: str(part).lower() in str(value).lower(),
+    "matches": lambda value, pattern: bool(re.search(pattern, str(value))),
+    "one_of": lambda value, choices: any(fits_value(value, each) for each in choices),
+    "any": lambda _value, _: True,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedCall:
+    """A call by the name of its tool and the arguments that count."""
+
+    name: str
+    arguments: Mapping[str, JSON]
+
+    def fits(self, call: ToolCall) -> bool:
+        return call.name == self.name and all(
+            key in call.arguments and fits_value(call.arguments[key], wanted) for key, wanted in self.arguments.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One answer of the model. `ask`: what the user says before it; "" behind the results of calls.
+
+    `expect`: the calls, in any order; None: they are not looked at. `results`: of the calls, in the order of `expect`.
+    `check`: a Python expression over `calls`, `text` and `call`, the first one.
+    """
+
+    ask: str
+    expect: tuple[ExpectedCall, ...] | None
+    results: tuple[str, ...] = ()
+    check: str = ""
+
+    def judge(self, calls: Sequence[ToolCall], text: str) -> str:
+        """Why the answer is not as expected; "" if it is."""
+        if self.expect is not None and (why := _compare(self.expect, calls)):
+            return why
+        return _check_answer(self.check, calls, text) if self.check else ""
+
+    def pick_result(self, call: ToolCall) -> str:
+        """What the tool answers."""
+        pairs = zip(self.expect or (), self.results, strict=False)
+        return next((result for expected, result in pairs if expected.fits(call)), NO_RESULT)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    id: str
+    tools: tuple[ToolDefinition, ...]
+    turns: tuple[Turn, ...]
+
+
+def fits_value(value: object, wanted: object) -> bool:
+    """Texts are compared without regard to case and blanks around them, numbers by their value."""
+    if isinstance(wanted, dict) and len(wanted) == 1 and (name := next(iter(wanted))) in MATCHERS:
+        return MATCHERS[name](value, wanted[name])
+    if isinstance(wanted, bool) or isinstance(value, bool):
+        return value is wanted
+    if isinstance(wanted, (int, float)) and isinstance(value, (int, float)):
+        return abs(value - wanted) < 1e-9 * max(1.0, abs(wanted))
+    if isinstance(wanted, str) and isinstance(value, str):
+        return wanted.strip().lower() == value.strip().lower()
+    if isinstance(wanted, list) and isinstance(value, list):
+        return len(wanted) == len(value) and all(map(fits_value, value, wanted))
+    if isinstance(wanted, dict) and isinstance(value, dict):
+        return all(key in value and fits_value(value[key], each) for key, each in wanted.items())
+    return value == wanted
+
+
+def read_cases(path: Path) -> list[Case]:
+    """Raises ConfigError, which names the case and what is wrong with it."""
+    content = read_file(path)
+    if not isinstance(content, dict) or not isinstance(content.get("cases"), list):
+        raise ConfigError(f"{path}: expected `tools` and a list of `cases`.", EXAMPLE)
+    tools = {name: _read_tool(f"{path}: tools.{name}", name, row) for name, row in _get(content, "tools").items()}
+    cases = [_read_case(f"{path}: case {number}", row, tools) for number, row in enumerate(content["cases"], 1)]
+    seen: set[str] = set()
+    for case in cases:
+        if case.id in seen:
+            raise ConfigError(f"{path}: two cases have the id {case.id!r}.")
+        seen.add(case.id)
+    if not cases:
+        raise ConfigError(f"{path}: it holds no cases.", EXAMPLE)
+    return cases
+
+
+def fingerprint(cases: Sequence[Case]) -> str:
+    """What tells one set of cases from another."""
+    return hashlib.sha256(repr(cases).encode()).hexdigest()[:12]
+
+
+def _compare(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> str:
+    """Each expected call must be found in one call of its own."""
+    left = list(calls)
+    for wanted in expected:
+        found = next((call for call in left if wanted.fits(call)), None)
+        if found is None:
+            return f"expected {_show(wanted.name, wanted.arguments)}, got {_show_all(calls)}"
+        left.remove(found)
+    return f"expected {len(expected) or 'no'} calls, got {_show_all(calls)}" if left else ""
+
+
+def _show_all(calls: Sequence[ToolCall]) -> str:
+    return ", ".join(_show(call.name, call.arguments) for call in calls) or "no call"
+
+
+def _show(name: str, arguments: Mapping[str, JSON]) -> str:
+    return f"{name}({', '.join(f'{key}={json.dumps(value, ensure_ascii=False)}' for key, value in arguments.items())})"
+
+
+def _check_answer(check: str, calls: Sequence[ToolCall], text: str) -> str:
+    names = {"calls": list(calls), "call": calls[0] if calls else None, "text": text}
+    try:
+        holds = eval(_compile(check), {"re": re, "json": json, **names})  # noqa: S307 - the user's own file
+    except Exception as error:  # noqa: BLE001 - whatever the user's expression raises of this answer
+        return f"{check}: {type(error).__name__}: {error}"
+    return "" if holds else f"it does not hold: {check}"
+
+
+def _compile(check: str) -> CodeType:
+    return compile(ast.parse(check.strip(), mode="eval"), "assert", "eval")
+
+
+def _read_case(place: str, row: object, tools: Mapping[str, ToolDefinition]) -> Case:
+    if not isinstance(row, dict):
+        raise ConfigError(f"{place}: expected an object, got {row!r:.60}.", EXAMPLE)
+    name = str(row.get("id") or "")
+    if not name:
+        raise ConfigError(f"{place}: it has no id.", EXAMPLE)
+    place = f"{place} ({name})"
+    offered = row.get("tools", list(tools))
+    for each in offered if isinstance(offered, list) else [offered]:
+        if each not in tools:
+            raise ConfigError(f"{place}: there is no tool {each!r}; there is {', '.join(tools) or 'none'}.")
+    rows = row.get("turns", [row])
+    if not isinstance(rows, list) or not rows or not all(isinstance(each, dict) for each in rows):
+        raise ConfigError(f"{place}: expected a list of turns.", EXAMPLE)
+    turns = tuple(_read_turn(f"{place}, turn {number}", each, tools) for number, each in enumerate(rows, 1))
+    if not turns[0].ask:
+        raise ConfigError(f"{place}: its first turn has no question: `ask`.", EXAMPLE)
+    for number, (before, turn) in enumerate(pairwise(turns), 2):
+        if not turn.ask and not before.expect:
+            raise ConfigError(f"{place}, turn {number}: it needs a question, since no call comes before it.")
+    return Case(name, tuple(tools[each] for each in offered), turns)
+
+
+def _read_turn(place: str, row: Mapping[str, Any], tools: Mapping[str, ToolDefinition]) -> Turn:
+    if unknown := row.keys() - {"id", "tools", "ask", "expect", "results", "assert"}:
+        raise ConfigError(f"{place}: there is no key {min(unknown)!r}.", EXAMPLE)
+    check = str(row.get("assert", ""))
+    if check:
+        try:
+            _compile(check)
+        except (SyntaxError, ValueError) as error:
+            raise ConfigError(f"{place}: assert: {error}.") from error
+    if "expect" not in row and not check:
+        raise ConfigError(f"{place}: it needs `expect`, `assert`, or both.", EXAMPLE)
+    expect = tuple(_read_call(place, each, tools) for each in row["expect"] or ()) if "expect" in row else None
+    results = row.get("results", [])
+    if not isinstance(results, list) or len(results) > len(expect or ()):
+        raise ConfigError(f"{place}: `results` is a list with one text for each expected call.", EXAMPLE)
+    return Turn(str(row.get("ask", "")), expect, tuple(map(str, results)), check)
+
+
+def _read_call(place: str, row: object, tools: Mapping[str, ToolDefinition]) -> ExpectedCall:
+    if isinstance(row, str):
+        row = {row: {}}
+    if not isinstance(row, dict) or len(row) != 1:
+        raise ConfigError(f"{place}: an expected call is written as TOOL: {{ARGUMENT: VALUE}}, got {row!r:.60}.")
+    name, arguments = next(iter(row.items()))
+    if name not in tools:
+        raise ConfigError(f"{place}: it expects the tool {name!r}, which is not among `tools`.")
+    if not isinstance(arguments or {}, dict):
+        raise ConfigError(f"{place}: the arguments of {name}: expected an object, got {arguments!r:.60}.")
+    for key, value in (arguments or {}).items():
+        if isinstance(value, dict) and "matches" in value:
+            try:
+                re.compile(value["matches"])
+            except (re.error, TypeError) as error:
+                raise ConfigError(f"{place}: {name}.{key}: matches: {error}.") from error
+    return ExpectedCall(name, arguments or {})
+
+
+def _read_tool(place: str, name: str, row: object) -> ToolDefinition:
+    if not isinstance(row, dict) or not re.fullmatch(r"[\w-]{1,64}", name, re.ASCII):
+        raise ConfigError(f"{place}: a tool has a name of letters and digits, a description and parameters.", EXAMPLE)
+    parameters = row.get("parameters", {"type": "object", "properties": {}})
+    if not isinstance(parameters, dict) or parameters.get("type") != "object":
+        raise ConfigError(f"{place}: `parameters` is a JSON Schema of type object.", EXAMPLE)
+    return ToolDefinition(name, str(row.get("description", "")), parameters)
+
+
+def _get(content: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = content.get(key, {})
+    if not isinstance(value, dict):
+        raise ConfigError(f"{key}: expected an object, got {value!r:.60}.", EXAMPLE)
+    return value

@@ -1,0 +1,196 @@
+"""What came of the runs, and the file that keeps them.
+
+results.jsonl has a line for the eval, one for each run as it ends, and one for what was found at the end. A line is
+never changed: an eval that is stopped goes on from them, and a line that a crash cut off is removed first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ..errors import BotError, ConfigError
+from ..types.messages import JSON
+
+RESULTS = "results.jsonl"
+# model: another call than expected; format: right once repaired; server: right once recovered; lost: a call was written
+# and did not arrive; refused: by the server; harness: the run itself failed, and says nothing.
+Kind = Literal["", "model", "format", "server", "lost", "refused", "harness"]
+KINDS: tuple[Kind, ...] = ("model", "format", "server", "lost", "refused", "harness")
+
+
+class Exchange(NamedTuple):
+    path: str
+    request: str
+    status: int
+    answer: str
+
+
+class Outcome(NamedTuple):
+    """Of one run of a case under an arm. `passed`: all calls were as expected in the end; `kind` and `why`: what was
+    in the way. `origins`: where the calls came from. `exchanges` and `read` are kept where `kind` is not empty.
+    """
+
+    arm: str
+    case: str
+    seed: int
+    passed: bool
+    kind: Kind = ""
+    why: str = ""
+    requests: int = 0
+    seconds: float = 0.0
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    thinks: bool = False
+    origins: tuple[str, ...] = ()
+    shows_tools: bool | None = None
+    notices: tuple[str, ...] = ()
+    exchanges: tuple[Exchange, ...] = ()
+    read: tuple[Mapping[str, JSON], ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.arm, self.case, self.seed
+
+    @property
+    def is_clean(self) -> bool:
+        """Right, and nothing had to be repaired or recovered."""
+        return self.passed and not self.kind
+
+    @property
+    def counts(self) -> bool:
+        return self.kind != "harness"
+
+
+def read_outcome(value: Mapping[str, Any]) -> Outcome:
+    """Raises TypeError for what is none."""
+    exchanges = tuple(Exchange(*each) for each in value.get("exchanges", ()))
+    tuples = {name: tuple(value[name]) for name in ("origins", "notices", "read") if name in value}
+    return Outcome(**{**value, **tuples, "exchanges": exchanges})
+
+
+class Journal(NamedTuple):
+    """What a results.jsonl holds: about the eval, its runs, and what was found, if it came to an end."""
+
+    about: Mapping[str, JSON]
+    outcomes: list[Outcome]
+    found: Mapping[str, JSON]
+
+
+def read_results(path: Path) -> Journal:
+    """Raises BotError. `path`: the file, or its folder."""
+    path = path / RESULTS if path.is_dir() else path
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: {error.strerror or error}.", "Name the results.jsonl of an earlier eval."
+        ) from error
+    about: dict[str, JSON] = {}
+    found: dict[str, JSON] = {}
+    outcomes: list[Outcome] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            value = json.loads(line)
+            match value.pop("type"):
+                case "eval":
+                    about = value
+                case "found":
+                    found = value
+                case _:
+                    outcomes.append(read_outcome(value))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise BotError(f"{path}, line {number}: this is no line of an eval: {error}.") from error
+    if not about:
+        raise BotError(f"{path}: this holds no eval.", "Name the results.jsonl of an earlier eval.")
+    return Journal(about, outcomes, found)
+
+
+class Results:
+    """The results.jsonl of a folder, which is made. `about` must be that of the eval which began it.
+
+    `clean` removes secrets. Raises BotError where it is of another eval, or one is running.
+    """
+
+    def __init__(self, folder: Path, about: Mapping[str, JSON], clean: Callable[[str], str]) -> None:
+        self._clean = clean
+        self.path = folder / RESULTS
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a+b", buffering=0)
+        except OSError as error:
+            raise BotError(f"{folder}: {error.strerror or error}.") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._file.seek(0)
+            data = self._file.read()
+            self._file.truncate(data.rfind(b"\n") + 1)
+            self.earlier = read_results(self.path).outcomes if b"\n" in data else []
+            if b"\n" not in data:
+                self._write({"type": "eval", **about})
+            elif different := _find_difference(read_results(self.path).about, about):
+                raise BotError(f"{self.path} is of an eval with {different}.", "Name another folder with --out.")
+        except BlockingIOError as error:
+            self._file.close()
+            raise BotError(f"Another eval is writing to {folder}.", "Wait for it, or name another --out.") from error
+        except BaseException:
+            self._file.close()
+            raise
+
+    def add(self, outcome: Outcome) -> None:
+        """Raises BotError where it cannot be written."""
+        defaults = Outcome._field_defaults
+        self._write(
+            {"type": "run"} | {k: v for k, v in outcome._asdict().items() if k not in defaults or v != defaults[k]}
+        )
+
+    def finish(self, found: Mapping[str, JSON]) -> None:
+        self._write({"type": "found", **found})
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        line = memoryview(_encode(_clean_texts(row, self._clean)))
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            hint = "What is recorded stays. Make room, and the same command goes on."
+            raise BotError(f"{self.path}: {error.strerror or error}.", hint) from error
+
+    def __enter__(self) -> Results:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def count_kinds(outcomes: Iterable[Outcome]) -> dict[Kind, int]:
+    kinds = [outcome.kind for outcome in outcomes]
+    return {kind: kinds.count(kind) for kind in KINDS if kind in kinds}
+
+
+def _encode(row: Mapping[str, Any]) -> bytes:
+    return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _clean_texts(value: Any, clean: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {key: _clean_texts(each, clean) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean_texts(each, clean) for each in value]
+    return value
+
+
+def _find_difference(before: Mapping[str, JSON], now: Mapping[str, JSON]) -> str:
+    """In words; "" if both are the same."""
+    for name, value in now.items():
+        if before.get(name) != value:
+            return f"{name} {before.get(name)!r}, and this one has {value!r}"
+    return ""

@@ -1,0 +1,103 @@
+"""The table of an eval for the terminal: what to change, the arms with their intervals, and the kinds of failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from .advice import Advice
+from .arms import describe_changes
+from .outcomes import KINDS, Outcome, count_kinds
+from .search import Search, Standing
+from .statistics import estimate_interval
+
+KIND_NAMES = {
+    "model": "the model made another call, or none",
+    "format": "right, once a broken call was repaired",
+    "server": "right, once a call was recovered that the server's parser had lost",
+    "lost": "a call was written and did not arrive",
+    "refused": "the server refused the request",
+    "harness": "the run failed; it is not counted",
+}
+
+MAX_REASON_CHARS = 80
+
+
+class Row(NamedTuple):
+    """A line of the grid. Shares are from 0 to 1; `verdict` is in words."""
+
+    name: str
+    verdict: str
+    runs: int
+    passed: int
+    clean: int
+    kinds: dict[str, int]
+    requests: int
+    seconds: float
+    cached: float | None
+    tokens: float
+
+    @property
+    def share(self) -> float:
+        return self.passed / self.runs if self.runs else 0.0
+
+
+def list_rows(search: Search) -> list[Row]:
+    """The best arm first, then the others in the order in which they were tried."""
+    standings = sorted(search.standings.values(), key=lambda each: each.verdict != "best")
+    return [_make_row(standing, search.outcomes.get(standing.arm.name, {}).values()) for standing in standings]
+
+
+def _make_row(standing: Standing, runs: Iterable[Outcome]) -> Row:
+    outcomes = [*runs]
+    counted = [each for each in outcomes if each.counts and standing.verdict != "refused"]
+    prompt = sum(each.input_tokens for each in counted)
+    return Row(
+        standing.arm.name,
+        describe_verdict(standing),
+        len(counted),
+        sum(each.passed for each in counted),
+        sum(each.is_clean for each in counted),
+        {str(kind): count for kind, count in count_kinds(outcomes).items() if standing.verdict != "refused"},
+        sum(each.requests for each in outcomes),
+        sum(each.seconds for each in counted) / len(counted) if counted else 0.0,
+        sum(each.cached_tokens for each in counted) / prompt if prompt else None,
+        sum(each.output_tokens for each in counted) / len(counted) if counted else 0.0,
+    )
+
+
+def describe_verdict(standing: Standing) -> str:
+    pairs = standing.pairs
+    if standing.verdict == "worse":
+        return f"beaten by {standing.against}, {pairs.losses} to {pairs.wins} ({standing.reason})"
+    if standing.verdict == "same":
+        return f"no difference to {standing.against}, {pairs.wins} to {pairs.losses}"
+    if standing.verdict == "refused":
+        reason, *_ = standing.reason.splitlines() or [""]
+        return f"not offered: {reason[:MAX_REASON_CHARS]}"
+    return "the best" if standing.verdict == "best" else str(standing.verdict)
+
+
+def render_text(search: Search, advice: Advice, compared: int) -> str:
+    """`compared`: the requests that comparing took."""
+    rows = list_rows(search)
+    width = max(len(row.name) for row in rows)
+    lines = [advice.headline, *(f"  {each}" for each in advice.why), ""]
+    lines.append(f"{'arm':{width}}  right   95 % of runs    clean  runs  s/case  cached  verdict")
+    for row in rows:
+        low, high = estimate_interval(row.passed, row.runs)
+        cached = "" if row.cached is None else f"{row.cached:.0%}"
+        clean = f"{row.clean / row.runs:.0%}" if row.runs else ""
+        numbers = f"{row.share:5.0%}   {low:4.0%} to {high:4.0%}   {clean:>6}" if row.runs else f"{'':30}"
+        lines.append(f"{row.name:{width}}  {numbers}  {row.runs:4}  {row.seconds:6.2f}  {cached:>6}  {row.verdict}")
+    lines += ["", *_list_kinds(rows)]
+    share = f", {compared / search.fixed_requests:.0%} of what every case under every arm takes" if compared else ""
+    lines.append(f"requests: {search.requests:,}; comparing the arms took {compared:,}{share}")
+    if advice.settings:
+        lines += ["recommended settings:", *(f"  {each}" for each in describe_changes(advice.settings))]
+    return "\n".join(lines)
+
+
+def _list_kinds(rows: Sequence[Row]) -> list[str]:
+    counts = {kind: sum(row.kinds.get(kind, 0) for row in rows) for kind in KINDS}
+    return [f"{count:5}  {kind:8} {KIND_NAMES[kind]}" for kind, count in counts.items() if count]

@@ -1,0 +1,221 @@
+"""Runs one case under one arm: the model is asked as the chat asks it, its tools are played, and what came is sorted.
+
+What a run did is told by the core: where each call came from, what was repaired, which notices the user would have got.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ..app.connect import Connections
+from ..app.endpoint import fill_client
+from ..app.model import Model
+from ..config import Settings
+from ..errors import BotError, Cancelled, ConfigError, ParserFailed, ServerError
+from ..model.recovery import CUT_NOTICE, PART_LOST_NOTICE, RECOVERED_NOTICE
+from ..negotiation.call_path import LOST_CALLS
+from ..parsing.formats.table import mentions_call
+from ..transport.http import Client, HttpReply
+from ..types.events import Completed, Notice
+from ..types.messages import (
+    JSON,
+    NATIVE,
+    TEXT,
+    Message,
+    Reasoning,
+    Response,
+    SystemMessage,
+    ToolCall,
+    ToolResult,
+    ToolResults,
+    UserMessage,
+)
+from .arms import Arm
+from .cases import Case, Turn
+from .outcomes import Exchange, Kind, Outcome
+
+SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help, and answer directly where they do not."
+MAX_TOKENS = 2048  # of one answer: room for a thought
+MAX_KEPT_CHARS = 20_000  # of a request or an answer, for the report
+ANSWERS = ("chat/completions", "completions", "messages", "responses", "inference/v1/generate", "embedContent")
+LOST_NOTICES = (PART_LOST_NOTICE, LOST_CALLS)
+RECOVERED_NOTICES = (RECOVERED_NOTICE, CUT_NOTICE)
+
+
+class RecordingClient(Client):
+    """Keeps what is sent to the model and what it answers. Questions about the server are not kept."""
+
+    def start(self) -> None:
+        self.exchanges: list[tuple[str, bytes, bytearray, int]] = []
+
+    @contextmanager
+    def open(
+        self, method: str, path: str, body: bytes | None = None, *, within: float | None = None
+    ) -> Iterator[HttpReply]:
+        with super().open(method, path, body, within=within) as reply:
+            if body is None or not path.endswith(ANSWERS):
+                yield reply
+                return
+            received = bytearray()
+            self.exchanges.append((path, body, received, reply.status))
+            yield reply._replace(chunks=_tee(reply.chunks, received))
+
+
+def _tee(chunks: Iterator[bytes], received: bytearray) -> Iterator[bytes]:
+    for chunk in chunks:
+        received += chunk
+        yield chunk
+
+
+class CaseRunner:
+    """Asks the model `name` of these settings. `now` tells the time in seconds."""
+
+    def __init__(self, settings: Settings, name: str, now: Callable[[], float] = time.monotonic) -> None:
+        if settings.vllm.provider == "copilot":
+            raise ConfigError("An eval cannot measure Copilot: its requests are made by another program.")
+        self.settings = replace(settings, vllm=settings.get_model_settings(name), models={})
+        self._name = name
+        self._now = now
+
+    def run(self, arm: Arm, case: Case, seed: int) -> Outcome:
+        """One run. An error of the server is an outcome. Raises Cancelled, and ConfigError for impossible settings."""
+        settings = arm.apply(self.settings, seed, MAX_TOKENS)
+        client = fill_client(RecordingClient, settings)
+        client.start()
+        began = self._now()
+        with Connections(settings).make_model(self._name, client=client) as model:
+            played = _Play(model, case)
+            try:
+                played.run()
+            except (Cancelled, ConfigError):
+                raise
+            except BotError as error:
+                played.sort_error(error)
+        return played.outcome(arm, seed, self._now() - began, client)
+
+
+class _Play:
+    """The conversation of one case, and what is found out in it."""
+
+    def __init__(self, model: Model, case: Case) -> None:
+        self._model = model
+        self._case = case
+        self._messages: list[Message] = [SystemMessage(SYSTEM_PROMPT)]
+        self._responses: list[Response] = []
+        self._notices: list[str] = []
+        self._marks: list[tuple[Kind, str]] = []  # of answers that are right all the same
+        self._kind: Kind = ""
+        self._why = ""
+        self._passed = False
+
+    def run(self) -> None:
+        """Raises BotError."""
+        for turn in self._case.turns:
+            if turn.ask:
+                self._messages.append(UserMessage(turn.ask))
+            response = self._ask()
+            if why := turn.judge(response.calls, response.text):
+                self._kind, self._why = self._sort_failure(response, why)
+                return
+            self._marks += self._list_marks(response)
+            self._messages.append(response)
+            if response.requested_calls:
+                self._messages.append(_play_tools(turn, response.calls))
+        self._passed = True
+        if self._marks:
+            self._kind, self._why = min(self._marks, key=lambda mark: mark[0] != "server")
+
+    def _ask(self) -> Response:
+        response = Response(())
+        for event in self._model.respond(self._messages, self._case.tools):
+            if isinstance(event, Notice):
+                self._notices.append(event.text)
+            elif isinstance(event, Completed):
+                response = event.response
+        self._responses.append(response)
+        return response
+
+    def _sort_failure(self, response: Response, why: str) -> tuple[Kind, str]:
+        """A call that was written and did not arrive is lost; else the model chose another one, or none."""
+        if response.malformed:
+            return "lost", f"{response.malformed[0].reason} {response.malformed[0].raw}".strip()
+        if lost := next((notice for notice in self._notices if notice in LOST_NOTICES), ""):
+            return "lost", f"{why}. {lost}"
+        if not response.calls and mentions_call(response.text + _thoughts(response)):
+            return "lost", f"{why}. The answer holds what looks like a call."
+        return "model", why
+
+    def _list_marks(self, response: Response) -> list[tuple[Kind, str]]:
+        """What was done so that the right calls arrived."""
+        marks: list[tuple[Kind, str]] = []
+        is_native = self._model.path.mode == "native"
+        for call in response.calls:
+            if is_native and call.origin != NATIVE:
+                where = "in a TOOL_CALL block" if call.origin == TEXT else f"in the format {call.origin}"
+                marks.append(("server", f"the call was recovered: it came {where} and not as a tool call"))
+            if call.repaired or call.guessed:
+                marks.append(("format", f"repaired: {', '.join(call.repaired) or 'it can be read in two ways'}"))
+        if response.calls and mentions_call(_thoughts(response)):
+            marks.append(("server", "the call was recovered from a thought"))
+        if noticed := [notice for notice in self._notices if notice in RECOVERED_NOTICES]:
+            marks.append(("server", noticed[0]))
+        return marks
+
+    def sort_error(self, error: BotError) -> None:
+        self._why = str(error)
+        if isinstance(error, ParserFailed):
+            self._kind = "lost"
+        elif isinstance(error, ServerError) and error.is_about_request:
+            self._kind = "refused"
+        else:
+            self._kind = "harness"
+
+    def outcome(self, arm: Arm, seed: int, seconds: float, client: RecordingClient) -> Outcome:
+        usages = [response.usage for response in self._responses if response.usage]
+        calls = [call for response in self._responses for call in response.calls]
+        keeps = bool(self._kind)  # what went well is not opened
+        return Outcome(
+            arm.name,
+            self._case.id,
+            seed,
+            passed=self._passed,
+            kind=self._kind,
+            why=self._why,
+            requests=len(client.exchanges),
+            seconds=round(seconds, 3),
+            input_tokens=sum(usage.input_tokens for usage in usages),
+            cached_tokens=sum(usage.cached_tokens for usage in usages),
+            output_tokens=sum(usage.output_tokens for usage in usages),
+            thinks=any(isinstance(block, Reasoning) for each in self._responses for block in each.content),
+            origins=tuple(call.origin for call in calls),
+            shows_tools=self._model.path.template_shows_tools,
+            notices=tuple(dict.fromkeys(self._notices)),
+            exchanges=tuple(_show_exchange(each) for each in client.exchanges) if keeps else (),
+            read=tuple(_show_read(response) for response in self._responses) if keeps else (),
+        )
+
+
+def _thoughts(response: Response) -> str:
+    return "".join(block.text for block in response.content if isinstance(block, Reasoning))
+
+
+def _play_tools(turn: Turn, calls: Sequence[ToolCall]) -> ToolResults:
+    return ToolResults(tuple(ToolResult(call.id, call.name, "text", turn.pick_result(call)) for call in calls))
+
+
+def _show_exchange(exchange: tuple[str, bytes, bytearray, int]) -> Exchange:
+    path, body, received, status = exchange
+    return Exchange(path, _decode(body), status, _decode(received))
+
+
+def _decode(body: bytes | bytearray) -> str:
+    text = bytes(body[: 4 * MAX_KEPT_CHARS]).decode(errors="replace")
+    return text if len(text) <= MAX_KEPT_CHARS else f"{text[:MAX_KEPT_CHARS]}... ({len(body):,} bytes)"
+
+
+def _show_read(response: Response) -> dict[str, JSON]:
+    shown: dict[str, JSON] = response.to_dict()
+    return shown

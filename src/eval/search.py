@@ -1,0 +1,204 @@
+"""Which arm is the best: arms are compared with the best so far, sample by sample, until each is decided.
+
+First the call paths, then one other setting at a time on the best path. What is left of the requests measures the best
+arm more closely. An arm is better if more of its calls are right; where that is undecided, if fewer needed to be
+repaired or recovered. Without a difference the arm that the chat would use anyway stays.
+
+The order is fixed, and each step follows from the outcomes alone: an eval that goes on takes the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..errors import BotError
+from .arms import Arm
+from .cases import Case
+from .outcomes import Outcome
+from .statistics import Pairs, Verdict, compare, tally
+
+COST = 3  # requests that an answer takes at most, where a server loses calls
+Sample = tuple[str, int]  # a case and its seed
+
+
+class Plan(NamedTuple):
+    """How thorough an eval is. `requests`: at most; `samples`: of the best arm, at most; `margin`: a difference that is
+    of no interest; `patience`: failures of the harness in a row after which it is given up.
+    """
+
+    name: str
+    requests: int
+    samples: int
+    pairs: int
+    margin: float
+    patience: int = 5
+
+
+QUICK = Plan("quick", requests=200, samples=400, pairs=40, margin=0.2)
+FULL = Plan("full", requests=4000, samples=400, pairs=400, margin=0.05)
+
+
+class Standing(NamedTuple):
+    """Where an arm stands against the best one when it was decided."""
+
+    arm: Arm
+    verdict: Verdict | str  # or "best", "refused"
+    against: str = ""
+    reason: str = ""
+    pairs: Pairs = Pairs(0, 0, 0)
+
+
+class Search:
+    """`run` asks the model; `vary` lists the arms that differ from the best path in one setting."""
+
+    def __init__(
+        self,
+        cases: Sequence[Case],
+        plan: Plan,
+        run: Callable[[Arm, Case, int], Outcome],
+        vary: Callable[[Arm, Sequence[Outcome]], list[Arm]],
+        first_seed: int = 0,
+    ) -> None:
+        self.plan = plan
+        self.outcomes: dict[str, dict[Sample, Outcome]] = {}
+        self.standings: dict[str, Standing] = {}
+        self.requests = 0
+        self.compared = 0  # requests until the best arm was found
+        self._paths: Sequence[Arm] = ()
+        self.doing = ""  # in words, for the user
+        self.samples = [(cases[at % len(cases)], first_seed + at // len(cases)) for at in range(plan.samples)]
+        self._run = run
+        self._vary = vary
+        self._failures = 0
+
+    def find_best(self, paths: Sequence[Arm]) -> Arm | None:
+        """The best arm; None if the server takes none of them. Its standing is "best"."""
+        self._paths = paths
+        best = self._compare_all(None, paths)
+        if best is None:
+            return None
+        best = self._compare_all(best, self._vary(best, self.list_outcomes(best))) or best
+        self.compared = self.requests
+        self.measure(best)
+        self.standings[best.name] = Standing(best, "best")
+        return best
+
+    def measure(self, arm: Arm) -> None:
+        """Run it on as many samples as there are requests for."""
+        for at in range(self.plan.samples):
+            if not self._try(arm, at):
+                break
+
+    def list_outcomes(self, arm: Arm) -> list[Outcome]:
+        """Those that say something."""
+        return [outcome for outcome in self.outcomes.get(arm.name, {}).values() if outcome.counts]
+
+    def list_offered(self) -> list[str]:
+        """The paths that the server takes, in the order in which the chat would try them."""
+        refused = {name for name, standing in self.standings.items() if standing.verdict == "refused"}
+        return [arm.path for arm in self._paths if arm.name not in refused]
+
+    @property
+    def seconds_left(self) -> float:
+        """By what a request has taken so far."""
+        seconds = sum(each.seconds for arm in self.outcomes.values() for each in arm.values())
+        return seconds / max(self.requests, 1) * (self.expected_requests - self.requests)
+
+    @property
+    def expected_requests(self) -> int:
+        """In all: the plan's, unless its samples take fewer."""
+        turns = sum(len(case.turns) for case, _ in self.samples)
+        return max(self.requests, min(self.plan.requests, self.fixed_requests + turns))
+
+    @property
+    def fixed_requests(self) -> int:
+        """What the same arms would take on all cases of the plan, without stopping early."""
+        turns = sum(len(case.turns) for case, _ in self.samples[: self.plan.pairs])
+        return turns * len([each for each in self.standings.values() if each.verdict != "refused"])
+
+    def _compare_all(self, best: Arm | None, arms: Sequence[Arm]) -> Arm | None:
+        """The best of them. `best`: the one so far."""
+        alive = list(arms)
+        for at in range(self.plan.pairs):
+            if best is None:  # the first that the server takes
+                while alive and best is None:
+                    best = self._start(alive.pop(0))
+                if best is None:
+                    return None
+            if not alive:
+                break
+            has_room = self._try(best, at)
+            for arm in list(alive):
+                has_room = has_room and self._try(arm, at)
+                if self._is_refused(arm):
+                    alive.remove(arm)
+            is_over = at == self.plan.pairs - 1 or not has_room
+            best, alive = self._decide(best, alive, is_over=is_over)
+        return best
+
+    def _decide(self, best: Arm, alive: list[Arm], *, is_over: bool) -> tuple[Arm, list[Arm]]:
+        """The best now, and the arms that are undecided."""
+        for arm in list(alive):
+            verdict, reason, pairs = self.judge(arm, best, is_over=is_over)
+            if verdict == "better":
+                swapped = Pairs(pairs.both, pairs.losses, pairs.wins)
+                self.standings[best.name] = Standing(best, "worse", arm.name, reason, swapped)
+                alive.remove(arm)
+                return self._decide(arm, alive, is_over=is_over)
+            if verdict != "open":
+                self.standings[arm.name] = Standing(arm, verdict, best.name, reason, pairs)
+                alive.remove(arm)
+        return best, alive
+
+    def judge(self, arm: Arm, best: Arm, *, is_over: bool = False) -> tuple[Verdict, str, Pairs]:
+        """How the arm does against the best, by what, and the pairs that tell."""
+        ours = {each.key[1:]: each for each in self.list_outcomes(arm)}
+        theirs = {each.key[1:]: each for each in self.list_outcomes(best)}
+        right = tally({at: each.passed for at, each in ours.items()}, {at: each.passed for at, each in theirs.items()})
+        verdict = compare(right, self.plan.margin, is_over=is_over)
+        if verdict in ("better", "worse"):
+            return verdict, "right calls", right
+        clean = tally(
+            {at: each.is_clean for at, each in ours.items()}, {at: each.is_clean for at, each in theirs.items()}
+        )
+        cleaner = compare(clean, self.plan.margin, is_over=is_over)
+        tends = right.wins - right.losses
+        if (cleaner == "worse" and tends <= 0) or (cleaner == "better" and tends >= 0):
+            return cleaner, "calls that needed no repair", clean
+        if "open" in (verdict, cleaner):
+            return "open", "", right
+        return "same", "", right
+
+    def _start(self, arm: Arm) -> Arm | None:
+        """The arm, if the server takes it."""
+        self._try(arm, 0)
+        return None if self._is_refused(arm) else arm
+
+    def _is_refused(self, arm: Arm) -> bool:
+        """All of its runs were."""
+        outcomes = list(self.outcomes.get(arm.name, {}).values())
+        if not outcomes or any(each.kind != "refused" for each in outcomes):
+            return False
+        self.standings[arm.name] = Standing(arm, "refused", reason=outcomes[0].why)
+        return True
+
+    def _try(self, arm: Arm, at: int) -> bool:
+        """Run a sample, unless it was run; False if there are no requests left for it."""
+        case, seed = self.samples[at]
+        done = self.outcomes.setdefault(arm.name, {})
+        if (case.id, seed) in done:
+            return True
+        if self.requests + COST * len(case.turns) > self.plan.requests:
+            return False
+        self.doing = arm.name
+        outcome = done[case.id, seed] = self._run(arm, case, seed)
+        self.requests += max(outcome.requests, 1)
+        self._failures = self._failures + 1 if outcome.kind == "harness" else 0
+        if self._failures >= self.plan.patience:
+            raise HarnessFailed(outcome.why)
+        return True
+
+
+class HarnessFailed(BotError):
+    """The eval itself cannot go on: so many runs in a row failed, and not because of the model."""

@@ -1,0 +1,82 @@
+"""`vllm-bot eval` as its user sees it."""
+
+import json
+
+import pytest
+
+from src.cli.main import main
+from tests.eval.server import open_model, write_cases
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def evaluate(url: str, tmp_path, *words: str) -> int:
+    own = write_cases(tmp_path / "own.yaml")
+    return main(["eval", "--own", str(own), "-u", url, "--out", "out", *words])
+
+
+def read_lines(tmp_path) -> list[dict]:
+    return [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
+
+
+def test_where_all_is_well_there_is_nothing_to_change(capsys, tmp_path):
+    with open_model("native") as (url, answers):
+        assert evaluate(url, tmp_path) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("Nothing to change: no arm does better than what you have.\n")
+    assert "no difference to native" in shown.out
+    assert len(answers.chats) <= 200
+    first, *runs, last = read_lines(tmp_path)
+    assert (first["type"], first["model"], first["plan"]) == ("eval", "tiny", "quick")
+    assert {run["type"] for run in runs} == {"run"}
+    assert (last["type"], last["arm"], last["settings"]) == ("found", "native", {})
+
+
+def test_a_wrong_parser_is_named_with_the_right_one_first(capsys, tmp_path):
+    with open_model("leaking") as (url, _):
+        assert evaluate(url, tmp_path) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    flags = "--enable-auto-tool-choice --tool-call-parser qwen3_coder"
+    assert first == f"Restart the server: vllm serve someone/tiny {flags}"
+    assert second == 'Until then, set vllm.paths = ["template", "text"]'
+
+
+def test_apply_writes_what_is_recommended_and_asks_nothing_again(capsys, tmp_path):
+    with open_model("leaking") as (url, answers):
+        evaluate(url, tmp_path)
+        asked = len(answers.chats)
+        assert evaluate(url, tmp_path, "--apply") == 0
+        assert len(answers.chats) == asked
+    written = json.loads((tmp_path / "config/vllm-bot/config.json").read_text())
+    assert written == {"vllm": {"paths": ["template", "text"]}}
+
+
+def test_an_eval_that_was_stopped_goes_on(capsys, tmp_path):
+    with open_model("native") as (url, answers):
+        evaluate(url, tmp_path)
+        results = tmp_path / "out/results.jsonl"
+        lines = results.read_bytes().splitlines(keepends=True)
+        results.write_bytes(b"".join(lines[:50]) + lines[50][:20])  # in the middle of a line
+        whole = len(answers.chats)
+        assert evaluate(url, tmp_path) == 0
+    assert len(answers.chats) - whole == len(lines) - 51  # the last one says what was found
+    assert len(read_lines(tmp_path)) == len(lines)
+
+
+def test_another_eval_in_the_same_folder_is_refused(capsys, tmp_path):
+    with open_model("native") as (url, _):
+        evaluate(url, tmp_path)
+        assert evaluate(url, tmp_path, "--seed", "5") == 1
+    told = capsys.readouterr().err
+    assert "out/results.jsonl is of an eval with seed 0, and this one has 5." in told
+    assert "Name another folder with --out." in told
+
+
+def test_a_file_of_cases_that_is_not_there_is_said(capsys, tmp_path):
+    with open_model("native") as (url, _):
+        assert main(["eval", "--own", "none.yaml", "-u", url]) == 2
+    assert "none.yaml: there is no such file" in capsys.readouterr().err

@@ -1,0 +1,133 @@
+"""The search for the best arm stops where the outcomes are clear, and says so where there is no difference."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from src.eval.arms import Arm
+from src.eval.search import QUICK, HarnessFailed
+
+from .runs import CASES, PATHS, answer_by_chance, draw_difficulties, make_search, right, wrong
+
+
+def test_an_arm_that_is_beaten_stops_early():
+    search = make_search(lambda arm, *at: (wrong if arm.name == "template" else right)(arm, *at))
+    best = search.find_best(PATHS)
+    assert best is not None
+    assert best.name == "native"
+    assert search.standings["template"].verdict == "worse"
+    assert len(search.outcomes["template"]) == 7
+
+
+def test_without_a_difference_the_path_that_the_chat_uses_stays():
+    search = make_search(right)
+    assert search.find_best(PATHS) == PATHS[0]
+    assert {name: each.verdict for name, each in search.standings.items()} == {
+        "native": "best",
+        "template": "same",
+        "text": "same",
+    }
+
+
+def test_a_better_arm_takes_the_place_of_the_best():
+    search = make_search(lambda arm, *at: (right if arm.name == "text" else wrong)(arm, *at))
+    assert search.find_best(PATHS) == PATHS[2]
+    assert search.standings["native"].against == "text"
+
+
+def test_of_arms_with_the_same_right_calls_the_one_wins_that_needs_no_repair():
+    search = make_search(lambda arm, *at: right(arm, *at, kind="server" if arm.name == "native" else ""))
+    assert search.find_best(PATHS) == PATHS[1]
+    assert search.standings["native"].reason == "calls that needed no repair"
+
+
+def test_right_calls_that_were_repaired_beat_wrong_ones_that_were_not():
+    def run(arm, case, seed):
+        if arm.name == "text":
+            return right(arm, case, seed, kind="format")
+        return (right if CASES.index(case) % 2 else wrong)(arm, case, seed)
+
+    assert make_search(run).find_best(PATHS) == PATHS[2]
+
+
+def test_a_path_that_the_server_refuses_costs_one_run():
+    search = make_search(lambda arm, *at: wrong(arm, *at, "refused") if arm.name == "native" else right(arm, *at))
+    assert search.find_best(PATHS) == PATHS[1]
+    assert search.standings["native"].verdict == "refused"
+    assert len(search.outcomes["native"]) == 1
+
+
+def test_there_is_no_best_where_the_server_refuses_all():
+    assert make_search(lambda *at: wrong(*at, "refused")).find_best(PATHS) is None
+
+
+def test_other_settings_are_tried_on_the_best_path():
+    tried: list[Arm] = []
+
+    def vary(arm, outcomes):
+        assert {outcome.arm for outcome in outcomes} == {arm.name}
+        tried.append(arm)
+        return [arm.vary("stream off", vllm__stream=False)]
+
+    def run(arm, *at):
+        return (right if "stream off" in arm.name else wrong)(arm, *at)
+
+    best = make_search(run, vary=vary).find_best(PATHS)
+    assert tried == [PATHS[0]]
+    assert best is not None
+    assert best.changes == {"vllm.paths": ["native"], "vllm.stream": False}
+
+
+def test_a_run_that_failed_by_itself_counts_for_nobody():
+    search = make_search(
+        lambda arm, case, seed: wrong(arm, case, seed, "harness") if case is CASES[0] else right(arm, case, seed)
+    )
+    search.find_best(PATHS)
+    assert len(search.list_outcomes(PATHS[0])) == len(search.outcomes["native"]) - sum(
+        1 for case, _ in search.outcomes["native"] if case == CASES[0].id
+    )
+
+
+def test_it_is_given_up_where_run_after_run_fails_by_itself():
+    with pytest.raises(HarnessFailed, match="no route"):
+        make_search(lambda *at: wrong(*at, "harness", why="no route")).find_best(PATHS)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8, 0.95])
+def test_quick_asks_the_model_200_times_at_most(share):
+    search = make_search(answer_by_chance(1, draw_difficulties(random.Random(1), share)))
+    search.find_best(PATHS)
+    assert search.requests <= 200
+
+
+def test_comparing_takes_less_than_three_fifths_of_every_case_under_every_arm():
+    def vary(arm, _):
+        return [arm.vary("stream off", vllm__stream=False), arm.vary("temperature 0", vllm__temperature=0.0)]
+
+    search = make_search(answer_by_chance(1, draw_difficulties(random.Random(1), 0.95)), vary=vary)
+    search.find_best(PATHS)
+    assert search.compared < 0.6 * search.fixed_requests
+
+
+def test_two_equal_arms_differ_in_five_of_a_hundred_seeds_at_most():
+    same = 0
+    for seed in range(100):
+        search = make_search(answer_by_chance(seed, draw_difficulties(random.Random(seed), 0.8)))
+        best = search.find_best(PATHS[:2])
+        same += best == PATHS[0] and search.standings["template"].verdict == "same"
+    assert same >= 95
+
+
+def test_the_same_outcomes_lead_the_same_way():
+    shares = draw_difficulties(random.Random(3), 0.7)
+    first, again = (make_search(answer_by_chance(3, shares)) for _ in range(2))
+    assert first.find_best(PATHS) == again.find_best(PATHS)
+    assert first.outcomes == again.outcomes
+
+
+def test_each_case_gets_another_seed_in_each_round():
+    search = make_search(right, QUICK._replace(samples=80))
+    assert search.samples[0] == (CASES[0], 0)
+    assert search.samples[40] == (CASES[0], 1)
