@@ -213,7 +213,7 @@ def _read_call(place: str, row: object, tools: Mapping[str, ToolDefinition]) -> 
 def _read_tool(place: str, name: str, row: object) -> ToolDefinition:
     if not isinstance(row, dict) or not re.fullmatch(r"[\w-]{1,64}", name, re.ASCII):
         raise ConfigError(f"{place}: a tool has a name of letters and digits, a description and parameters.", EXAMPLE)
-    parameters = row.get("parameters", {"type": "object", "properties": {}})
+    parameters = row.get("parameters")
     if not isinstance(parameters, dict) or parameters.get("type") != "object":
         raise ConfigError(f"{place}: `parameters` is a JSON Schema of type object.", EXAMPLE)
     return ToolDefinition(name, str(row.get("description", "")), parameters)
