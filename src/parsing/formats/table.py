@@ -62,7 +62,6 @@ class Format(NamedTuple):
 
     def write(self, name: str, arguments: Mapping[str, JSON]) -> str:
         """The call as the model's chat template writes it."""
-        texts = {key: value if isinstance(value, str) else _dump(value) for key, value in arguments.items()}
         keywords = ", ".join(f"{key}={_write_python(value)}" for key, value in arguments.items())
         quoted = {key: f"{self.quote}{value}{self.quote}" for key, value in arguments.items() if isinstance(value, str)}
         members = ",".join(f"{key}:{quoted.get(key) or _dump(value)}" for key, value in arguments.items())
@@ -75,7 +74,7 @@ class Format(NamedTuple):
             "keywords": keywords,
             "quoted": repr(f"{name}({keywords})"),
             "members": f"{{{members}}}",
-            "call": self.syntax.write(name, texts) if self.syntax else "",
+            "call": self.syntax.write(name, arguments) if self.syntax else "",
         }
         return FIELDS.sub(lambda field: written[field[1]], self.template.replace("⟦", "").replace("⟧", ""))
 

@@ -7,10 +7,13 @@ and further attributes, a namespace before a tag's name, and the names that they
 from __future__ import annotations
 
 import functools
+import json
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
+from ...types.messages import JSON
 
 CALL_ELEMENTS = ("function_call", "tool_call", "tool_use", "function", "invoke", "tool", "call")
 PARAMETER_ELEMENTS = ("parameter", "argument", "param", "arg")
@@ -26,6 +29,9 @@ ELEMENT_NAMES = {  # elements that hold a name or arguments
     **dict.fromkeys(NAME_ELEMENTS, f"(?:{'|'.join(NAME_ELEMENTS)})"),
     **dict.fromkeys(("parameters", "arguments"), "(?:parameters|arguments|args|params|input)"),
 }
+_KINDS = {  # what an attribute says of a value: Kimi K3's `type`
+    str: "string", bool: "boolean", int: "number", float: "number", type(None): "null", list: "array", dict: "object"
+}  # fmt: skip
 _WORD = r"[^\s\"'<>=/]{1,200}"
 _TOKENS = r"(?:<\|\w{1,24}\|>){0,4}"  # special tokens that a model left in a name
 _ATTRIBUTES = r"(?P<attributes>[^<>\n]{0,200})"
@@ -64,11 +70,12 @@ class TagSyntax(NamedTuple):
         closer = self._prefix(self.call_end).strip()
         return closer if "{" not in closer and len(closer.split()) == 1 else ""
 
-    def write(self, name: str, arguments: dict[str, str]) -> str:
+    def write(self, name: str, arguments: Mapping[str, JSON]) -> str:
+        """A call: a string stands as it is, other values as JSON."""
         begin, end = self.frame_call(name)
         for key, value in arguments.items():
-            opened, closed = self.frame_value(key)
-            begin += opened + value + closed
+            opened, closed = self.frame_value(key, _KINDS[type(value)])
+            begin += opened + (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) + closed
         return begin + end
 
     def frame_call(self, name: str) -> tuple[str, str]:

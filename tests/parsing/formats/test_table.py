@@ -174,3 +174,29 @@ def test_markers_and_broken_calls_are_not_shown(text, shown):
     parser = StreamParser([PAY])
     assert extract_tool_calls(text, [PAY]).content == shown
     assert gathered([event for character in text for event in parser.feed(character)] + parser.close()).content == shown
+
+
+KINDS = {"text": "a", "count": 3, "exact": True, "rest": None, "items": ["a"], "options": {"depth": 2}}
+WITH_KINDS = ToolDefinition(
+    "search",
+    "Search.",
+    {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string"},
+            "count": {"type": "integer"},
+            "exact": {"type": "boolean"},
+            "rest": {"type": ["string", "null"]},
+            "items": {"type": "array", "items": {"type": "string"}},
+            "options": {"type": "object", "properties": {"depth": {"type": "integer"}}},
+        },
+    },
+)
+
+
+@check_each(row=FORMATS)
+def test_a_value_of_any_type_is_written_so_that_it_is_read_again(row):
+    for name, value in KINDS.items():
+        text = row.write("search", {"text": "b", name: value})
+        found = extract_tool_calls(text, [WITH_KINDS])
+        assert [(call.arguments, call.guessed) for call in found.calls] == [({"text": "b", name: value}, False)], text
