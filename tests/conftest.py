@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .thorough import register_profiles
+from .thorough import is_left_out, register_profiles
 
 register_profiles()
 NUMBERS = count()
@@ -43,6 +43,12 @@ def _hold_coverage_at_forks() -> None:
     if measured and measured._collector:
         measured._collector.data_lock = lock = threading.RLock()
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if left_out := [item for item in items if is_left_out(item)]:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not is_left_out(item)]
 
 
 def pytest_collection_finish() -> None:

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from itertools import product
 from typing import TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 T = TypeVar("T")
 W = TypeVar("W")
 
 FEW_EXAMPLES, MANY_EXAMPLES = 10, 400
+
+# Of a test whose law other tests hold cheaper: it runs only where many examples are tried.
+only_thorough = pytest.mark.thorough(only=True)
 
 
 def register_profiles() -> None:
@@ -33,6 +37,11 @@ def register_profiles() -> None:
 
 def is_thorough() -> bool:
     return settings.default.max_examples >= MANY_EXAMPLES
+
+
+def is_left_out(test: pytest.Item) -> bool:
+    """Whether a test has the marker `only_thorough`, and few examples are tried."""
+    return not is_thorough() and any(mark.kwargs.get("only") for mark in test.iter_markers("thorough"))
 
 
 def sample(cases: Sequence[T], step: int, start: int = 0) -> Sequence[T]:

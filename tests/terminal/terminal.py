@@ -5,6 +5,7 @@ Nothing sleeps: each step waits for what it expects to see, and a Gate in a stre
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import select
@@ -119,7 +120,7 @@ class Terminal:
         options: Sequence[str] = (),
         columns: int = 80,
         rows: int = 24,
-        fresh: bool = True,
+        fresh: bool = False,
         prepare: Callable[[], None] = lambda: None,
         **environment: str,
     ) -> None:
@@ -130,6 +131,7 @@ class Terminal:
         self.server = server
         self.screen = Answering(columns, rows)
         self._stream = pyte.Stream(self.screen)
+        self._scrolled: list[str] = []
         self.raw = ""
         (folder / "work").mkdir(exist_ok=True)
         own = {"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
@@ -177,7 +179,9 @@ class Terminal:
     @property
     def everything(self) -> str:
         """With what has scrolled away."""
-        return "\n".join([*map(self._join, self.screen.history.top), *self.lines]).rstrip()
+        for cells in itertools.islice(self.screen.history.top, len(self._scrolled), None):  # it does not change again
+            self._scrolled.append(self._join(cells))
+        return "\n".join([*self._scrolled, *self.lines]).rstrip()
 
     def _join(self, cells: Mapping[int, pyte.screens.Char]) -> str:
         """A row as text; cells that were never written are left out of the mapping."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from src.cli.chat import loop
+from tests.thorough import only_thorough
 from tests.waiting import PATIENCE_S
 
 from .terminal import Gate, Server, Terminal
@@ -54,6 +55,7 @@ class TestAtThePrompt:
         chat.prompts()
         assert "**" not in chat.text
 
+    @only_thorough
     def test_messages_of_several_lines(self, chat):
         chat = chat(["1"], ["2"], ["3"], ["4"])
         for number, typed in enumerate([f"a{ALT_ENTER}b", f"a{CTRL_J}b", "a\\\rb", '"""\ra\rb\r"""']):
@@ -75,7 +77,9 @@ class TestAtThePrompt:
         chat.keys(CTRL_C)
         assert chat.ends() == 0
 
-    @pytest.mark.parametrize("keys", [CTRL_D, "/exit\r", "/quit\r"])
+    @pytest.mark.parametrize(
+        "keys", [CTRL_D, *(pytest.param(each, marks=only_thorough) for each in ("/exit\r", "/quit\r"))]
+    )
     def test_it_is_left(self, chat, keys):
         chat = chat()
         chat.keys(keys)
@@ -117,6 +121,7 @@ class TestAtThePrompt:
         chat.shows("^1$")
         assert asked(chat) == "what is in @notes.txt\n\nContent of notes.txt:\n```\nThe heron.\n```"
 
+    @only_thorough
     def test_a_mention_is_found_anywhere_and_what_was_added_is_said(self, chat, tmp_path):
         chat = chat(["1"])
         (tmp_path / "work" / "deep" / "inner").mkdir(parents=True)
@@ -133,6 +138,7 @@ class TestAtThePrompt:
         chat.shows("^1$")
         assert [part["type"] for part in asked(chat)] == ["text", "image_url", "text"]
 
+    @only_thorough
     def test_a_conversation_is_picked_and_its_last_turns_are_drawn(self, chat):
         first = chat(["Hello **Ann**."])
         first.line("my name is Ann")
@@ -161,6 +167,7 @@ class TestAtThePrompt:
             "who am I?",
         ]
 
+    @only_thorough
     def test_a_user_command_runs_and_the_model_sees_it_with_the_next_message(self, chat):
         chat = chat(["1"])
         chat.line("!echo one; printf '\\033[31mtwo\\033[0m\\n'; exit 3")
@@ -181,7 +188,7 @@ class TestAtThePrompt:
         chat.shows("ended by SIG")
         chat.prompts()
 
-    @pytest.mark.parametrize("after", ["", "; true"], ids=["alone", "in a shell"])
+    @pytest.mark.parametrize("after", ["", pytest.param("; true", marks=only_thorough)], ids=["alone", "in a shell"])
     def test_a_command_that_ignores_ctrl_c_is_killed_and_the_chat_goes_on(self, chat, after):
         chat = chat(["1"])
         chat.line(f"!sh -c 'trap \"\" INT TERM; echo begun; sleep 3600'{after}")
@@ -200,6 +207,7 @@ class TestAtThePrompt:
         chat.shows("^it is heron$")
         chat.prompts()
 
+    @only_thorough
     def test_a_paste_of_ten_thousand_lines_is_one_message_and_a_note_in_the_line(self, chat):
         chat = chat(["1"])
         text = "\n".join(f"line {number} of what is pasted" for number in range(10_000))
@@ -220,6 +228,7 @@ class TestAtThePrompt:
         chat.shows("^1$")
         assert asked(chat) == "amore"
 
+    @only_thorough
     def test_a_short_paste_is_in_the_line_and_its_line_ends_send_nothing(self, chat):
         chat = chat(["1"])
         chat.keys("\x1b[200~a\r\nb\x1b[201~")
@@ -236,6 +245,7 @@ class TestAtThePrompt:
         chat.shows("こ ?ん ?に ?ち ?は")
         assert asked(chat) == "日本"
 
+    @only_thorough
     def test_an_unknown_command_is_not_sent(self, chat):
         chat = chat()
         chat.line("/hlep")
@@ -243,7 +253,7 @@ class TestAtThePrompt:
         assert chat.server.requests == []
 
     def test_what_is_typed_before_the_prompt_is_there_is_sent_by_enter(self, tmp_path):
-        with Server(["1"], ["2"]) as server, Terminal(tmp_path, server) as chat:
+        with Server(["1"], ["2"]) as server, Terminal(tmp_path, server, fresh=True) as chat:
             chat.keys("early words\rmore of them")
             chat.shows("^1$")
             chat.shows("^> more of them")
@@ -254,6 +264,7 @@ class TestAtThePrompt:
                 "more of them",
             ]
 
+    @only_thorough
     def test_the_line_below_says_how_full_the_context_is(self, chat):
         usage = {"prompt_tokens": 900, "completion_tokens": 100}
         chat = chat(["1", {"content": "", "usage": usage}])
@@ -290,6 +301,7 @@ class TestAtThePrompt:
 
 
 class TestWhileTheModelWorks:
+    @only_thorough
     def test_one_waits_with_a_clock_and_answers_with_a_rate(self, chat):
         waiting, answering = Gate(), Gate()
         chat = chat([waiting, "One ", "two ", "three ", answering, "four."])
@@ -427,6 +439,7 @@ class TestWhileTheModelWorks:
         assert chat.ends() == 0
         assert "First." in chat.everything
 
+    @only_thorough
     def test_a_paste_meanwhile_is_one_message(self, start_turn):
         chat, gate = start_turn(["Second."])
         chat.keys("\x1b[200~a\rb\x1b[201~\r")
@@ -445,6 +458,7 @@ class TestWhileTheModelWorks:
         shown = re.findall(r"word\d+", chat.everything)
         assert shown == [word.strip() for word in words]
 
+    @only_thorough
     def test_a_table_taller_than_the_screen_is_whole_in_the_end(self, chat):
         rows = [f"| row{number} | {number} |\n" for number in range(60)]
         gate = Gate()
@@ -481,6 +495,7 @@ class TestWhileTheModelWorks:
         chat.keys(CTRL_O)
         chat.shows("│ It is so.")
 
+    @only_thorough
     def test_thoughts_can_stay_and_can_be_hidden(self, chat):
         thinks = [{"reasoning_content": "Hm, hm."}, "So."]
         chat = chat(thinks, thinks)
@@ -530,6 +545,7 @@ class TestWhileTheModelWorks:
 
 
 class TestWhileAToolRuns:
+    @only_thorough
     def test_its_line_has_its_arguments_its_result_and_its_time(self, chat):
         chat = chat([call("read", path="notes.txt")], ["Seen."], files={"notes.txt": "The heron stands.\n"})
         chat.line("look")
@@ -554,6 +570,7 @@ class TestWhileAToolRuns:
         running.line("and?")
         running.shows("^Well.$")
 
+    @only_thorough
     def test_its_last_lines_are_seen_while_it_runs_and_fold_when_it_ends(self, chat, tmp_path):
         command = "seq 20; while [ ! -e go ]; do sleep 0.05; done; seq 3"
         chat = chat([call("exec", command=command, access="write")], ["Well."], options=["--yes"])
@@ -565,6 +582,7 @@ class TestWhileAToolRuns:
         assert "│" not in chat.text
         assert "-> 23 lines" in chat.text
 
+    @only_thorough
     def test_of_one_that_failed_the_last_three_lines_stay(self, chat):
         chat = chat([call("exec", command="seq 5; exit 3", access="write")], ["Well."], options=["--yes"])
         chat.line("go")
@@ -605,6 +623,7 @@ class TestAtAnApproval:
         assert (tmp_path / "work" / "a.txt").read_text() == "one\n2\nthree\n"
         assert "\x1b[32m" in chat.raw
 
+    @only_thorough
     def test_the_whole_command_is_shown_and_changed_and_run(self, chat):
         chat = chat([call("exec", command="echo one", access="write")], ["Done."])
         chat.line("go")
@@ -618,6 +637,7 @@ class TestAtAnApproval:
         chat.shows("^Done.$")
         assert "two" in chat.server.requests[1]["messages"][-1]["content"]
 
+    @only_thorough
     def test_words_go_to_the_model_instead(self, chat):
         chat = chat([call("exec", command="rm x", access="write")], ["As you like."])
         chat.line("go")
@@ -643,6 +663,7 @@ class TestAtAnApproval:
         chat.shows("^Done.$")
         assert not (tmp_path / "work" / "b").exists()
 
+    @only_thorough
     def test_always_holds_from_now_on(self, chat):
         chat = chat(
             [call("exec", command="echo one", access="write")],
@@ -668,6 +689,7 @@ class TestAtAnApproval:
         chat.shows(r"^\(stopped\)$")
         chat.prompts()
 
+    @only_thorough
     def test_ctrl_d_is_a_no(self, chat):
         chat = chat([call("exec", command="echo one", access="write")], ["Well."])
         chat.line("go")
@@ -686,6 +708,7 @@ class TestAtAnApproval:
 class TestTheScreen:
     ANSWER = "**bold** and `code`\n\n```python\nreturn 1\n```\n"
 
+    @only_thorough
     def test_without_colours_everything_else_is_there(self, chat):
         chat = chat([self.ANSWER], [call("exec", command="exit 3", access="write")], ["Well."], NO_COLOR="1")
         chat.line("hi")
@@ -701,9 +724,11 @@ class TestTheScreen:
         assert "\x1b[1mbold\x1b[0m" in chat.raw
         assert not re.search(r"\x1b\[(?:\d+;)*(?:3\d|4\d|9\d|10\d)[;m]|\x1b\]11", chat.raw)
 
-    @pytest.mark.parametrize(("white", "keyword"), [("ffff", "34"), ("0000", "94")], ids=["light", "dark"])
+    @pytest.mark.parametrize(
+        ("white", "keyword"), [("ffff", "34"), pytest.param("0000", "94", marks=only_thorough)], ids=["light", "dark"]
+    )
     def test_the_terminal_is_asked_for_its_background_and_its_answer_is_no_key(self, tmp_path, white, keyword):
-        with Server([self.ANSWER]) as server, Terminal(tmp_path, server, fresh=False) as chat:
+        with Server([self.ANSWER]) as server, Terminal(tmp_path, server) as chat:
             chat.is_sent("\x1b]11;?\x1b\\")
             chat.keys(f"\x1b]11;rgb:{white}/{white}/{white}\x1b\\")
             chat.prompts()
@@ -712,6 +737,7 @@ class TestTheScreen:
             chat.prompts()
             assert f"\x1b[{keyword}mreturn" in chat.raw
 
+    @only_thorough
     def test_who_looks_elsewhere_is_called_at_a_question_and_at_the_end(self, chat, monkeypatch):
         monkeypatch.setattr("src.cli.chat.notify.ABSENCE_S", -1.0)
         command = call("exec", command="echo one", access="write")
@@ -721,6 +747,7 @@ class TestTheScreen:
         chat.line("y")
         chat.is_sent("\x1b]9;the answer is there\x1b\\")
 
+    @only_thorough
     def test_at_forty_columns_nothing_is_cut_in_a_word(self, chat):
         edit = call("edit", path="a.txt", oldText="a line that is long enough to be cut", newText="2")
         chat = chat([edit], ["Done."], files={"a.txt": "a line that is long enough to be cut\n"}, columns=40)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import re
 
+from tests.thorough import only_thorough
+
 from .pictures import FOLDER, draw_pictures
 
 
@@ -13,6 +15,7 @@ def read_words(svg: str) -> str:
     return html.unescape(" ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg))).replace("\xa0", " ")
 
 
+@only_thorough
 def test_the_pictures_show_what_the_demo_shows():
     for name, svg in draw_pictures().items():
         drawn = (FOLDER / name).read_text(encoding="utf-8")

@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from tests.thorough import only_thorough
+
 from .terminal import Server, Terminal
 from .test_chat import CTRL_O, call
 
@@ -22,7 +24,7 @@ def ask(chat):
     chat.shows(r"Run it\? \[y/N\]$")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=str)
+@pytest.mark.parametrize("size", [(80, 24), pytest.param((120, 40), marks=only_thorough)], ids=str)
 def test_a_command_of_many_lines_draws_no_question_of_its_own(open_chat, tmp_path, size):
     command = "rm -rf src; true <<X\n" + " \n" * 60 + FORGED.lstrip() + "\nX"
     chat = open_chat([call("exec", command=command, access="write")], ["Well."], columns=size[0], rows=size[1])
@@ -37,6 +39,7 @@ def test_a_command_of_many_lines_draws_no_question_of_its_own(open_chat, tmp_pat
     assert (tmp_path / "work" / "src").exists()
 
 
+@only_thorough
 def test_a_question_longer_than_the_screen_says_last_how_many_of_its_lines_are_hidden(open_chat):
     chat = open_chat([call("exec", command="true\n" * 40 + FORGED, access="write")], ["Well."])
     ask(chat)

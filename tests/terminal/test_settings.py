@@ -8,6 +8,7 @@ import pytest
 
 from src.app.candidates import USUAL_PORTS
 from src.config import BASE_URLS
+from tests.thorough import only_thorough
 
 from .terminal import Server, Terminal
 
@@ -24,7 +25,7 @@ def start(tmp_path):
         file.parent.mkdir(parents=True)
         if settings:
             file.write_text(json.dumps(settings))
-        opened.append(Terminal(tmp_path, None, fresh=False, columns=120, options=options, **environment))
+        opened.append(Terminal(tmp_path, None, columns=120, options=options, **environment))
         opened[-1].file = file
         return opened[-1]
 
@@ -55,7 +56,7 @@ def test_a_fresh_install_asks_for_the_address_completes_it_and_saves_it(start, m
     assert json.loads(chat.file.read_text()) == {"vllm": {"base_url": server.url}}
 
 
-@pytest.mark.parametrize("door", ["option", "environment"])
+@pytest.mark.parametrize("door", ["option", pytest.param("environment", marks=only_thorough)])
 def test_an_address_without_scheme_and_path_is_completed_said_once_and_answers(start, door):
     with Server(["H"], ["Hello."], models=("tiny",)) as server:  # the first finds out how tools are called
         where = server.url.removeprefix("http://").removesuffix("/v1")
@@ -132,6 +133,7 @@ class TestThinking:
         sent = [each["chat_template_kwargs"] for each in server.requests]
         assert sent == [{"mine": 1, "enable_thinking": False}, {"mine": 1, "enable_thinking": True}]
 
+    @only_thorough
     def test_of_an_unknown_model_it_says_so(self, start):
         with Server() as server:
             chat = start({"vllm": {"base_url": server.url}}, "-m", "tiny")
@@ -159,6 +161,7 @@ def test_without_a_model_the_only_one_is_taken_and_how_it_calls_tools_is_found_o
     assert len(server.requests) == 1  # "Hello", with one token
 
 
+@only_thorough
 def test_tokens_show_what_the_server_had_in_its_cache(start):
     usage = {"prompt_tokens": 900, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": 600}}
     with Server(["Hello.", {"usage": usage}]) as server:

@@ -21,7 +21,7 @@ def test_commands_with_arguments_skills_for_the_model_and_trust_in_a_folder(tmp_
     write(tmp_path, ".config/vllm-bot/commands/bad.md", "---\ndescription: [oops\n---\nx")
     write(tmp_path / "work", ".claude/commands/here.md", "Work here.")
     write(tmp_path / "work", ".claude/commands/help.md", "Shadow the help.")
-    with Server(["Reviewed."], ["Worked."]) as server, Terminal(tmp_path, server, fresh=False) as chat:
+    with Server(["Reviewed."], ["Worked."]) as server, Terminal(tmp_path, server) as chat:
         chat.shows(r"\.claude/commands of\s+this\s+folder\s+are\s+not\s+used;\s+/trust\s+lets\s+them\s+in")
         chat.prompts()
         chat.line("/here")

@@ -14,11 +14,12 @@ from src.transport.http import find_free_port
 
 from ..sandboxes import make_machine
 from ..security.sandbox.conftest import KINDS, WITHOUT_LOOPBACK, explain_unusable
-from ..thorough import take_turns
+from ..thorough import is_thorough, take_turns
 from ..waiting import FETCH, wait_until
 from .test_chat import call
 
 AUTO = ["--mode", "auto"]
+WRITES = 117 if is_thorough() else 20
 MODES = ["ask", "edits", "auto"]  # a kind of sandbox is tried in one of these, in turns; with many examples in all
 
 
@@ -46,13 +47,14 @@ def chat(open_chat, tmp_path):
 
 
 class TestManyTurns:
-    def test_120_calls_in_mode_auto_end_without_a_stop_or_a_question(self, chat, tmp_path):
-        calls = [call("write", path="n.txt", content=str(number)) for number in range(117)]
+    @pytest.mark.thorough
+    def test_many_calls_in_mode_auto_end_without_a_stop_or_a_question(self, chat, tmp_path):
+        calls = [call("write", path="n.txt", content=str(number)) for number in range(WRITES)]
         commands = [call("exec", command=f"echo {number} > c.txt", access="write") for number in range(3)]
         chat = chat(*([each] for each in [*calls, *commands]), ["All done."], options=AUTO)
         chat.line("count")
         chat.shows("^All done.$")
-        assert len(chat.server.requests) == 121
+        assert len(chat.server.requests) == WRITES + 4
         assert (tmp_path / "work" / "c.txt").read_text() == "2\n"
         assert not any(word in chat.everything for word in ("?", "Stopped"))
 
