@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..security.permissions.hooks import Hooks
 
 
-def make_tool_context(settings: Settings, sandbox: Sandbox | None, chat_jobs: Jobs | None = None) -> ToolContext:
+def make_tool_context(settings: Settings, policy: Policy, chat_jobs: Jobs | None = None) -> ToolContext:
     """What tools work with, under these settings; `chat_jobs`: see Wiring."""
     wiring = Wiring(
         max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
@@ -37,8 +37,8 @@ def make_tool_context(settings: Settings, sandbox: Sandbox | None, chat_jobs: Jo
         exec_max_timeout=settings.longest_timeout,
         exec_max_output=settings.security.exec_max_output,
         outputs=Outputs(settings.state / "outputs"),
-        sandbox=sandbox,
-        can_show=make_policy(settings, sandbox).can_show,
+        sandbox=policy.sandbox,
+        can_show=policy.can_show,
         chat_jobs=chat_jobs,
     )
     environment = select_environment(os.environ, settings.security.environment, settings.keys)

@@ -189,13 +189,14 @@ def make_runtime(
     sandbox = workplace.sandbox if workplace else defer_sandbox(settings)
     model = connections.make_model(model_name, answer_schema=answer_schema)
     _recall_path(settings, model)
-    context = make_tool_context(settings, sandbox, workplace.jobs if workplace else None)
+    policy = make_policy(settings, sandbox)
+    context = make_tool_context(settings, policy, workplace.jobs if workplace else None)
     agent = AgentLoop(
         model.core,
         make_tools(settings, only, lambda: model.context_length),
         _record_in(find_session, context, workplace) if find_session else context,
         approver,
-        make_policy(settings, sandbox),
+        policy,
         max_tool_turns=settings.agent.max_tool_turns,
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=connections.make_compactor(model),

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from ..app.access import make_tool_context
+from ..app.access import make_policy, make_tool_context
 from ..app.factory import Factory
 from ..app.library.result import STOPS, RunRecord
 from ..app.library.structured import Form
@@ -222,7 +222,8 @@ def _judge(counts: _Counts, failure: str, *, has_value: bool) -> tuple[str, str]
 def _check(command: str, runtime: Runtime) -> CheckResult:
     """Run a check where it may change files, so that it can build."""
     try:
-        done = run([SHELL, "-c", "--", command], make_tool_context(runtime.settings, runtime.sandbox), "write")
+        context = make_tool_context(runtime.settings, make_policy(runtime.settings, runtime.sandbox))
+        done = run([SHELL, "-c", "--", command], context, "write")
     except ToolError as error:
         return CheckResult(command, None, str(error))
     text = done.output.text if isinstance(done.output, Stored) else done.output

@@ -146,7 +146,7 @@ def test_a_file_that_a_rule_denies_to_read_is_kept_from_grep_and_from_commands(t
     rules = ({"tool": "read", "path": ".env", "action": "deny"},)
     settings = Settings(root=tmp_path / "ws", state=tmp_path / "state", security=SecuritySettings(rules=rules))
     sandbox = defer_sandbox(settings)
-    context = make_tool_context(settings, sandbox)
+    context = make_tool_context(settings, make_policy(settings, sandbox))
     shown = [make_tools(settings).run(ToolCall("1", "grep", {"pattern": "KEY"}), context)]
     if sandbox.can_hide_files:  # bubblewrap
         shown.append(make_tools(settings).run(ToolCall("1", "exec", {"command": "cat .env"}), context))
