@@ -13,6 +13,7 @@ import pytest
 
 from src.cli.commands.launch import PROGRAMS
 from src.cli.demo.run import start_demo
+from src.cli.main import main
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,7 +86,7 @@ def test_ctrl_c_is_for_the_program(tmp_path):
     assert (rest, errors, process.returncode) == ("['demo']\n", "", 3)
 
 
-def test_a_program_that_is_not_installed_is_named_with_its_package(tmp_path):
-    done = launch(tmp_path, "opencode")
-    assert done.returncode == 2
-    assert "npm install -g opencode-ai" in done.stderr
+def test_a_program_that_is_not_installed_is_named_with_its_package(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["launch", "opencode"]) == 2
+    assert "npm install -g opencode-ai" in capsys.readouterr().err

@@ -25,6 +25,7 @@ from src.app.keys import read_keys
 from src.cli.demo.loopback import LoopbackReply, serve
 from src.cli.main import main
 from tests.terminal import loaded
+from tests.thorough import only_thorough
 from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -46,6 +47,7 @@ def test_the_demo_answers_and_sigterm_ends_it(tmp_path):
         assert not (tmp_path / ".local").exists()  # what is learned of the demo goes with it
 
 
+@only_thorough
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_workers_serve_https_and_each_tells_the_sum_of_all(tmp_path):
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "1"]
@@ -131,7 +133,7 @@ def test_ctrl_c_ends_all_workers_without_a_traceback(tmp_path, workers):
     assert errors.strip() == ""
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=only_thorough)])
 def test_ctrl_c_lets_streams_finish_and_a_second_one_does_not(tmp_path, workers):
     def hang(request):
         has_begun.set()

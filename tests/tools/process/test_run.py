@@ -26,6 +26,7 @@ from src.tools.process.run import HeldInterrupts, describe_exit, run_live
 from src.tools.sdk.output_store import Outputs
 from src.types.messages import ToolCall
 from src.types.sandbox import Launch
+from tests.thorough import take_turns
 from tests.waiting import PATIENCE_S, try_clocks
 
 HOLD = "exec 3>alive; "  # everything the command starts after this holds the pipe
@@ -266,8 +267,13 @@ def test_a_second_ctrl_c_waits_until_all_of_it_is_killed(run, somebody_lives):
     assert not somebody_lives()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-@pytest.mark.parametrize("seconds", [0.0001, 0.0005, 0.001, 0.002, 0.003, 0.005])
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("seconds", "number"),
+    take_turns(
+        [0.0001, 0.0005, 0.001, 0.002, 0.003, 0.005], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
+    ),
+)
 def test_an_interrupt_while_the_command_is_started_leaves_nothing(seconds, number, run, somebody_lives):
     run("exec", command="true")  # an interrupted import would leave a file open
     with pytest.raises(KeyboardInterrupt), interrupt_after(seconds, number):
