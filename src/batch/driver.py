@@ -78,6 +78,7 @@ class Batch:
             for task, key in zip(tasks, self._keys, strict=True)
             if (row := results.rows.get(key)) is None or (options.retry_failed and not row.is_success)
         ]
+        self._extra = {task.id: task.extra for task in tasks}  # which no task's process has to see
         self._began = time.monotonic()
         self._ended = 0
         self._refusal = ""
@@ -96,7 +97,7 @@ class Batch:
         """Raises BotError, and whatever ends it; then no task is left running."""
         if self._todo and not self.is_over_budget:
             with open_scratch(self.results.folder, self._settings) as scratch:
-                jobs = [Job(task, digest, self._settings, scratch) for task, digest in self._todo]
+                jobs = [Job(task._replace(extra={}), digest, self._settings, scratch) for task, digest in self._todo]
                 if self._options.ray is None:
                     self._run_here(jobs)
                 else:
@@ -153,7 +154,7 @@ class Batch:
         return control.acquire()
 
     def _record(self, outcome: TaskOutcome) -> None:
-        self.results.add(outcome.row, outcome.conversation)
+        self.results.add(outcome.row._replace(extra=self._extra[outcome.row.id]), outcome.conversation)
         self._ended += 1
         self._refusal = ""
 

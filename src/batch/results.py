@@ -14,7 +14,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -40,7 +40,8 @@ class Row(NamedTuple):
     `status`: "answered"; "limit" (turns or tokens); "no_answer"; "invalid" (not of the schema); "error" (the server or
     the repository); "timeout"; "crashed" (its process died). `reason` says more. `answer` is text, or what the schema
     asked for. `patch`: a Git diff, binary files included. `path`: how the tools were called. `repairs`: calls that
-    could not be read, or had to be repaired. `sample`: the number of this run of the task.
+    could not be read, or had to be repaired. `sample`: the number of this run of the task. `extra`: other keys that the
+    task had in its file.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Row(NamedTuple):
     session: str = ""
     model: str = ""
     sample: int = 1
+    extra: Mapping[str, JSON] = {}
 
     @property
     def instance(self) -> str:

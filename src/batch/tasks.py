@@ -1,4 +1,4 @@
-"""The tasks of a batch: a file of JSON lines, read and checked before anything runs."""
+"""The tasks of a batch, read and checked before anything runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..config import Settings
 from ..config.settings import MODES
 from ..errors import ConfigError
 from ..types.messages import JSON
+from .rows import EXAMPLE, list_files, read_rows
 
-EXAMPLE = 'Each line is a task of its own, such as {"id": "1", "prompt": "Fix the test."}'
 DEFAULT_MODE = "auto"  # nobody can be asked
 # What an id may hold: it names files, and stands in reports.
 ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+:-]{0,199}")
@@ -48,12 +48,12 @@ GITHUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 class Task(NamedTuple):
-    """One line of the file.
+    """One row of the input.
 
     `repo`: URL or folder of a Git repository whose commit `base` is checked out; without one the folder is empty.
     `files`: path to text, written before the model begins. `checks`: commands that run after it. `tools`: the names of
     those on offer; None: all. `schema`: the JSON Schema of the answer. `sample`: the number of this run of the task,
-    from 1; each has an id and a seed of its own.
+    from 1; each has an id and a seed of its own. `extra`: the other keys of its row, which go into that of the result.
     """
 
     id: str
@@ -66,10 +66,11 @@ class Task(NamedTuple):
     tools: tuple[str, ...] | None = None
     schema: Mapping[str, JSON] | None = None
     sample: int = 1
+    extra: Mapping[str, JSON] = {}
 
     def compute_hash(self, relevant: Mapping[str, Any]) -> str:
         """Of the task and of the settings that its result depends on: 16 hexadecimal digits."""
-        counted = {name: value for name, value in self._asdict().items() if name != "sample"}  # which is in the id
+        counted = {name: value for name, value in self._asdict().items() if name in TASK_KEYS}
         text = json.dumps([counted, relevant], sort_keys=True, default=str)
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -101,7 +102,7 @@ def select_relevant(settings: Settings) -> dict[str, Any]:
     return relevant
 
 
-TASK_KEYS = tuple(name for name in Task._fields if name != "sample")
+TASK_KEYS = tuple(name for name in Task._fields if name not in ("sample", "extra"))
 
 
 class BatchOptions(NamedTuple):
@@ -128,56 +129,41 @@ def repeat_tasks(tasks: Sequence[Task], samples: int) -> list[Task]:
     return runs
 
 
-def read_tasks(path: Path, *, repo: str = "", mode: str = "") -> list[Task]:
-    """The tasks of a file. `repo` and `mode` are for tasks that name none.
+def read_tasks(paths: Sequence[Path], *, repo: str = "", mode: str = "") -> list[Task]:
+    """The tasks of files, or of a data set's folder. `repo` and `mode` are for tasks that name none.
 
-    Raises ConfigError with the number of a line that is no task, or whose id was there before.
+    Raises ConfigError with the place of a row that is no task, or whose id was there before.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}.") from error
-    tasks: dict[str, Task] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    places: dict[str, str] = {}
+    tasks = []
+    for place, value in (row for path in paths for file in list_files(path) for row in read_rows(file)):
         try:
-            task = _read_task(_read_json(line), repo, mode)
-            if task.id in tasks:
-                raise ValueError(f"the id {task.id} was there before")
+            task = _read_task(value, repo, mode)
+            if task.id in places:
+                raise ValueError(f"the id {task.id} was there before, at {places[task.id]}")
         except ValueError as error:
-            raise ConfigError(f"{path}, line {number}: {error}.", EXAMPLE) from error
-        tasks[task.id] = task
+            raise ConfigError(f"{place}: {error}.", EXAMPLE) from error
+        places[task.id] = place
+        tasks.append(task)
     if not tasks:
-        raise ConfigError(f"{path} holds no task.", EXAMPLE)
-    return list(tasks.values())
-
-
-def _read_json(line: bytes) -> object:
-    """Raises ValueError with what is wrong."""
-    try:
-        return json.loads(line.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"no JSON at character {error.colno}: {error.msg}") from None
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ConfigError(f"{paths[0]} holds no task.", EXAMPLE)
+    return tasks
 
 
 def _read_task(value: object, repo: str, mode: str) -> Task:
     """Raises ValueError with what is wrong."""
     if not isinstance(value, dict):
         raise ValueError("expected a JSON object")
+    extra = {name: each for name, each in value.items() if name not in TASK_KEYS}
     if set(value) >= SWE_BENCH_KEYS:
+        extra = {name: each for name, each in value.items() if name not in (*SWE_BENCH_KEYS, "repo")}
         value = _read_swe_bench(value, repo)
-    if unknown := sorted(set(value) - set(TASK_KEYS)):
-        raise ValueError(f"a task has no {unknown[0]!r}; it may have {', '.join(TASK_KEYS)}")
     for name in ("id", "prompt"):
         if not isinstance(value.get(name), (str, int) if name == "id" else str) or not str(value[name]).strip():
             raise ValueError(f"{name}: expected a text")
     fields: dict[str, Any] = {"repo": repo, "mode": mode or DEFAULT_MODE}
-    fields |= {name: each for name, each in value.items() if each not in (None, "")} | {"id": str(value["id"])}
+    given = {name: each for name, each in value.items() if name in TASK_KEYS and each not in (None, "")}
+    fields |= given | {"id": str(value["id"]), "extra": extra}
     if not ID.fullmatch(fields["id"]):
         raise ValueError(f"id: {fields['id'][:80]!r} holds more than letters, digits and _.@+:-, or is too long")
     _check_source(fields)
@@ -191,7 +177,7 @@ def _read_task(value: object, repo: str, mode: str) -> Task:
 
 
 def _read_swe_bench(value: Mapping[str, Any], repo: str) -> dict[str, Any]:
-    """A row of SWE-bench as a task. Its other keys are for who judges the patch: some would tell the answer."""
+    """A row of SWE-bench as a task."""
     where = value.get("repo")
     if isinstance(where, str) and GITHUB_NAME.fullmatch(where):
         where = f"https://github.com/{where}"

@@ -84,11 +84,11 @@ def test_each_sample_has_predictions_of_its_own(tmp_path):
 def test_parquet_holds_the_same_rows_even_with_text_that_is_not_unicode(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     with Results(tmp_path) as results:
-        results.export([ROW, ROW._replace(id="b", answer="text")])
+        results.export([ROW, ROW._replace(id="b", answer="text \udce9", extra={"level": 3})])
     rows = parquet.read_table(tmp_path / "results.parquet").to_pylist()
-    assert [(row["id"], row["answer"], row["patch"]) for row in rows] == [
-        ("a", '{"x": [1]}', "diff ?"),
-        ("b", "text", "diff ?"),
+    assert [(row["id"], row["answer"], row["patch"], row["extra"]) for row in rows] == [
+        ("a", '{"x": [1]}', "diff é", "{}"),
+        ("b", "text ?", "diff é", '{"level": 3}'),
     ]
 
 

@@ -15,7 +15,7 @@ def read(tmp_path, *rows, **given):
     path = tmp_path / "tasks.jsonl"
     text = "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
     path.write_bytes(text.encode(errors="surrogateescape"))
-    return read_tasks(path, **given)
+    return read_tasks([path], **given)
 
 
 def test_a_line_is_a_task(tmp_path):
@@ -46,10 +46,11 @@ SWE_BENCH = {
 }
 
 
-def test_a_row_of_swe_bench_is_a_task_without_what_tells_the_answer(tmp_path):
+def test_a_row_of_swe_bench_is_a_task_and_what_tells_the_answer_is_only_kept(tmp_path):
     (task,) = read(tmp_path, SWE_BENCH)
     source = "https://github.com/django/django"
-    assert task == Task("django__django-1", "It fails.", repo=source, base="abc")
+    others = {"patch": "the answer", "FAIL_TO_PASS": "[]", "version": 4.0}
+    assert task == Task("django__django-1", "It fails.", repo=source, base="abc", extra=others)
     (task,) = read(tmp_path, SWE_BENCH, repo="/mirror")
     assert task.repo == "/mirror"
 
@@ -76,8 +77,7 @@ def test_each_sample_is_a_task_with_an_id_of_its_own(tmp_path):
         (SWE_BENCH | {"problem_statement": 1}, "line 2: prompt: expected a text"),
         ({"prompt": "x"}, "line 2: id: expected a text"),
         ({"id": "../b", "prompt": "x"}, "line 2: id: '../b' holds more than"),
-        ({"id": "a", "prompt": "x"}, "line 2: the id a was there before"),
-        ({"id": "b", "prompt": "x", "cheks": []}, "line 2: a task has no 'cheks'"),
+        ({"id": "a", "prompt": "x"}, "tasks.jsonl, line 2: the id a was there before, at "),
         ({"id": "b", "prompt": "x", "checks": "make"}, "line 2: checks: expected a list of texts"),
         ({"id": "b", "prompt": "x", "mode": "yolo"}, "line 2: mode: expected one of plan"),
         ({"id": "b", "prompt": "x", "repo": "--upload-pack=x"}, "line 2: repo must not begin with -"),
@@ -93,11 +93,27 @@ def test_a_line_that_is_no_task_is_named(tmp_path, row, told):
     assert told in caught.value.message
 
 
+def test_other_keys_are_kept_and_no_other_task_follows_from_them(tmp_path):
+    rows = {"id": "a", "prompt": "x", "level": 3, "cheks": []}, {"id": "a", "prompt": "x"}
+    (one,), (other,) = (read(tmp_path, row) for row in rows)
+    assert one.extra == {"level": 3, "cheks": []}
+    assert one.compute_hash({}) == other.compute_hash({})
+
+
+def test_several_files_are_one_batch_and_share_the_ids(tmp_path):
+    one, other = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    one.write_text('{"id": "a", "prompt": "x"}')
+    other.write_text('{"id": "b", "prompt": "x"}')
+    assert [task.id for task in read_tasks([one, other])] == ["a", "b"]
+    with pytest.raises(ConfigError, match="1.jsonl, line 1: the id a was there before, at .*1.jsonl, line 1"):
+        read_tasks([one, one])
+
+
 def test_a_file_without_tasks_and_one_that_is_not_there_are_errors(tmp_path):
     with pytest.raises(ConfigError, match="holds no task"):
         read(tmp_path, "")
     with pytest.raises(ConfigError, match="No such file"):
-        read_tasks(tmp_path / "none")
+        read_tasks([tmp_path / "none"])
 
 
 class TestHash:

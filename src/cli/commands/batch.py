@@ -40,7 +40,7 @@ def add_batch_options(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="TASKS | show ID | report",
-        help="a file of tasks, one JSON object a line; or: show the conversation of a task; sum up",
+        help="files of tasks (.jsonl, .parquet) or a data set's folder; or: show the conversation of a task; sum up",
     )
     add(
         "--out",
@@ -99,13 +99,20 @@ def run_batch(options: argparse.Namespace) -> int:
         raise ConfigError(f"--demo has tasks of its own, so {' '.join(words)} would not run.", "Leave out one of them.")
     if options.demo:
         return _run_demo(options)
-    if len(words) != 1:
-        raise ConfigError("Name one file of tasks.", "For example: vllm-bot batch tasks.jsonl --out runs/first")
-    path = Path(words[0])
-    tasks = read_tasks(path, repo=options.repo, mode=options.mode or "")
+    if not words:
+        raise ConfigError("Name a file of tasks.", "For example: vllm-bot batch tasks.jsonl --out runs/first")
+    paths = [Path(word) for word in words]
+    tasks = read_tasks(paths, repo=options.repo, mode=options.mode or "")
+    _tell_extra(tasks)
     seed = {} if options.seed is None else {"vllm.seed": options.seed}
-    out = Path(options.out) if options.out else DEFAULT_OUT / path.stem
+    out = Path(options.out) if options.out else DEFAULT_OUT / paths[0].resolve().stem
     return _run(options, repeat_tasks(tasks, options.samples), out, **seed)
+
+
+def _tell_extra(tasks: Sequence[Task]) -> None:
+    """Name the keys that mean nothing here: one may be mistyped."""
+    if names := sorted({name for task in tasks for name in task.extra}):
+        print(f"! Keys that are only kept, in `extra` of the results: {sanitize(', '.join(names))}.", file=sys.stderr)
 
 
 def _run_demo(options: argparse.Namespace) -> int:

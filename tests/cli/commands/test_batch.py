@@ -49,7 +49,7 @@ def test_the_demo_runs_and_its_tasks_can_be_shown(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "Name one file of tasks."),
+        ([], "Name a file of tasks."),
         (["--demo", "tasks.jsonl"], "--demo has tasks of its own, so tasks.jsonl would not run."),
         (["none.jsonl"], "none.jsonl: No such file or directory."),
         (["report"], "There is no batch in runs/."),
