@@ -1,26 +1,32 @@
-"""The keys of the clients of a server of ours. A file holds their SHA-256 digests, and nothing the keys themselves."""
+"""The keys of the clients of a server of ours. A file holds their SHA-256 digests and names, not themselves."""
 
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
 from ..errors import ConfigError
 
 PREFIX = "sha256:"
+MAX_NAME_CHARS = 64
+NAME_DIGITS = 8  # of the digest, in place of a name
 
 
 class KeyRing:
-    """`digests` are in hexadecimal."""
+    """`names` by digests in hexadecimal."""
 
-    def __init__(self, digests: list[str]) -> None:
-        self._digests = [digest.encode() for digest in digests]
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = [(digest.encode(), name) for digest, name in names.items()]
 
-    def has(self, key: str) -> bool:
-        """Whether the key is one of them, in a time that does not depend on which."""
-        digest = hash_key(key).encode()
-        return sum(hmac.compare_digest(digest, known) for known in self._digests) > 0
+    def find(self, key: str) -> str | None:
+        """The name of the key if it is one of them, in a time that does not depend on which."""
+        digest, found = hash_key(key).encode(), None
+        for known, name in self._names:
+            if hmac.compare_digest(digest, known):
+                found = name
+        return found
 
 
 def hash_key(key: str) -> str:
@@ -29,23 +35,23 @@ def hash_key(key: str) -> str:
 
 
 def read_keys(file: Path) -> KeyRing:
-    """The keys in a file: one a line, `sha256:DIGEST`, with a comment behind # if need be. Raises ConfigError."""
+    """The keys in a file: one a line, `sha256:DIGEST`, with its name behind # if need be. Raises ConfigError."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise ConfigError(f"The file of keys cannot be read: {file}: {reason}.", HOW) from error
-    digests = []
+    names: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
-        entry = line.partition("#")[0].strip()
+        entry, _, name = (part.strip() for part in line.partition("#"))
         digest = entry.removeprefix(PREFIX).lower()
         if entry and (not entry.startswith(PREFIX) or len(digest) != 64 or set(digest) - set("0123456789abcdef")):
             raise ConfigError(f"{file}, line {number}: expected {PREFIX} and 64 hexadecimal digits.", HOW)
         if entry:
-            digests.append(digest)
-    if not digests:
+            names[digest] = name[:MAX_NAME_CHARS] or digest[:NAME_DIGITS]
+    if not names:
         raise ConfigError(f"{file} holds no key.", HOW)
-    return KeyRing(digests)
+    return KeyRing(names)
 
 
 HOW = "`vllm-bot serve --new-key FILE` makes a key, shows it once, and adds its digest."

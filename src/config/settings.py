@@ -273,6 +273,7 @@ class ServeSettings:
     listen: str = option("127.0.0.1:8010", "Where the gateway listens, HOST:PORT")
     upstreams: tuple[str, ...] = option((), "Servers behind the gateway; empty: `vllm.base_url`")
     keys: str = option("", "File with the digests of the keys of clients; see docs/serve.md")
+    request_log: str = option("", "File for a line of JSON about each request, `-`: standard output; empty: none")
     workers: int = option(1, "Processes that share the port", least=1, most=256)
     repair_turns: int = option(1, "How often a call that cannot be read is asked for again", least=0, most=3)
     keep_alive: float = option(10.0, "Longest silence in a stream, in seconds; 0: any", least=0, most=WEEK_S)

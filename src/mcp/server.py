@@ -234,7 +234,7 @@ class RequireKey:
 
         if scope["type"] == "http":
             scheme, _, key = HTTPConnection(scope).headers.get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not self._keys.has(key.strip()):
+            if scheme.lower() != "bearer" or self._keys.find(key.strip()) is None:
                 refusal = JSONResponse({"error": NO_KEY}, 401, {"WWW-Authenticate": "Bearer"})
                 await refusal(scope, receive, send)
                 return

@@ -20,7 +20,8 @@ from .apis.dialects import DIALECTS
 
 LOCAL_NAMES = ("localhost", "host.docker.internal")  # the second: as a container calls the machine it is on
 DESKTOP_SCHEMES = ("app", "tauri", "vscode-webview")  # of clients that show pages of their own
-OWN_PATHS = frozenset(("/", "/health", "/metrics", "/vllm-bot/events"))
+LIVE_PATH, READY_PATH = "/livez", "/readyz"
+OWN_PATHS = frozenset(("/", "/health", "/metrics", "/vllm-bot/events", LIVE_PATH, READY_PATH))
 BROWSER_PATHS = OWN_PATHS | DIALECTS.keys() | {"/v1/models"}
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
 # The last component of paths that change a server, or run code in it: of vLLM, then of SGLang.

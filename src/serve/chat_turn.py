@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import starmap
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
 from ..config.settings import DEFAULT_GUARDS
@@ -47,7 +48,7 @@ from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_r
 from .chunks.text_run import clear_token_ids, find_prompt_ids
 from .client_asker import CHAT_PATH, ChatAsker, CountAsker, encode_prompt
 from .conversation import Conversation
-from .report import LandedCall, Report
+from .report import LOST, LandedCall, Report
 from .resumption import Resumption
 
 GUESSED = "It is not certain that a call was meant, or what it was."
@@ -355,6 +356,10 @@ class ChatTurn:
         self._note(answer, native, NATIVE)
         self._note(answer, list(completed.values()), "recovered")
         self._note(answer, calls, how)
+        if not (calls or in_place or is_cut):
+            names = {tool.name for tool in self._request.tools}
+            lost = [(call.name if call.name in names else "", LOST, call.origin) for call in whole.malformed]
+            self.report.calls += starmap(LandedCall, lost)
         return Ending(calls, text, is_replaced, completed)
 
     def _keep_answer(self, assembler: ResponseAssembler) -> Ending:

@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 
 from ..app.endpoint import random_id
 from ..config.settings import DEFAULT_GUARDS
-from ..errors import BotError, ClientError, ServerError, Timeout, WireError
+from ..errors import BotError, ClientError, ServerError, StreamCut, Timeout, WireError
 from ..negotiation.server import OK
 from ..providers.server_errors import is_about_length, read_error_message
 from ..providers.wire_json import as_dict, load_json
@@ -25,7 +25,7 @@ from .apis.dialects import COUNT_PATH, Dialect
 from .chat_request import ChatBody
 from .chat_turn import ChatTurn, KeepAlive, Output, Payload, WholeAnswer
 from .conversation import Conversation
-from .http_common import OF_THE_BODY, is_relayed, refuse
+from .http_common import NO_SERVER, OF_THE_BODY, is_relayed, refuse
 from .keep_alive import LiveStream
 from .report import Report
 from .upstreams import Replica, Upstreams
@@ -58,7 +58,9 @@ class GuardedExchange:
         self.chat = chat
         self._conversation = conversation
         self.report = Report()
+        self.replica: Replica | None = None  # that is asked, or was last
         self.status = 0
+        self.error = ""  # the kind of what ended the answer early
         self._request = request
         self._dialect = dialect
         self._headers = headers
@@ -75,17 +77,25 @@ class GuardedExchange:
         with self._live:
             await self._restore()
             for replica in upstreams.rank(sent):
+                self.replica = replica
                 try:
-                    return await self._ask(replica)
+                    with replica.count_running():
+                        return await self._ask(replica)
                 except BotError as error:
                     failure = error
                     if isinstance(error, Timeout) or not isinstance(error, ClientError):
                         break
-                    replica.mark_failed()
-            status = 504 if isinstance(failure, Timeout) else 502
-            if isinstance(failure, ServerError) and failure.is_about_request:
-                status = failure.status  # the first event of a stream may be one: the client is not to ask again
-            return await self._fail(status, str(failure))
+                    replica.mark_failed(error.message)
+            assert failure is not None  # noqa: S101 - there is a replica
+            return await self._fail(*self._word_failure(failure))
+
+    def _word_failure(self, failure: BotError) -> tuple[int, str]:
+        """Status and message for the client."""
+        self.error = type(failure).__name__
+        status = 504 if isinstance(failure, Timeout) else 502
+        if isinstance(failure, ServerError) and failure.is_about_request:
+            status = failure.status  # the first event of a stream may be one: the client is not to ask again
+        return status, word_failure(failure, self.replica)
 
     async def _restore(self) -> None:
         """Put back what the client dropped of its history. A mistake of ours costs no request."""
@@ -150,6 +160,7 @@ class GuardedExchange:
             if is_count and isinstance(first, WholeAnswer) and first.status != OK:
                 raise NotGuarded  # the server may count in its own way
             replica.save(turn.fact_key)
+            replica.mark_answered(first.status if isinstance(first, WholeAnswer) else OK)
             self.first_byte_at = self.read_clock()
             if isinstance(first, WholeAnswer):
                 await self._keep_answer(turn)
@@ -184,9 +195,12 @@ class GuardedExchange:
         if self._live.is_open or not (is_ok or _is_error(answer.body)):  # the second: of something in between
             return await self._fail(answer.status, read_error_message(answer.body))
         self.status = answer.status
-        encode = self._dialect.encode_answer if is_ok else self._dialect.encode_refusal
         headers["Content-Type"] = "application/json"
-        return web.Response(status=answer.status, body=encode(answer.body), headers=headers)
+        if is_ok:
+            body = self._dialect.encode_answer(answer.body)
+        else:
+            body = self._dialect.encode_refusal(answer.status, answer.body)
+        return web.Response(status=answer.status, body=body, headers=headers)
 
     async def _stream(self, turn: ChatTurn, first: Payload, rest: AsyncGenerator[Output, None]) -> web.StreamResponse:
         encode, live = self._dialect.encode_payload, self._live
@@ -206,11 +220,12 @@ class GuardedExchange:
                 if encoded:
                     await live.write(encoded)
         except BotError as error:
-            last = self._dialect.encode_break(502, str(error))
+            last = self._dialect.encode_break(*self._word_failure(error))
         except (asyncio.CancelledError, ConnectionResetError):
             raise
         except Exception as error:
             log.exception("A guarded stream failed.")
+            self.error = type(error).__name__
             last = self._dialect.encode_break(500, describe_mistake(error))
         return await live.end(last)
 
@@ -218,6 +233,13 @@ class GuardedExchange:
 def describe_mistake(error: Exception) -> str:
     """Of ours, for the client; the log has the rest."""
     return f"The gateway failed: {type(error).__name__}."
+
+
+def word_failure(failure: BotError, replica: Replica | None) -> str:
+    """Why no answer came, without what concerns only who runs the gateway: addresses, and hints about settings."""
+    if isinstance(failure, ClientError) and not isinstance(failure, (Timeout, StreamCut)):
+        return NO_SERVER
+    return replica.hide_address(failure.message) if replica else failure.message
 
 
 def _is_error(body: bytes) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Set
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 import aiohttp
@@ -17,17 +17,28 @@ from ..app.keys import KeyRing
 from ..config.settings import DEFAULT_GUARDS
 from ..errors import BotError
 from ..providers.wire_json import as_dict, count_items, load_json
-from .access import AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers
+from .access import (
+    LIVE_PATH,
+    OWN_PATHS,
+    READY_PATH,
+    AccessRules,
+    Asked,
+    Refused,
+    check_access,
+    drop_key,
+    find_cors_headers,
+)
 from .apis.dialects import COUNT_PATH, DIALECTS, Dialect, encode_path_error
 from .chat_request import ChatBody
 from .conversation import Conversation
 from .exchange import RELAYED, GuardedExchange, NotGuarded, log
-from .http_common import KEY_HEADERS, NOT_RELAYED, OFF_HEADER, is_plain, read_key, refuse, select_headers
+from .http_common import KEY_HEADERS, NO_SERVER, NOT_RELAYED, OFF_HEADER, is_plain, read_key, refuse, select_headers
 from .keep_alive import LiveStream, read_interval
 from .memory import Memory
 from .pages.metrics import Metrics
 from .pages.page import Pages
 from .relayed_stream import HistoryRefused, RelayedStream, check_refusal, relay_answer
+from .request_log import CLIENT_GONE, RequestLog, RequestRecord, read_id
 from .restore import HistoryMemo
 from .upstreams import Replica, Upstreams
 
@@ -42,8 +53,10 @@ MAX_VALUES = 1_000_000  # of JSON, counted by commas, those inside strings inclu
 MAX_TOOLS = 1024  # of a request; each takes some 0.1 ms to look at
 MAX_NAME_CHARS = 256  # of a tool or a parameter: patterns are made of them, which take 150 times their size
 MAX_NAMES_CHARS = 200_000  # of all of them
-OPEN_PATHS = frozenset(("/health",))  # without a key
+OPEN_PATHS = frozenset(("/health", LIVE_PATH, READY_PATH))  # without a key
+
 _OURS = NOT_RELAYED | {"content-type", "accept", "accept-encoding"} | KEY_HEADERS  # what the gateway says itself
+BROKEN_OFF = 502  # for the log: the client has got another status
 GUARDED = "serve.guards: %s changed an answer of %s, for the first time; vllm_bot_guards_total counts on."
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -65,14 +78,19 @@ class Gateway:
         keep_alive: float = 0.0,
         memory: Memory | None = None,
         guards: Collection[str] = DEFAULT_GUARDS,
+        request_log: RequestLog | None = None,
     ) -> None:
         self._guards = guards
+        self._request_log = request_log
+        # Of requests at work, by their ids: a request is no key. None of the gateway's own pages, nor of a client that
+        # asks whether to send its body.
+        self._records: dict[int, RequestRecord] = {}
         self._told: set[tuple[str, str]] = set()  # models and guards of which the log has a line
         self._memory = memory
         self._histories = HistoryMemo()
         self._upstreams = upstreams
         self._metrics = metrics
-        self._keys = keys
+        self.keys = keys  # others may take their place
         self._rules = rules._replace(has_keys=keys is not None)
         self._repair_turns = repair_turns
         self._keep_alive = keep_alive
@@ -81,15 +99,17 @@ class Gateway:
     def make_app(self) -> web.Application:
         app = web.Application(
             client_max_size=MAX_BODY_BYTES,
-            middlewares=[self._check_request],
+            middlewares=[self._record_request, self._check_request],
             # a relayed body stays as it is, and a small one never takes much memory
             handler_args={"auto_decompress": False},
         )
-        app.on_response_prepare.append(self._add_cors_headers)
+        app.on_response_prepare.append(self._add_headers)
         app.cleanup_ctx.append(self._open)
         app[HAS_ASKED] = set[object]()
         for path in DIALECTS:
             app.router.add_post(path, self.answer, expect_handler=self._invite_body)
+        app.router.add_get(LIVE_PATH, self.tell_alive)
+        app.router.add_get(READY_PATH, self.tell_ready)
         Pages(self._metrics, self._upstreams).add_to(app)
         app.router.add_route("*", "/{path:.*}", self.relay, expect_handler=self._invite_body)
         return app
@@ -110,6 +130,29 @@ class Gateway:
         await self._upstreams.close()
         if self._memory is not None:
             self._memory.close()
+
+    @web.middleware
+    async def _record_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Note what became of a request, but for those of the gateway's own pages."""
+        if request.path in OWN_PATHS:
+            return await handler(request)
+        record = RequestRecord(read_id(request.headers), request.path.removeprefix("/v1/"))
+        self._records[id(request)] = record
+        try:
+            response = await handler(request)
+            record.status = response.status
+            if not response.prepared:
+                record.note_head(response.headers)
+            return response
+        except asyncio.CancelledError:
+            record.status = record.status or CLIENT_GONE
+            raise
+        finally:
+            del self._records[id(request)]
+            entry = record.to_entry()
+            self._metrics.count_request(entry, has_keys=self.keys is not None)
+            if self._request_log is not None:
+                self._request_log.write(entry)
 
     @web.middleware
     async def _check_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -134,6 +177,13 @@ class Gateway:
             return _refuse(request, refusal.status, refusal.reason)
         except ConnectionResetError as error:  # the client has gone; aiohttp takes this for what it is
             raise asyncio.CancelledError from error
+        except aiohttp.ClientError as error:  # the server broke off an answer that has begun: so does this one
+            log.warning("A server broke off an answer that was relayed: %s.", type(error).__name__)
+            if record := self._records.get(id(request)):
+                record.status, record.error = BROKEN_OFF, type(error).__name__
+            if request.transport:
+                request.transport.abort()
+            raise asyncio.CancelledError from error
 
     def _answer_at_once(self, request: web.Request) -> web.Response | None:
         """Before the body is read: to what the rules do not allow, a browser's first question, and who has no key."""
@@ -157,15 +207,30 @@ class Gateway:
         return answer
 
     def _has_key(self, request: web.Request) -> bool:
-        if self._keys is None:
+        if self.keys is None:
             return True
         if request.path in OPEN_PATHS and request.method in ("GET", "HEAD") and not request.body_exists:
             return True
         # a browser that opens the page sends no headers of ours
-        return self._keys.has(read_key(request.headers) or request.query.get("key", ""))
+        name = self.keys.find(read_key(request.headers) or request.query.get("key", ""))
+        if name is not None and (record := self._records.get(id(request))):
+            record.key = name
+        return name is not None
 
-    async def _add_cors_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+    async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(find_cors_headers(_describe(request), self._rules))
+        if record := self._records.get(id(request)):
+            record.note_head(response.headers)
+
+    async def tell_alive(self, _: web.Request) -> web.Response:
+        """This worker answers, whatever the servers do."""
+        return web.json_response({"status": "ok"})
+
+    async def tell_ready(self, _: web.Request) -> web.Response:
+        """A server answers."""
+        if await self._upstreams.check_ready():
+            return web.json_response({"status": "ok"})
+        return web.json_response({"status": "no server answers"}, status=503)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request that may bring calls; any other is relayed."""
@@ -173,6 +238,8 @@ class Gateway:
             return await self.relay(request)
         body = await _read_api_body(request)
         value = await _run_beside(_parse_object, body, size=len(body))
+        if record := self._records.get(id(request)):
+            record.model, record.is_stream = str(value.get("model", "")), value.get("stream") is True
         try:
             interval = read_interval(request.headers, self._keep_alive)
             dialect, chat = await _run_beside(_read_request, request.path, value, size=len(body))
@@ -200,18 +267,23 @@ class Gateway:
         """`size`: of the request's body."""
         live = LiveStream(request, dialect.encode_keep_alive, interval)
         headers = self._forward_headers(request, _OURS)
-        if self._keys is None and (key := read_key(request.headers)):
+        if self.keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
         conversation = await _run_beside(self._find_conversation, request, chat, size=size)
         exchange = GuardedExchange(
             request, dialect, chat, headers, self._repair_turns, live, conversation, self._guards
         )
+        record = self._records.get(id(request))
+        if record:
+            record.exchange = exchange
         try:
             with self._metrics.track(exchange, request.path.removeprefix("/v1/")):
                 answer = await exchange.answer(self._upstreams)
             self._tell_guards(exchange)
             return answer
         except NotGuarded:
+            if record:
+                record.exchange = None
             return await self.relay(request)
 
     def _tell_guards(self, exchange: GuardedExchange) -> None:
@@ -230,12 +302,11 @@ class Gateway:
     async def relay(self, request: web.Request, chat: ChatBody | None = None) -> web.StreamResponse:
         """Pass a request and its answer on, byte for byte. Raises HistoryRefused, of `chat`."""
         try:
-            answer = await self._find_answer(request, NOT_RELAYED)
-        except _Unreachable as failure:
-            return _refuse(request, 502, str(failure))
-        async with answer:
-            await check_refusal(answer, chat)
-            return await relay_answer(request, answer)
+            async with self._open_answer(request, NOT_RELAYED) as answer:
+                await check_refusal(answer, chat)
+                return await relay_answer(request, answer)
+        except _Unreachable:
+            return _refuse(request, 502, NO_SERVER)
 
     async def _relay_alive(
         self, request: web.Request, dialect: Dialect, interval: float, chat: ChatBody | None
@@ -246,28 +317,34 @@ class Gateway:
         with LiveStream(request, lambda: dialect.relayed_sign, interval) as live:
             relayed = RelayedStream(request, live, dialect, chat)
             try:
-                answer = await self._find_answer(request, NOT_RELAYED | {"accept-encoding"})
-            except _Unreachable as failure:
-                return await relayed.fail(502, str(failure))
-            async with answer:
-                return await relayed.send(answer)
+                async with self._open_answer(request, NOT_RELAYED | {"accept-encoding"}) as answer:
+                    return await relayed.send(answer)
+            except _Unreachable:
+                return await relayed.fail(502, NO_SERVER)
 
-    async def _find_answer(self, request: web.Request, left_out: Set[str]) -> aiohttp.ClientResponse:
+    @asynccontextmanager
+    async def _open_answer(
+        self, request: web.Request, left_out: Set[str]
+    ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
         """The answer of the first server that gives one. Raises _Unreachable. `left_out`: headers of the request."""
         body = await request.read() if request.body_exists else None
-        failure = ""
         has_choice = len(self._upstreams.replicas) > 1  # else a large body need not be read
         for replica in self._upstreams.rank(_read_beginning(body) if has_choice else {}):
-            try:
-                answer = await self._send(request, replica, body, left_out)
-            except (aiohttp.ClientError, OSError) as error:
-                replica.mark_failed()
-                reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-                failure = f"{replica.root} cannot be reached: {reason}."
-                continue
-            self._metrics.count_relay(answer.status)
-            return answer
-        raise _Unreachable(failure)
+            if record := self._records.get(id(request)):
+                record.server = replica.root
+            with replica.count_running():
+                try:
+                    answer = await self._send(request, replica, body, left_out)
+                except (aiohttp.ClientError, OSError) as error:
+                    reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+                    replica.mark_failed(f"{replica.root} cannot be reached: {reason}.")
+                    continue
+                replica.mark_answered(answer.status)
+                self._metrics.count_relay(answer.status)
+                async with answer:
+                    yield answer
+                return
+        raise _Unreachable
 
     async def _send(
         self, request: web.Request, replica: Replica, body: bytes | None, left_out: Set[str]
@@ -278,13 +355,13 @@ class Gateway:
         if "accept-encoding" in left_out:
             headers["Accept-Encoding"] = "identity"  # aiohttp would send one of its own
         target = str(request.rel_url)  # as it came
-        target = target if self._keys is None else drop_key(target)
+        target = target if self.keys is None else drop_key(target)
         url = URL(f"{replica.root}{target}", encoded=True)
         return await self._session.request(request.method, url, data=body, headers=headers, allow_redirects=False)
 
     def _forward_headers(self, request: web.Request, left_out: Set[str]) -> dict[str, str]:
         """Of a client's request. A key of the gateway goes no further."""
-        return select_headers(request.headers, left_out | (KEY_HEADERS if self._keys is not None else frozenset()))
+        return select_headers(request.headers, left_out | (KEY_HEADERS if self.keys is not None else frozenset()))
 
 
 async def _run_beside(work: Callable[..., T], *arguments: Any, size: int) -> T:
@@ -329,7 +406,7 @@ def _parse_object(body: bytes) -> dict[str, Any]:
 
 
 class _Unreachable(Exception):
-    """No server gives an answer; the message says why."""
+    """No server gives an answer; the log says why."""
 
 
 def _check_names(chat: ChatBody) -> None:

@@ -15,6 +15,7 @@ HOP_BY_HOP = frozenset((
     "transfer-encoding", "upgrade",
 ))  # fmt: skip
 NOT_RELAYED = HOP_BY_HOP | {"host", "content-length", "expect", "referer", OFF_HEADER, KEEP_ALIVE_HEADER}
+NO_SERVER = "No server behind the gateway can be reached. The log of the gateway says why."
 OF_THE_BODY = frozenset(("content-length", "content-encoding", "content-type"))
 KEY_HEADERS = frozenset(("authorization", "x-api-key"))
 

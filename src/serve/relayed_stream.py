@@ -9,9 +9,9 @@ from multidict import CIMultiDict
 from ..errors import ContentRejected, ServerError, TemplateFailed, TemplateRejected
 from ..providers.server_errors import judge_own_words, read_error_message, read_refusal
 from ..types.effects import MIN_ERROR_STATUS
-from .apis.dialects import Dialect
+from .apis.dialects import MESSAGES_PATH, Dialect, encode_messages_refusal
 from .chat_request import ChatBody
-from .http_common import is_plain, is_relayed, refuse
+from .http_common import OF_THE_BODY, OFF_HEADER, is_plain, is_relayed, refuse
 from .keep_alive import LiveStream
 from .refusals import MAYBE_HISTORY
 
@@ -39,7 +39,15 @@ async def check_refusal(answer: aiohttp.ClientResponse, chat: ChatBody | None) -
 
 
 async def relay_answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Byte for byte."""
+    """Byte for byte, but for errors on Messages, which have Anthropic's types."""
+    is_error = answer.status >= MIN_ERROR_STATUS and request.path.startswith(MESSAGES_PATH)
+    if is_error and is_plain(answer.headers) and not request.headers.get(OFF_HEADER):
+        headers = _select_headers(answer)
+        for name in OF_THE_BODY:
+            headers.popall(name, None)
+        error = refuse(answer.status, encode_messages_refusal(answer.status, await _read_refusal(answer)))
+        error.headers.extend(headers)
+        return error
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
     response.headers.extend(_select_headers(answer))
     await response.prepare(request)
@@ -91,8 +99,13 @@ async def _explain(answer: aiohttp.ClientResponse) -> tuple[int, str]:
     """Status and message for an answer that came too late to be passed on as it is."""
     if answer.status < MIN_ERROR_STATUS:
         return 502, NO_STREAM
-    body = await answer.content.read(MAX_REFUSAL_BYTES)
-    return answer.status, read_error_message(body)
+    return answer.status, read_error_message(await _read_refusal(answer))
+
+
+async def _read_refusal(answer: aiohttp.ClientResponse) -> bytes:
+    if answer.status in MAYBE_HISTORY:
+        return await answer.read()  # it may have been read already
+    return await answer.content.read(MAX_REFUSAL_BYTES)
 
 
 def _select_headers(answer: aiohttp.ClientResponse) -> CIMultiDict[str]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..types.events import PrefixKept
 from ..types.messages import NATIVE, Usage
 
+LOST = "lost"
+
 
 class LandedCall(NamedTuple):
-    """A call that was sent to the client. `how`: native, text, recovered or repaired."""
+    """A call that was sent to the client. `how`: native, text, recovered or repaired.
+
+    Or one that was not: `lost`, it cannot be read, and the client has its text. Its name is that of a tool, or empty.
+    """
 
     name: str
     how: str
@@ -41,13 +46,15 @@ class Report:
 
     def to_header(self) -> str:
         """The value of x-vllm-bot."""
-        origins = [call.origin for call in self.calls if call.how != NATIVE]
+        origins = [call.origin for call in self.calls if call.how not in (NATIVE, LOST)]
         recovered = [call for call in self.calls if call.how == "recovered"]
+        lost = [call for call in self.calls if call.how == LOST]
         parts = {
             "path": self.path,
             "origin": ",".join(dict.fromkeys(origins)),
             "repaired": ",".join(dict.fromkeys(self.repairs)),
             "recovered": str(len(recovered) or ""),
+            "lost": str(len(lost) or ""),
             "rescued": ",".join(self.rescues),
             "mended": ",".join(self.mended),
             "guards": ",".join(f"{name}:{count}" for name, count in self.guards.items()),
@@ -56,3 +63,20 @@ class Report:
             "broken": self.kept.cause if self.kept else "",
         }
         return "; ".join(f"{name}={value}" for name, value in parts.items() if value)
+
+    def to_entry(self) -> dict[str, Any]:
+        """For the request log; what is empty was not done."""
+        usage = self.usage or Usage()
+        tokens = {"prompt": usage.input_tokens, "cached": usage.cached_tokens, "completion": usage.output_tokens}
+        return {
+            "calls": [call._asdict() for call in self.calls],
+            "repaired": list(dict.fromkeys(self.repairs)),
+            "rescued": self.rescues,
+            "mended": self.mended,
+            "guards": dict(self.guards),
+            "extra_requests": self.extra_requests,
+            "restored": self.restored,
+            "kept": round(self.kept.share, 4) if self.kept else None,
+            "broken": self.kept.cause if self.kept else "",
+            "tokens": tokens if self.usage else {},
+        }

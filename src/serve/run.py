@@ -8,11 +8,11 @@ import multiprocessing
 import os
 import signal
 import ssl
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
-from multiprocessing import connection, resource_tracker
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias, Union
@@ -32,13 +32,12 @@ from .access import AccessRules
 from .gateway import HAS_ASKED, MAX_HEADER_BYTES, Gateway
 from .memory import Memory, OwnMemory, SharedMemory, serve_memory
 from .pages.metrics import Metrics
+from .request_log import RequestLog
 from .upstreams import Replica, Upstreams
+from .workers import ENDING, NOTICE_S, SHUTDOWN_S, STREAMS_FINISH, make_hangup_handler, supervise
 
-ENDING = (signal.SIGTERM, signal.SIGINT)
+BLOCKED = (*ENDING, signal.SIGHUP)  # until the loop handles them
 CONNECT_TIMEOUT_S = 3.0
-SHUTDOWN_S = 30.0  # for streams to finish after SIGTERM
-NOTICE_S = 1.0  # from the signal, before the wait is told
-STREAMS_FINISH = f"Streams may finish for {SHUTDOWN_S:g} seconds; Ctrl-C ends them at once."
 KEEP_ALIVE_S = 75.0
 MAX_PARSED_BYTES = 4 * MAX_HEADER_BYTES  # of a line; aiohttp refuses what is longer, and not in the API's words
 HEAD_TIMEOUT_S = 15.0  # at least; at most twice as long
@@ -58,6 +57,8 @@ def check(settings: Settings, tls: TlsFiles = None) -> Settings:
     make_upstreams(settings)
     if options.keys:
         read_keys(Path(options.keys))
+    if options.request_log:
+        RequestLog(options.request_log)
     _load_tls(tls)
     return replace(settings, serve=replace(options, listen=str(find_free("The gateway", address))))
 
@@ -85,8 +86,12 @@ def serve_forever(settings: Settings, *, tls: TlsFiles = None) -> None:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # where the workers' counts are; see metrics.py
         if options.restore:
             serve_memory(Path(folder))
-        start = multiprocessing.get_context("spawn").Process
-        _supervise([start(target=_serve, args=(settings, address, tls, folder)) for _ in range(options.workers)])
+        process = multiprocessing.get_context("spawn").Process
+
+        def make_worker(is_restart: bool) -> BaseProcess:
+            return process(target=_serve, args=(settings, address, tls, folder, is_restart))
+
+        supervise(make_worker, options.workers, reloads=bool(options.keys))
 
 
 def describe(settings: Settings, tls: TlsFiles = None) -> str:
@@ -103,52 +108,6 @@ def list_unreachable(settings: Settings) -> Iterator[str]:
             try_connecting(replica.root, CONNECT_TIMEOUT_S)
         except OSError as error:
             yield f"{replica.root} does not answer yet: {error.strerror or error}."
-
-
-def _supervise(workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
-    """Start the workers, pass signals on, and wait for all. Raises KeyboardInterrupt at a second Ctrl-C."""
-    started: list[multiprocessing.process.BaseProcess] = []
-    is_stopped = are_started = False
-
-    def stop(number: int, _: object) -> None:
-        nonlocal is_stopped
-        if is_stopped and are_started and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        is_stopped = True
-        for worker in started:
-            worker.terminate()
-
-    for number in ENDING:  # first of all: a start that is interrupted leaves a worker with half of what it needs
-        signal.signal(number, stop)
-    with block_interrupts():
-        for worker in workers:
-            if not is_stopped:
-                worker.start()
-                started.append(worker)
-    if is_stopped:  # maybe before the last one was among the started
-        stop(signal.SIGTERM, None)
-    are_started, silent_waits = True, 0
-    try:
-        while running := [worker.sentinel for worker in started if worker.is_alive()]:
-            has_ended = connection.wait(running, NOTICE_S)
-            silent_waits += is_stopped and not has_ended
-            if silent_waits == 2:  # the first one may have begun long before the signal
-                log.warning(STREAMS_FINISH)
-    finally:
-        for worker in started:
-            worker.kill()
-            worker.join()
-
-
-@contextmanager
-def block_interrupts() -> Iterator[None]:
-    """Processes that are started within never get SIGINT, which a terminal sends to all: this process ends them."""
-    resource_tracker.ensure_running()  # the start of the first process starts it, which unblocks the signal
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _is_loopback(host: str) -> bool:
@@ -184,8 +143,8 @@ def _complete(url: str) -> str:
     return address if address.endswith("/v1") else f"{address}/v1"
 
 
-def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: str) -> None:
-    """One worker. `folder`: of the counts."""
+def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: str, is_restart: bool = False) -> None:
+    """One worker. `folder`: of the counts. `is_restart`: it takes the place of one that ended."""
     with suppress(ImportError):  # faster, and not needed
         import uvloop
 
@@ -197,13 +156,35 @@ def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: st
     memory: Memory | None = None
     if options.restore:
         memory = OwnMemory() if options.workers == 1 else SharedMemory(Path(folder))
-    app = Gateway(
-        upstreams, metrics, keys, options.repair_turns, rules, options.keep_alive, memory, options.guards
-    ).make_app()
+    if is_restart:
+        metrics.count_restart()
+    request_log = RequestLog(options.request_log) if options.request_log else None
+    gateway = Gateway(
+        upstreams, metrics, keys, options.repair_turns, rules, options.keep_alive, memory, options.guards, request_log
+    )
+
+    def reload_keys() -> None:
+        """Keys that cannot be read change nothing."""
+        try:
+            gateway.keys = read_keys(Path(options.keys))
+        except ConfigError as error:
+            log.warning("The keys stay as they were. %s", error.message)
+        else:
+            log.warning("The keys were read anew.")
+
     checks = _load_tls(tls)
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until the loop handles them
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)  # until the loop handles them
     try:
-        is_interrupted = asyncio.run(_listen(app, address, checks, mask, is_shared=options.workers > 1))
+        is_interrupted = asyncio.run(
+            _listen(
+                gateway.make_app(),
+                address,
+                checks,
+                mask,
+                is_shared=options.workers > 1,
+                reload=reload_keys if options.keys else None,
+            )
+        )
     except asyncio.CancelledError:  # Ctrl-C came before the loop had its handler, by a thread that blocks no signals
         is_interrupted = True
     except OSError as error:
@@ -221,11 +202,12 @@ async def _listen(
     mask: Iterable[int],
     *,
     is_shared: bool,
+    reload: Callable[[], None] | None = None,
 ) -> bool:
     """Serve until SIGINT or SIGTERM, then let streams finish. Returns whether another Ctrl-C ended the streams.
 
     `mask`: the signals to restore once the loop handles those that end the program. `is_shared`: other workers listen
-    on the address too. Raises OSError where the address cannot be had.
+    on the address too. `reload`: at SIGHUP; None: that ends the program. Raises OSError where the address is not free.
     """
     logging.getLogger("aiohttp.server").addFilter(hide_request)
     runner = web.AppRunner(
@@ -248,7 +230,10 @@ async def _listen(
 
     for number in ENDING:
         loop.add_signal_handler(number, stopped.set)
+    if reload:
+        loop.add_signal_handler(signal.SIGHUP, make_hangup_handler(reload, stopped.set))
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])  # blocked by who has started a worker
     try:
         await web.TCPSite(runner, address.host, address.port, ssl_context=checks, reuse_port=is_shared).start()
         watch = asyncio.create_task(close_silent(runner.server, app[HAS_ASKED], HEAD_TIMEOUT_S))

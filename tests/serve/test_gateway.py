@@ -27,6 +27,7 @@ from src.serve.chat_request import ChatBody
 from src.serve.chunks.guard import StreamGuard
 from src.serve.client_asker import ChatAsker
 from src.serve.gateway import Gateway
+from src.serve.http_common import NO_SERVER
 from src.serve.memory import OwnMemory
 from src.serve.pages.metrics import Metrics
 from src.serve.run import close_silent, hide_request
@@ -37,6 +38,7 @@ from src.transport.deadlines import Timeouts
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {"path": {}}}}}
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Read it."}], "tools": [TOOL]}
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
+REFUSED = {"error": {"message": "No.", "type": "BadRequestError", "param": None, "code": 400}}
 PROBE_CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 NO_PARSER = {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "code": 400}}
 MALFORMED = '<tool_call>\n{"name": "read", "arguments": {"path": \n</tool_call>'
@@ -504,7 +506,7 @@ def test_without_a_key_nothing_is_answered(tmp_path):
             async with client.get(path) as reply:
                 assert reply.status == status
 
-    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing([hash_key("right")]))
+    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing({hash_key("right"): "team"}))
 
 
 def test_a_key_in_the_query_goes_no_further(tmp_path):
@@ -515,7 +517,7 @@ def test_a_key_in_the_query_goes_no_further(tmp_path):
                 assert reply.status == 418
         assert {path for _, path, _ in fake.relayed} == {"/v1/x?a=%7E&b"}
 
-    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing([hash_key("right")]))
+    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing({hash_key("right"): "team"}))
 
 
 def test_a_cookie_of_one_client_s_answer_goes_to_no_other(tmp_path):
@@ -543,7 +545,7 @@ def test_a_body_is_asked_for_with_a_key_alone(tmp_path, key, head):
         assert (await reader.readline()).rstrip() == head
         writer.close()
 
-    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing([hash_key("right")]))
+    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing({hash_key("right"): "team"}))
 
 
 def test_without_a_key_a_health_check_has_no_body_and_changes_nothing(tmp_path):
@@ -552,7 +554,7 @@ def test_without_a_key_a_health_check_has_no_body_and_changes_nothing(tmp_path):
             async with client.request(method, "/health", data=body) as reply:
                 assert reply.status == status
 
-    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing([hash_key("right")]))
+    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing({hash_key("right"): "team"}))
 
 
 def test_a_compressed_body_is_relayed_as_it_came(tmp_path):
@@ -646,7 +648,7 @@ def test_a_browser_asks_beforehand_without_a_key(tmp_path):
             assert reply.headers["Access-Control-Allow-Headers"] == "authorization,content-type"
         assert fake.relayed == []
 
-    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing([hash_key("right")]))
+    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing({hash_key("right"): "team"}))
 
 
 def test_what_a_server_allows_pages_does_not_come_through(tmp_path):
@@ -697,15 +699,117 @@ def test_a_server_that_says_nothing_is_a_timeout_of_the_gateway(tmp_path):
     drive(tmp_path, lambda _: None, use, clocks=Timeouts(first_token=0.1))
 
 
-def test_without_a_server_the_error_names_the_address(tmp_path):
+def test_without_a_server_the_log_names_the_address_and_no_answer_does(tmp_path, caplog):
     async def use(client, _):
-        for body in (BODY, {**BODY, "tools": []}):
+        for body in (BODY, {**BODY, "tools": []}, {**BODY, "stream": True}):
             status, answer = await ask(client, body)
             assert status == 502
-            assert "http://127.0.0.1:9" in answer["error"]["message"]
-            assert "Connection refused" in answer["error"]["message"]
+            assert answer["error"]["message"] == NO_SERVER
+        assert [record.getMessage() for record in caplog.records] == [
+            "No server at http://127.0.0.1:9/v1 (127.0.0.1:9: Connection refused)."
+        ]
 
     drive(tmp_path, lambda _: say("x"), use, dead=1, alive=0)
+
+
+def test_what_breaks_a_stream_is_told_without_the_address(tmp_path):
+    async def use(client, fake):
+        async with client.post("/v1/chat/completions", json={**BODY, "stream": True}) as reply:
+            text = await reply.text()
+        assert "error" in text
+        assert "127.0.0.1" not in text
+
+    drive(tmp_path, lambda _: stream("Some text")[:2], use, clocks=Timeouts(idle=0.2))
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_liveness_is_the_gateway_s_own_and_readiness_is_a_server_s(tmp_path, dead):
+    async def use(client, _):
+        for path, status in (("/livez", 200), ("/readyz", 503 if dead else 200)):
+            async with client.get(path) as reply:
+                assert reply.status == status
+                assert "127.0.0.1" not in await reply.text()
+
+    drive(tmp_path, lambda _: say("x"), use, keys=KeyRing({hash_key("right"): "team"}), dead=dead, alive=1 - dead)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "invalid_request_error"),
+        (401, "authentication_error"),
+        (403, "permission_error"),
+        (404, "not_found_error"),
+        (413, "request_too_large"),
+        (429, "rate_limit_error"),
+        (500, "api_error"),
+        (503, "overloaded_error"),
+    ],
+)
+def test_errors_of_the_server_have_anthropic_s_types_on_messages(tmp_path, status, kind):
+    path, body = STREAMED[1]
+
+    async def use(client, _):
+        async with client.post(path, json=body) as reply:
+            assert reply.status == status
+            assert await reply.json() == {"type": "error", "error": {"type": kind, "message": "No."}}
+
+    drive(tmp_path, lambda _: (status, REFUSED), use)
+
+
+@pytest.mark.parametrize("off", [False, True])
+def test_so_have_those_of_relayed_requests_unless_the_gateway_is_off(tmp_path, off):
+    path, body = STREAMED[1]
+
+    async def use(client, _):
+        async with client.post(
+            path, json={**body, "tools": []}, headers={"x-vllm-bot-off": "1"} if off else {}
+        ) as reply:
+            assert reply.status == 418
+            assert reply.headers["X-Own"] == "1"
+            told = await reply.read()
+        words = {"type": "error", "error": {"type": "invalid_request_error", "message": "\0teapot"}}
+        assert told == b"\0teapot" if off else json.loads(told) == words
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+def test_requests_calls_and_tokens_are_counted_by_the_names_of_keys(tmp_path):
+    usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
+
+    async def use(client, _):
+        await ask(client, BODY, Authorization="Bearer right")
+        await ask(client, BODY, Authorization="Bearer wrong")
+        async with client.get("/metrics?key=right") as reply:
+            lines = (await reply.text()).splitlines()
+        assert 'vllm_bot_key_requests_total{key="team",status="200"} 1.0' in lines
+        assert 'vllm_bot_key_requests_total{key="unknown",status="401"} 1.0' in lines
+        assert 'vllm_bot_key_calls_total{how="text",key="team"} 1.0' in lines
+        assert 'vllm_bot_key_tokens_total{key="team",kind="prompt"} 7.0' in lines
+        assert not any("_created" in line for line in lines)
+
+    drive(tmp_path, lambda _: {**say(CALL), "usage": usage}, use, keys=KeyRing({hash_key("right"): "team"}))
+
+
+def test_an_answer_has_the_id_of_its_request(tmp_path):
+    async def use(client, _):
+        for path in ("/v1/chat/completions", "/v1/other"):
+            async with client.post(path, json=BODY, headers={"X-Request-Id": "mine-1"}) as reply:
+                assert reply.headers["X-Request-Id"] == "mine-1"
+            async with client.post(path, json=BODY, headers={"X-Request-Id": "not an id"}) as reply:
+                assert len(reply.headers["X-Request-Id"]) == 32
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
+def test_a_call_that_cannot_be_read_counts_as_lost(tmp_path):
+    async def use(client, _):
+        async with client.post("/v1/chat/completions", json=BODY) as reply:
+            assert "lost=1" in reply.headers["x-vllm-bot"]
+        lines = await read_metrics(client)
+        assert 'vllm_bot_calls_total{how="lost",model="m",origin="hermes"} 1.0' in lines
+
+    drive(tmp_path, lambda _: say(MALFORMED), use)
 
 
 ENDS_OF_A_BREAK = {"/v1/chat/completions": "", "/v1/messages": "error", "/v1/responses": "response.failed"}

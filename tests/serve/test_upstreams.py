@@ -68,3 +68,49 @@ def test_a_server_that_fails_its_health_check_comes_last_until_it_passes_one(tmp
             await upstreams.close()
 
     asyncio.run(run())
+
+
+def test_a_server_with_more_than_its_share_comes_later(tmp_path):
+    replicas = [Replica(AsyncClient(f"http://{name}:1/v1"), ServerMemory(tmp_path)) for name in "abcd"]
+    upstreams, chat = Upstreams(replicas), {"messages": [{"role": "user", "content": "x"}]}
+    usual = upstreams.rank(chat)
+    for each in replicas:
+        each.running = 3
+    assert upstreams.rank(chat) == usual, "all have the same"
+    usual[0].running = 12
+    assert upstreams.rank(chat) == [*usual[1:], usual[0]]
+    usual[1].is_healthy = False
+    assert upstreams.rank(chat) == [*usual[2:], usual[0], usual[1]], "one that fails is the last all the same"
+
+
+def test_a_slow_server_gets_less(tmp_path):
+    """Both take what they are given; in a step of time one answers four times as many requests as the other."""
+    slow, fast = (Replica(AsyncClient(f"http://{name}:1/v1"), ServerMemory(tmp_path)) for name in "ab")
+    upstreams, given = Upstreams([slow, fast]), {slow: 0, fast: 0}
+    for number in range(2000):
+        first = upstreams.rank({"messages": [{"role": "user", "content": str(number)}]})[0]
+        first.running += 1
+        given[first] += 1
+        if number % 5 == 0:
+            slow.running = max(0, slow.running - 1)
+            fast.running = max(0, fast.running - 4)
+    assert given[slow] < 0.4 * given[fast]
+
+
+def test_who_asks_whether_a_server_is_ready_asks_once_a_second(tmp_path):
+    asked = []
+
+    async def tell(_):
+        asked.append(1)
+        return web.Response()
+
+    async def run():
+        app = web.Application()
+        app.router.add_get("/health", tell)
+        async with TestServer(app) as server:
+            upstreams = Upstreams([Replica(AsyncClient(str(server.make_url("/v1"))), ServerMemory(tmp_path))])
+            assert await asyncio.gather(*(upstreams.check_ready() for _ in range(20))) == [True] * 20
+            await upstreams.close()
+
+    asyncio.run(run())
+    assert len(asked) == 1

@@ -98,7 +98,8 @@ def _run_gateway(settings: Settings, folder: Path) -> Iterator[str]:
         shutil.copy(settings.state / SERVERS, folder)
     served = replace(settings, state=folder, serve=replace(settings.serve, listen=listen, workers=1, keys=""))
     with explain_missing():
-        from ...serve.run import block_interrupts, serve_forever
+        from ...serve.run import serve_forever
+        from ...serve.workers import block_interrupts
 
     process = multiprocessing.get_context("spawn").Process(target=serve_forever, args=(served,))
     with block_interrupts():

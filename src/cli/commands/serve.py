@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...app.address import complete_address
-from ...app.keys import PREFIX, hash_key
+from ...app.keys import MAX_NAME_CHARS, PREFIX, hash_key
 from ...config import Settings
 from ...errors import ConfigError
 from ..arguments import load_settings, parse_number
@@ -31,6 +31,8 @@ def add_serve_options(parser: argparse.ArgumentParser) -> None:
     add("--listen", metavar="HOST:PORT", help="where to listen; port 0: any free one (default: 127.0.0.1:8010)")
     add("--keys", metavar="FILE", help="digests of the keys of clients; needed for any address but this machine's")
     add("--new-key", metavar="FILE", help="make a key, show it once, add its digest to FILE, and exit")
+    add("--key-name", metavar="NAME", default="", help="name of the --new-key, for the request log and the counts")
+    add("--request-log", metavar="FILE", help="append a line of JSON for each request; -: to standard output")
     add("--workers", metavar="N", type=parse_number(int, 1), help="processes that share the port (default: 1)")
     add("--demo", action="store_true", default=argparse.SUPPRESS, help="put the built-in script behind the gateway")
     add("--tls", nargs=2, metavar=("CERT", "KEY"), help="serve HTTPS with these PEM files")
@@ -39,8 +41,9 @@ def add_serve_options(parser: argparse.ArgumentParser) -> None:
 def run_serve(options: argparse.Namespace) -> int:
     """Runs until SIGINT or SIGTERM. Raises ConfigError."""
     if options.new_key:
-        return _make_key(Path(options.new_key))
-    values: dict[str, object] = {name: getattr(options, name) for name in ("listen", "keys", "workers")}
+        return _make_key(Path(options.new_key), options.key_name)
+    names = ("listen", "keys", "workers", "request_log")
+    values: dict[str, object] = {name: getattr(options, name) for name in names}
     values["upstreams"] = options.upstream
     overrides = {f"serve.{name}": value for name, value in values.items() if value}
     if options.demo:
@@ -74,12 +77,15 @@ def explain_missing() -> Iterator[None]:
         raise ConfigError(f"The gateway needs {error.name}.", "Install it: pip install 'vllm-bot[serve]'") from error
 
 
-def _make_key(file: Path) -> int:
+def _make_key(file: Path, name: str) -> int:
     """Raises ConfigError."""
+    if not name.isprintable() or len(name) > MAX_NAME_CHARS:
+        raise ConfigError(f"--key-name: expected at most {MAX_NAME_CHARS} printable characters.")
     key = f"vb-{secrets.token_urlsafe(KEY_BYTES)}"
+    comment = f" # {name}" if name else ""
     try:
         with file.open("a", encoding="utf-8") as out:
-            out.write(f"{PREFIX}{hash_key(key)}\n")
+            out.write(f"{PREFIX}{hash_key(key)}{comment}\n")
     except OSError as error:
         raise ConfigError(f"The file of keys cannot be written: {file}: {error.strerror}.") from error
     print(key)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from ...providers.server_errors import is_about_length
+from ...providers.server_errors import is_about_length, read_error_message
 from ...providers.wire_json import as_dict, encode_json, load_json
 from ..chunks.intake import DONE
 from . import messages
@@ -17,8 +17,10 @@ from .responses_request import ToolNames, Unconvertible
 from .responses_request import to_chat as responses_to_chat
 from .too_long import CODE, rename_for_openai, word_for_messages
 
-COUNT_PATH = "/v1/messages/count_tokens"
+MESSAGES_PATH = "/v1/messages"
+COUNT_PATH = f"{MESSAGES_PATH}/count_tokens"
 KEEP_ALIVE = b": keep-alive\n\n"
+TOO_LONG = 400  # what Anthropic's API answers with to a request that does not fit
 
 
 class Dialect(Protocol):
@@ -35,7 +37,7 @@ class Dialect(Protocol):
     def encode_answer(self, body: bytes) -> bytes:
         """A whole chat completion."""
 
-    def encode_refusal(self, body: bytes) -> bytes:
+    def encode_refusal(self, status: int, body: bytes) -> bytes:
         """A refusal of the server: the body of an answer with an error's status."""
 
     def encode_error(self, status: int, message: str) -> bytes:
@@ -65,7 +67,7 @@ class ChatDialect:
     def encode_answer(self, body: bytes) -> bytes:
         return body
 
-    def encode_refusal(self, body: bytes) -> bytes:
+    def encode_refusal(self, status: int, body: bytes) -> bytes:  # noqa: ARG002
         return rename_for_openai(body)
 
     def encode_error(self, status: int, message: str) -> bytes:
@@ -94,7 +96,7 @@ class EventDialect(ABC):
             return _encode_events(self._stream.close())
         chunk = json.loads(data)
         if "error" in chunk:
-            return self.encode_break(500, _read_error(data)[0])
+            return self.encode_break(_find_status(_read_fields(data)), read_error_message(data))
         return _encode_events(self._stream.feed(chunk))
 
     @abstractmethod
@@ -115,18 +117,15 @@ class MessagesDialect(EventDialect):
     def encode_answer(self, body: bytes) -> bytes:
         return encode_json(messages.convert_answer(as_dict(load_json(body))))
 
-    def encode_refusal(self, body: bytes) -> bytes:
-        message, kind = _read_error(body)
-        worded = word_for_messages(message, _read_fields(body))
-        return encode_json(messages.convert_error(worded, kind if worded == message else "invalid_request_error"))
+    def encode_refusal(self, status: int, body: bytes) -> bytes:
+        return encode_messages_refusal(status, body)
 
     def encode_error(self, status: int, message: str) -> bytes:
-        return encode_path_error("/v1/messages", status, message)
+        return encode_path_error(MESSAGES_PATH, status, message)
 
-    def encode_break(self, status: int, message: str) -> bytes:  # noqa: ARG002
+    def encode_break(self, status: int, message: str) -> bytes:
         worded = word_for_messages(message, {})
-        kind = "api_error" if worded == message else "invalid_request_error"
-        return _encode_events([messages.convert_error(worded, kind)])
+        return _encode_events([messages.convert_error(worded, status if worded == message else TOO_LONG)])
 
     def encode_keep_alive(self, comments: bytes = KEEP_ALIVE) -> bytes:  # noqa: ARG002 - the API has an event for it
         return self.relayed_sign
@@ -161,7 +160,7 @@ class ResponsesDialect(EventDialect):
     def encode_answer(self, body: bytes) -> bytes:
         return encode_json(self._maker.convert_answer(as_dict(load_json(body))))
 
-    def encode_refusal(self, body: bytes) -> bytes:
+    def encode_refusal(self, status: int, body: bytes) -> bytes:  # noqa: ARG002
         return rename_for_openai(body)
 
     def encode_error(self, status: int, message: str) -> bytes:
@@ -176,7 +175,7 @@ class ResponsesDialect(EventDialect):
 
 DIALECTS: Mapping[str, Callable[[dict[str, Any], Callable[[], str]], Dialect]] = {
     "/v1/chat/completions": ChatDialect,
-    "/v1/messages": MessagesDialect,
+    MESSAGES_PATH: MessagesDialect,
     COUNT_PATH: CountDialect,
     "/v1/responses": ResponsesDialect,
 }
@@ -184,9 +183,16 @@ DIALECTS: Mapping[str, Callable[[dict[str, Any], Callable[[], str]], Dialect]] =
 
 def encode_path_error(path: str, status: int, message: str) -> bytes:
     """An error in the shape of the API at this path."""
-    if path.startswith("/v1/messages"):
-        return encode_json(messages.convert_error(message, "api_error" if status >= 500 else "invalid_request_error"))
+    if path.startswith(MESSAGES_PATH):
+        return encode_json(messages.convert_error(message, status))
     return encode_openai_error(status, message)
+
+
+def encode_messages_refusal(status: int, body: bytes) -> bytes:
+    """A server's refusal in the shape and the words of Messages."""
+    message = read_error_message(body)
+    worded = word_for_messages(message, _read_fields(body))
+    return encode_json(messages.convert_error(worded, status if worded == message else TOO_LONG))
 
 
 def encode_openai_error(status: int, message: str) -> bytes:
@@ -204,12 +210,10 @@ def _read_fields(body: bytes) -> dict[str, Any]:
         return {}
 
 
-def _read_error(body: bytes) -> tuple[str, str]:
-    """Message and type of an error in OpenAI's shape."""
-    error = _read_fields(body)
-    if not error:
-        return body.decode(errors="replace")[:2000], "api_error"
-    return str(error.get("message", "")), str(error.get("type", "api_error"))
+def _find_status(error: Mapping[str, Any]) -> int:
+    """Which status an error in a stream would have had before it."""
+    code = error.get("code")
+    return code if isinstance(code, int) and code in range(400, 600) else 500
 
 
 def _encode_events(events: Iterable[Mapping[str, Any]]) -> bytes:

@@ -27,6 +27,18 @@ _CACHE_COUNTS = {
     "cached_tokens": "cache_read_input_tokens",
     "created_cache_tokens": "cache_creation_input_tokens",
 }
+# By the status of the answer; see convert_error. 503 is what vLLM and proxies say where Anthropic says 529.
+ERROR_TYPES = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
 _STOP_REASONS = {"length": "max_tokens", "tool_calls": "tool_use", "stop": "end_turn", "content_filter": "refusal"}
 
 
@@ -149,7 +161,9 @@ def _convert_image(block: dict[str, Any]) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": source.get("url", "") if source.get("type") == "url" else data}}
 
 
-def convert_error(message: str, kind: str) -> dict[str, Any]:
+def convert_error(message: str, status: int) -> dict[str, Any]:
+    """An error with Anthropic's type for an answer of this status."""
+    kind = ERROR_TYPES.get(status) or ("invalid_request_error" if status < 500 else "api_error")
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 

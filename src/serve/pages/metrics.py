@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from ...negotiation.server import OK
@@ -27,6 +34,9 @@ SHARES = (0.1, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0)
 _SAMPLES = ("total", "sum", "count", "running")  # the ends of their names
 UNKNOWN = "unknown"  # in place of a model that has answered nothing yet
 UPSTREAM_GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+MAX_LABELS = 200  # models, and keys, that are counted by their names
+MANY = "other"  # all further ones
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series, and tell when a worker began
 
 
 class Metrics:
@@ -38,7 +48,7 @@ class Metrics:
         self._registry = own = CollectorRegistry()
         api, call = ("model", "api"), ("model", "how", "origin")
         self._requests = Counter("vllm_bot_requests", "Guarded requests", (*api, "path", "status"), registry=own)
-        self._calls = Counter("vllm_bot_calls", "Tool calls sent to clients, by how they came", call, registry=own)
+        self._calls = Counter("vllm_bot_calls", "Tool calls, by how they came, or lost", call, registry=own)
         self._tokens = Counter("vllm_bot_tokens", "As the server counted", ("model", "kind"), registry=own)
         self._extra = Counter("vllm_bot_extra_requests", "Besides the client's own", ("model",), registry=own)
         self._rescues = Counter("vllm_bot_rescues", "Turns asked again, by why", ("model", "why"), registry=own)
@@ -61,10 +71,41 @@ class Metrics:
         self._restored = Counter(
             "vllm_bot_restored", "Answers of clients that something was put back into", ("model",), registry=own
         )
+        self._names: set[str] = set()  # of keys
+        by_key = ("key", "status"), ("key", "how"), ("key", "kind")
+        self._key_requests = Counter("vllm_bot_key_requests", "Requests by key", by_key[0], registry=own)
+        self._key_calls = Counter("vllm_bot_key_calls", "Tool calls by key and how they came", by_key[1], registry=own)
+        self._key_tokens = Counter("vllm_bot_key_tokens", "As the server counted, by key", by_key[2], registry=own)
+        self._upstream = Counter("vllm_bot_upstream_requests", "Requests by server", ("upstream",), registry=own)
+        self._restarts = Counter("vllm_bot_worker_restarts", "Workers started in place of one that ended", registry=own)
         self._running = Gauge("vllm_bot_running", "Guarded requests at work", registry=own, multiprocess_mode="livesum")
 
     def count_relay(self, status: int) -> None:
         self._relayed.labels(status).inc()
+
+    def count_restart(self) -> None:
+        self._restarts.inc()
+
+    def count_request(self, entry: Mapping[str, Any], *, has_keys: bool) -> None:
+        """Count what is told of each request, guarded or not. `entry`: as in the request log."""
+        if entry["server"]:
+            self._upstream.labels(entry["server"]).inc()
+        if not has_keys:
+            return
+        name = self._bound(self._names, entry["key"] or UNKNOWN)
+        self._key_requests.labels(name, entry["status"]).inc()
+        for call in entry.get("calls", ()):
+            self._key_calls.labels(name, call["how"]).inc()
+        for kind, count in entry.get("tokens", {}).items():
+            self._key_tokens.labels(name, kind).inc(count)
+
+    @staticmethod
+    def _bound(known: set[str], name: str) -> str:
+        """The name as a label: each that is used once is kept as long as the gateway runs."""
+        if name not in known and len(known) >= MAX_LABELS:
+            return MANY
+        known.add(name)
+        return name
 
     @contextmanager
     def track(self, exchange: GuardedExchange, api: str) -> Iterator[None]:
@@ -77,11 +118,11 @@ class Metrics:
             self._count(exchange, api)
 
     def _count(self, exchange: GuardedExchange, api: str) -> None:
-        report, model = exchange.report, exchange.chat.model
+        report, model = exchange.report, exchange.chat.model or UNKNOWN
         if exchange.status == OK:
-            self._answered.add(model)
+            model = self._bound(self._answered, model)
         elif model not in self._answered:
-            model = UNKNOWN  # clients may send any names, and each would be kept
+            model = UNKNOWN  # clients may send any names
         self._requests.labels(model, api, report.path, exchange.status).inc()
         self._first.labels(model, api).observe(exchange.first_byte_at - exchange.began)
         self._total.labels(model, api).observe(exchange.read_clock() - exchange.began)
@@ -97,6 +138,7 @@ class Metrics:
             self._guards.labels(model, guard).inc(count)
         if usage := report.usage:
             self._tokens.labels(model, "prompt").inc(usage.input_tokens)
+            self._tokens.labels(model, "cached").inc(usage.cached_tokens)
             self._tokens.labels(model, "completion").inc(usage.output_tokens)
         for call in report.calls:
             self._calls.labels(model, call.how, call.origin).inc()

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from src.app.keys import read_keys
+from src.app.keys import hash_key, read_keys
 from src.cli.demo.loopback import LoopbackReply, serve
 from src.cli.main import main
 from tests.terminal import loaded
@@ -101,10 +101,71 @@ def ask_for_call(url: str, trusted: ssl.SSLContext | None = None) -> dict[str, A
 
 def does_answer(url: str, trusted: ssl.SSLContext | None = None) -> bool:
     try:
-        urllib.request.urlopen(url, context=trusted).close()
+        with urllib.request.urlopen(url, context=trusted) as reply:
+            reply.read()
     except OSError:
         return False
     return True
+
+
+def test_a_worker_that_is_killed_is_replaced_and_told(tmp_path):
+    process = start(tmp_path, "--demo", "--listen", "127.0.0.1:0", "--workers", "2")
+    assert process.stderr is not None
+    try:
+        url = read_url(process)
+        wait_until(lambda: does_answer(f"{url}/livez"), "the gateway answers")
+        os.kill(find_workers(process.pid)[0], signal.SIGKILL)
+        assert process.stderr.readline() == "A worker ended (SIGKILL) and is replaced.\n"
+        wait_until(lambda: "vllm_bot_worker_restarts_total 1.0" in read_metrics(url), "the restart is counted")
+        assert len(find_workers(process.pid)) == 2
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    assert "Traceback" not in errors
+
+
+def find_workers(pid: int) -> list[int]:
+    """The processes that a gateway has spawned."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def read_metrics(url: str) -> str:
+    with suppress(OSError), urllib.request.urlopen(f"{url}/metrics") as reply:
+        return str(reply.read().decode())
+    return ""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sighup_reads_the_keys_anew(tmp_path, capsys, workers):
+    file, log = tmp_path / "keys.txt", tmp_path / "requests.jsonl"
+    assert main(["serve", "--new-key", str(file), "--key-name", "team a"]) == 0
+    options = ["--keys", str(file), "--request-log", str(log), "--workers", workers]
+    process = start(tmp_path, "--demo", "--listen", "127.0.0.1:0", *options)
+    assert process.stderr is not None
+    try:
+        url = read_url(process)
+        wait_until(lambda: does_answer(f"{url}/livez"), "the gateway answers")
+        assert main(["serve", "--new-key", str(file), "--key-name", "team b"]) == 0
+        _, key = capsys.readouterr().out.split()
+        assert not does_answer(f"{url}/v1/models?key={key}")
+        process.send_signal(signal.SIGHUP)
+        assert [process.stderr.readline() for _ in range(int(workers))] == ["The keys were read anew.\n"] * int(workers)
+        assert does_answer(f"{url}/v1/models?key={key}")
+        file.write_text("nonsense")
+        process.send_signal(signal.SIGHUP)
+        assert "The keys stay as they were." in process.stderr.readline()
+        assert does_answer(f"{url}/v1/models?key={key}")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE_S)
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(entry["key"], entry["status"]) for entry in entries] == [("", 401), ("team b", 200), ("team b", 200)]
+
+
+def test_a_request_log_that_cannot_be_written_is_named_before_the_start(tmp_path, capsys):
+    assert main(["serve", "--upstream", "127.0.0.1:9", "--request-log", str(tmp_path)]) == 2
+    assert f"serve.request_log: {tmp_path} cannot be written: Is a directory." in capsys.readouterr().err
 
 
 def test_another_address_than_this_machine_s_needs_keys(capsys):
@@ -195,5 +256,5 @@ def test_a_new_key_is_shown_once_and_kept_as_its_digest(tmp_path, capsys):
     assert main(["serve", "--new-key", str(file)]) == 0
     key = capsys.readouterr().out.strip()
     assert key not in file.read_text()
-    assert read_keys(file).has(key)
-    assert not read_keys(file).has(f"{key}x")
+    assert read_keys(file).find(key) == hash_key(key)[:8]
+    assert read_keys(file).find(f"{key}x") is None
