@@ -82,7 +82,7 @@ def _find_flags(
         why.append(f"{len(foreign)} of {len(native)} native answers had calls that the server's parser did not read.")
     elif not thinks_less:
         return [], []
-    written = Counter(origin for each in outcomes for origin in each.origins if list_parsers(origin))
+    written = Counter(origin for each in outcomes if each.passed for origin in each.origins if list_parsers(origin))
     hidden = _hides_tools(outcomes)
     family = find_family(facts.weights)
     parser = UNIVERSAL_PARSER

@@ -68,11 +68,18 @@ def list_variations(arm: Arm, settings: Settings, *, thinks: bool) -> list[Arm]:
             if vllm.send_thoughts != value
         ]
     arms += [arm.vary(f"temperature {t:g}", vllm__temperature=t) for t in TEMPERATURES if t != vllm.temperature]
-    if arm.path == "native" and vllm.strict_tools:
-        arms.append(arm.vary("strict off", vllm__strict_tools=False))
-    if arm.path in ("template", "text", "tokens") and settings.text_protocol.constrained == "auto":
-        arms.append(arm.vary("grammar off", text_protocol__constrained="off"))
-    return arms
+    return [*arms, *drop_grammar(arm, settings)]
+
+
+def drop_grammar(arm: Arm, settings: Settings) -> list[Arm]:
+    """The arm without the grammar that holds its calls to a format; none if it has none.
+
+    What the model then writes freely shows which format it was trained on.
+    """
+    if arm.path == "native":
+        return [arm.vary("strict off", vllm__strict_tools=False)] if settings.vllm.strict_tools else []
+    is_held = settings.text_protocol.constrained != "off"
+    return [arm.vary("grammar off", text_protocol__constrained="off")] if is_held else []
 
 
 def describe_changes(changes: Mapping[str, JSON]) -> list[str]:

@@ -1,7 +1,8 @@
 """What came of the runs, and the file that keeps them.
 
 results.jsonl has a line for the eval, one for each run as it ends, and one for what was found at the end. A line is
-never changed: an eval that is stopped goes on from them, and a line that a crash cut off is removed first.
+never changed: an eval that is stopped goes on from them, and a line that a crash cut off is removed first. An eval that
+came to its end is kept as last.jsonl when the next one starts: the server may have changed since.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..errors import BotError, ConfigError
 from ..types.messages import JSON
 
-RESULTS = "results.jsonl"
+RESULTS, LAST = "results.jsonl", "last.jsonl"
 # model: another call than expected; format: right once repaired; server: right once recovered; lost: a call was written
 # and did not arrive; refused: by the server; harness: the run itself failed, and says nothing.
 Kind = Literal["", "model", "format", "server", "lost", "refused", "harness"]
@@ -112,48 +114,72 @@ def read_results(path: Path) -> Journal:
 
 
 class Results:
-    """The results.jsonl of a folder, which is made. `about` must be that of the eval which began it.
+    """The results.jsonl of a folder, which is made. One that was not finished must be of the same eval, by `about`.
 
-    `clean` removes secrets. Raises BotError where it is of another eval, or one is running.
+    `clean` removes secrets; `reuses`: one that was finished is not begun anew. `earlier`: the outcomes that it has.
+    Raises BotError where it is of another eval, or one is running.
     """
 
-    def __init__(self, folder: Path, about: Mapping[str, JSON], clean: Callable[[str], str]) -> None:
+    def __init__(
+        self, folder: Path, about: Mapping[str, JSON], clean: Callable[[str], str], *, reuses: bool = False
+    ) -> None:
         self._clean = clean
         self.path = folder / RESULTS
+        self.earlier: list[Outcome] = []
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("a+b", buffering=0)
+            self._file = self._open()
+            try:
+                before = self._read()
+                if before and before.found and not (reuses and not _find_difference(before.about, about)):
+                    self.path.replace(folder / LAST)
+                    self._file.close()
+                    self._file, before = self._open(), None
+                if before is None:
+                    self._write({"type": "eval", **about})
+                elif different := _find_difference(before.about, about):
+                    hint = "Name another folder with --out, or remove the file."
+                    raise BotError(f"{self.path} is of an eval with {different}, and was not finished.", hint)
+                else:
+                    self.earlier = before.outcomes
+            except BaseException:
+                self._file.close()
+                raise
+        except BlockingIOError as error:
+            raise BotError(f"Another eval is writing to {folder}.", "Wait for it, or name another --out.") from error
         except OSError as error:
             raise BotError(f"{folder}: {error.strerror or error}.") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._file.seek(0)
-            data = self._file.read()
-            self._file.truncate(data.rfind(b"\n") + 1)
-            self.earlier = read_results(self.path).outcomes if b"\n" in data else []
-            if b"\n" not in data:
-                self._write({"type": "eval", **about})
-            elif different := _find_difference(read_results(self.path).about, about):
-                raise BotError(f"{self.path} is of an eval with {different}.", "Name another folder with --out.")
-        except BlockingIOError as error:
-            self._file.close()
-            raise BotError(f"Another eval is writing to {folder}.", "Wait for it, or name another --out.") from error
-        except BaseException:
-            self._file.close()
-            raise
 
-    def add(self, outcome: Outcome) -> None:
-        """Raises BotError where it cannot be written."""
+    def _open(self) -> FileIO:
+        """Locked. Raises OSError."""
+        file = FileIO(self.path, "a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def _read(self) -> Journal | None:
+        """What is there, without a torn line; None if nothing is."""
+        self._file.seek(0)
+        data = self._file.read()
+        self._file.truncate(data.rfind(b"\n") + 1)
+        return read_results(self.path) if b"\n" in data else None
+
+    def add(self, outcome: Outcome) -> Outcome:
+        """The outcome as it was written: without secrets. Raises BotError where it cannot be written."""
         defaults = Outcome._field_defaults
-        self._write(
-            {"type": "run"} | {k: v for k, v in outcome._asdict().items() if k not in defaults or v != defaults[k]}
-        )
+        values = outcome._asdict()
+        row = _clean_texts({k: v for k, v in values.items() if k not in defaults or v != defaults[k]}, self._clean)
+        self._write({"type": "run", **row})
+        return read_outcome(row)
 
     def finish(self, found: Mapping[str, JSON]) -> None:
-        self._write({"type": "found", **found})
+        self._write({"type": "found", **_clean_texts(found, self._clean)})
 
     def _write(self, row: Mapping[str, Any]) -> None:
-        line = memoryview(_encode(_clean_texts(row, self._clean)))
+        line = memoryview(_encode(row))
         try:
             while line:
                 line = line[self._file.write(line) :]

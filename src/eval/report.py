@@ -78,8 +78,7 @@ def describe_verdict(standing: Standing) -> str:
     return "the best" if standing.verdict == "best" else str(standing.verdict)
 
 
-def render_text(search: Search, advice: Advice, compared: int) -> str:
-    """`compared`: the requests that comparing took."""
+def render_text(search: Search, advice: Advice) -> str:
     rows = list_rows(search)
     width = max(len(row.name) for row in rows)
     lines = [advice.headline, *(f"  {each}" for each in advice.why), ""]
@@ -91,8 +90,8 @@ def render_text(search: Search, advice: Advice, compared: int) -> str:
         numbers = f"{row.share:5.0%}   {low:4.0%} to {high:4.0%}   {clean:>6}" if row.runs else f"{'':30}"
         lines.append(f"{row.name:{width}}  {numbers}  {row.runs:4}  {row.seconds:6.2f}  {cached:>6}  {row.verdict}")
     lines += ["", *_list_kinds(rows)]
-    share = f", {compared / search.fixed_requests:.0%} of what every case under every arm takes" if compared else ""
-    lines.append(f"requests: {search.requests:,}; comparing the arms took {compared:,}{share}")
+    share = f"; comparing the arms took {search.compared:,}, {search.compared / search.fixed_requests:.0%} of all cases"
+    lines.append(f"requests: {search.requests:,}{f'{share} under all arms' if search.compared else ''}")
     if advice.settings:
         lines += ["recommended settings:", *(f"  {each}" for each in describe_changes(advice.settings))]
     return "\n".join(lines)

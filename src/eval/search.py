@@ -50,14 +50,16 @@ class Standing(NamedTuple):
 
 
 class Search:
-    """`run` asks the model; `vary` lists the arms that differ from the best path in one setting."""
+    """`run` asks the model. `vary` lists the arms to try once the best path is known: it gets that path, its outcomes,
+    and the paths that were beaten.
+    """
 
     def __init__(
         self,
         cases: Sequence[Case],
         plan: Plan,
         run: Callable[[Arm, Case, int], Outcome],
-        vary: Callable[[Arm, Sequence[Outcome]], list[Arm]],
+        vary: Callable[[Arm, Sequence[Outcome], Sequence[Arm]], list[Arm]],
         first_seed: int = 0,
     ) -> None:
         self.plan = plan
@@ -78,11 +80,20 @@ class Search:
         best = self._compare_all(None, paths)
         if best is None:
             return None
-        best = self._compare_all(best, self._vary(best, self.list_outcomes(best))) or best
+        beaten = [each.arm for each in self.standings.values() if each.verdict == "worse"]
+        best = self._compare_all(best, self._vary(best, self.list_outcomes(best), beaten)) or best
         self.compared = self.requests
         self.measure(best)
         self.standings[best.name] = Standing(best, "best")
         return best
+
+    def measure_only(self, arm: Arm) -> Arm | None:
+        """As find_best, of this arm alone."""
+        self.measure(arm)
+        if self._is_refused(arm):
+            return None
+        self.standings[arm.name] = Standing(arm, "best")
+        return arm
 
     def measure(self, arm: Arm) -> None:
         """Run it on as many samples as there are requests for."""

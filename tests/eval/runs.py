@@ -42,7 +42,5 @@ def answer_by_chance(seed: int, shares: dict[str, float]) -> Answer:
     return run
 
 
-def make_search(
-    run: Answer, plan: Plan = QUICK, vary=lambda _arm, _outcomes: [], cases: Sequence[Case] = CASES
-) -> Search:
+def make_search(run: Answer, plan: Plan = QUICK, vary=lambda *_: [], cases: Sequence[Case] = CASES) -> Search:
     return Search(cases, plan, run, vary)

@@ -66,7 +66,7 @@ def test_there_is_no_best_where_the_server_refuses_all():
 def test_other_settings_are_tried_on_the_best_path():
     tried: list[Arm] = []
 
-    def vary(arm, outcomes):
+    def vary(arm, outcomes, _):
         assert {outcome.arm for outcome in outcomes} == {arm.name}
         tried.append(arm)
         return [arm.vary("stream off", vllm__stream=False)]
@@ -103,7 +103,7 @@ def test_quick_asks_the_model_200_times_at_most(share):
 
 
 def test_comparing_takes_less_than_three_fifths_of_every_case_under_every_arm():
-    def vary(arm, _):
+    def vary(arm, *_):
         return [arm.vary("stream off", vllm__stream=False), arm.vary("temperature 0", vllm__temperature=0.0)]
 
     search = make_search(answer_by_chance(1, draw_difficulties(random.Random(1), 0.95)), vary=vary)

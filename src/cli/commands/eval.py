@@ -14,18 +14,20 @@ from pathlib import Path
 from ...app.discovery import discover
 from ...app.factory import Factory
 from ...config import Settings, get_user_file, write_setting
-from ...errors import INTERRUPTED, BotError, ConfigError
+from ...errors import FAILED, INTERRUPTED, BotError, ConfigError
 from ...eval.advice import Advice, ServerFacts, advise
-from ...eval.arms import Arm, list_paths, list_variations
+from ...eval.arms import Arm, drop_grammar, list_paths, list_variations
+from ...eval.baseline import compare_to_baseline, read_baseline
 from ...eval.cases import BUILT_IN, Case, fingerprint, read_cases
 from ...eval.outcomes import Outcome, Results
+from ...eval.page import write_page
 from ...eval.report import render_text
 from ...eval.running import CaseRunner
 from ...eval.search import FULL, QUICK, Plan, Search
 from ...security.text.sanitize import sanitize
 from ...types.events import Event, Notice
 from ...types.messages import JSON
-from ..arguments import load_settings
+from ..arguments import load_settings, parse_number
 from ..oneshot.ask import refuse_to_choose
 
 DEFAULT_OUT = Path("runs/eval")
@@ -37,7 +39,9 @@ def add_eval_options(parser: argparse.ArgumentParser) -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="at most 200 requests to the model (the default)")
     size.add_argument("--full", action="store_true", help="finds differences of 5 points, with some thousand requests")
+    add("--requests", metavar="N", type=parse_number(int, 10), help="at most so many requests to the model")
     add("--own", metavar="FILE", help="your own cases, .yaml or .json (see docs/eval.md)")
+    add("--baseline", metavar="FILE", help="results.jsonl of an earlier eval: is its best arm worse now? (exit code 1)")
     add(
         "--out", metavar="DIR", default="", help=f"where the results are (default: {DEFAULT_OUT}/ and the model's name)"
     )
@@ -52,22 +56,27 @@ def add_eval_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_eval(options: argparse.Namespace) -> int:
-    """Returns the exit code: 0, or 1 if no arm works at all. Raises BotError."""
+    """Returns the exit code: 1 if it is significantly worse than the baseline. Raises BotError."""
     settings = _find_server(load_settings(options))
     cases = read_cases(Path(options.own) if options.own else BUILT_IN)
+    baseline = read_baseline(Path(options.baseline), fingerprint(cases)) if options.baseline else None
     plan = FULL if options.full else QUICK
+    plan = plan._replace(requests=options.requests or plan.requests)
     out = Path(options.out) if options.out else DEFAULT_OUT / _name_folder(settings.vllm.model)
     about: dict[str, JSON] = {
         "model": settings.vllm.model,
         "server": settings.vllm.base_url,
         "cases": fingerprint(cases),
         "plan": plan.name,
+        "requests": plan.requests,
         "seed": options.seed,
+        "arms": baseline.arm.name if baseline else "all",
     }
-    with Results(out, about, Factory(settings).clean) as results, _open_progress(plan) as show:
+    facts = _ask_server(settings)
+    with Results(out, about, Factory(settings).clean, reuses=options.apply) as results, _open_progress(plan) as show:
         search = _make_search(settings, cases, plan, results, show, options.seed)
         try:
-            best = search.find_best(list_paths(settings))
+            best = search.measure_only(baseline.arm) if baseline else search.find_best(list_paths(settings))
         except KeyboardInterrupt:
             show(None)
             again = shlex.join(["vllm-bot", *sys.argv[1:]])
@@ -77,18 +86,17 @@ def run_eval(options: argparse.Namespace) -> int:
         if best is None:
             whys = "\n".join(f"{each.arm.name}: {each.reason}" for each in search.standings.values())
             raise BotError("The server takes tools in none of the ways that were tried.", whys)
-        advice = advise(best, search, settings, _ask_server(settings))
+        change = compare_to_baseline(baseline, search.list_outcomes(best)) if baseline else None
+        advice = change.advice if change else advise(best, search, settings, facts)
         results.finish({"arm": best.name, "changes": dict(best.changes), "settings": dict(advice.settings)})
-    print(sanitize(render_text(search, advice, search.compared)))
-    print(f"results: {results.path}", file=sys.stderr)
+    page = write_page(out, search, advice, cases, about)
+    print(sanitize(render_text(search, advice)))
+    print(f"results: {results.path}, report: {page}", file=sys.stderr)
     if options.apply:
         _apply(advice, options)
     elif advice.settings:
-        print(
-            "To write these settings: the same command with --apply, which asks the model nothing more.",
-            file=sys.stderr,
-        )
-    return 0
+        print("To write these settings: the same command with --apply, which asks the model nothing.", file=sys.stderr)
+    return FAILED if change and change.is_worse else 0
 
 
 def _make_search(
@@ -106,12 +114,11 @@ def _make_search(
         show(search)
         if (arm.name, case.id, seed) in known:
             return known[arm.name, case.id, seed]
-        outcome = runner.run(arm, case, seed)
-        results.add(outcome)
-        return outcome
+        return results.add(runner.run(arm, case, seed))
 
-    def vary(arm: Arm, outcomes: Sequence[Outcome]) -> list[Arm]:
-        return list_variations(arm, runner.settings, thinks=any(outcome.thinks for outcome in outcomes))
+    def vary(arm: Arm, outcomes: Sequence[Outcome], beaten: Sequence[Arm]) -> list[Arm]:
+        varied = list_variations(arm, runner.settings, thinks=any(outcome.thinks for outcome in outcomes))
+        return [*varied, *(free for each in beaten for free in drop_grammar(each, runner.settings))]
 
     search = Search(cases, plan, run, vary, seed)
     return search

@@ -16,7 +16,7 @@ def in_folder(tmp_path, monkeypatch):
 
 def evaluate(url: str, tmp_path, *words: str) -> int:
     own = write_cases(tmp_path / "own.yaml")
-    return main(["eval", "--own", str(own), "-u", url, "--out", "out", *words])
+    return main(["eval", "--own", str(own), "-u", url, "--out", "out", "--requests", "110", *words])
 
 
 def read_lines(tmp_path) -> list[dict]:
@@ -29,7 +29,7 @@ def test_where_all_is_well_there_is_nothing_to_change(capsys, tmp_path):
     shown = capsys.readouterr()
     assert shown.out.startswith("Nothing to change: no arm does better than what you have.\n")
     assert "no difference to native" in shown.out
-    assert len(answers.chats) <= 200
+    assert len(answers.chats) <= 110
     first, *runs, last = read_lines(tmp_path)
     assert (first["type"], first["model"], first["plan"]) == ("eval", "tiny", "quick")
     assert {run["type"] for run in runs} == {"run"}
@@ -67,13 +67,52 @@ def test_an_eval_that_was_stopped_goes_on(capsys, tmp_path):
     assert len(read_lines(tmp_path)) == len(lines)
 
 
-def test_another_eval_in_the_same_folder_is_refused(capsys, tmp_path):
+def test_another_eval_than_the_one_that_was_stopped_is_refused(capsys, tmp_path):
     with open_model("native") as (url, _):
         evaluate(url, tmp_path)
+        results = tmp_path / "out/results.jsonl"
+        results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:-1]))
         assert evaluate(url, tmp_path, "--seed", "5") == 1
     told = capsys.readouterr().err
-    assert "out/results.jsonl is of an eval with seed 0, and this one has 5." in told
-    assert "Name another folder with --out." in told
+    assert "out/results.jsonl is of an eval with seed 0, and this one has 5, and was not finished." in told
+    assert "Name another folder with --out, or remove the file." in told
+
+
+def test_an_eval_that_came_to_its_end_is_kept_and_the_next_one_asks_anew(tmp_path):
+    with open_model("native") as (url, answers):
+        evaluate(url, tmp_path)
+        asked = len(answers.chats)
+        first = (tmp_path / "out/results.jsonl").read_bytes()
+        evaluate(url, tmp_path)
+    assert len(answers.chats) == 2 * asked
+    assert (tmp_path / "out/last.jsonl").read_bytes() == first
+
+
+class TestABaseline:
+    def test_that_is_reached_ends_with_0(self, capsys, tmp_path):
+        with open_model("native") as (url, _):
+            evaluate(url, tmp_path)
+            assert evaluate(url, tmp_path, "--baseline", "out/results.jsonl") == 0
+        assert "Not significantly worse than the baseline: 100% right before, 100% now" in capsys.readouterr().out
+
+    def test_that_is_missed_ends_with_1(self, capsys, tmp_path):
+        with open_model("native") as (url, answers):
+            evaluate(url, tmp_path)
+            answers.wrong = frozenset({2, 5})
+            assert evaluate(url, tmp_path, "--baseline", "out") == 1
+        assert "Worse than the baseline: 100% right before, 8" in capsys.readouterr().out
+        assert {run["arm"] for run in read_lines(tmp_path)[1:]} == {"native"}
+
+    def test_of_other_cases_is_refused(self, capsys, tmp_path):
+        with open_model("native") as (url, _):
+            evaluate(url, tmp_path)
+            assert main(["eval", "-u", url, "--baseline", "out", "--out", "new"]) == 2
+        assert "this eval had other cases" in capsys.readouterr().err
+
+    def test_that_is_none_is_said(self, capsys, tmp_path):
+        with open_model("native") as (url, _):
+            assert evaluate(url, tmp_path, "--baseline", "none.jsonl") == 2
+        assert "none.jsonl: No such file or directory." in capsys.readouterr().err
 
 
 def test_a_file_of_cases_that_is_not_there_is_said(capsys, tmp_path):
