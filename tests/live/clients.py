@@ -81,7 +81,7 @@ def make_task(client: str, workspace: Path) -> Task:
             ("exec_command", {"cmd": command}),
             ("apply_patch", {"input": f"*** Begin Patch\n*** Add File: second.txt\n{patch}*** End Patch"}),
         ),
-        "opencode": Task(("bash", described), ("write", {"filePath": file, "content": CONTENT})),
+        "opencode": Task(("bash", {"command": command}), ("write", {"filePath": file, "content": CONTENT})),
         "copilot": Task(("bash", described), ("create", {"path": file, "file_text": CONTENT})),
     }.get(client) or Task(("run_command", {"command": command}), ("write_file", {"path": file, "content": CONTENT}))
 
@@ -164,7 +164,8 @@ def run_client(installed: Installation, client: str, url: str, formats: Sequence
         command = [client, *launch.command, *_make_words(client, question, environment, folder)]
     else:
         command = [installed.python, str(Path(__file__).with_name("sdk_agents.py")), client, f"{url}/v1", question]
-    asked = question if client == "claude" else ""  # its options of lists would swallow a word
+    # claude's options of lists would swallow a word; opencode puts one between quotes, and escapes those in it.
+    asked = question if client in ("claude", "opencode") else ""
     try:
         done = subprocess.run(
             command, cwd=workspace, env=environment, input=asked, capture_output=True, text=True, timeout=RUN_TIMEOUT_S
@@ -182,7 +183,7 @@ def _make_words(client: str, question: str, environment: dict[str, str], folder:
     if client == "copilot":
         return ["-p", question, "--allow-all-tools", "-s"]
     if client == "opencode":
-        return ["run", question]
+        return ["run"]
     # codex offers apply_patch, a custom tool with a Lark grammar, to models of its catalog only. Those that are not "lite"
     # run commands with a tool, too; the others only in JavaScript.
     told = subprocess.run(["codex", "debug", "models"], env=environment, capture_output=True, text=True, check=True)
