@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from ..negotiation.call_gap import cut_message_gap
 from ..negotiation.call_path import CallPath
 from ..negotiation.formats.call_ids import CallNumberer, find_id_rule
 from ..parsing import render_instructions, render_message
@@ -44,6 +45,8 @@ class MessageRenderer:
         self._flattened = MessageMemo(_flatten)
         self._writer: str | None = ""
         self._thoughtful = MessageMemo(partial(_drop_thoughts, ""))
+        self._gap = ""
+        self._gapless = MessageMemo(partial(cut_message_gap, ""))
         self._named = CallNumberer()
         self._media_counts = MessageMemo(count_media)
         self._instructions = LastMemo[tuple[tuple[ToolDefinition, ...], bool], str](
@@ -87,14 +90,19 @@ class MessageRenderer:
         textual = self._as_text(whole)
         if path.prompt_style == "text" or path.alternate:
             return textual
+        gap = path.call_gap or ""
+        if gap != self._gap:
+            self._gap, self._gapless = gap, MessageMemo(partial(cut_message_gap, gap))
+            self._sources, self._exchanges = [], []
+        gapless = self._gapless(whole) if gap else whole
         known = count_shared(self._sources, whole)
         del self._sources[known:], self._exchanges[known:]
         last = next((each for each in reversed(self._sources) if isinstance(each, Response)), None)
         native = last is not None and not self._is_textual(last)
-        for message, text in zip(whole[known:], textual[known:], strict=True):
+        for message, sent, text in zip(whole[known:], gapless[known:], textual[known:], strict=True):
             if isinstance(message, Response):
                 native = not self._is_textual(message)
-            self._exchanges.append(message if native and isinstance(message, (Response, ToolResults)) else text)
+            self._exchanges.append(sent if native and isinstance(message, (Response, ToolResults)) else text)
             self._sources.append(message)
         return self._exchanges
 

@@ -111,6 +111,7 @@ class CallPath:
     `system_first`: the template accepts one system message, before all others. Only conversations with more need it.
     `written_format`: the name of the format in which the model writes calls; "": not asked yet.
     `shows_thoughts`: whether the chat template shows the model its earlier thoughts in this mode; None: not known.
+    `call_gap`: the blanks that the template writes between the text of an answer and its calls; None: not asked yet.
     `mended`: the history is sent as all servers take it. It holds for one request.
     `proven`: an answer showed that the mode does what it is for: the prompt held the tools, or a call came as one.
     """
@@ -128,8 +129,14 @@ class CallPath:
     written_format: str = ""
     grammar: str = ""
     shows_thoughts: bool | None = None
+    call_gap: str | None = None
     mended: bool = field(default=False, compare=False)
     order: tuple[Mode, ...] = field(default=MODES, compare=False)
+
+    @property
+    def sends_calls(self) -> bool:
+        """Whether earlier calls are sent as calls, and not as text."""
+        return self.prompt_style != "text" and not self.alternate
 
     @property
     def prompt_style(self) -> Mode:
@@ -308,6 +315,7 @@ class CallPath:
             self.written_format or other.written_format,
             self.grammar or other.grammar,
             _join_facts(*(path.shows_thoughts if path.mode == best.mode else None for path in (self, other))),
+            other.call_gap if self.call_gap is None else self.call_gap,
             order=self.order,
         )
 
@@ -335,6 +343,7 @@ class CallPath:
         if path.mode not in MODES or stored.keys() & {"order", "mended"}:
             raise ValueError(f"no such path: {path.mode!r}")
         kinds: dict[str, tuple[type, ...]] = {name: (type(value),) for name, value in cls().to_dict().items()}
+        kinds["call_gap"] = (str, type(None))
         kinds["template_shows_tools"] = kinds["shows_thoughts"] = (bool, type(None))
         if any(type(value) not in kinds[name] for name, value in stored.items()):
             raise TypeError("a value of another kind than it should be")

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
+from ..negotiation.call_gap import cut_gap
 from ..negotiation.call_path import DEFAULT_MAX_MEDIA, GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
 from ..negotiation.formats.call_ids import find_id_rule, name_chat_calls
 from ..negotiation.formats.written_format import UNKNOWN, constrain_calls
@@ -20,7 +21,7 @@ from ..parsing import GivenText, mentions_call, render_choice, render_instructio
 from ..providers.wire_json import as_dict, as_dicts
 from ..types.messages import JSON, Named, ToolChoice, ToolDefinition
 from .exchange_text import THOUGHTS, as_list, count_media, has_media, leave_out, read_text, render_exchanges
-from .history import has_inline_thought, is_system, join_contents, name_thoughts, place_late_system
+from .history import has_gap, has_inline_thought, is_system, join_contents, name_thoughts, place_late_system
 from .mending import Mended, has_bad_arguments, has_malformed_call, mend_history, write_malformed_as_text
 from .restore import WRITTEN
 
@@ -101,6 +102,11 @@ class ChatBody:
         return any(map(is_system, self.messages[1:]))
 
     @property
+    def has_gaps(self) -> bool:
+        """Whether an answer in its history has text that ends in blanks, and calls."""
+        return any(map(has_gap, self.messages))
+
+    @property
     def has_inline_thoughts(self) -> bool:
         """Whether an answer in its history begins with a thought in its text."""
         return any(map(has_inline_thought, self.messages))
@@ -131,7 +137,7 @@ class ChatBody:
     def list_mended(self, path: CallPath) -> list[str]:
         """What of the history is sent otherwise on this path, because the server refused it."""
         what = [*self.mended.what] if path.mended else []
-        if _has_calls(path) and any(map(has_malformed_call, self.messages)):
+        if path.sends_calls and any(map(has_malformed_call, self.messages)):
             what.append("exchanges")
         if path.system_first and self.has_late_system:
             what.append("system")
@@ -194,12 +200,13 @@ class ChatBody:
         messages = [name_thoughts(each, moves_inline=bool(path.shows_thoughts)) for each in history]
         if THOUGHTS_FIELD in path.disabled_fields:
             messages = [leave_out(each, *THOUGHTS) for each in messages]
-        if _has_calls(path):
+        if path.sends_calls:
             messages = [leave_out(each, WRITTEN) for each in write_malformed_as_text(messages)]
+            messages = [_cut_gap(each, path.call_gap or "") for each in messages]
             messages = [*name_chat_calls(messages, find_id_rule(path.written_format, self.model))]
         if path.system_first:
             messages = place_late_system(messages)
-        if not _has_calls(path):
+        if not path.sends_calls:
             messages = render_exchanges(messages)
         if path.mode == "text" and self.tools:
             messages = _add_instructions(messages, render_instructions(self.tools))
@@ -228,9 +235,10 @@ class ChatBody:
         return kept
 
 
-def _has_calls(path: CallPath) -> bool:
-    """Whether earlier calls are sent as calls, and not as text."""
-    return path.mode != "text" and not path.alternate
+def _cut_gap(message: dict[str, Any], gap: str) -> dict[str, Any]:
+    if not gap or not has_gap(message):
+        return message
+    return {**message, "content": cut_gap(message["content"], gap)}
 
 
 def _flatten(message: dict[str, Any]) -> dict[str, Any]:

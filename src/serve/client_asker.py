@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import ParserFailed, ServerError, ToolsDropped
+from ..negotiation.call_gap import GAP_PROBE, is_gap_untold, probe_gap
 from ..negotiation.call_path import GRAMMAR_FIELD, PARSER_FAILED, CallPath
 from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, probe_late_system, probe_template
 from ..negotiation.facts import FactStore, ServedModel
@@ -88,6 +89,9 @@ class ClientAsker:
         if request.has_inline_thoughts and path.shows_thoughts is None:
             probes = (ChatRequest(request.model, each, [PROBE_TOOL]) for each in (THOUGHT_PROBE, PLAIN_PROBE))
             path = replace(path, shows_thoughts=bool((yield from probe_thoughts(self._server, *probes))))
+        if request.has_gaps and is_gap_untold(path):
+            probe = ChatRequest(request.model, GAP_PROBE, [PROBE_TOOL])
+            path = replace(path, call_gap=(yield from probe_gap(self._server, probe)))
         return path
 
     def edit(self, path: CallPath, without: Set[str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from typing import Any, NamedTuple, cast
 
+from ..negotiation.call_gap import ends_in_blanks
 from ..types.messages import JSON
 
 SYSTEM_ROLES = ("system", "developer")
@@ -22,6 +23,11 @@ _INLINE_THOUGHT = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 
 def is_system(message: Mapping[str, Any]) -> bool:
     return message.get("role") in SYSTEM_ROLES
+
+
+def has_gap(message: Mapping[str, Any]) -> bool:
+    """Whether an answer has text that ends in blanks, and calls."""
+    return bool(message.get("tool_calls")) and ends_in_blanks(message.get("content"))
 
 
 def has_inline_thought(message: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from src.negotiation import CallPath
 from src.parsing import render_call
-from src.types.messages import Response, ToolCall, ToolResult, ToolResults
+from src.types.messages import Response, ToolCall, ToolResult, ToolResults, UserMessage
 from tests.model.test_thoughts import HELLO, Talk
 
 ODD = '{"path":\n "\\u00e4.txt" }'
@@ -71,6 +71,47 @@ def test_a_native_call_that_cannot_be_read_goes_back_as_text_and_not_without_arg
     *_, answer, results = talk.client.requests[-1]["messages"]
     assert answer["content"] == 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt", "path": }\n'
     assert (results["role"], results["content"][:23]) == ("user", "Tool execution results:")
+
+
+CALL = {"index": 0, "id": "n1", "function": {"name": "read", "arguments": '{"path": "a.txt"}'}}
+COUNTED = {"tokens": [1] * 5, "max_model_len": 9000}
+
+
+class TestBlanksBeforeACall:
+    """The server's parser leaves them in the text, and many templates write them anew."""
+
+    def sent(self, text, gap, **options):
+        answer = [{"content": text}, {"tool_calls": [CALL]}, {"finish": "tool_calls"}]
+        prompt = {"prompt": f"assistant\nThat is easy to look up.{gap}<tool_call>"}
+        talk = Talk(answer, HELLO, HELLO, tokenize=COUNTED, detokenize=prompt, **options).go_on()
+        asked = talk.client.asked_aside.count("detokenize")
+        talk.messages.append(UserMessage("Thanks."))
+        talk.ask()
+        assert talk.client.asked_aside.count("detokenize") == asked
+        return talk.sent["content"]
+
+    @pytest.mark.parametrize(
+        ("text", "gap", "sent"),
+        [
+            ("\n\n", "\n", ""),
+            ("Look.\n", "\n", "Look."),
+            ("Look.\n\n", "\n", "Look.\n"),
+            ("Look.\n", "\n\n", "Look.\n"),
+            ("\n\n", "", "\n\n"),
+            ("Look. ", "", "Look. "),
+        ],
+    )
+    def test_are_left_out_where_the_template_writes_them(self, text, gap, sent):
+        assert self.sent(text, gap) == sent
+
+    def test_stay_on_the_text_path(self):
+        text = 'Look.\n\nTOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
+        talk = Talk([{"content": text}, {"finish": "stop"}], HELLO, path=CallPath("text", call_gap="\n")).go_on()
+        assert talk.sent["content"] == text
+
+    def test_stay_where_the_server_cannot_be_asked(self):
+        answer = [{"content": "\n\n"}, {"tool_calls": [CALL]}, {"finish": "tool_calls"}]
+        assert Talk(answer, HELLO).go_on().sent["content"] == "\n\n"
 
 
 class TestControlTokens:

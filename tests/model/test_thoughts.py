@@ -38,7 +38,7 @@ class Talk:
     """Two turns of a conversation: a call after a thought, and what follows its result."""
 
     def __init__(self, *answers, **options):
-        aside = {"tokenize": options.pop("tokenize")} if "tokenize" in options else {}
+        aside = {name: options.pop(name) for name in ("tokenize", "detokenize") if name in options}
         self.client = ScriptedClient(*(answers or (THINKING, HELLO)), **aside)
         ids = (f"made{number}" for number in itertools.count())
         self.model = make_model(self.client, "tiny", new_id=lambda: next(ids), **options)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from src.negotiation import CallPath
 from src.serve.chat_request import ChatBody
 from src.serve.history import name_thoughts, place_late_system
+from tests.serve.test_gateway import BODY, ask, drive, say
 
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
@@ -108,3 +109,31 @@ class TestThoughts:
 
     def test_stay_beside_calls_that_become_text(self):
         assert self.edit({**CALLS, "reasoning": "Hm."}, mode="text")["reasoning"] == "Hm."
+
+
+class TestBlanksBeforeACall:
+    def edit(self, message, **path):
+        return ChatBody({"model": "m", "messages": [USER, message], "tools": [TOOL]}).edit(CallPath(**path))[
+            "messages"
+        ][1]
+
+    @pytest.mark.parametrize(("text", "sent"), [("\n\n", ""), ("Look.\n", "Look."), ("Look.", "Look.")])
+    def test_are_left_out_where_the_template_writes_them(self, text, sent):
+        assert self.edit({**CALLS, "content": text}, call_gap="\n") == {**CALLS, "content": sent}
+
+    @pytest.mark.parametrize("path", [{}, {"call_gap": ""}])
+    def test_stay_where_it_writes_none_or_does_not_tell(self, path):
+        assert self.edit({**CALLS, "content": "\n\n"}, **path)["content"] == "\n\n"
+
+    def test_of_an_answer_without_calls_stay(self):
+        assert self.edit({**ANSWER, "content": "Hm.\n"}, call_gap="\n")["content"] == "Hm.\n"
+
+    def test_have_the_template_asked_once(self, tmp_path):
+        async def use(client, fake):
+            fake.tells_tokens, fake.written = True, "That is easy to look up.\n<tool_call>"
+            for _ in range(2):
+                await ask(client, {**BODY, "messages": [USER, {**CALLS, "content": "\n\n"}, RESULT]})
+                assert fake.bodies[-1]["messages"][1]["content"] == ""
+            assert fake.rendered == 1
+
+        drive(tmp_path, lambda _: say("Yes."), use)

@@ -1,0 +1,65 @@
+"""The blanks that a chat template writes between the text of an answer and its calls. Sans-IO.
+
+A model writes them as its template does, and the server's parser leaves them at the end of the text. If they went back
+as they came, the prompt would have them twice, and the server's prefix cache would end there. The template is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..providers.base import ChatRequest
+from ..types.effects import Aside
+from ..types.messages import Message, Response, Text
+from .call_path import CallPath
+from .formats.written_format import PROBE, PROBE_CALL
+from .server import ServerApi
+from .thoughts import PLAIN_PROBE
+
+_WORDS = "That is easy to look up."
+GAP_PROBE: tuple[Message, ...] = (*PROBE[:1], Response((Text(_WORDS), PROBE_CALL)), *PLAIN_PROBE[2:])
+
+
+def is_gap_untold(path: CallPath) -> bool:
+    """Whether the template is to be asked, for a conversation with text that ends in blanks before a call."""
+    return path.call_gap is None and path.sends_calls
+
+
+def ends_in_blanks(text: object) -> bool:
+    return isinstance(text, str) and text[-1:].isspace()
+
+
+def probe_gap(server: ServerApi, probe: ChatRequest) -> Aside[str]:
+    """The blanks; none where the server does not tell. `probe`: the request that GAP_PROBE makes."""
+    prompt = yield from server.tokenize_prompt(probe)
+    text = (yield from server.detokenize(probe.model, prompt.tokens)) if prompt else None
+    return read_gap(text or "")
+
+
+def read_gap(prompt: str) -> str:
+    """The blanks that the text of the probe's prompt has before the call; none if it has no text there."""
+    _, words, behind = prompt.rpartition(_WORDS)
+    return behind[: len(behind) - len(behind.lstrip())] if words else ""
+
+
+def cut_gap(text: str, gap: str) -> str:
+    """The text of an answer with calls, without the blanks that the template writes behind it."""
+    if not gap:
+        return text
+    return text.removesuffix(gap) if text.strip() else ""
+
+
+def has_gap(message: Message) -> bool:
+    """Whether an answer has text that ends in blanks, and calls."""
+    return isinstance(message, Response) and bool(message.requested_calls) and ends_in_blanks(message.text)
+
+
+def cut_message_gap(gap: str, message: Message) -> Message:
+    """The answer, if it has calls and one text, with that text as cut_gap makes it."""
+    if not isinstance(message, Response) or not has_gap(message):
+        return message
+    texts = [block for block in message.content if isinstance(block, Text)]
+    if len(texts) > 1:
+        return message
+    kept = (replace(block, text=cut_gap(block.text, gap)) if block in texts else block for block in message.content)
+    return replace(message, content=tuple(block for block in kept if not isinstance(block, Text) or block.text))
