@@ -100,6 +100,6 @@ def _format_advice(diagnosis: Diagnosis) -> str:
     if command is None and diagnosis.native:
         return ""
     if command is None:
-        return f"Which --tool-call-parser reads the calls of {sanitize(diagnosis.model_name)} is listed at {DOCS}"
+        return f"Which --tool-call-parser reads the calls of {sanitize(diagnosis.model_name)} is listed at\n  {DOCS}"
     why = "Its tool calls are native. To start a server like this one" if diagnosis.native else "For native tool calls"
     return f"{why}:\n  {sanitize(command)}"

@@ -26,6 +26,7 @@ TODO_STYLES = {" ": "", "~": BOLD, "x": DIM}
 HUNK = LazyPattern(r"@@ -(\d+)(?:,\d+)? \+(\d+)")
 _FAILED = LazyPattern(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
 _NOTE = LazyPattern(r"\[.*\]\Z")
+_JOB_END = LazyPattern(r"\[background job \d+ ended \(")
 _ENDING = LazyPattern(r"\[(exit code|killed by|timed out)\b")
 
 
@@ -75,9 +76,19 @@ def has_failed_exit(notes: Sequence[str]) -> bool:
 
 def split_notes(lines: list[str]) -> tuple[list[str], list[str]]:
     """What was printed, and the lines in brackets at the end: how a command ended, and why or how to read the rest."""
+    lines = _drop_job_end(lines)
     end = next((at for at in range(len(lines), 0, -1) if not _NOTE.match(lines[at - 1])), 0)
     ending = next((at for at in range(len(lines) - 1, end - 1, -1) if _ENDING.match(lines[at])), len(lines) - 1)
     return lines[: max(ending, end)], lines[max(ending, end) :]
+
+
+def _drop_job_end(lines: list[str]) -> list[str]:
+    """The lines without the note that a command in the background has ended, of which a notice tells the user."""
+    if not lines or not lines[-1].endswith("]") or _NOTE.match(lines[-1]):  # it ends with what that command printed
+        return lines
+    begins = [at for at in range(1, len(lines)) if _JOB_END.match(lines[at])]
+    behind_note = [at for at in begins if _NOTE.match(lines[at - 1])]  # else a command may have printed such a line
+    return lines[: (behind_note or begins or [len(lines)])[-1]]
 
 
 def _list_failure_lines(result: ToolResult) -> list[str]:

@@ -30,6 +30,7 @@ from ..sdk.context import ToolContext
 from ..sdk.result import Changed, Media, NothingToChange
 from ..sdk.tool import tool
 
+SAME_CONTENT = "{path} has this content already, so nothing was changed"
 MODE = Literal["auto", "exact", "line_trimmed", "block_anchor"]
 
 
@@ -74,7 +75,7 @@ def preview_write(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
     path, content = arguments["path"], arguments["content"]
     diff = _diff_write(path, read_before_change(path, ctx), content)
     if not diff:
-        raise NothingToChange(f"{escape_name(path)} has this content already, so nothing was changed")
+        raise NothingToChange(SAME_CONTENT.format(path=escape_name(path)))
     return diff
 
 
@@ -102,10 +103,12 @@ def write(
     path: Annotated[str, "File, relative to the workspace"],
     content: Annotated[str, "The whole new content"],
     ctx: ToolContext,
-) -> Changed:
+) -> str | Changed:
     """Create a text file or replace its whole content. Missing folders are created."""
     old = read_before_change(path, ctx)
     data = encode(path, content, UTF_8, ctx)
+    if old and old.data == data:
+        return SAME_CONTENT.format(path=escape_name(path))
     diff = _diff_write(path, old, content)
     replace_file(path, data, ctx, old)
     size = f"{len(content):,} character{'s' * (len(content) != 1)}"

@@ -81,6 +81,9 @@ def test_a_path_keeps_its_end():
     assert format_call(ToolCall("c", "read", {"path": "a/" + "x" * 30}), 30) == 'read(path="...xxxxxxxxxxxxxx")'
 
 
+JOB_END = "[background job 2 ended (exit code 1, after 2 s): make\nthe end of its output:\nboom]"
+
+
 @pytest.mark.parametrize(
     ("result", "line"),
     [
@@ -112,6 +115,13 @@ def test_a_path_keeps_its_end():
             ),
             "[background job 3]",
         ),
+        (
+            ToolResult("c", "exec", "text", f"[it runs in the background as job 2; x]\n{JOB_END}"),
+            "[background job 2]",
+        ),
+        (ToolResult("c", "exec", "text", f"Oh\n[exit code 1]\n{JOB_END}"), "[exit code 1]"),
+        (ToolResult("c", "write", "text", f"Created a: 2 characters\n{JOB_END}"), "Created a: 2 characters"),
+        (ToolResult("c", "exec", "text", f"{JOB_END}\n[exit code 1]"), "[exit code 1] 3 lines"),
         (ToolResult("c", "write", "text", "Created a: 2 characters [sha256 0f]"), "Created a: 2 characters"),
         (
             ToolResult("c", "edit", "text", "Changed a: 1 [sha256 0f]\n--- a\n+++ b\n-x\n+y\n+z\n"),

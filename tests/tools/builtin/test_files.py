@@ -531,6 +531,13 @@ def test_a_change_that_changes_nothing_has_its_result_without_a_run(workspace):
     assert same == "a.txt stays as it is, 0 replacements: oldText and newText are equal"
 
 
+def test_a_write_of_the_content_that_a_file_has_is_none(workspace, run):
+    (workspace / "a.txt").write_text("one\n")
+    before = (workspace / "a.txt").stat()
+    assert run("write", path="a.txt", content="one\n").value == "a.txt has this content already, so nothing was changed"
+    assert (workspace / "a.txt").stat() == before
+
+
 def test_what_a_write_or_an_edit_changed_is_told_beside_its_text(workspace):
     (workspace / "a.txt").write_text("one\ntwo\n")
     diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
