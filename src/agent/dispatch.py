@@ -81,6 +81,10 @@ class TurnCalls:
             self._results[place] = result = _append_note(result, self._watch.add(self.calls, self.settle().results))
         return CallFinished(self.calls[place], result)
 
+    def keep(self, place: int, result: ToolResult) -> None:
+        """Keep the result of a call that is not finished: it holds if what follows is interrupted."""
+        self._results[place] = result
+
     def has_result(self, place: int) -> bool:
         return place in self._results
 
@@ -112,6 +116,7 @@ class ToolDispatcher:
         self._runner = runner or CallRunner(registry)
         self._gate = gate
         self._max_parallel = max_parallel
+        self._unchecked: list[str] = []  # files that were changed, and not checked yet
 
     def run(self, turn: TurnCalls, ctx: ToolContext) -> AgentSteps[None]:
         """Finish each call of the turn. Raises what interrupts it; the calls finished by then keep their results."""
@@ -161,7 +166,17 @@ class ToolDispatcher:
             yield CallStarted(call)
             result = yield from self._run_permitted(permission, ctx)
             result = yield from self._tell_hooks(call, result)
+            if call.name in RECORDING_TOOLS and result.kind != "error" and call.real_path:
+                self._unchecked.append(call.real_path)
+        turn.keep(place, result)
+        if self._unchecked and not any(each.name in RECORDING_TOOLS for each in turn.calls[place + 1 :]):
+            result = _append_note(result, self._diagnose(ctx))
         yield from _finish(turn, place, result, ctx)
+
+    def _diagnose(self, ctx: ToolContext) -> str:
+        """What the project's checkers say of the files that were changed."""
+        files, self._unchecked = self._unchecked, []
+        return ctx.wiring.diagnose(files, ctx, self._gate.runs_freely) if ctx.wiring.diagnose else ""
 
     def _run_permitted(self, permission: Permission, ctx: ToolContext) -> AgentSteps[ToolResult]:
         """Run a call; a command that failed for lack of access runs again with more, if it may."""

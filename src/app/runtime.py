@@ -16,6 +16,7 @@ from ..agent.loop import AgentLoop
 from ..agent.pruning import compute_output_budget
 from ..agent.subagents import SubagentModel
 from ..config import Settings
+from ..config.settings import VllmSettings
 from ..errors import BotError, describe_error
 from ..security.permissions.approval import Answer, Approver, CannotRun, Request
 from ..security.sandbox.deferred import DeferredSandbox
@@ -33,7 +34,7 @@ from .access import defer_sandbox, make_hooks, make_policy, make_tool_context
 from .connect import Connections
 from .library.result import RunRecord, list_attempts
 from .model import Model
-from .state_files import ServerMemory
+from .state_files import ServerMemory, TrustMemory
 from .toolset import make_tools
 
 if TYPE_CHECKING:
@@ -191,6 +192,8 @@ def make_runtime(
     _recall_path(settings, model)
     policy = make_policy(settings, sandbox)
     context = make_tool_context(settings, policy, workplace.jobs if workplace else None)
+    trust = TrustMemory(settings.state, settings.root)
+    context = context.rewire(diagnose=_make_diagnose(settings.get_model_settings(model.name), trust))
     agent = AgentLoop(
         model.core,
         make_tools(settings, only, lambda: model.context_length),
@@ -212,6 +215,15 @@ def make_runtime(
     return Runtime(
         agent, model, settings, sandbox, context.wiring.todos, connections.cancelled, workplace, make_repairing
     )
+
+
+def _make_diagnose(vllm: VllmSettings, trust: TrustMemory) -> Callable[..., str] | None:
+    """What asks the project's checkers, which run its code: where the user trusts it."""
+    if not vllm.diagnostics or not trust.is_trusted:
+        return None
+    from ..tools.sources.diagnostics import Diagnostics  # start-up is measured
+
+    return Diagnostics().check
 
 
 def _recall_path(settings: Settings, model: Model) -> None:

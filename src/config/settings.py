@@ -116,6 +116,11 @@ class VllmSettings:
         choices=("auto", "always", "never"),
         per_model=True,
     )
+    diagnostics: bool = option(
+        True,
+        "Tell the model what the project's own checkers say of files that it changed, in folders that you trust",
+        per_model=True,
+    )
     timeout: float = option(300.0, "Longest pause within an answer, in seconds", least=0.01, most=WEEK_S)
     connect_timeout: float = option(5.0, "Longest wait for a connection, in seconds", least=0.01, most=WEEK_S)
     first_token_timeout: float = option(600.0, "Longest wait for the first token, in seconds", least=0.01, most=WEEK_S)

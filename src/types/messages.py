@@ -24,6 +24,7 @@ TEXT: Origin = "text"  # a TOOL_CALL block
 # As in MCP: {"type": "text", "text"}, or {"type": "image" or "audio", "data", "mimeType"} with the data in base64.
 ContentBlock: TypeAlias = dict[str, JSON]
 MEDIA = ("image", "audio")
+CHECKS_LEAD = "The change was made. The project's checks now say:"  # of a note behind the result of an edit
 MEDIA_CHARS = 4000  # that an image or a sound counts for where a conversation's size is estimated: 1,000 tokens
 
 

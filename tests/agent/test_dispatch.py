@@ -190,6 +190,61 @@ class TestInterrupts:
         assert turn.values[-1] == NOT_FINISHED
 
 
+class TestChecks:
+    """What the project's checkers say of changed files; `write` is a tool of the test."""
+
+    def run(self, *calls, diagnose, answers=4):
+        def write(path: str) -> str:
+            """Write a file."""
+            if path == "broken":
+                raise ToolError("the disk is full")
+            return f"Wrote {path}"
+
+        turn = Turn(*[Answer(True)] * answers).tool(write, "high").tool(look_again)
+        return turn.run(*calls, diagnose=diagnose)
+
+    def test_they_are_asked_once_behind_the_last_change_of_a_turn(self):
+        asked = []
+
+        def diagnose(files, ctx, may_run):
+            asked.append(files)
+            return "a: wrong"
+
+        turn = self.run(("write", {"path": "a"}), ("write", {"path": "b"}), ("look_again", {}), diagnose=diagnose)
+        assert asked == [["a", "b"]]
+        assert turn.values == ["Wrote a", "Wrote b\n[a: wrong]", "never"]
+
+    def test_without_a_change_they_are_not_asked(self):
+        def diagnose(*_):
+            raise AssertionError
+
+        turn = self.run(("write", {"path": "broken"}), ("look_again", {}), diagnose=diagnose)
+        assert "the disk is full" in turn.values[0]
+
+    def test_a_change_before_one_that_fails_is_checked(self):
+        turn = self.run(("write", {"path": "a"}), ("write", {"path": "broken"}), diagnose=lambda files, *_: str(files))
+        assert turn.values[1].endswith("the disk is full\n[['a']]")
+
+    def test_a_change_is_told_if_the_user_interrupts_them(self):
+        def diagnose(*_):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            turn = Turn(Answer(True)).tool(write_file, "high", name="write")
+            turn.run(("write", {"path": "a"}), diagnose=diagnose)
+        assert turn.values == ["Wrote a"]
+
+    def test_a_command_that_would_ask_may_not_be_run_for_them(self):
+        told = []
+        self.run(("write", {"path": "a"}), diagnose=lambda files, ctx, may_run: told.append(may_run("ruff")) or "")
+        assert told == [False]  # there is no sandbox, and no tool exec
+
+
+def write_file(path: str) -> str:
+    """Write a file."""
+    return f"Wrote {path}"
+
+
 def test_the_next_result_tells_of_a_command_in_the_background_that_ended():
     jobs = Jobs()
     job = jobs.open("make serve", Output(100))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,8 @@ from src.config.settings import AgentSettings, ToolSettings, VllmSettings
 from src.negotiation.call_path import REFUSED_HERE, CallPath
 from src.security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer
 from src.session.replay import replay
-from src.types.events import CallDenied, Completed, Notice
-from src.types.messages import Response, Text, ToolCall, UserMessage
+from src.types.events import CallDenied, CallFinished, Completed, Notice
+from src.types.messages import CHECKS_LEAD, Response, Text, ToolCall, UserMessage
 from tests.doubles import ScriptedServer
 from tests.waiting import PATIENCE_S
 
@@ -88,6 +89,49 @@ def test_the_sandbox_is_not_tried_for_calls_that_run_no_command(tmp_path, call):
 
 def test_the_sandbox_is_not_tried_for_an_answer_without_calls(tmp_path):
     assert "none works here" not in str(warn_of_sandbox(tmp_path, []))
+
+
+class TestChecks:
+    """After an edit the project's checkers run, in a sandbox, where the user trusts the workspace."""
+
+    @pytest.fixture
+    def tell(self, tmp_path):
+        """The result of an edit in a workspace with an error, which has a checker."""
+        root = (tmp_path / "ws").resolve()
+        (root / "venv" / "bin").mkdir(parents=True)
+        (root / "ruff.toml").touch()
+        (root / "venv" / "bin" / "ruff").write_text("#!/bin/sh\necho a.py:1:1: E1 wrong\n")
+        (root / "venv" / "bin" / "ruff").chmod(0o755)
+
+        def tell(*, is_trusted, **changes):
+            security = SecuritySettings(mode="edits", **changes.pop("security", {}))
+            settings = Settings(security=security, root=root, state=tmp_path / "state", **changes)
+            Factory(settings).trust_memory.save(is_trusted=is_trusted)
+            call = ("write", {"path": "a.py", "content": "x"})
+            turns = iter([DemoTurn("", calls=(call,)), DemoTurn("Done.")])
+            with serve(DemoServer(lambda _: next(turns), lambda _: None)) as address:
+                FACTS.clear()
+                settings = replace(settings, vllm=replace(settings.vllm, base_url=f"{address}/v1"))
+                runtime = Factory(settings).make_runtime("demo", REFUSE_ALL)
+                events = [*runtime.answer(Factory(settings).make_session("demo"), UserMessage("Hi."))]
+            if not runtime.sandbox.is_enforcing and security.sandbox != "off":
+                pytest.skip("no sandbox works here")
+            (root / "a.py").unlink()
+            return next(event.result.text for event in events if isinstance(event, CallFinished))
+
+        return tell
+
+    def test_in_a_trusted_folder_errors_are_told(self, tell):
+        assert tell(is_trusted=True).endswith(f"[{CHECKS_LEAD}\na.py:1:1: E1 wrong [ruff]]")
+
+    def test_in_another_they_are_not(self, tell):
+        assert CHECKS_LEAD not in tell(is_trusted=False)
+
+    def test_without_a_sandbox_they_are_not(self, tell):
+        assert CHECKS_LEAD not in tell(is_trusted=True, security={"sandbox": "off"})
+
+    def test_to_a_model_that_takes_them_for_failure_they_are_not(self, tell):
+        assert CHECKS_LEAD not in tell(is_trusted=True, models={"dem*": {"diagnostics": False}})
 
 
 def test_what_was_shown_of_an_answer_is_saved_while_the_server_is_silent(tmp_path):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...security.text.sanitize import sanitize
 from ...types.lazy_pattern import LazyPattern
-from ...types.messages import ToolResult
+from ...types.messages import CHECKS_LEAD, ToolResult
 from .colours import Colours
 from .diff import get_diff
 from .wrap import TAB_COLUMNS
@@ -20,6 +20,7 @@ Line = tuple[str, str]  # a text, and the SGR parameters that it is painted with
 MAX_FAILURE_LINES = 3
 MAX_DIFF_LINES = 20  # below a call; /expand shows all
 DIM, BOLD = "2", "1"
+CHANGING_TOOLS = ("write", "edit")
 TODO_TOOLS = ("todo_write", "todo_read")
 TODO = re.compile(r"\[([ ~x])\] (.*)")
 TODO_STYLES = {" ": "", "~": BOLD, "x": DIM}
@@ -30,13 +31,22 @@ _JOB_END = LazyPattern(r"\[background job \d+ ended \(")
 _ENDING = LazyPattern(r"\[(exit code|killed by|timed out)\b")
 
 
-def list_details(result: ToolResult, colours: Colours) -> list[Line]:
-    """The lines below a call; none for most."""
+def list_details(result: ToolResult, colours: Colours, *, with_diff: bool = True) -> list[Line]:
+    """The lines below a call; none for most. `with_diff`: False for a change that the user has just seen."""
     if todos := read_todos(result):
         return [(f"[{mark}] {content}", TODO_STYLES[mark]) for mark, content in todos]
     if failure := _list_failure_lines(result):
         return [(line, DIM) for line in failure]
-    return number_diff(get_diff(result), colours)
+    diff = get_diff(result) if with_diff else ""
+    return [*_list_diagnostics(result, colours), *number_diff(diff, colours)]
+
+
+def _list_diagnostics(result: ToolResult, colours: Colours) -> list[Line]:
+    """What the project's checks say of a changed file."""
+    _, lead, told = result.text.rpartition(f"\n[{CHECKS_LEAD}\n")
+    if not lead or result.name not in CHANGING_TOOLS:
+        return []
+    return [(_clean_line(line), colours.error) for line in told.removesuffix("]").split("\n")]
 
 
 def read_todos(result: ToolResult) -> list[tuple[str, str]]:

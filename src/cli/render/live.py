@@ -33,7 +33,6 @@ from .activity import Progress, RunningCall
 from .blocks import Block, BlockSplitter
 from .colours import DARK, Colours, paint
 from .details import MAX_DIFF_LINES, has_failed, list_details
-from .diff import get_diff
 from .plain import (
     MAX_FOLDED,
     MAX_LINE_CHARS,
@@ -286,7 +285,7 @@ class LiveScreen:
 
     def _format_details(self, result: ToolResult) -> list[str]:
         """What stands below a call. A diff that was just asked about is not shown again."""
-        lines = [] if self.was_asked and get_diff(result) else list_details(result, self.colours)
+        lines = list_details(result, self.colours, with_diff=not self.was_asked)
         self.was_asked = False
         width = self._size()[0] - 1
         shown = [_dim(MARK) + paint(truncate(text, width - len(MARK)), sgr) for text, sgr in lines[:MAX_DIFF_LINES]]

@@ -327,7 +327,7 @@ class PlainScreen:
         self._running = None
 
     def _show_details(self, result: ToolResult, columns: int) -> None:
-        lines = [] if self.was_asked and get_diff(result) else list_details(result, NONE)
+        lines = list_details(result, NONE, with_diff=not self.was_asked)
         for line, _ in lines[:MAX_DIFF_LINES]:
             self._write(self._aside, f"    | {cut_at_word(line, columns - 7, measure_at_most)}\n")
         if (more := len(lines) - MAX_DIFF_LINES) > 0:

@@ -16,7 +16,7 @@ from src.types.events import (
     ToolCallDelta,
     TurnStarted,
 )
-from src.types.messages import Response, ToolCall, ToolResult
+from src.types.messages import CHECKS_LEAD, Response, ToolCall, ToolResult
 
 READ = ToolCall("c", "read", {"path": "a.txt"})
 DONE = Completed(Response(()))
@@ -198,6 +198,16 @@ def test_no_line_of_a_change_or_a_failed_command_leaves_its_mark(end):
         below = [line for line in "\n".join(shown.raw_lines).split("\n") if "Run it?" in line]
         assert below
         assert all("│" in line for line in below)
+
+
+def test_what_checks_say_of_a_change_stands_above_it_also_if_it_was_just_approved():
+    told = f"Changed a.txt: 1\n{diff_of(1)}\n[{CHECKS_LEAD}\na.txt:1:1: F821 x\x1b[2J\nand 3 more]"
+    finished = CallFinished(READ, ToolResult("c", "edit", "text", told, diff=diff_of(1)))
+    shown = Shown().draw(CallStarted(READ), finished).end()
+    assert shown.lines[1:4] == ["    │ a.txt:1:1: F821 x", "    │ and 3 more", "    │ 1 -old"]
+    shown = Shown().draw(CallStarted(READ))
+    shown.live.was_asked = True
+    assert shown.draw(finished).end().lines[1:] == ["    │ a.txt:1:1: F821 x", "    │ and 3 more"]
 
 
 def test_a_long_change_is_cut_and_opened_whole():

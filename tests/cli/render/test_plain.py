@@ -198,7 +198,10 @@ def test_on_a_terminal_why_a_call_failed_is_shown_whole():
     with os.fdopen(reader, "rb", 0) as terminal, os.fdopen(writer, "w") as aside:
         screen = PlainScreen(io.StringIO(), aside, thoughts=False, styled=False)
         screen.draw(CallFinished(ToolCall("c", "edit", {"path": "a"}), ToolResult("c", "edit", "error", reason)))
-        lines = terminal.read(4096).decode().splitlines()
+        shown = b""
+        while not shown.endswith(b"missing\r\n"):  # a terminal hands on line by line
+            shown += terminal.read(4096)
+        lines = shown.decode().splitlines()
     assert lines == [
         '  edit(path="a")',
         "    -> error",

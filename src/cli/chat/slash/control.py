@@ -267,7 +267,7 @@ CONTROL_COMMANDS = (
         "[MODE]",
         complete=lambda _: RUN_MODES,
     ),
-    SlashCommand("/trust", "use the skills and commands of this folder, or do not", _set_trust, "[off]"),
+    SlashCommand("/trust", "use the skills, commands and checkers of this folder, or do not", _set_trust, "[off]"),
     SlashCommand("/plan", "in mode plan: accept the last answer as the plan, edit it or send it back", _accept_plan),
     SlashCommand(
         "/panel", "ask the models of review.models, and have one sum up", _hold_panel, "QUESTION", asks_model=True

@@ -1,0 +1,228 @@
+"""What the project's own checkers say of files that the model has changed: errors of those files only.
+
+A checker is run where the project is configured for it, as a command with access=read: it runs code of the workspace.
+All checkers of one round have MAX_S together, and one that did not end in time is not run again. What was told of a
+file is not told again before it changes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ...errors import ToolError
+from ...types.file_names import escape_name
+from ...types.messages import CHECKS_LEAD
+from ..builtin.shell import SHELL
+from ..sdk.context import ToolContext
+from ..sdk.output_store import Stored
+
+MAX_S = 10.0
+MAX_TOLD = 10  # errors in a note
+MAX_ERROR_CHARS = 200
+MAX_OUTPUT_CHARS = 200_000
+MAX_CONFIG_BYTES = 100_000
+PROGRAM_FOLDERS = ("node_modules/.bin", ".venv/bin", "venv/bin")
+_NUMBER = re.compile(r"\d+")
+
+Error = tuple[str, str]  # the path that the checker names, and its place with what is wrong
+ReadErrors = Callable[[str], Iterable[Error]]
+
+
+class Checker(NamedTuple):
+    """`configs`: files of a project that is checked by it, some only where they hold a text: `NAME:TEXT`.
+
+    `words`: its command; the paths of the changed files follow if it `takes_files`.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    configs: tuple[str, ...]
+    words: tuple[str, ...]
+    read_errors: ReadErrors
+    takes_files: bool = True
+
+
+def _read_lines(pattern: str) -> ReadErrors:
+    """A reader of output with a line for each error; `pattern` finds the path, the place and the rest."""
+    regex = re.compile(pattern, re.MULTILINE)
+    return lambda output: (
+        (path, f"{place.replace(',', ':')}: {error}") for path, place, error in regex.findall(output)
+    )
+
+
+def _read_eslint(output: str) -> Iterator[Error]:
+    start = output.find("[{")
+    with suppress(ValueError, KeyError, TypeError, AttributeError):  # what is no report tells of no errors
+        files, _ = json.JSONDecoder().raw_decode(output, max(start, 0))
+        for file in files:
+            for found in file["messages"]:
+                rule = f" ({found['ruleId']})" if found.get("ruleId") else ""
+                yield file["filePath"], f"{found.get('line', 1)}:{found.get('column', 1)}: {found['message']}{rule}"
+
+
+PYTHON = (".py", ".pyi")
+TYPESCRIPT = (".ts", ".tsx", ".mts", ".cts")
+ESLINT_CONFIGS = tuple(f"eslint.config.{end}" for end in ("js", "mjs", "cjs", "ts", "mts", "cts")) + tuple(
+    f".eslintrc{end}" for end in ("", ".js", ".cjs", ".json", ".yml", ".yaml")
+)
+CHECKERS = (
+    Checker(
+        "ruff",
+        PYTHON,
+        ("ruff.toml", ".ruff.toml", "pyproject.toml:[tool.ruff"),
+        ("ruff", "check", "--quiet", "--no-fix", "--force-exclude", "--output-format=concise", "--"),
+        _read_lines(r"^(.+?):(\d+:\d+): (.*)"),
+    ),
+    Checker(
+        "mypy",
+        PYTHON,
+        ("mypy.ini", ".mypy.ini", "pyproject.toml:[tool.mypy", "setup.cfg:[mypy"),
+        ("mypy", "--no-error-summary", "--no-pretty", "--no-color-output", "--show-column-numbers", "--"),
+        _read_lines(r"^(.+?):(\d+(?::\d+)?): (error: .*)"),
+    ),
+    Checker(
+        "eslint",
+        (".js", ".jsx", ".mjs", ".cjs", *TYPESCRIPT),
+        (*ESLINT_CONFIGS, 'package.json:"eslintConfig"'),
+        ("eslint", "--quiet", "--format=json", "--"),
+        _read_eslint,
+    ),
+    Checker(
+        "tsc",
+        TYPESCRIPT,
+        ("tsconfig.json",),
+        ("tsc", "--noEmit", "--pretty", "false"),
+        _read_lines(r"^(.+?)\((\d+,\d+)\): (error .*)"),
+        takes_files=False,
+    ),
+    Checker(
+        "cargo",
+        (".rs",),
+        ("Cargo.toml",),
+        ("cargo", "check", "--quiet", "--offline", "--message-format=short"),
+        _read_lines(r"^(.+?):(\d+:\d+): (error.*)"),
+        takes_files=False,
+    ),
+)
+
+
+class Diagnostics:
+    """The checkers of one workspace, and what was told of its files."""
+
+    def __init__(self, checkers: Sequence[Checker] = CHECKERS, max_s: float = MAX_S) -> None:
+        self._checkers = checkers
+        self._max_s = max_s
+        self._slow: set[tuple[str, Path]] = set()  # checkers that did not end in time, and where
+        self._told: dict[Path, set[str]] = {}  # errors of a file, without numbers
+
+    def check(self, files: Iterable[str], ctx: ToolContext, may_run: Callable[[str], bool]) -> str:
+        """A note on errors in these files, relative to the workspace; "" if there are none that are new.
+
+        `may_run`: whether a command line may run with access=read without asking.
+        """
+        root, deadline = ctx.workspace, time.monotonic() + self._max_s
+        changed = {(root / name).resolve() for name in files}
+        found: dict[Path, list[str]] = {file: [] for file in sorted(changed) if file.is_file()}
+        for checker in self._checkers:
+            for folder, theirs in _group_by_project(checker, found, root).items():
+                if (checker.name, folder) in self._slow:
+                    continue
+                line = _make_line(checker, folder, theirs, ctx)
+                output = _run(line, ctx, deadline) if line and may_run(line) else ""
+                if output is None:
+                    self._slow.add((checker.name, folder))
+                for path, error in checker.read_errors(output or ""):
+                    if (file := (folder / path).resolve()) in found:
+                        found[file].append(f"{error[:MAX_ERROR_CHARS]} [{checker.name}]")
+        return _describe([(file.relative_to(root), error) for file, error in self._select_new(found)])
+
+    def _select_new(self, found: Mapping[Path, Sequence[str]]) -> list[tuple[Path, str]]:
+        new = []
+        for file, errors in found.items():
+            before, self._told[file] = self._told.get(file, set()), {_NUMBER.sub("", error) for error in errors}
+            new += [(file, error) for error in errors if _NUMBER.sub("", error) not in before]
+        return new
+
+
+def _run(line: str, ctx: ToolContext, deadline: float) -> str | None:
+    """What the command prints; None if it does not end in time, "" if it cannot be run."""
+    from ..process.run import run  # start-up is measured
+
+    left = deadline - time.monotonic()
+    if left <= 0:
+        return ""
+    limits = ctx.rewire(exec_timeout=left, exec_max_output=MAX_OUTPUT_CHARS, outputs=None)
+    try:
+        done = run([SHELL, "-c", "--", line], limits.rewire(chat_jobs=None, on_output=lambda *_: None), "read")
+    except ToolError:  # it cannot be started, or the user has stopped the answer
+        return ""
+    if done.exit_code is None:
+        return None
+    return done.output.text if isinstance(done.output, Stored) else done.output
+
+
+def _group_by_project(checker: Checker, files: Iterable[Path], root: Path) -> dict[Path, list[Path]]:
+    """The files that this checker is for, by the nearest folder that is configured for it."""
+    projects: dict[Path, list[Path]] = {}
+    for file in files:
+        if file.suffix in checker.suffixes and (folder := _find_project(checker, file, root)):
+            projects.setdefault(folder, []).append(file)
+    return projects
+
+
+def _find_project(checker: Checker, file: Path, root: Path) -> Path | None:
+    for folder in file.parents:
+        if not folder.is_relative_to(root):
+            return None
+        if any(_has_config(folder, config) for config in checker.configs):
+            return folder
+    return None
+
+
+def _has_config(folder: Path, config: str) -> bool:
+    name, _, text = config.partition(":")
+    try:
+        if not text:
+            return (folder / name).is_file()
+        with (folder / name).open("rb") as file:
+            return text.encode() in file.read(MAX_CONFIG_BYTES)
+    except OSError:
+        return False
+
+
+def _make_line(checker: Checker, folder: Path, files: Sequence[Path], ctx: ToolContext) -> str:
+    """The command line that checks files of a project; "" if the checker is not installed."""
+    name, *options = checker.words
+    if not (program := _find_program(name, folder, ctx)):
+        return ""
+    paths = [str(file.relative_to(folder)) for file in files] if checker.takes_files else []
+    line = shlex.join([program, *options, *paths])
+    return line if folder == ctx.workspace else f"cd {shlex.quote(str(folder))} && {line}"
+
+
+def _find_program(name: str, folder: Path, ctx: ToolContext) -> str:
+    """The project's own program, else the one on the PATH of commands."""
+    for place in (folder, *folder.parents):
+        if not place.is_relative_to(ctx.workspace):
+            break
+        for programs in PROGRAM_FOLDERS:
+            if shutil.which(str(place / programs / name)):
+                return str(place / programs / name)
+    return name if shutil.which(name, path=ctx.environment.get("PATH", "")) else ""
+
+
+def _describe(errors: Sequence[tuple[Path, str]]) -> str:
+    """A note for the model, which says that the change itself was made."""
+    if not errors:
+        return ""
+    lines = [f"{escape_name(file)}:{error}" for file, error in errors[:MAX_TOLD]]
+    more = [f"and {len(errors) - MAX_TOLD:,} more"] if len(errors) > MAX_TOLD else []
+    return "\n".join([CHECKS_LEAD, *lines, *more])
