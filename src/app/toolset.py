@@ -67,7 +67,7 @@ def _load_tools(settings: Settings, get_context: Callable[[], int | None]) -> Re
 
 def _add_mcp(more: list[Tool], registry: Registry, settings: Settings) -> list[str]:
     """Add the tools of the MCP servers. Returns notices: a server must not keep the program from starting."""
-    servers = _connect_mcp(json.dumps(settings.tools.mcp), settings.root)
+    servers = connect_mcp(settings)
     taken = {tool.definition.name for tool in (*registry, *more)}
     more += [tool for tool in servers.tools if tool.definition.name not in taken]
     left_out = [tool.definition.name for tool in servers.tools if tool.definition.name in taken]
@@ -95,6 +95,11 @@ def _name_workspace(tool: Tool, root: Path) -> Tool:
     description, parameters, strict = json.loads(text.replace("{workspace_dir}", json.dumps(str(root))[1:-1]))
     definition = replace(definition, description=description, parameters=parameters, strict_parameters=strict)
     return replace(tool, definition=definition)
+
+
+def connect_mcp(settings: Settings) -> McpServers:
+    """The MCP servers of these settings."""
+    return _connect_mcp(json.dumps(settings.tools.mcp), settings.root)
 
 
 @cache

@@ -54,7 +54,7 @@ class McpServers:
         self.notices: list[str] = []
         self.tools: list[Tool] = []
         self._loop = AsyncLoop()
-        self._servers = [McpServer(config, self._loop) for config in configs]
+        self.servers = [McpServer(config, self._loop) for config in configs]
         if find_spec("mcp") is None:
             self.notices.append(f"{NO_SDK}. Install it: pip install 'vllm-bot[mcp]'")
             return
@@ -63,26 +63,37 @@ class McpServers:
             if not any(isinstance(each, _SdkLog) for each in logger.handlers):
                 logger.addHandler(_SdkLog(logging.WARNING))
         atexit.register(self.close)
-        for server in self._servers:
+        for server in self.servers:
             server.start()
-        for server in self._servers:
+        self._add_all()
+
+    def restart(self, server: McpServer) -> None:
+        """Start a server again, and take the tools that it lists now."""
+        server.restart()
+        self._add_all()
+
+    def _add_all(self) -> None:
+        self.tools, self.notices = [], []
+        for server in self.servers:
             lead = f"MCP server {server.config.name} is left out"
             try:
                 self._add(server)
             except Exception as error:  # noqa: BLE001 - of the SDK, or of what the server listed: the others are taken
+                server.problem = str(error)
                 self.notices.append(f"{lead}: {error}")
         self.notices = list(dict.fromkeys(self.notices))
 
     def close(self) -> None:
         """End the servers, within CLOSE_TIMEOUT_S; also called at the exit of the program."""
         atexit.unregister(self.close)
-        for server in self._servers:
+        for server in self.servers:
             server.stop()
-        wait([server.task for server in self._servers if server.task], CLOSE_TIMEOUT_S)
+        wait([server.task for server in self.servers if server.task], CLOSE_TIMEOUT_S)
         self._loop.close()
 
     def _add(self, server: McpServer) -> None:
         names = {tool.definition.name for tool in self.tools}
+        server.tool_names = ()
         offered = server.list_tools()
         if server.is_list_cut:
             self.notices.append(
@@ -105,6 +116,7 @@ class McpServers:
                 self.notices.append(f"MCP server {server.config.name}: the tool {name} is left out: {why}")
             else:
                 names.add(name)
+                server.tool_names += (name,)
                 self.tools.append(tool)
 
 
@@ -115,6 +127,8 @@ class McpServer:
         self.config = config
         self.task: Future[None] | None = None
         self.is_list_cut = False
+        self.tool_names: tuple[str, ...] = ()  # those that are taken
+        self.problem = ""  # why it is left out, or its last call failed
         self._loop = loop
         self._ready: Future[list[Any]] = Future()
         self._client: Any = None
@@ -124,7 +138,7 @@ class McpServer:
     def start(self) -> None:
         """Begin to connect; also to a server that has ended."""
         self._ready = Future()
-        self._stderr = b""
+        self._stderr, self.problem = b"", ""
         self._deadline = time.monotonic() + self.config.start_timeout
         self.task = self._loop.start(self._serve())
 
@@ -136,6 +150,15 @@ class McpServer:
                 self._stopped.set()
 
             self._loop.start(set_stopped())
+
+    @property
+    def state(self) -> str:
+        """`connected`, or why it is not."""
+        if self.task is None:
+            return "not started"
+        if self.task.done():
+            return "ended" if self._ready.done() else "not connected"
+        return "connected" if self._ready.done() else "starting"
 
     def list_tools(self) -> list[Any]:
         """Its tools as the SDK gives them. Raises ToolError if it cannot be reached."""
@@ -159,7 +182,13 @@ class McpServer:
 
         def call(**arguments: Any) -> object:
             ctx = arguments.pop(ANY_CONTEXT)
-            return _to_value(self._call(listed.name, arguments, ctx))
+            try:
+                value = _to_value(self._call(listed.name, arguments, ctx))
+            except Exception as error:
+                self.problem = str(error)
+                raise
+            self.problem = ""
+            return value
 
         return Tool(ToolDefinition(name, neutralize(description), schema), call, risk, ANY_CONTEXT)
 
@@ -173,12 +202,12 @@ class McpServer:
             return self._loop.run(called, ctx.cancelled, timeout)
         except Exception as error:
             if _is_closed(error):
-                self._restart()
+                self.restart()
             elif time.monotonic() - began >= timeout and not ctx.cancelled.is_set():
                 if self._answers_ping():
                     raise ToolError(f"it took longer than {timeout:g} s") from error
                 last_words = self._stderr_tail()
-                self._restart()
+                self.restart()
                 raise ToolError(
                     f"it took longer than {timeout:g} s, and the server does not answer a ping: it is started again"
                     f"{last_words}"
@@ -196,7 +225,8 @@ class McpServer:
 
         return attempt(ping, lambda error: not isinstance(error, ToolError) and not _is_closed(error))
 
-    def _restart(self) -> None:
+    def restart(self) -> None:
+        """End it, and begin to connect again."""
         self.stop()
         wait([self.task] if self.task else [], CLOSE_TIMEOUT_S)
         self.start()

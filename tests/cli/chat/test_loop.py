@@ -1,18 +1,23 @@
 import io
 import re
+import sys
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from src.agent.loop import AgentLoop
 from src.app.connect import Connections, Panel, ReviewerModel
 from src.app.runtime import Runtime, Workplace
+from src.app.toolset import connect_mcp
 from src.cli.chat.loop import EXIT_HINT, Chat
 from src.cli.chat.slash.table import COMMANDS, run_command, run_command_at_question
 from src.cli.chat.state import ChatIO, State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
+from src.config.settings import ToolSettings
 from src.errors import ConnectFailed
 from src.negotiation.call_path import BY_HAND, NO_TOKENS, CallPath
 from src.security.permissions.approval import APPROVE_ALL
@@ -213,6 +218,44 @@ def test_commands_are_known_in_any_case_and_with_words_behind(line):
 
 def test_path_shows_how_tools_are_called_and_why():
     assert Session("/path").aside.getvalue().startswith("  native: native tool calls\n")
+
+
+class TestMcp:
+    """`/mcp`, with a server that is started here."""
+
+    SERVER = Path(__file__).parents[2] / "tools" / "mcp_server.py"
+
+    @pytest.fixture
+    def ask(self, tmp_path):
+        pytest.importorskip("mcp", reason="the MCP SDK is not installed")
+        rows = (
+            {"name": "small", "command": [sys.executable, str(self.SERVER), "plain"], "start_timeout": 100},
+            {"name": "gone", "command": "/no/such/program"},
+        )
+        session = Session()
+        state = session.state
+        state.settings = replace(state.settings, root=tmp_path, tools=ToolSettings(mcp=rows))
+        with closing(connect_mcp(state.settings)):
+
+            def ask(line):
+                session.aside.truncate(session.aside.seek(0))
+                run_command(state, line)
+                return session.aside.getvalue()
+
+            yield ask
+
+    def test_it_shows_servers_tools_and_errors_and_starts_one_again(self, ask):
+        shown = ask("/mcp")
+        assert "  small  connected, " in shown
+        assert "    small_add, " in shown
+        assert "  gone  not connected, 0 tools: /no/such/program\n      /no/such/program: No such file" in shown
+        assert "  small  connected, " in ask("/mcp restart small")
+
+    def test_a_name_that_is_none_is_told_with_those_there_are(self, ask):
+        assert "/mcp restart NAME starts one again: small, gone." in ask("/mcp restart smal")
+
+    def test_without_servers_it_says_where_they_are_named(self):
+        assert "tools.mcp names them" in Session("/mcp").aside.getvalue()
 
 
 def test_path_takes_another():

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -130,7 +130,7 @@ class TestTrouble:
             assert run(rant, lines=1_000_000)[0] == "text"
             assert measure_open_files() - before < 1_000_000
             wait_until(
-                lambda: servers._servers[0]._stderr_tail() == "\nIt said: or not?", "its last words are not known"
+                lambda: servers.servers[0]._stderr_tail() == "\nIt said: or not?", "its last words are not known"
             )
 
     def test_a_server_that_cannot_be_reached_is_a_notice_and_the_others_stay(self):
@@ -175,6 +175,27 @@ class TestTrouble:
             assert run(servers.tools[0], a=2, b=3) == ("text", "5")
         assert capfd.readouterr() == ("", "")
 
+    def test_a_server_tells_its_state_its_tools_and_its_last_failure(self):
+        gone = {"name": "gone", "command": "/no/such/program"}
+        with closing(connected(PLAIN | {"timeout": 0.3}, gone)) as servers:
+            small, gone = servers.servers
+            assert (small.state, small.tool_names[0], small.problem) == ("connected", "small_add", "")
+            assert (gone.state, gone.tool_names) == ("not connected", ())
+            assert "No such file" in gone.problem
+            tools = {tool.definition.name: tool for tool in servers.tools}
+            run(tools["small_slow"], seconds=2)
+            assert small.problem == "it took longer than 0.3 s"
+            wait_until(lambda: run(tools["small_add"], a=1)[0] == "text" and not small.problem, "a success is not told")
+
+    def test_a_server_that_is_started_again_offers_its_tools_again_and_the_others_stay(self):
+        with closing(connected(PLAIN, PLAIN | {"name": "other"})) as servers:
+            small, other = servers.servers
+            before, task, others_task = servers.tools, small.task, other.task
+            servers.restart(small)
+            assert (small.task is task, other.task is others_task) == (False, True)
+            assert [tool.definition.name for tool in servers.tools] == [tool.definition.name for tool in before]
+            assert run(servers.tools[0], a=2, b=3) == ("text", "5")
+
     def test_a_server_that_hangs_is_started_again(self):
         with closing(connected(PLAIN | {"timeout": 0.3})) as servers:
             tools = {tool.definition.name: tool for tool in servers.tools}
@@ -189,9 +210,9 @@ class TestTrouble:
     def test_a_call_that_takes_too_long_on_a_server_that_answers_is_no_reason_to_start_it_again(self):
         with closing(connected(PLAIN | {"timeout": 0.3})) as servers:
             tools = {tool.definition.name: tool for tool in servers.tools}
-            (task,) = [server.task for server in servers._servers]
+            (task,) = [server.task for server in servers.servers]
             assert run(tools["small_slow"], seconds=2) == ("error", "Error executing tool: it took longer than 0.3 s")
-            assert [server.task for server in servers._servers] == [task]
+            assert [server.task for server in servers.servers] == [task]
 
 
 class Hints(NamedTuple):
@@ -302,12 +323,14 @@ class TestSchemas:
             tool.check_arguments({})
 
 
-class OfferingServer(NamedTuple):
+@dataclass
+class OfferingServer:
     """A server whose tools are these."""
 
     config: McpServerConfig
     offered: list[Listed]
     is_list_cut: bool = False
+    tool_names: tuple[str, ...] = ()
 
     def list_tools(self) -> list[Listed]:
         return self.offered

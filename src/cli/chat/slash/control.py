@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from ....errors import BotError
 from ....security.permissions.approval import MODE_AFTER_PLAN, PLAN_REASON, SUBMIT_PLAN, Answer, Request
 from ....security.permissions.modes import MODES as RUN_MODES
 from ....security.text.sanitize import sanitize
+from ....types.events import Notice
 from ....types.file_names import escape_name
 from ....types.messages import ToolCall
 from ....types.special_tokens import neutralize_with_note
@@ -22,6 +24,7 @@ from .info import describe_path
 
 if TYPE_CHECKING:
     from ....tools.process.jobs import BackgroundJob
+    from ....tools.sources.mcp import McpServer
 
 UNKNOWN_EFFORT = "Set vllm.chat_template_kwargs or vllm.reasoning_effort, see docs/configuration.md."
 MAX_JOB_LINES = 20  # of the output of a command in the background
@@ -241,6 +244,44 @@ def _show_or_end_job(state: State, job: BackgroundJob, *, ends: bool) -> None:
     state.screen.say(f"  {job.number}  {job.state}: {escape_name(job.command)}")
 
 
+def _manage_mcp(state: State, words: str) -> None:
+    """Show the MCP servers, what they offer and what went wrong, or start one again."""
+    if not state.settings.tools.mcp:
+        state.screen.say("  No MCP servers are configured: tools.mcp names them, see docs/writing-tools.md.")
+        return
+    connected = app.toolset.connect_mcp(state.settings)
+    verb, _, name = words.partition(" ")
+    chosen = [server for server in connected.servers if server.config.name == name.strip()]
+    if words and (verb != "restart" or not chosen):
+        names = ", ".join(server.config.name for server in connected.servers)
+        state.screen.say(f"  There is no /mcp {sanitize(words)}; /mcp restart NAME starts one again: {names}.")
+        return
+    for server in chosen:
+        connected.restart(server)
+        state.discard_runtime()  # its tools may be others now
+    for server in chosen or connected.servers:
+        state.screen.say("\n".join(f"  {state.factory.clean(line)}" for line in describe_server(server)))
+    problems = [server.problem for server in connected.servers if server.problem]
+    for notice in connected.notices:
+        if not chosen and not any(problem in notice for problem in problems):
+            state.screen.draw(Notice(notice))
+
+
+def describe_server(server: McpServer) -> list[str]:
+    """Its state, its tools, and what went wrong last."""
+    config, names = server.config, server.tool_names
+    place = config.url or shlex.join(config.command)
+    lines = [f"{config.name}  {server.state}, {len(names)} tool{'s' * (len(names) != 1)}: {place}"]
+    if names:
+        lines.append(f"    {', '.join(names)}")
+    return [*lines, *(f"    {line}" for line in server.problem.splitlines())]
+
+
+def _complete_mcp(state: State) -> Iterable[str]:
+    rows = state.settings.tools.mcp
+    return [f"restart {row.get('name')}" for row in rows]
+
+
 def _complete_jobs(state: State) -> Iterable[str]:
     jobs = list(state.workplace.jobs) if state.workplace else []
     return [*(str(job.number) for job in jobs), *(f"end {job.number}" for job in jobs if not job.ending)]
@@ -271,6 +312,13 @@ CONTROL_COMMANDS = (
     SlashCommand("/plan", "in mode plan: accept the last answer as the plan, edit it or send it back", _accept_plan),
     SlashCommand(
         "/panel", "ask the models of review.models, and have one sum up", _hold_panel, "QUESTION", asks_model=True
+    ),
+    SlashCommand(
+        "/mcp",
+        "show the MCP servers, their tools and errors, or start one again",
+        _manage_mcp,
+        "[restart NAME]",
+        complete=_complete_mcp,
     ),
     SlashCommand(
         "/jobs",
