@@ -1,14 +1,12 @@
 """What the gateway counts, for /metrics and for the page. With several workers the counts are of all of them.
 
-prometheus_client keeps the counts of each worker in a file of the folder PROMETHEUS_MULTIPROC_DIR. The last calls are
-lines in a file beside them, which each worker appends to.
+prometheus_client keeps the counts of each worker in a file of the folder PROMETHEUS_MULTIPROC_DIR.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,10 +23,9 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from ...negotiation.server import OK
 from ..exchange import GuardedExchange
+from .history import History
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-CALLS_FILE = "calls.jsonl"
-MAX_CALLS_BYTES = 1024 * 1024
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 SHARES = (0.1, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0)
 _SAMPLES = ("total", "sum", "count", "running")  # the ends of their names
@@ -43,7 +40,7 @@ class Metrics:
     """`folder`: see FOLDER_VARIABLE, which must be set before prometheus_client is loaded."""
 
     def __init__(self, folder: Path) -> None:
-        self._calls_file = folder / CALLS_FILE
+        self.history = History(folder)
         self._answered: set[str] = set()  # models
         self._registry = own = CollectorRegistry()
         api, call = ("model", "api"), ("model", "how", "origin")
@@ -90,6 +87,8 @@ class Metrics:
         """Count what is told of each request, guarded or not. `entry`: as in the request log."""
         if entry["server"]:
             self._upstream.labels(entry["server"]).inc()
+        if entry["status"] == OK and entry["model"]:
+            self.history.add(entry, self._bound(self._answered, entry["model"]))
         if not has_keys:
             return
         name = self._bound(self._names, entry["key"] or UNKNOWN)
@@ -142,30 +141,6 @@ class Metrics:
             self._tokens.labels(model, "completion").inc(usage.output_tokens)
         for call in report.calls:
             self._calls.labels(model, call.how, call.origin).inc()
-        self._append({"model": model, "api": api, **call._asdict()} for call in report.calls)
-
-    def _append(self, calls: Iterable[dict[str, Any]]) -> None:
-        if lines := "".join(f"{json.dumps(call)}\n" for call in calls):
-            descriptor = os.open(self._calls_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            try:
-                if os.fstat(descriptor).st_size > MAX_CALLS_BYTES:
-                    os.ftruncate(descriptor, 0)
-                os.write(descriptor, lines.encode())  # one write, so that the lines of two workers do not mix
-            finally:
-                os.close(descriptor)
-
-    def read_calls(self, position: int) -> tuple[int, list[dict[str, Any]]]:
-        """The calls since `position` in the file, and where they end."""
-        try:
-            with self._calls_file.open("rb") as file:
-                if file.seek(0, os.SEEK_END) < position:
-                    position = 0  # it was begun anew
-                file.seek(position)
-                lines = file.read()
-        except FileNotFoundError:
-            return 0, []
-        whole = lines[: lines.rfind(b"\n") + 1]
-        return position + len(whole), [json.loads(line) for line in whole.splitlines()]
 
     def render(self) -> bytes:
         """In Prometheus' text format."""

@@ -50,13 +50,21 @@ class Pages:
         return "".join(f"{line}\n" for line in select_gauges(body, replica.root))
 
     async def stream_events(self, request: web.Request) -> web.StreamResponse:
-        """Every second the counts, and the calls that landed since."""
+        """Every second the counts, and what came since to the last hour and to the last calls."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         await response.prepare(request)
-        position = 0
+        history, number, since = self._metrics.history, 0, 0
         while True:
-            position, calls = self._metrics.read_calls(position)
+            number, calls = history.read_calls(number)
+            minutes, minute = history.read_minutes(since), history.minute
+            since = minute - 1  # which a slow request may still have come to
             servers = [{"address": each.root, "healthy": each.is_healthy} for each in self._upstreams.replicas]
-            event = {"counts": self._metrics.summarize(), "calls": calls[-50:], "servers": servers}
+            event = {
+                "counts": self._metrics.summarize(),
+                "calls": calls,
+                "minutes": minutes,
+                "minute": minute,
+                "servers": servers,
+            }
             await response.write(f"data: {json.dumps(event)}\n\n".encode())
             await asyncio.sleep(INTERVAL_S)

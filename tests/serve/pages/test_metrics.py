@@ -7,7 +7,6 @@ import asyncio
 from src.serve.chat_request import ChatBody
 from src.serve.exchange import GuardedExchange
 from src.serve.keep_alive import LiveStream
-from src.serve.pages import metrics
 from src.serve.pages.metrics import Metrics
 from src.serve.report import LandedCall
 
@@ -32,20 +31,6 @@ def read_running(counts):
 
 def test_a_request_counts_as_at_work_until_its_end(tmp_path):
     assert track(Metrics(tmp_path)) == ("vllm_bot_running 1.0", "vllm_bot_running 0.0")
-
-
-def test_the_file_of_the_last_calls_stays_small_and_is_read_on_from_where_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr(metrics, "MAX_CALLS_BYTES", 150)
-    counts = Metrics(tmp_path)
-    assert counts.read_calls(0) == (0, [])
-    track(counts, "one", "two")
-    position, calls = counts.read_calls(0)
-    assert [call["name"] for call in calls] == ["one", "two"]
-    assert counts.read_calls(position) == (position, [])
-    track(counts, "three")  # the file is begun anew
-    _, calls = counts.read_calls(position)
-    assert [call["name"] for call in calls] == ["three"]
-    assert [call["name"] for call in counts.read_calls(0)[1]] == ["three"]
 
 
 def test_a_model_that_has_answered_nothing_is_not_counted_by_its_name(tmp_path):
