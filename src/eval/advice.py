@@ -62,6 +62,11 @@ def _write_headline(changes: Mapping[str, JSON], command: str) -> str:
     return f"{here[0].upper()}{here[1:]}" if changes else "Nothing to change: no arm does better than what you have."
 
 
+def hides_tools(search: Search) -> bool:
+    """Whether the chat template shows the model no tools."""
+    return _hides_tools([each for arm in search.outcomes.values() for each in arm.values()])
+
+
 def _hides_tools(outcomes: Sequence[Outcome]) -> bool:
     return any(each.shows_tools is False for each in outcomes)
 

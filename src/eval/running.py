@@ -17,7 +17,7 @@ from ..config import Settings
 from ..errors import BotError, Cancelled, ConfigError, ParserFailed, ServerError
 from ..model.recovery import CUT_NOTICE, PART_LOST_NOTICE, RECOVERED_NOTICE
 from ..negotiation.call_path import LOST_CALLS
-from ..parsing.formats.table import mentions_call
+from ..parsing.formats.table import FORMATS, mentions_call
 from ..transport.http import Client, HttpReply
 from ..types.events import Completed, Notice
 from ..types.messages import (
@@ -41,6 +41,9 @@ SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help, and
 MAX_TOKENS = 2048  # of one answer: room for a thought
 MAX_KEPT_CHARS = 20_000  # of a request or an answer, for the report
 ANSWERS = ("chat/completions", "completions", "messages", "responses", "inference/v1/generate", "embedContent")
+# What is no repair where a format writes all values as text, or strings in either kind of quotes.
+TAGGED = {row.call_origin for row in FORMATS if row.syntax}
+PYTHONIC = {row.call_origin for row in FORMATS if row.grammar == "pythonic"}
 LOST_NOTICES = (PART_LOST_NOTICE, LOST_CALLS)
 RECOVERED_NOTICES = (RECOVERED_NOTICE, CUT_NOTICE)
 
@@ -156,8 +159,8 @@ class _Play:
             if is_native and call.origin != NATIVE:
                 where = "in a TOOL_CALL block" if call.origin == TEXT else f"in the format {call.origin}"
                 marks.append(("server", f"the call was recovered: it came {where} and not as a tool call"))
-            if call.repaired or call.guessed:
-                marks.append(("format", f"repaired: {', '.join(call.repaired) or 'it can be read in two ways'}"))
+            if repairs := _list_repairs(call):
+                marks.append(("format", f"repaired: {', '.join(repairs)}"))
         if response.calls and mentions_call(_thoughts(response)):
             marks.append(("server", "the call was recovered from a thought"))
         if noticed := [notice for notice in self._notices if notice in RECOVERED_NOTICES]:
@@ -200,6 +203,18 @@ class _Play:
 
 def _thoughts(response: Response) -> str:
     return "".join(block.text for block in response.content if isinstance(block, Reasoning))
+
+
+def _list_repairs(call: ToolCall) -> list[str]:
+    """What was mended of the call, without what its format always needs."""
+    repairs = ["it can be read in two ways"] if call.guessed else []
+    for repair in call.repaired:
+        is_usual = (call.origin in TAGGED and " string to " in repair) or (
+            call.origin in PYTHONIC and repair == "quotes"
+        )
+        if not is_usual:
+            repairs.append(repair)
+    return repairs
 
 
 def _play_tools(turn: Turn, calls: Sequence[ToolCall]) -> ToolResults:

@@ -124,3 +124,22 @@ def test_a_path_is_pinned_whatever_another_arm_has_learned(tmp_path):
 def test_copilot_cannot_be_measured():
     with pytest.raises(ConfigError, match="cannot measure Copilot"):
         CaseRunner(make_settings("http://localhost:1/v1", "copilot"), "gpt")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "<tool_call>\n<function=look>\n<parameter=at>\n0\n</parameter>\n<parameter=far>\n3\n</parameter>\n</function>\n</tool_call>",
+        "[look(at='0', far=3)]",
+    ],
+    ids=["numbers as text between tags", "single quotes in Python"],
+)
+def test_what_a_format_always_writes_is_no_repair(tmp_path, written):
+    path = tmp_path / "own.yaml"
+    far = "{type: object, properties: {at: {type: string}, far: {type: integer}}}"
+    path.write_text(
+        f"tools: {{look: {{description: Looks., parameters: {far}}}}}\n"
+        "cases: [{id: a, ask: Look at 0., expect: [{look: {at: '0', far: 3}}]}]"
+    )
+    with ScriptedServer([{"content": written, "finish": "stop"}]) as server:
+        assert run(server.url, path, TEXT).is_clean

@@ -15,15 +15,17 @@ from ...app.discovery import discover
 from ...app.factory import Factory
 from ...config import Settings, get_user_file, write_setting
 from ...errors import FAILED, INTERRUPTED, BotError, ConfigError
-from ...eval.advice import Advice, ServerFacts, advise
+from ...eval.advice import Advice, ServerFacts, advise, hides_tools
 from ...eval.arms import Arm, drop_grammar, list_paths, list_variations
 from ...eval.baseline import compare_to_baseline, read_baseline
+from ...eval.bfcl import read_bfcl
 from ...eval.cases import BUILT_IN, Case, fingerprint, read_cases
 from ...eval.outcomes import Outcome, Results
 from ...eval.page import write_page
 from ...eval.report import render_text
 from ...eval.running import CaseRunner
 from ...eval.search import FULL, QUICK, Plan, Search
+from ...eval.template import derive_template
 from ...security.text.sanitize import sanitize
 from ...types.events import Event, Notice
 from ...types.messages import JSON
@@ -31,6 +33,7 @@ from ..arguments import load_settings, parse_number
 from ..oneshot.ask import refuse_to_choose
 
 DEFAULT_OUT = Path("runs/eval")
+TEMPLATE = "chat_template.jinja"
 LOG_INTERVAL_S = 30.0
 
 
@@ -40,7 +43,11 @@ def add_eval_options(parser: argparse.ArgumentParser) -> None:
     size.add_argument("--quick", action="store_true", help="at most 200 requests to the model (the default)")
     size.add_argument("--full", action="store_true", help="finds differences of 5 points, with some thousand requests")
     add("--requests", metavar="N", type=parse_number(int, 10), help="at most so many requests to the model")
-    add("--own", metavar="FILE", help="your own cases, .yaml or .json (see docs/eval.md)")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--own", metavar="FILE", help="your own cases, .yaml or .json (see docs/eval.md)")
+    source.add_argument(
+        "--data", choices=("bfcl",), help="the cases of bfcl-eval, installed beside, by its own checker"
+    )
     add("--baseline", metavar="FILE", help="results.jsonl of an earlier eval: is its best arm worse now? (exit code 1)")
     add(
         "--out", metavar="DIR", default="", help=f"where the results are (default: {DEFAULT_OUT}/ and the model's name)"
@@ -58,10 +65,10 @@ def add_eval_options(parser: argparse.ArgumentParser) -> None:
 def run_eval(options: argparse.Namespace) -> int:
     """Returns the exit code: 1 if it is significantly worse than the baseline. Raises BotError."""
     settings = _find_server(load_settings(options))
-    cases = read_cases(Path(options.own) if options.own else BUILT_IN)
-    baseline = read_baseline(Path(options.baseline), fingerprint(cases)) if options.baseline else None
     plan = FULL if options.full else QUICK
     plan = plan._replace(requests=options.requests or plan.requests)
+    cases = _read_cases(options, plan)
+    baseline = read_baseline(Path(options.baseline), fingerprint(cases)) if options.baseline else None
     out = Path(options.out) if options.out else DEFAULT_OUT / _name_folder(settings.vllm.model)
     about: dict[str, JSON] = {
         "model": settings.vllm.model,
@@ -72,7 +79,6 @@ def run_eval(options: argparse.Namespace) -> int:
         "seed": options.seed,
         "arms": baseline.arm.name if baseline else "all",
     }
-    facts = _ask_server(settings)
     with Results(out, about, Factory(settings).clean, reuses=options.apply) as results, _open_progress(plan) as show:
         search = _make_search(settings, cases, plan, results, show, options.seed)
         try:
@@ -87,7 +93,7 @@ def run_eval(options: argparse.Namespace) -> int:
             whys = "\n".join(f"{each.arm.name}: {each.reason}" for each in search.standings.values())
             raise BotError("The server takes tools in none of the ways that were tried.", whys)
         change = compare_to_baseline(baseline, search.list_outcomes(best)) if baseline else None
-        advice = change.advice if change else advise(best, search, settings, facts)
+        advice = change.advice if change else advise(best, search, settings, _ask_server(settings, search, out))
         results.finish({"arm": best.name, "changes": dict(best.changes), "settings": dict(advice.settings)})
     page = write_page(out, search, advice, cases, about)
     print(sanitize(render_text(search, advice)))
@@ -97,6 +103,11 @@ def run_eval(options: argparse.Namespace) -> int:
     elif advice.settings:
         print("To write these settings: the same command with --apply, which asks the model nothing.", file=sys.stderr)
     return FAILED if change and change.is_worse else 0
+
+
+def _read_cases(options: argparse.Namespace, plan: Plan) -> list[Case]:
+    """Raises ConfigError."""
+    return read_bfcl(plan.pairs) if options.data else read_cases(Path(options.own) if options.own else BUILT_IN)
 
 
 def _make_search(
@@ -134,10 +145,19 @@ def _find_server(settings: Settings) -> Settings:
     return discover(Factory(settings), refuse_to_choose, show).settings
 
 
-def _ask_server(settings: Settings) -> ServerFacts:
-    is_vllm = settings.vllm.provider == "vllm"
-    root = Factory(settings).connections.find_root(settings.vllm.model) if is_vllm else ""
-    return ServerFacts(settings.vllm.model, root, is_vllm)
+def _ask_server(settings: Settings, search: Search, out: Path) -> ServerFacts:
+    """What advice needs to know. A chat template is written to the folder where the model's own shows no tools."""
+    model = settings.vllm.model
+    if settings.vllm.provider != "vllm":
+        return ServerFacts(model, is_vllm=False)
+    connections, path = Factory(settings).connections, None
+    if hides_tools(search):
+        with connections.open_server() as server:
+            template = server.ask(lambda it: derive_template(it, model))
+        if template:
+            path = (out / TEMPLATE).resolve()
+            path.write_text(template, encoding="utf-8")
+    return ServerFacts(model, connections.find_root(model), template=path)
 
 
 def _apply(advice: Advice, options: argparse.Namespace) -> None:
