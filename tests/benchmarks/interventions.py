@@ -35,12 +35,12 @@ NOTE = "the same calls gave the same results"
 
 
 @contextmanager
-def running_gateway(server: str) -> Iterator[str]:
-    """The address of a gateway with every guard on."""
+def running_gateway(server: str, guards: Sequence[str] = GUARDS) -> Iterator[str]:
+    """The address of a gateway with these guards on."""
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
         config = Path(folder) / "config.json"
-        config.write_text(json.dumps({"serve": {"guards": GUARDS}}))
+        config.write_text(json.dumps({"serve": {"guards": list(guards)}}))
         command = [sys.executable, str(ROOT / "cli.py"), "serve", "--upstream", server]
         command += ["--config", str(config), "--listen", f"127.0.0.1:{port}"]
         process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
