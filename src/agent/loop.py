@@ -76,7 +76,7 @@ class _Question:
     open_turn: tuple[Response, tuple[ToolResult, ...]] | None = None  # left by a run that was suspended
     watch: LoopWatch = field(default_factory=LoopWatch)
     malformed_turns: int = 0  # in a row
-    was_prompted: bool = False  # after an empty turn
+    was_prompted: bool = False  # after an empty turn, since the last one with calls
 
 
 class AgentLoop:
@@ -248,6 +248,7 @@ class AgentLoop:
             question.was_prompted = True
             question.conversation.append(EMPTY_TURN_PROMPT)
             return False
+        question.was_prompted = False
         summary = question.ctx.wiring.running.summary
         if summary is not None:  # a tool ended the run, and its summary is the answer
             answer = Response((Text(summary),) if summary else ())

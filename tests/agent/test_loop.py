@@ -233,6 +233,10 @@ class TestLimits:
             run.all()
         assert EMPTY_TURN_PROMPT not in run.conversation
 
+    def test_an_empty_answer_after_more_calls_is_asked_about_again(self):
+        run = Run(says(""), says("", LOOK), says(""), says("Here.")).all()
+        assert run.conversation[-1] == says("Here.")
+
     def test_two_empty_answers_end_the_loop(self):
         assert len(Run(says(""), says("")).all().model.asked) == 2
 
