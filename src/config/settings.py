@@ -16,7 +16,7 @@ from .locations import get_state_folder
 MODES = ("plan", "ask", "edits", "auto", "full")  # src/security/permissions/modes.py says what each allows
 PROFILE_MODES: Mapping[str, str] = {"read-only": "plan", "ask": "ask", "workspace": "edits", "full": "full"}
 CALL_PATHS = ("tokens", "native", "template", "text")  # src/negotiation/call_path.py says what each does
-GUARDS = ("fit", "empty", "form", "announced", "loops")  # docs/serve.md says what each does
+GUARDS = ("fit", "empty", "form", "unknown", "announced", "loops")  # docs/serve.md says what each does
 DEFAULT_GUARDS = ("fit", "empty", "form")
 WEEK_S = 7 * 24 * 3600.0  # the longest wait; the system's clocks cannot hold every number
 

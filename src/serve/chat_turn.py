@@ -43,6 +43,7 @@ from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Release, Reply
 from ..types.events import Completed, ModelEvent
 from ..types.messages import NATIVE, MalformedCall, Reasoning, Response, Text, ToolCall
 from .chat_request import ChatBody
+from .chunks.call_writer import encode_call
 from .chunks.guard import Ending, StreamGuard, WholeGuard
 from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_rest
 from .chunks.text_run import clear_token_ids, find_prompt_ids
@@ -51,6 +52,7 @@ from .conversation import Conversation
 from .report import LOST, LandedCall, Report
 from .resumption import Resumption
 
+UNKNOWN_TOOL = "There is no such tool, and nothing was run. The tools are: {names}."
 GUESSED = "It is not certain that a call was meant, or what it was."
 REPAIR = "{reasons} Nothing was run. Write the call again, correctly, and nothing else."
 
@@ -113,6 +115,7 @@ class ChatTurn:
         self._stall_guards = STALL_PROMPTS.keys() & set(guards)  # each request is gone on with once at most
         if request.form:  # asks again anyway
             self._stall_guards = set()
+        self._replaces_unknown = "unknown" in guards  # once, too
         self._fits_native = "fit" in guards
         self._recovers_parser_errors = recovers_parser_errors
         self._guards: dict[int, StreamGuard] = {}  # of the stream that is read
@@ -346,6 +349,8 @@ class ChatTurn:
         if not calls and not in_place:
             more, is_replaced = yield from self._ask_for_calls(assembler.raw_text(), own, whole)
             calls, how = list(more.calls), "repaired"
+        elif not calls and (known := (yield from self._replace_unknown(own, native))):
+            calls, how, native, is_replaced = known, "repaired", [], True
         is_cut = whole.stop_reason == "max_tokens"
         answer, text = yield from self._choose_text(own, whole, more, None if calls or is_cut else form)
         if is_cut and not calls:
@@ -496,6 +501,22 @@ class ChatTurn:
         self._repair_turns -= 1
         return (yield from self._ask_further({"content": raw}, REPAIR.format(reasons=reasons)))
 
+    def _replace_unknown(self, own: Response, native: Sequence[ToolCall]) -> Aside[list[ToolCall]]:
+        """The calls of one more turn, where the server's are all of tools that the client does not offer; else none."""
+        offered = {tool.name for tool in self._request.tools}
+        is_told = self._replaces_unknown and self.report.path == NATIVE and not self._request.wants_choices
+        if not is_told or not native or any(call.name in offered for call in native):
+            return []
+        self._replaces_unknown = False
+        result = UNKNOWN_TOOL.format(names=", ".join(offered))
+        results = [{"role": "tool", "tool_call_id": call.id, "content": result} for call in native]
+        answer = {"role": "assistant", "content": own.text or None, "tool_calls": [*map(encode_call, native)]}
+        more = yield from self._fetch_more([answer, *results])
+        calls = [call for call in more.calls if call.name in offered]
+        if calls:
+            self.report.guards["unknown"] += 1
+        return calls
+
     def _find_stall(self, own: Response) -> Stall:
         """How the answer stopped halfway, if a guard that is on goes on with it."""
         last = self._request.messages[-1] if self._request.messages else {}
@@ -516,7 +537,10 @@ class ChatTurn:
 
     def _ask_further(self, answer: Mapping[str, str], wish: str) -> Aside[Response]:
         """The text and the calls of one more turn behind this answer; nothing where they are not right either."""
-        added = [{"role": "assistant", **answer}, {"role": "user", "content": wish}]
+        return (yield from self._fetch_more([{"role": "assistant", **answer}, {"role": "user", "content": wish}]))
+
+    def _fetch_more(self, added: Sequence[Mapping[str, Any]]) -> Aside[Response]:
+        """The text and the calls of a turn behind these messages; nothing where they are not right either."""
         try:
             assembler = yield from self._fetch_whole(added)
             more = yield from self._recover(assembler)

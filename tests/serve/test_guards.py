@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from src.config.settings import DEFAULT_GUARDS
 from tests.serve.test_gateway import drive, read_metrics, say
 
 PARAMETERS = {
@@ -239,6 +240,54 @@ class TestAStall:
         server = Stalls(say("Now I will read a.txt:"), say(CALL))
         self.answer(tmp_path, server, is_streamed, body)
         assert len(server.bodies) == 1
+
+
+def call_tool(*names: str) -> dict[str, Any]:
+    answer = call_read('{"path": "b.txt"}')
+    message = answer["choices"][0]["message"]
+    message["tool_calls"] = [
+        {"index": place, **message["tool_calls"][0], "id": f"n{place}", "function": {"name": name, "arguments": "{}"}}
+        for place, name in enumerate(names)
+    ]
+    return answer
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+class TestAnUnknownTool:
+    def answer(self, tmp_path, is_streamed, *answers, guards=("unknown",)) -> tuple[str, str, list[dict[str, Any]]]:
+        got: list[tuple[str, str]] = []
+        server = Stalls(*answers)
+
+        async def use(client, _):
+            got.append(await post(client, {**BODY, "stream": is_streamed}))
+
+        drive(tmp_path, server, use, guards=guards)
+        return *got[0], server.bodies
+
+    def test_gets_one_more_turn_behind_the_names_of_the_tools(self, tmp_path, is_streamed):
+        _, text, bodies = self.answer(tmp_path, is_streamed, call_tool("look_at_file"), call_read('{"path": "a.txt"}'))
+        assert json.loads(read_arguments(text)) == {"path": "a.txt"}
+        assert "look_at_file" not in text
+        call, result = bodies[1]["messages"][1:]
+        assert call["tool_calls"][0]["function"]["name"] == "look_at_file"
+        told = "There is no such tool, and nothing was run. The tools are: read."
+        assert result == {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": told}
+
+    def test_stays_where_no_call_of_an_offered_tool_comes_instead(self, tmp_path, is_streamed):
+        _, text, bodies = self.answer(tmp_path, is_streamed, call_tool("look_at_file"), say("I cannot."))
+        assert "look_at_file" in text
+        assert "I cannot." not in text
+        assert len(bodies) == 2
+
+    def test_is_left_alone_beside_a_call_of_an_offered_one(self, tmp_path, is_streamed):
+        _, text, bodies = self.answer(tmp_path, is_streamed, call_tool("read", "look_at_file"))
+        assert "look_at_file" in text
+        assert len(bodies) == 1
+
+    def test_is_left_alone_by_default(self, tmp_path, is_streamed):
+        _, text, bodies = self.answer(tmp_path, is_streamed, call_tool("look_at_file"), guards=DEFAULT_GUARDS)
+        assert "look_at_file" in text
+        assert len(bodies) == 1
 
 
 def test_a_native_call_that_the_model_broke_off_behind_its_name_is_asked_for_again(tmp_path):
