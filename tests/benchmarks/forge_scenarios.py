@@ -223,7 +223,7 @@ class ModelServer(ThreadingHTTPServer):
 
 def _is_error(message: Mapping[str, Any]) -> bool:
     text = str(message.get("content"))
-    return message["role"] == "tool" and (text.startswith("[") or "rror" in text[:40] or "no tool" in text.lower())
+    return message["role"] == "tool" and (text.startswith("[") or "rror" in text[:40] or "no such tool" in text)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -236,6 +236,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/detokenize":
+            self._send({"prompt": bytes(body["tokens"]).decode()})
+            return
         if not self.path.endswith("/chat/completions"):
             self._send({"error": {"message": "not found", "code": 404}}, 404)
             return
