@@ -119,7 +119,7 @@ class Clients:
         settings: dict[str, Any] = {"api_key": "x", "max_retries": 0, "timeout": TIMEOUT_S}
         self._openai = openai.OpenAI(base_url=f"{address}/v1", **settings)
         self._anthropic = anthropic.Anthropic(base_url=address, **settings)
-        self.errors = (openai.OpenAIError, anthropic.AnthropicError, ValueError)
+        self.errors = (openai.OpenAIError, anthropic.AnthropicError, RuntimeError, ValueError)
 
     def ask(self, api: str, stream: bool, message: str) -> Answer:
         by_api = {"chat": self._ask_chat, "responses": self._ask_responses, "messages": self._ask_messages}
