@@ -14,7 +14,7 @@ from ..app.connect import Connections
 from ..app.endpoint import fill_client
 from ..app.model import Model
 from ..config import Settings
-from ..errors import BotError, Cancelled, ConfigError, ParserFailed, ServerError
+from ..errors import BotError, Cancelled, ConfigError, ParserFailed, ServerError, TemplateFailed, ToolsDropped
 from ..model.recovery import CUT_NOTICE, PART_LOST_NOTICE, RECOVERED_NOTICE
 from ..negotiation.call_path import LOST_CALLS
 from ..parsing.formats.table import FORMATS, mentions_call
@@ -171,7 +171,7 @@ class _Play:
         self._why = str(error)
         if isinstance(error, ParserFailed):
             self._kind = "lost"
-        elif isinstance(error, ServerError) and error.is_about_request:
+        elif isinstance(error, (ToolsDropped, TemplateFailed)) or _is_refusal(error):
             self._kind = "refused"
         else:
             self._kind = "harness"
@@ -199,6 +199,10 @@ class _Play:
             exchanges=tuple(_show_exchange(each) for each in client.exchanges) if keeps else (),
             read=tuple(_show_read(response) for response in self._responses) if keeps else (),
         )
+
+
+def _is_refusal(error: BotError) -> bool:
+    return isinstance(error, ServerError) and error.is_about_request
 
 
 def _thoughts(response: Response) -> str:

@@ -18,7 +18,11 @@ from .cases import Case
 from .outcomes import Outcome
 from .statistics import Pairs, Verdict, compare, tally
 
+BLOCK = (
+    4  # samples of an arm before the next one has its turn: a server with one cache keeps the beginning of its prompts
+)
 COST = 3  # requests that an answer takes at most, where a server loses calls
+ARM_PATIENCE = 3  # runs of an arm that say nothing, after which it is out
 Sample = tuple[str, int]  # a case and its seed
 
 
@@ -131,20 +135,20 @@ class Search:
     def _compare_all(self, best: Arm | None, arms: Sequence[Arm]) -> Arm | None:
         """The best of them. `best`: the one so far."""
         alive = list(arms)
-        for at in range(self.plan.pairs):
-            if best is None:  # the first that the server takes
-                while alive and best is None:
-                    best = self._start(alive.pop(0))
-                if best is None:
-                    return None
+        while best is None and alive:  # the first that the server takes
+            best = self._start(alive.pop(0))
+        if best is None:
+            return None
+        for start in range(0, self.plan.pairs, BLOCK):
             if not alive:
                 break
-            has_room = self._try(best, at)
+            block = range(start, min(start + BLOCK, self.plan.pairs))
+            has_room = self._try_block(best, block)
             for arm in list(alive):
-                has_room = has_room and self._try(arm, at)
+                has_room = has_room and self._try_block(arm, block)
                 if self._is_refused(arm):
                     alive.remove(arm)
-            is_over = at == self.plan.pairs - 1 or not has_room
+            is_over = block.stop == self.plan.pairs or not has_room
             best, alive = self._decide(best, alive, is_over=is_over)
         return best
 
@@ -187,12 +191,17 @@ class Search:
         return None if self._is_refused(arm) else arm
 
     def _is_refused(self, arm: Arm) -> bool:
-        """All of its runs were."""
+        """All of its runs were, or as many failed by themselves as one has patience for."""
         outcomes = list(self.outcomes.get(arm.name, {}).values())
-        if not outcomes or any(each.kind != "refused" for each in outcomes):
+        is_failing = len(outcomes) >= ARM_PATIENCE and not any(each.counts for each in outcomes)
+        if not outcomes or (not is_failing and any(each.kind != "refused" for each in outcomes)):
             return False
         self.standings[arm.name] = Standing(arm, "refused", reason=outcomes[0].why)
         return True
+
+    def _try_block(self, arm: Arm, block: Sequence[int]) -> bool:
+        """Run these samples, unless the server refuses the arm; False if there are no requests left for them."""
+        return all(self._is_refused(arm) or self._try(arm, at) for at in block)
 
     def _try(self, arm: Arm, at: int) -> bool:
         """Run a sample, unless it was run; False if there are no requests left for it."""

@@ -49,7 +49,7 @@ def test_what_was_said_is_text_and_no_markup(page):
 def test_each_square_that_is_not_clean_leads_to_a_run(page):
     text = page.read_text()
     targets = re.findall(r'<a href="#([^"]+)"', text)
-    assert len(targets) == 7
+    assert len(targets) == 8
     assert set(targets) <= set(re.findall(r'<details id="([^"]+)"', text))
 
 
@@ -66,7 +66,7 @@ def test_in_a_browser_each_run_opens_in_light_and_dark(page):
             tab.on("console", lambda message: problems.append(message.text))
             tab.goto(page.as_uri())
             runs = tab.locator("body > details")
-            assert runs.count() == 7
+            assert runs.count() == 8
             for at in range(runs.count()):
                 runs.nth(at).locator("summary").first.click()
                 for inner in runs.nth(at).locator("details").all():

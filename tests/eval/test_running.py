@@ -143,3 +143,9 @@ def test_what_a_format_always_writes_is_no_repair(tmp_path, written):
     )
     with ScriptedServer([{"content": written, "finish": "stop"}]) as server:
         assert run(server.url, path, TEXT).is_clean
+
+
+def test_a_template_that_leaves_the_tools_out_refuses_the_path(tmp_path):
+    error = {"error": {"message": "jinja2.exceptions.UndefinedError: 'tools' is undefined", "code": 400}}
+    outcome, _ = run_scripted(tmp_path, *[(400, error)] * 4)
+    assert outcome.kind == "refused"

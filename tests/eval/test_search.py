@@ -18,7 +18,7 @@ def test_an_arm_that_is_beaten_stops_early():
     assert best is not None
     assert best.name == "native"
     assert search.standings["template"].verdict == "worse"
-    assert len(search.outcomes["template"]) == 7
+    assert len(search.outcomes["template"]) == 8
 
 
 def test_without_a_difference_the_path_that_the_chat_uses_stays():
@@ -131,3 +131,10 @@ def test_each_case_gets_another_seed_in_each_round():
     search = make_search(right, QUICK._replace(samples=80))
     assert search.samples[0] == (CASES[0], 0)
     assert search.samples[40] == (CASES[0], 1)
+
+
+def test_an_arm_whose_runs_all_fail_by_themselves_is_out_and_no_difference_is_claimed():
+    search = make_search(lambda arm, *at: wrong(arm, *at, "harness") if arm.name == "text" else right(arm, *at))
+    assert search.find_best(PATHS) == PATHS[0]
+    assert len(search.outcomes["text"]) == 3
+    assert search.standings["text"].verdict == "refused"
