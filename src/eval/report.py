@@ -75,6 +75,8 @@ def describe_verdict(standing: Standing) -> str:
     if standing.verdict == "refused":
         reason, *_ = standing.reason.splitlines() or [""]
         return f"not offered: {reason[:MAX_REASON_CHARS]}"
+    if standing.verdict == "open":
+        return f"undecided after {pairs.total} cases: {standing.reason}"
     return "the best" if standing.verdict == "best" else str(standing.verdict)
 
 

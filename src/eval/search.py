@@ -148,8 +148,11 @@ class Search:
                 has_room = has_room and self._try_block(arm, block)
                 if self._is_refused(arm):
                     alive.remove(arm)
-            is_over = block.stop == self.plan.pairs or not has_room
-            best, alive = self._decide(best, alive, is_over=is_over)
+            best, alive = self._decide(best, alive, is_over=block.stop == self.plan.pairs)
+            if not has_room:
+                break
+        for arm in alive:
+            self.standings[arm.name] = Standing(arm, "open", best.name, "no requests left", self.judge(arm, best)[2])
         return best
 
     def _decide(self, best: Arm, alive: list[Arm], *, is_over: bool) -> tuple[Arm, list[Arm]]:

@@ -138,3 +138,10 @@ def test_an_arm_whose_runs_all_fail_by_themselves_is_out_and_no_difference_is_cl
     assert search.find_best(PATHS) == PATHS[0]
     assert len(search.outcomes["text"]) == 3
     assert search.standings["text"].verdict == "refused"
+
+
+def test_where_the_requests_run_out_an_arm_stays_undecided():
+    search = make_search(right, QUICK._replace(requests=30))
+    assert search.find_best(PATHS) == PATHS[0]
+    assert search.standings["text"].verdict == "open"
+    assert search.requests <= 30
