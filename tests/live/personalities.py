@@ -63,25 +63,25 @@ def join_list(calls: Sequence[str]) -> str:
 
 
 class Personality(NamedTuple):
-    """`write`: a call where the template shows the tools; `flags`: how it is served; `swallows`: calls, in thoughts."""
+    """`write`: a call where the template shows the tools; `flags`: how it is served at first; `kept`: of these, what stays
+    beside the flags that are recommended; `swallows`: calls, in thoughts.
+    """
 
     write: Writer
     flags: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     join: Callable[[Sequence[str]], str] = join_lines
     swallows: bool = False
 
 
 HERMES = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+THINKING = ("--reasoning-parser", "deepseek_r1", "--chat-template", str(HERE / "thinking.jinja"))
 PERSONALITIES = {
     "native hermes": Personality(write_hermes, HERMES),
     "wrong parser": Personality(write_qwen, HERMES),
-    "no parser": Personality(write_pythonic, (), join_list),
+    "no parser": Personality(write_pythonic, join=join_list),
     "hidden tools": Personality(write_hermes, (*HERMES, "--chat-template", str(HERE / "hidden_tools.jinja"))),
-    "thoughts": Personality(
-        write_hermes,
-        (*HERMES, "--reasoning-parser", "qwen3", "--chat-template", str(HERE / "thinking.jinja")),
-        swallows=True,
-    ),
+    "thoughts": Personality(write_hermes, (*HERMES, *THINKING), THINKING, swallows=True),
 }
 
 

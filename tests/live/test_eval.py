@@ -11,6 +11,8 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,43 +21,43 @@ from .conftest import ROOT
 from .personalities import PERSONALITIES, list_rules
 from .rig import Kind, Rig
 
-SETTINGS = {  # what is recommended until the server is restarted
-    "native hermes": {},
-    "wrong parser": {"vllm.paths": ["template", "text"], "text_protocol.constrained": "off"},
-    "no parser": {},
-    "hidden tools": {},
-    "thoughts": {"vllm.chat_template_kwargs": {"enable_thinking": False, "thinking": False}},
+PARSERS = {  # that the flags name; none where there is nothing to change
+    "native hermes": "",
+    "wrong parser": "qwen3_coder",
+    "no parser": "pythonic",
+    "hidden tools": "hermes",
+    "thoughts": "hermes",
 }
-PARSERS = {"native hermes": "", "wrong parser": "qwen3_coder", "no parser": "pythonic"}
 
 
 @pytest.mark.parametrize("name", PERSONALITIES)
 def test_what_is_recommended_makes_calls_native(name, rig, tmp_path):
-    personality = PERSONALITIES[name]
     rig.stop()  # two servers at once are enough
-    ours = Rig(rig._folder, rig._models, tmp_path, {name: Kind("chatml", personality.flags)}, at_once=1)
-    (tmp_path / "rules.json").write_text(json.dumps(list_rules(personality)))
+    personality, parser = PERSONALITIES[name], PARSERS[name]
+    with serve(rig, tmp_path, name, personality.flags) as url:
+        _, found, headline = evaluate(url, tmp_path / "first")
+    if not parser:
+        assert headline.startswith("Nothing to change")
+        assert found["settings"] == {}
+        return
+    flags = shlex.split(re.findall(r"vllm serve \S+ (.+)", headline)[0])
+    assert flags[flags.index("--tool-call-parser") + 1] == parser
+    with serve(rig, tmp_path, name, (*flags, *personality.kept)) as url:
+        runs, found, _ = evaluate(url, tmp_path / "second", "--requests", "60")
+    assert found["arm"] == "native"
+    native = [run for run in runs if run["arm"] == "native"]
+    assert all(run["passed"] and not run.get("kind") for run in native)
+
+
+@contextmanager
+def serve(rig: Rig, work: Path, name: str, flags: Sequence[str]) -> Iterator[str]:
+    """The address of a server with these flags, whose model is this personality."""
+    ours = Rig(rig._folder, rig._models, work, {name: Kind("chatml", tuple(flags))}, at_once=1)
+    (work / "rules.json").write_text(json.dumps(list_rules(PERSONALITIES[name])))
     try:
-        first, found, headline = evaluate(ours.server(name).base_url, tmp_path / "first")
-        assert found["arm"], first
-        parser = PARSERS.get(name, "hermes")
-        assert (f"--tool-call-parser {parser}" in headline) == bool(parser)
-        if not parser:
-            assert found["settings"] == {}
-            return
-        flags = tuple(shlex.split(re.findall(r"vllm serve \S+ (.+)", headline)[0]))
-        kept = () if "--chat-template" in flags else tuple(personality.flags[len(personality.flags) - 4 :])
-        kept = kept if name == "thoughts" else ()
+        yield ours.server(name).base_url
     finally:
         ours.stop()
-    again = Rig(rig._folder, rig._models, tmp_path, {name: Kind("chatml", (*flags, *kept))}, at_once=1)
-    (tmp_path / "rules.json").write_text(json.dumps(list_rules(personality)))
-    try:
-        runs, found, _ = evaluate(again.server(name).base_url, tmp_path / "second", "--requests", "60")
-    finally:
-        again.stop()
-    assert found["arm"] == "native"
-    assert all(run["passed"] and not run.get("kind") for run in runs if run["arm"] == "native")
 
 
 def evaluate(url: str, out: Path, *words: str) -> tuple[list[dict], dict, str]:
