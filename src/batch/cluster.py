@@ -34,7 +34,7 @@ SHUT = "shut"  # no task may start any more
 
 def run_on_ray(jobs: Sequence[Job], options: BatchOptions, is_over_budget: Callable[[], bool]) -> Iterator[TaskOutcome]:
     """What came of each job, in the order in which they end. Raises BotError."""
-    ray = _start(options.ray or "")
+    ray = _start(options.ray or "", options.ray_runtime_env)
     try:
         gate = ray.remote(num_cpus=0)(Gate).remote(options.servers, options.jobs, jobs[0].settings)
         data = ray.data.from_items([{"number": number} for number in range(len(jobs))], override_num_blocks=len(jobs))
@@ -47,7 +47,7 @@ def run_on_ray(jobs: Sequence[Job], options: BatchOptions, is_over_budget: Calla
             return {"outcome": pickle.dumps(outcome)}
 
         workers = ray.data.TaskPoolStrategy(size=min(options.jobs, len(jobs)))
-        done = data.map(run, num_cpus=CPUS_PER_TASK, compute=workers)
+        done = data.map(run, compute=workers, **{"num_cpus": CPUS_PER_TASK, **options.ray_needs})
         for row in done.iter_rows():
             outcome: TaskOutcome | None = pickle.loads(row["outcome"])  # noqa: S301 - of our own worker
             if outcome is not None:
@@ -59,7 +59,7 @@ def run_on_ray(jobs: Sequence[Job], options: BatchOptions, is_over_budget: Calla
         ray.shutdown()
 
 
-def _start(address: str) -> Any:
+def _start(address: str, runtime_env: Mapping[str, Any]) -> Any:
     """The ray module, connected. Raises BotError."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
@@ -70,7 +70,8 @@ def _start(address: str) -> Any:
         raise ConfigError(f"--ray needs {error.name}.", "Install it: pip install 'vllm-bot[ray]'") from error
     # Workers find this program where the driver has it, unless it is installed there.
     own: dict[str, Any] = {} if address else {"include_dashboard": False}
-    runtime = {"env_vars": {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}}
+    variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **runtime_env.get("env_vars", {})}
+    runtime = {**runtime_env, "env_vars": variables}
     try:
         ray.init(address or None, runtime_env=runtime, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (ConnectionError, RuntimeError, ValueError) as error:

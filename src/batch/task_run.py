@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from ..app.access import make_policy, make_tool_context
+from ..app.access import defer_sandbox, make_policy, make_tool_context
 from ..app.factory import Factory
 from ..app.library.result import STOPS, RunRecord
 from ..app.library.structured import Form
@@ -19,6 +19,7 @@ from ..app.state_files import SERVERS, ServerMemory
 from ..config import Settings
 from ..errors import BotError, ConnectFailed, ServerError, ServerLoading, ToolError, describe_error
 from ..security.permissions.approval import NoApprover
+from ..security.sandbox.deferred import DeferredSandbox
 from ..session.replay import replay
 from ..session.session import Session
 from ..tools.process.run import run
@@ -38,12 +39,16 @@ OVERLOAD_STATUS = (429, 503)
 
 
 class Job(NamedTuple):
-    """A task with what its process needs. `scratch`: the folder of this batch on this machine."""
+    """A task with what its process needs. `scratch`: the folder of this batch on this machine.
+
+    `patch`: what is applied to the clean folder before the checks run, and no model is asked; None: the model works.
+    """
 
     task: Task
     hash: str
     settings: Settings
     scratch: Path
+    patch: str | None = None
 
 
 class TaskOutcome(NamedTuple):
@@ -60,7 +65,7 @@ def run_task(job: Job) -> TaskOutcome:
     shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
     began = time.monotonic()
     try:
-        outcome = _run_in(folder, job)
+        outcome = _run_in(folder, job) if job.patch is None else _evaluate_in(folder, job, job.patch)
     except BotError as error:
         reason = describe_error(error).replace(f"{folder}/", "")  # so that reports show what tasks have in common
         row = Row(job.task.id, job.hash, "error", reason, model=job.settings.vllm.model)
@@ -137,7 +142,7 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
                 version = runtime.model.server_version
                 ServerMemory(job.scratch).save(vllm.base_url, vllm.model, version, path)
     status, reason = _judge(counts, failure, has_value=task.schema is None or value is not None)
-    checks = tuple(_check(command, runtime) for command in task.checks) if not failure else ()
+    checks = () if failure else tuple(_check(each, runtime.settings, runtime.sandbox) for each in task.checks)
     patch, problem = workspace.make_patch()
     result = counts.record.make_result()
     journal = store.journal_path(session.id)
@@ -158,6 +163,19 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
         model=counts.model or settings.vllm.model,
     )
     return TaskOutcome(row, journal.read_bytes() if journal.exists() else b"", is_overload)
+
+
+def _evaluate_in(folder: Path, job: Job, patch: str) -> TaskOutcome:
+    """The checks in a clean folder with the patch. Raises BotError where there is none."""
+    private = get_private_folder(job)
+    private.mkdir(parents=True, mode=0o700)
+    workspace = TaskWorkspace(folder / "workspace", private)
+    readable = workspace.prepare(job.task, Repositories(job.scratch / "repositories"))
+    workspace.apply(patch)
+    settings = _adapt_settings(job, workspace.root, private / STATE, readable)
+    sandbox = defer_sandbox(settings)
+    checks = tuple(_check(command, settings, sandbox) for command in job.task.checks)
+    return TaskOutcome(Row(job.task.id, job.hash, SUCCESS, checks=checks))
 
 
 def _adapt_settings(job: Job, root: Path, state: Path, readable: tuple[str, ...]) -> Settings:
@@ -219,10 +237,10 @@ def _judge(counts: _Counts, failure: str, *, has_value: bool) -> tuple[str, str]
     return (SUCCESS, "") if result.text else ("no_answer", "The model ended its answer without text.")
 
 
-def _check(command: str, runtime: Runtime) -> CheckResult:
+def _check(command: str, settings: Settings, sandbox: DeferredSandbox | None) -> CheckResult:
     """Run a check where it may change files, so that it can build."""
     try:
-        context = make_tool_context(runtime.settings, make_policy(runtime.settings, runtime.sandbox))
+        context = make_tool_context(settings, make_policy(settings, sandbox))
         done = run([SHELL, "-c", "--", command], context, "write")
     except ToolError as error:
         return CheckResult(command, None, str(error))

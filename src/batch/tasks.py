@@ -114,6 +114,8 @@ class BatchOptions(NamedTuple):
     retry_failed: bool = False
     timeout: float = 3600.0
     ray: str | None = None  # the address of a cluster; "" starts one here
+    ray_needs: Mapping[str, Any] = {}  # what a task reserves there, as Ray names it: num_cpus, memory, resources
+    ray_runtime_env: Mapping[str, Any] = {}
 
 
 def repeat_tasks(tasks: Sequence[Task], samples: int) -> list[Task]:

@@ -103,6 +103,13 @@ class TaskWorkspace:
                 continue
         raise BotError(f"The repository has no commit {base}.")
 
+    def apply(self, patch: str) -> None:
+        """Apply what `make_patch` gave. Raises BotError where it does not apply."""
+        if patch:
+            file = self._git_folder.with_name("applied.diff")
+            file.write_text(patch, encoding="utf-8", newline="")
+            self._run_private(["apply", "--whitespace=nowarn", "--", str(file)])
+
     def make_patch(self) -> tuple[str, str]:
         """The changes since `prepare`, as `git apply` reads them; and what of them is not in it, in words.
 

@@ -9,11 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from ...app.discovery import discover
 from ...app.factory import Factory
 from ...batch.driver import Batch, BatchProgress
+from ...batch.evaluate import VERDICTS, Evaluation, count_passed
 from ...batch.report import render_text, write_page
 from ...batch.results import Results, load_rows
 from ...batch.tasks import BatchOptions, Task, read_tasks, repeat_tasks
@@ -28,6 +30,7 @@ from ..oneshot.ask import refuse_to_choose
 from .sessions import read_conversation
 
 JOBS = 64
+BYTES_PER_MB = 1_000_000
 LOG_INTERVAL_S = 60.0
 MAX_REFUSAL_CHARS = 80
 DEFAULT_OUT = Path("runs")
@@ -39,8 +42,9 @@ def add_batch_options(parser: argparse.ArgumentParser) -> None:
     add(
         "words",
         nargs="*",
-        metavar="TASKS | show ID | report",
-        help="files of tasks (.jsonl, .parquet) or a data set's folder; or: show the conversation of a task; sum up",
+        metavar="TASKS | evaluate TASKS | show ID | report",
+        help="files of tasks (.jsonl, .parquet) or a data set's folder; or: judge the patches in clean folders; show "
+        "the conversation of a task; sum up",
     )
     add(
         "--out",
@@ -57,6 +61,15 @@ def add_batch_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         help="run on a Ray cluster; without ADDRESS, one on this machine",
+    )
+    add("--ray-cpus", metavar="N", type=parse_number(float, 0), help="processors that a task reserves on Ray (0.05)")
+    add("--ray-resources", metavar="JSON", type=_parse_object, help="resources of your own that a task reserves on Ray")
+    add(
+        "--ray-runtime-env",
+        metavar="JSON|FILE",
+        type=_parse_object,
+        default={},
+        help="Ray's runtime_env, as Ray has it",
     )
     add(
         "--upstream",
@@ -79,6 +92,13 @@ def add_batch_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--samples", metavar="N", type=parse_number(int, 1), default=1, help="run each task so many times (default: 1)")
     add("--seed", metavar="S", type=int, help="seed of the sampling; run K of a task has S + K - 1")
+    add("--check", metavar="COMMAND", default="", help="the check of tasks that name none")
+    add(
+        "--task-memory",
+        metavar="MB",
+        type=parse_number(int, 16),
+        help="memory of each process that a task runs; on Ray it is reserved, too",
+    )
     add("--retry-failed", action="store_true", help="run the tasks again that failed")
     add(
         "--demo",
@@ -86,6 +106,28 @@ def add_batch_options(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help="run a few tasks on the built-in script, in a temporary folder",
     )
+
+
+def _parse_object(text: str) -> dict[str, object]:
+    """An object as JSON, or in a file of it. Raises ArgumentTypeError."""
+    try:
+        value = json.loads(text if text.lstrip().startswith("{") else Path(text).read_bytes())
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"expected an object as JSON, or a file of one: {error}") from error
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f"expected an object as JSON, got {text:.60}")
+    return value
+
+
+def _list_needs(options: argparse.Namespace) -> dict[str, object]:
+    """What a task reserves on Ray. Raises ConfigError where Ray is not asked for."""
+    if options.ray is None and (options.ray_cpus is not None or options.ray_resources or options.ray_runtime_env):
+        raise ConfigError(
+            "--ray-cpus, --ray-resources and --ray-runtime-env are for Ray.", "Add --ray, or leave it out."
+        )
+    memory = options.task_memory and options.task_memory * BYTES_PER_MB
+    needs = {"num_cpus": options.ray_cpus, "resources": options.ray_resources, "memory": memory}
+    return {name: need for name, need in needs.items() if need is not None}
 
 
 def run_batch(options: argparse.Namespace) -> int:
@@ -99,14 +141,51 @@ def run_batch(options: argparse.Namespace) -> int:
         raise ConfigError(f"--demo has tasks of its own, so {' '.join(words)} would not run.", "Leave out one of them.")
     if options.demo:
         return _run_demo(options)
+    if words[:1] == ["evaluate"] and len(words) > 1:
+        return _evaluate(options, _read(options, words[1:]))
     if not words:
         raise ConfigError("Name a file of tasks.", "For example: vllm-bot batch tasks.jsonl --out runs/first")
-    paths = [Path(word) for word in words]
-    tasks = read_tasks(paths, repo=options.repo, mode=options.mode or "")
+    tasks = _read(options, words)
     _tell_extra(tasks)
     seed = {} if options.seed is None else {"vllm.seed": options.seed}
-    out = Path(options.out) if options.out else DEFAULT_OUT / paths[0].resolve().stem
-    return _run(options, repeat_tasks(tasks, options.samples), out, **seed)
+    return _run(options, repeat_tasks(tasks, options.samples), _name_out(options, words[0]), **seed)
+
+
+def _read(options: argparse.Namespace, words: Sequence[str]) -> list[Task]:
+    """Raises ConfigError."""
+    tasks = read_tasks([Path(word) for word in words], repo=options.repo, mode=options.mode or "")
+    checks = (options.check,) if options.check else ()
+    return [task if task.checks else task._replace(checks=checks) for task in tasks]
+
+
+def _name_out(options: argparse.Namespace, first: str) -> Path:
+    return Path(options.out) if options.out else DEFAULT_OUT / Path(first).resolve().stem
+
+
+def _evaluate(options: argparse.Namespace, tasks: Sequence[Task]) -> int:
+    """Raises BotError."""
+    out, settings = _name_out(options, options.words[1]), _load(options)
+    show = _make_log()
+
+    def tell(ended: int, total: int, passed: int) -> None:
+        show(f"{ended:,} of {total:,} patches judged, {passed:,} passed")
+
+    evaluation = Evaluation(out, tasks, settings, jobs=options.jobs, timeout=options.task_timeout, show=tell)
+    verdicts = evaluation.run()
+    for each in verdicts:
+        failed = next((check for check in each.checks if check.exit_code != 0), None)
+        why = each.reason.partition("\n")[0] or (failed and f"{failed.command} (exit code {failed.exit_code})") or ""
+        print(sanitize(f"{each.verdict:8} {each.id} {why}".rstrip()))
+    passed = count_passed(verdicts)
+    print(f"{passed:,} of {len(verdicts):,} passed: {out / VERDICTS}", file=sys.stderr)
+    return 0 if passed == len(verdicts) else FAILED
+
+
+def _load(options: argparse.Namespace, **more: object) -> Settings:
+    """The settings, with the memory of a task. Raises ConfigError."""
+    if options.task_memory:
+        more["security.exec_memory_mb"] = options.task_memory
+    return load_settings(options, **more)
 
 
 def _tell_extra(tasks: Sequence[Task]) -> None:
@@ -124,7 +203,7 @@ def _run_demo(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, tasks: Sequence[Task], out: Path, **more: object) -> int:
     upstreams = options.upstream or []
-    settings = _find_server(load_settings(options, **({"vllm.base_url": upstreams[0]} if upstreams else {}), **more))
+    settings = _find_server(_load(options, **({"vllm.base_url": upstreams[0]} if upstreams else {}), **more))
     servers = tuple(load_settings(options, **{"vllm.base_url": url}).vllm.base_url for url in upstreams)
     chosen = BatchOptions(
         servers or (settings.vllm.base_url,),
@@ -133,6 +212,8 @@ def _run(options: argparse.Namespace, tasks: Sequence[Task], out: Path, **more: 
         options.retry_failed,
         options.task_timeout,
         options.ray,
+        _list_needs(options),
+        options.ray_runtime_env,
     )
     with Results(out) as results, _open_progress() as show:
         batch = Batch(tasks, settings, results, chosen, show)
@@ -171,7 +252,7 @@ def _find_server(settings: Settings) -> Settings:
 def _open_progress() -> Iterator[Callable[[BatchProgress | None], None]]:
     """Shows how far a batch is: a bar on a terminal, elsewhere a line each minute. None ends it."""
     if not sys.stderr.isatty():
-        yield _make_log()
+        yield partial(_log_progress, _make_log())
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -190,18 +271,22 @@ def _open_progress() -> Iterator[Callable[[BatchProgress | None], None]]:
         yield show
 
 
-def _make_log() -> Callable[[BatchProgress | None], None]:
+def _make_log() -> Callable[[str], None]:
+    """Prints a line, at most one in LOG_INTERVAL_S."""
     last = time.monotonic()
 
-    def show(progress: BatchProgress | None) -> None:
+    def show(line: str) -> None:
         nonlocal last
-        if progress and time.monotonic() - last >= LOG_INTERVAL_S:
+        if time.monotonic() - last >= LOG_INTERVAL_S:
             last = time.monotonic()
-            stamp = time.strftime("%H:%M:%S")
-            done = f"{len(progress.rows):,} of {progress.total:,} tasks"
-            print(f"{stamp} {done}, {_describe(progress)}", file=sys.stderr, flush=True)
+            print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
 
     return show
+
+
+def _log_progress(show: Callable[[str], None], progress: BatchProgress | None) -> None:
+    if progress:
+        show(f"{len(progress.rows):,} of {progress.total:,} tasks, {_describe(progress)}")
 
 
 def _describe(progress: BatchProgress) -> str:

@@ -54,6 +54,9 @@ def test_the_demo_runs_and_its_tasks_can_be_shown(capsys, tmp_path):
         (["none.jsonl"], "none.jsonl: No such file or directory."),
         (["report"], "There is no batch in runs/."),
         (["show", "x", "--out", "none"], "none/results.jsonl: No such file or directory."),
+        (["evaluate", "none.jsonl"], "none.jsonl: No such file or directory."),
+        (["--demo", "--ray-cpus", "2"], "--ray-cpus, --ray-resources and --ray-runtime-env are for Ray."),
+        (["tasks.jsonl", "--ray-resources", "[1]"], "--ray-resources: expected an object as JSON, or a file of one"),
         (["tasks.jsonl", "--jobs", "0"], "expected a whole number, 1 or more, got '0'"),
     ],
 )
@@ -65,6 +68,25 @@ def test_what_cannot_be_done_is_said_in_two_lines(capsys, words, told):
     error = capsys.readouterr().err
     assert told in error
     assert len(error.splitlines()) <= 2
+
+
+def test_the_patches_of_a_batch_are_judged(capsys, tmp_path):
+    write_tasks(tmp_path, "write a.txt", "say x")
+    with open_server(tmp_path / "state") as settings:
+        assert main(["batch", "tasks.jsonl", "--base-url", settings.vllm.base_url]) == 0
+    capsys.readouterr()
+    assert main(["batch", "evaluate", "tasks.jsonl", "--check", "test -e a.txt"]) == 1
+    told = capsys.readouterr()
+    assert sorted(told.out.splitlines()) == ["failed   t1 test -e a.txt (exit code 1)", "passed   t0"]
+    assert told.err == "1 of 2 passed: runs/tasks/verdicts.jsonl\n"
+
+
+def test_the_memory_of_a_task_is_that_of_its_commands(tmp_path):
+    write_tasks(tmp_path, "run python3 -c 'bytearray(200_000_000)'")
+    with open_server(tmp_path / "state") as settings:
+        main(["batch", "tasks.jsonl", "--base-url", settings.vllm.base_url, "--task-memory", "100"])
+    (conversation,) = (tmp_path / "runs/tasks/sessions").iterdir()
+    assert "MemoryError" in conversation.read_text()
 
 
 def test_without_a_server_nothing_is_written(capsys, tmp_path):
