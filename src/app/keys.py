@@ -20,6 +20,10 @@ class KeyRing:
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = [(digest.encode(), name) for digest, name in names.items()]
 
+    @property
+    def names(self) -> list[str]:
+        return [name for _, name in self._names]
+
     def find(self, key: str) -> str | None:
         """The name of the key if it is one of them, in a time that does not depend on which."""
         digest, found = hash_key(key).encode(), None

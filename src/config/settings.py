@@ -284,6 +284,13 @@ class ServeSettings:
     keep_alive: float = option(10.0, "Longest silence in a stream, in seconds; 0: any", least=0, most=WEEK_S)
     guards: tuple[str, ...] = option(DEFAULT_GUARDS, f"What is mended in answers, some of: {', '.join(GUARDS)}")
     restore: bool = option(True, "Put back what clients drop of answers: thoughts, ids and the exact text of calls")
+    record: str = option("", "File that gets each call of the APIs as a line, with its texts; empty: nothing is kept")
+    record_redact: bool = option(False, "Leave secrets, token ids and the server's own words out of the record")
+    record_keys: tuple[str, ...] = option((), "Names of the keys whose calls are recorded; empty: all")
+    record_max_mb: float = option(
+        100.0, "Size of the record at which a new file is begun, in MB", least=0.001, most=1e5
+    )
+    record_files: int = option(5, "Files of the record that are kept, the newest included", least=1, most=1000)
     hosts: tuple[str, ...] = option((), "Names under which the gateway may be called without keys, besides loopback's")
     origins: tuple[str, ...] = option((), "Origins whose pages may ask, such as `https://chat.example`")
     relay: tuple[str, ...] = option((), "Paths that change the server and are relayed all the same, such as `/sleep`")

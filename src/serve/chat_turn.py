@@ -428,7 +428,7 @@ class ChatTurn:
     def _note(self, whole: Response, calls: Sequence[ToolCall], how: str) -> None:
         report = self.report
         report.usage = whole.usage or report.usage
-        report.calls += [LandedCall(call.name, how, call.origin) for call in calls]
+        report.calls += [LandedCall(call.name, how, call.origin, call.id, call.repaired) for call in calls]
         report.repairs += [repair for call in calls for repair in call.repaired]
 
     def _recover(self, assembler: ResponseAssembler, replay: Replay | None = None) -> Aside[Response]:

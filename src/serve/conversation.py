@@ -32,7 +32,8 @@ log = logging.getLogger(__name__.rpartition(".")[0])
 
 class Conversation:
     """Of one request. `credential`: of its client, who alone gets what is kept. `notes_loops`: the model is told of
-    loops. `read_clock`: in seconds.
+    loops. `new_session`: the name of the conversation if this is its first request; "": it gets none. `read_clock`: in
+    seconds.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class Conversation:
         chat: ChatBody,
         *,
         notes_loops: bool = False,
+        new_session: str = "",
         read_clock: Callable[[], float] = monotonic,
     ) -> None:
         self.restored = 0  # answers that something was put back into
         self.has_new_note = False
         self._notes_loops = notes_loops
+        self.session = new_session
         self._read_clock = read_clock
         self._notes: LoopNotes | None = None
         self._memory = memory
@@ -87,7 +90,10 @@ class Conversation:
     async def restore(self) -> ChatBody:
         """The request with what its client dropped; itself where nothing is kept of it."""
         answers = list(self._history.keys.values())
-        *values, trail, notes = await self._memory.find([*answers, self._old_key, _make_notes_key(answers)])
+        asides = [self._old_key, _make_notes_key(answers), _make_session_key(answers)]
+        *values, trail, notes, sessions = await self._memory.find([*answers, *asides])
+        if self.session and sessions:
+            self.session = sessions[-1].decode()
         if trail:
             self._read_trail(trail[-1])
         messages, self.restored = put_back(
@@ -131,6 +137,8 @@ class Conversation:
         if self._notes:
             key = _make_notes_key([self._history.make_key(answer)])
             await self._memory.replace(key, self._notes.encode(self._read_clock()))
+        if self.session:
+            await self._memory.replace(_make_session_key([self._history.make_key(answer)]), self.session.encode())
         if not self._prompt:
             return
         trail = make_trail(self._sent, self._prompt, tokens, self._known)
@@ -154,6 +162,11 @@ class Conversation:
 def _make_notes_key(answers: Sequence[bytes]) -> bytes:
     """What the notes of a history are kept under, which has these answers; see HistoryDigest."""
     return blake2b(b"notes" + answers[-1], digest_size=2 * _DIGEST_BYTES).digest() if answers else b""
+
+
+def _make_session_key(answers: Sequence[bytes]) -> bytes:
+    """What the name of a conversation is kept under, which has these answers."""
+    return blake2b(b"session" + answers[-1], digest_size=2 * _DIGEST_BYTES).digest() if answers else b""
 
 
 def _write_trail(trail: Trail, spelling: bytes, has_warned: bool) -> bytes:

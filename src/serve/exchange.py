@@ -27,6 +27,7 @@ from .chat_turn import ChatTurn, KeepAlive, Output, Payload, WholeAnswer
 from .conversation import Conversation
 from .http_common import NO_SERVER, OF_THE_BODY, is_relayed, refuse
 from .keep_alive import LiveStream
+from .record.tape import Tape
 from .report import Report
 from .upstreams import Replica, Upstreams
 
@@ -42,7 +43,10 @@ class NotGuarded(Exception):
 
 
 class GuardedExchange:
-    """`headers`: those of the client that go on to the server. Times are the event loop's, in seconds."""
+    """`headers`: those of the client that go on to the server. `tape`: where it is recorded, if it is.
+
+    Times are the event loop's, in seconds.
+    """
 
     def __init__(
         self,
@@ -54,8 +58,10 @@ class GuardedExchange:
         live: LiveStream,
         conversation: Conversation | None = None,
         guards: Collection[str] = DEFAULT_GUARDS,
+        tape: Tape | None = None,
     ) -> None:
         self.chat = chat
+        self._tape = tape
         self._conversation = conversation
         self.report = Report()
         self.replica: Replica | None = None  # that is asked, or was last
@@ -146,6 +152,14 @@ class GuardedExchange:
             turn.report.restored = self._conversation.restored
             turn.report.guards.update(["loops"] * self._conversation.has_new_note)
         steps = turn.count_tokens() if is_count else turn.run()
+        if self._tape is not None:
+            self._tape.chat, self._tape.conversation = self.chat, self._conversation
+            self._tape.reader = {
+                "repair_turns": self._repair_turns,
+                "recover_parser_errors": replica.recovers_parser_errors,
+                "guards": sorted(self._guards),
+            }
+            steps = self._tape.follow(turn, steps, replica.facts)
         answer: AsyncGenerator[Output, None] = drive_async(steps, replica.client.with_headers(self._headers))
         async with aclosing(answer) as outputs:
             try:

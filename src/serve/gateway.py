@@ -37,6 +37,8 @@ from .keep_alive import LiveStream, read_interval
 from .memory import Memory
 from .pages.metrics import Metrics
 from .pages.page import Pages
+from .record.recorder import Recorder
+from .record.tape import RELAYED_PATH, Tape
 from .relayed_stream import HistoryRefused, RelayedStream, check_refusal, relay_answer
 from .request_log import CLIENT_GONE, RequestLog, RequestRecord, read_id
 from .restore import HistoryMemo
@@ -65,7 +67,7 @@ Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Gateway:
     """In front of `upstreams`. `keys`: those of clients; None lets anyone in that the rules let in. `repair_turns`: see
     ChatTurn. `keep_alive`: seconds of silence before a sign of life, 0 for none. `memory`: of answers, of which what
-    clients drop is put back; None: nothing is kept. `guards`: those that are on.
+    clients drop is put back; None: nothing is kept. `guards`: those that are on. `recorder`: of the calls of the APIs.
     """
 
     def __init__(
@@ -79,7 +81,9 @@ class Gateway:
         memory: Memory | None = None,
         guards: Collection[str] = DEFAULT_GUARDS,
         request_log: RequestLog | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
+        self._recorder = recorder
         self._guards = guards
         self._request_log = request_log
         # Of requests at work, by their ids: a request is no key. None of the gateway's own pages, nor of a client that
@@ -130,6 +134,8 @@ class Gateway:
         await self._upstreams.close()
         if self._memory is not None:
             self._memory.close()
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.close)
 
     @web.middleware
     async def _record_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -237,6 +243,18 @@ class Gateway:
         if request.headers.get(OFF_HEADER):
             return await self.relay(request)
         body = await _read_api_body(request)
+        tape = None
+        if self._recorder is not None and request.path != COUNT_PATH:
+            key = (self.keys.find(read_key(request.headers)) if self.keys else None) or ""
+            tape = self._recorder.begin(request.path.removeprefix("/v1/"), key, len(body))
+        try:
+            return await self._answer_body(request, body, tape)
+        finally:
+            if self._recorder is not None and tape is not None and tape.exchanges:
+                self._recorder.put(tape)
+
+    async def _answer_body(self, request: web.Request, body: bytes, tape: Tape | None) -> web.StreamResponse:
+        """See `answer`. `tape`: where the call is recorded, if it is."""
         value = await _run_beside(_parse_object, body, size=len(body))
         if record := self._records.get(id(request)):
             record.model, record.is_stream = str(value.get("model", "")), value.get("stream") is True
@@ -254,24 +272,33 @@ class Gateway:
         interval = interval if value.get("stream") is True else 0.0
         if chat is not None and "form" in self._guards:
             chat = chat.split_form()
+        if tape is not None:
+            tape.chat = chat or ChatBody(value)
         if chat is None or not (chat.is_guarded or request.path == COUNT_PATH):
             try:
-                return await self._relay_alive(request, dialect, interval, chat)
+                return await self._relay_alive(request, dialect, interval, chat, tape)
             except HistoryRefused as refusal:
                 chat = refusal.chat
-        return await self._guard(request, dialect, chat, interval, len(body))
+        return await self._guard(request, dialect, chat, interval, len(body), tape)
 
     async def _guard(
-        self, request: web.Request, dialect: Dialect, chat: ChatBody, interval: float, size: int
+        self,
+        request: web.Request,
+        dialect: Dialect,
+        chat: ChatBody,
+        interval: float,
+        size: int,
+        tape: Tape | None,
     ) -> web.StreamResponse:
-        """`size`: of the request's body."""
+        """`size`: of the request's body. `tape`: see _answer_body."""
         live = LiveStream(request, dialect.encode_keep_alive, interval)
         headers = self._forward_headers(request, _OURS)
         if self.keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
-        conversation = await _run_beside(self._find_conversation, request, chat, size=size)
+        session = "" if tape is None else random_id()
+        conversation = await _run_beside(self._find_conversation, request, chat, session, size=size)
         exchange = GuardedExchange(
-            request, dialect, chat, headers, self._repair_turns, live, conversation, self._guards
+            request, dialect, chat, headers, self._repair_turns, live, conversation, self._guards, tape
         )
         record = self._records.get(id(request))
         if record:
@@ -284,7 +311,10 @@ class Gateway:
         except NotGuarded:
             if record:
                 record.exchange = None
-            return await self.relay(request)
+            return await self.relay(request, tape=tape)
+        finally:
+            if tape is not None:
+                tape.status = tape.status or exchange.status
 
     def _tell_guards(self, exchange: GuardedExchange) -> None:
         """Log the first change of each guard to the answers of a model; /metrics counts them all."""
@@ -293,29 +323,36 @@ class Gateway:
                 self._told.add((exchange.chat.model, guard))
                 log.warning(GUARDED, guard, exchange.chat.model)
 
-    def _find_conversation(self, request: web.Request, chat: ChatBody) -> Conversation | None:
+    def _find_conversation(self, request: web.Request, chat: ChatBody, session: str) -> Conversation | None:
         if self._memory is None:
             return None
         key, notes_loops = read_key(request.headers), "loops" in self._guards
-        return Conversation(self._memory, self._histories, key, chat, notes_loops=notes_loops)
+        return Conversation(self._memory, self._histories, key, chat, notes_loops=notes_loops, new_session=session)
 
-    async def relay(self, request: web.Request, chat: ChatBody | None = None) -> web.StreamResponse:
+    async def relay(
+        self, request: web.Request, chat: ChatBody | None = None, tape: Tape | None = None
+    ) -> web.StreamResponse:
         """Pass a request and its answer on, byte for byte. Raises HistoryRefused, of `chat`."""
+        if tape is not None:
+            tape.begin(RELAYED_PATH)
+        left_out = NOT_RELAYED if tape is None else NOT_RELAYED | {"accept-encoding"}  # what is recorded can be read
         try:
-            async with self._open_answer(request, NOT_RELAYED) as answer:
+            async with self._open_answer(request, left_out) as answer:
                 await check_refusal(answer, chat)
-                return await relay_answer(request, answer)
+                return await relay_answer(request, answer, tape)
         except _Unreachable:
             return _refuse(request, 502, NO_SERVER)
 
     async def _relay_alive(
-        self, request: web.Request, dialect: Dialect, interval: float, chat: ChatBody | None
+        self, request: web.Request, dialect: Dialect, interval: float, chat: ChatBody | None, tape: Tape | None
     ) -> web.StreamResponse:
         """As `relay`; between the events of a stream there may be signs of life."""
         if not interval:
-            return await self.relay(request, chat)
+            return await self.relay(request, chat, tape)
+        if tape is not None:
+            tape.begin(RELAYED_PATH)
         with LiveStream(request, lambda: dialect.relayed_sign, interval) as live:
-            relayed = RelayedStream(request, live, dialect, chat)
+            relayed = RelayedStream(request, live, dialect, chat, tape)
             try:
                 async with self._open_answer(request, NOT_RELAYED | {"accept-encoding"}) as answer:
                     return await relayed.send(answer)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
 from ..errors import ContentRejected, ServerError, TemplateFailed, TemplateRejected
 from ..providers.server_errors import judge_own_words, read_error_message, read_refusal
-from ..types.effects import MIN_ERROR_STATUS
+from ..types.effects import MIN_ERROR_STATUS, ReplyHead
 from .apis.dialects import MESSAGES_PATH, Dialect, encode_messages_refusal
 from .chat_request import ChatBody
 from .http_common import OF_THE_BODY, OFF_HEADER, is_plain, is_relayed, refuse
 from .keep_alive import LiveStream
+from .record.tape import Exchange, Tape
 from .refusals import MAYBE_HISTORY
 
 MAX_REFUSAL_BYTES = 64 * 1024
@@ -38,31 +41,69 @@ async def check_refusal(answer: aiohttp.ClientResponse, chat: ChatBody | None) -
         raise HistoryRefused(chat)
 
 
-async def relay_answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Byte for byte, but for errors on Messages, which have Anthropic's types."""
+async def relay_answer(
+    request: web.Request, answer: aiohttp.ClientResponse, tape: Tape | None = None
+) -> web.StreamResponse:
+    """Byte for byte, but for errors on Messages, which have Anthropic's types. `tape`: where it is recorded."""
     is_error = answer.status >= MIN_ERROR_STATUS and request.path.startswith(MESSAGES_PATH)
     if is_error and is_plain(answer.headers) and not request.headers.get(OFF_HEADER):
         headers = _select_headers(answer)
         for name in OF_THE_BODY:
             headers.popall(name, None)
-        error = refuse(answer.status, encode_messages_refusal(answer.status, await _read_refusal(answer)))
+        refusal = await _read_refusal(answer)
+        if tape is not None:
+            _open_tape(tape, answer).pieces.append(refusal)
+            tape.end_relay()
+        error = refuse(answer.status, encode_messages_refusal(answer.status, refusal))
         error.headers.extend(headers)
         return error
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
     response.headers.extend(_select_headers(answer))
     await response.prepare(request)
-    if answer.status in MAYBE_HISTORY:
-        await response.write(await answer.read())  # that may have been read already
-    async for chunk in answer.content.iter_any():
+    async for chunk in _read_pieces(answer, tape):
         await response.write(chunk)
     await response.write_eof()
     return response
 
 
-class RelayedStream:
-    """The answer to `request`, which asks for a stream. `chat`: the request as a chat completion, if it is one."""
+def _open_tape(tape: Tape, answer: aiohttp.ClientResponse) -> Exchange:
+    tape.status = answer.status
+    return tape.open(answer.method, answer.url.path, ReplyHead(answer.status, answer.content_type))
 
-    def __init__(self, request: web.Request, live: LiveStream, dialect: Dialect, chat: ChatBody | None) -> None:
+
+async def _read_pieces(answer: aiohttp.ClientResponse, tape: Tape | None) -> AsyncGenerator[bytes, None]:
+    """The body, noted."""
+    pieces: list[bytes] | None = None
+    if tape is not None:
+        pieces = _open_tape(tape, answer).pieces
+    if answer.status in MAYBE_HISTORY:
+        body = await answer.read()  # that may have been read already
+        if pieces is not None:
+            pieces.append(body)
+        yield body
+    async for chunk in answer.content.iter_any():
+        if pieces is not None:
+            pieces.append(chunk)
+        yield chunk
+    if tape is not None:
+        tape.end_relay()
+
+
+class RelayedStream:
+    """The answer to `request`, which asks for a stream. `chat`: the request as a chat completion, if it is one.
+
+    `tape`: where it is recorded, if it is.
+    """
+
+    def __init__(
+        self,
+        request: web.Request,
+        live: LiveStream,
+        dialect: Dialect,
+        chat: ChatBody | None,
+        tape: Tape | None = None,
+    ) -> None:
+        self._tape = tape
         self._request = request
         self._live = live
         self._dialect = dialect
@@ -78,13 +119,13 @@ class RelayedStream:
         if not is_stream and not self._live.is_open:
             self._live.stop()
             await check_refusal(answer, self._chat)
-            return await relay_answer(self._request, answer)
+            return await relay_answer(self._request, answer, self._tape)
         if not is_stream:
             return await self.fail(*(await _explain(answer)))
         headers = _select_headers(answer)
         headers.popall("Content-Length", None)
         await self._live.open(headers)
-        async for chunk in answer.content.iter_any():
+        async for chunk in _read_pieces(answer, self._tape):
             await self._live.write(chunk)
         return await self._live.end()
 

@@ -13,7 +13,7 @@ LOST = "lost"
 
 
 class LandedCall(NamedTuple):
-    """A call that was sent to the client. `how`: native, text, recovered or repaired.
+    """A call that was sent to the client. `how`: native, text, recovered or repaired. `repaired`: what was mended.
 
     Or one that was not: `lost`, it cannot be read, and the client has its text. Its name is that of a tool, or empty.
     """
@@ -21,6 +21,12 @@ class LandedCall(NamedTuple):
     name: str
     how: str
     origin: str
+    id: str = ""
+    repaired: tuple[str, ...] = ()
+
+    def describe(self) -> dict[str, str]:
+        """For the request log and the page."""
+        return {"name": self.name, "how": self.how, "origin": self.origin}
 
 
 @dataclass(slots=True)
@@ -69,7 +75,7 @@ class Report:
         usage = self.usage or Usage()
         tokens = {"prompt": usage.input_tokens, "cached": usage.cached_tokens, "completion": usage.output_tokens}
         return {
-            "calls": [call._asdict() for call in self.calls],
+            "calls": [call.describe() for call in self.calls],
             "repaired": list(dict.fromkeys(self.repairs)),
             "rescued": self.rescues,
             "mended": self.mended,

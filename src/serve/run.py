@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import signal
 import ssl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
@@ -26,12 +26,16 @@ from ..app.keys import read_keys
 from ..app.listening import ListenAddress, explain_listen, find_free, parse_listen
 from ..app.state_files import ServerMemory
 from ..config import Settings
+from ..config.settings import ServeSettings
 from ..errors import ConfigError
 from ..transport.http import try_connecting
 from .access import AccessRules
 from .gateway import HAS_ASKED, MAX_HEADER_BYTES, Gateway
 from .memory import Memory, OwnMemory, SharedMemory, serve_memory
 from .pages.metrics import Metrics
+from .record.entry import Redact
+from .record.log_file import LogFile
+from .record.recorder import Recorder
 from .request_log import RequestLog
 from .upstreams import Replica, Upstreams
 from .workers import ENDING, NOTICE_S, SHUTDOWN_S, STREAMS_FINISH, make_hangup_handler, supervise
@@ -55,12 +59,28 @@ def check(settings: Settings, tls: TlsFiles = None) -> Settings:
         hint = "Give a file with --keys; `vllm-bot serve --new-key FILE` makes one."
         raise ConfigError(f"Without keys the gateway listens on this machine only, not on {address.host}.", hint)
     make_upstreams(settings)
-    if options.keys:
-        read_keys(Path(options.keys))
+    names = read_keys(Path(options.keys)).names if options.keys else []
     if options.request_log:
         RequestLog(options.request_log)
+    _check_record(options, names)
     _load_tls(tls)
     return replace(settings, serve=replace(options, listen=str(find_free("The gateway", address))))
+
+
+def _check_record(options: ServeSettings, names: Collection[str]) -> None:
+    """`names`: of the keys of clients. Raises ConfigError."""
+    if unknown := [each for each in options.record_keys if each not in names]:
+        hint = "A key's name stands behind # in the file of keys; without one, it is the first 8 digits of its digest."
+        raise ConfigError(f"serve.record_keys: there is no key of the name {unknown[0]!r}.", hint)
+    if options.record:
+        try:
+            _make_log_file(options).check()
+        except OSError as error:
+            raise ConfigError(f"The record cannot be written: {options.record}: {error.strerror}.") from error
+
+
+def _make_log_file(options: ServeSettings) -> LogFile:
+    return LogFile(Path(options.record), int(options.record_max_mb * 1_000_000), options.record_files)
 
 
 def _load_tls(tls: TlsFiles) -> ssl.SSLContext | None:
@@ -75,13 +95,13 @@ def _load_tls(tls: TlsFiles) -> ssl.SSLContext | None:
     return context
 
 
-def serve_forever(settings: Settings, *, tls: TlsFiles = None) -> None:
-    """Run until SIGINT or SIGTERM. Raises ConfigError and OSError."""
+def serve_forever(settings: Settings, *, tls: TlsFiles = None, redact: Redact | None = None) -> None:
+    """Run until SIGINT or SIGTERM. `redact`: for the record; see Recorder. Raises ConfigError and OSError."""
     options = settings.serve
     address = parse_listen(options.listen, "serve.listen")
     with TemporaryDirectory(prefix="vllm-bot-serve-") as folder:
         if options.workers == 1:
-            _serve(settings, address, tls, folder)
+            _serve(settings, address, tls, folder, redact)
             return
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # where the workers' counts are; see metrics.py
         if options.restore:
@@ -89,7 +109,7 @@ def serve_forever(settings: Settings, *, tls: TlsFiles = None) -> None:
         process = multiprocessing.get_context("spawn").Process
 
         def make_worker(is_restart: bool) -> BaseProcess:
-            return process(target=_serve, args=(settings, address, tls, folder, is_restart))
+            return process(target=_serve, args=(settings, address, tls, folder, redact, is_restart))
 
         supervise(make_worker, options.workers, reloads=bool(options.keys))
 
@@ -143,8 +163,17 @@ def _complete(url: str) -> str:
     return address if address.endswith("/v1") else f"{address}/v1"
 
 
-def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: str, is_restart: bool = False) -> None:
-    """One worker. `folder`: of the counts. `is_restart`: it takes the place of one that ended."""
+def _serve(
+    settings: Settings,
+    address: ListenAddress,
+    tls: TlsFiles,
+    folder: str,
+    redact: Redact | None,
+    is_restart: bool = False,
+) -> None:
+    """One worker. `folder`: of the counts. `redact`: see serve_forever. `is_restart`: it takes the place of one that
+    ended.
+    """
     with suppress(ImportError):  # faster, and not needed
         import uvloop
 
@@ -158,9 +187,20 @@ def _serve(settings: Settings, address: ListenAddress, tls: TlsFiles, folder: st
         memory = OwnMemory() if options.workers == 1 else SharedMemory(Path(folder))
     if is_restart:
         metrics.count_restart()
-    request_log = RequestLog(options.request_log) if options.request_log else None
+    recorder: Recorder | None = None
+    if options.record:
+        recorder = Recorder(_make_log_file(options), redact, options.record_keys)
     gateway = Gateway(
-        upstreams, metrics, keys, options.repair_turns, rules, options.keep_alive, memory, options.guards, request_log
+        upstreams,
+        metrics,
+        keys,
+        options.repair_turns,
+        rules,
+        options.keep_alive,
+        memory,
+        options.guards,
+        RequestLog(options.request_log) if options.request_log else None,
+        recorder,
     )
 
     def reload_keys() -> None:

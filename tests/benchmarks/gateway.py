@@ -1,9 +1,11 @@
-"""CPU time of the gateway for a streamed chunk, beside a bare aiohttp relay. Both are processes of their own.
+"""CPU time of the gateway for a streamed chunk, alone and with --record, beside a bare aiohttp relay.
+
+All are processes of their own.
 
     python -m tests.benchmarks.gateway [--rounds N] [--streams N]
 
 A fake server streams answers of 400 chunks as vLLM 0.32 writes them, a chunk a write. A round asks for some streams at once
-through one of the two, and takes the CPU time that its process used, from /proc.
+through one of the three, and takes the CPU time that its process used, from /proc.
 """
 
 from __future__ import annotations
@@ -123,6 +125,10 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) * TICK_S
 
 
+def count_lines(record: Path) -> int:
+    return record.read_bytes().count(b"\n") if record.exists() else 0
+
+
 async def ask(address: str, streams: int) -> None:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
@@ -173,15 +179,22 @@ def main() -> None:
         server, _ = stack.enter_context(start("-m", module, "--run", "server", "PORT"))
         relay = stack.enter_context(start("-m", module, "--run", "relay", "PORT", server))
         own = stack.enter_context(start("cli.py", "serve", "--upstream", server, "--listen", "127.0.0.1:PORT"))
-        costs: dict[str, list[float]] = {"relay": [], "gateway": []}
+        record = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "record.jsonl"
+        words = ("cli.py", "serve", "--upstream", server, "--listen", "127.0.0.1:PORT", "--record", str(record))
+        recording = stack.enter_context(start(*words))
+        costs: dict[str, list[float]] = {"relay": [], "gateway": [], "record": []}
         for number in range(options.rounds + 1):
-            for name, (address, pid) in (("relay", relay), ("gateway", own)):
+            for name, (address, pid) in (("relay", relay), ("gateway", own), ("record", recording)):
                 before = cpu_seconds(pid)
                 asyncio.run(ask(address, options.streams))
+                while name == "record" and count_lines(record) < (number + 1) * options.streams:
+                    time.sleep(0.1)
                 if number:  # the first round warms up
                     costs[name].append((cpu_seconds(pid) - before) / (options.streams * CHUNKS) * 1e6)
-    floor, cost = (statistics.median(costs[name]) for name in ("relay", "gateway"))
+        lines = count_lines(record)
+    floor, cost, kept = (statistics.median(costs[name]) for name in ("relay", "gateway", "record"))
     print(f"CPU a chunk: bare relay {floor:.0f} us, gateway {cost:.0f} us: {cost / floor:.2f} x")
+    print(f"with --record {kept:.0f} us: {kept / floor:.2f} x; {lines} calls were recorded")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from src.serve.gateway import Gateway
 from src.serve.http_common import NO_SERVER
 from src.serve.memory import OwnMemory
 from src.serve.pages.metrics import Metrics
+from src.serve.record.recorder import Recorder
 from src.serve.run import close_silent, hide_request
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
@@ -168,6 +169,7 @@ def drive(
     clocks: Timeouts = Timeouts(),  # noqa: B008 - a NamedTuple
     alive: int = 1,
     guards: Collection[str] = DEFAULT_GUARDS,
+    recorder: Recorder | None = None,
 ) -> None:
     """Run `use` with a client of the gateway. `dead`: servers that do not answer, tried first where need be.
 
@@ -186,7 +188,9 @@ def drive(
                 )
                 for each in addresses
             ]
-            own = Gateway(Upstreams(replicas), Metrics(folder), keys, memory=OwnMemory(), guards=guards)
+            own = Gateway(
+                Upstreams(replicas), Metrics(folder), keys, memory=OwnMemory(), guards=guards, recorder=recorder
+            )
             async with TestClient(TestServer(own.make_app())) as client:
                 await use(client, fake)
 

@@ -31,6 +31,7 @@ from ...types.events import Event, Notice
 from ...types.messages import JSON
 from ..arguments import load_settings, parse_number
 from ..oneshot.ask import refuse_to_choose
+from .records import add_record_options, run_records
 
 DEFAULT_OUT = Path("runs/eval")
 TEMPLATE = "chat_template.jinja"
@@ -60,10 +61,13 @@ def add_eval_options(parser: argparse.ArgumentParser) -> None:
         help="seed of the sampling of the first run of each case (default: 0)",
     )
     add("--apply", action="store_true", help="write the recommended settings to the settings file")
+    add_record_options(parser)
 
 
 def run_eval(options: argparse.Namespace) -> int:
-    """Returns the exit code: 1 if it is significantly worse than the baseline. Raises BotError."""
+    """Returns the exit code: 1 if it is significantly worse than the baseline, or a replay differs. Raises BotError."""
+    if options.replay or options.export:
+        return run_records(options)
     settings = _find_server(load_settings(options))
     plan = FULL if options.full else QUICK
     plan = plan._replace(requests=options.requests or plan.requests)

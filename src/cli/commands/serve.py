@@ -8,12 +8,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ...app.address import complete_address
 from ...app.keys import MAX_NAME_CHARS, PREFIX, hash_key
 from ...config import Settings
 from ...errors import ConfigError
+from ...security.text.redact import redact as redact_text
+from ...session.journal import redact_value
 from ..arguments import load_settings, parse_number
 from ..demo.run import start_demo
 
@@ -35,6 +38,8 @@ def add_serve_options(parser: argparse.ArgumentParser) -> None:
     add("--request-log", metavar="FILE", help="append a line of JSON for each request; -: to standard output")
     add("--workers", metavar="N", type=parse_number(int, 1), help="processes that share the port (default: 1)")
     add("--demo", action="store_true", default=argparse.SUPPRESS, help="put the built-in script behind the gateway")
+    add("--record", metavar="FILE", help="keep each call of the APIs in FILE, with its texts; see docs/serve.md")
+    add("--redact", action="store_true", help="leave secrets, token ids and the server's own words out of the record")
     add("--tls", nargs=2, metavar=("CERT", "KEY"), help="serve HTTPS with these PEM files")
 
 
@@ -42,9 +47,9 @@ def run_serve(options: argparse.Namespace) -> int:
     """Runs until SIGINT or SIGTERM. Raises ConfigError."""
     if options.new_key:
         return _make_key(Path(options.new_key), options.key_name)
-    names = ("listen", "keys", "workers", "request_log")
+    names = ("listen", "keys", "workers", "request_log", "record")
     values: dict[str, object] = {name: getattr(options, name) for name in names}
-    values["upstreams"] = options.upstream
+    values |= {"upstreams": options.upstream, "record_redact": options.redact}
     overrides = {f"serve.{name}": value for name, value in values.items() if value}
     if options.demo:
         with start_demo(has_parser=False) as demo:
@@ -64,7 +69,10 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
     print(describe(settings, tls), file=sys.stderr, flush=True)
     for problem in list_unreachable(settings):
         print(f"! {problem}", file=sys.stderr, flush=True)
-    serve_forever(settings, tls=tls)
+    redact = None
+    if settings.serve.record and settings.serve.record_redact:
+        redact = partial(redact_value, redact=partial(redact_text, secrets=tuple(settings.keys)))
+    serve_forever(settings, tls=tls, redact=redact)
     return 0
 
 

@@ -1,0 +1,224 @@
+"""Runs recorded answers of servers through the reader again, and compares what it makes of them. No I/O.
+
+The turn of the gateway (serve/chat_turn.py) runs as it ran, with what was known of the server then; each request gets
+the answer that the record holds for its method and path, in their order. A stream comes event by event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+from .. import errors
+from ..errors import BotError, ClientError, StreamCut
+from ..providers.wire_json import as_dict, as_dicts, as_str
+from ..serve.chat_request import ChatBody
+from ..serve.chat_turn import ChatTurn
+from ..serve.exchange_text import as_list
+from ..serve.record.entry import make_choices, read_answer
+from ..serve.record.fold import FoldedAnswer, fold_chunks
+from ..serve.record.reader_facts import restore_facts
+from ..serve.record.tape import RELAYED_PATH, Tape
+from ..serve.restore import sort_arguments
+from ..types.effects import EFFECTS, Fetch, Open, Read, Reply, ReplyHead
+from .record_lines import RecordLine
+
+NOT_FOUND = 404  # for what the record holds no answer to: no server is there to ask
+MAX_SHOWN_CHARS = 60  # of a text, from the first character that differs on
+_EVENT_END = b"\n\n"
+
+
+class Unreadable(Exception):
+    """The record lacks what a replay needs."""
+
+
+class Replayed(NamedTuple):
+    """What the reader makes of a recorded answer now. `unanswered`: requests that the record holds no answer to."""
+
+    choices: list[dict[str, Any]]
+    unanswered: list[str]
+
+
+class _RecordEnds(Exception):
+    """The client was gone before the server had ended its answer."""
+
+
+class Player:
+    """Answers the requests of a turn with what was recorded."""
+
+    def __init__(self, exchanges: Sequence[Mapping[str, Any]]) -> None:
+        self.unanswered: list[str] = []
+        self._exchanges = list(exchanges)
+        self._pieces: Iterator[bytes] = iter(())
+        self._open: Mapping[str, Any] = {}
+
+    def perform(self, effect: object) -> Any:
+        """Raises ClientError as the server's answer did, and _RecordEnds."""
+        if isinstance(effect, Read):
+            return self._read()
+        if isinstance(effect, Open):
+            return self._begin(effect.method, effect.path)
+        if isinstance(effect, Fetch):
+            head = self._begin(effect.method, effect.path)
+            pieces = []
+            while (piece := self._read()) is not None:
+                pieces.append(piece)
+            return Reply(head, b"".join(pieces))
+        return None
+
+    def _begin(self, method: str, path: str) -> ReplyHead:
+        asked = (method, path)
+        found = next((each for each in self._exchanges if (each.get("method"), each.get("path")) == asked), None)
+        if found is None:
+            self.unanswered.append(f"{method} {path}")
+            self._open, self._pieces = {"whole": True}, iter((b"{}",))
+            return ReplyHead(NOT_FOUND, "application/json")
+        self._exchanges.remove(found)
+        self._open, self._pieces = found, iter(split_pieces(as_str(found.get("raw")).encode()))
+        if not found.get("status"):
+            self._read()
+        return ReplyHead(int(found.get("status") or 0), as_str(found.get("type")))
+
+    def _read(self) -> bytes | None:
+        piece = next(self._pieces, None)
+        if piece is None and self._open.get("error"):
+            raise _make_error(self._open)
+        if piece is None and not self._open.get("whole", True):
+            raise _RecordEnds
+        return piece
+
+
+def split_pieces(raw: bytes) -> list[bytes]:
+    """Each event of a stream for itself."""
+    pieces = [piece + _EVENT_END for piece in raw.split(_EVENT_END)]
+    pieces[-1] = pieces[-1].removesuffix(_EVENT_END)
+    return [piece for piece in pieces if piece]
+
+
+def _make_error(exchange: Mapping[str, Any]) -> BotError:
+    """What ended the answer, as the reader met it."""
+    kind = getattr(errors, as_str(exchange.get("error")), StreamCut)
+    is_of_connection = isinstance(kind, type) and issubclass(kind, ClientError)
+    return (kind if is_of_connection else StreamCut)(as_str(exchange.get("message")))
+
+
+def find_obstacle(line: RecordLine) -> str:
+    """Why a call is not read again; "" if it is."""
+    if line.is_redacted:
+        return "redacted"
+    return RELAYED_PATH if line.entry.get("path") == RELAYED_PATH else ""
+
+
+def replay(entry: Mapping[str, Any]) -> Replayed:
+    """Raises Unreadable."""
+    tape, player = Tape("", "", 0.0), Player(as_dicts(entry.get("exchanges")))
+    steps = _start(entry, tape)
+    try:
+        _drive(steps, player)
+    except _RecordEnds:
+        steps.close()
+    except BotError:
+        pass  # the client got what came before it, and an error: what was sent is compared
+    choices = make_choices(read_answer(fold_chunks, tape.sent), tape.report, FoldedAnswer())
+    return Replayed(choices, player.unanswered)
+
+
+def _start(entry: Mapping[str, Any], tape: Tape) -> Generator[Any, Any, None]:
+    reader = as_dict(entry.get("reader"))
+    body = {**as_dict(entry.get("request")), "model": entry.get("model")}
+    body |= {name: entry[name] for name in ("messages", "tools") if entry.get(name) is not None}
+    chat = ChatBody(body, as_dict(reader.get("form")) or None)
+    server = as_str(reader.get("server"))
+    numbers = count(1)
+    try:
+        facts = restore_facts(as_dict(reader.get("facts")), server, chat.model)
+        turn = ChatTurn(
+            server,
+            facts,
+            chat,
+            lambda: f"call{next(numbers)}",
+            int(reader["repair_turns"]),
+            recovers_parser_errors=bool(reader["recover_parser_errors"]),
+            guards=[as_str(each) for each in as_list(reader["guards"])],
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Unreadable(f"what was known of the server is not in it: {error}") from error
+    return tape.follow(turn, turn.run(), facts)
+
+
+def _drive(steps: Generator[Any, Any, None], player: Player) -> None:
+    """Raises _RecordEnds, and what the turn raises."""
+    try:
+        step = next(steps)
+        while True:
+            if not isinstance(step, EFFECTS):
+                step = next(steps)
+                continue
+            try:
+                answer = player.perform(step)
+            except BotError as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration:
+        return
+
+
+def compare(entry: Mapping[str, Any], now: Replayed) -> list[str]:
+    """The differences between the calls and texts that a client got and those that it would get now, a line each."""
+    told = [f"{request} is asked, and the record holds no answer" for request in now.unanswered]
+    before = {each.get("index"): each for each in as_dicts(entry.get("choices"))}
+    after = {each.get("index"): each for each in now.choices}
+    if entry.get("ended") == "cancelled":
+        return [*told, *_compare_beginnings(before, after)]
+    for index in sorted({*before, *after}, key=str):
+        where = "" if len({*before, *after}) == 1 else f"choice {index}: "
+        told += [f"{where}{each}" for each in _compare_choice(before.get(index) or {}, after.get(index) or {})]
+    return told
+
+
+def _compare_choice(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("text", "reasoning"):
+        old, new = as_str(before.get(name)), as_str(after.get(name))
+        if old != new:
+            yield f"{name}: {_show_difference(old, new)}"
+    old_calls, new_calls = as_dicts(before.get("calls")), as_dicts(after.get("calls"))
+    for number in range(max(len(old_calls), len(new_calls))):
+        old_call, new_call = (describe_call(calls, number) for calls in (old_calls, new_calls))
+        if old_call != new_call:
+            yield f"call {number + 1}: {_show_difference(old_call, new_call)}"
+
+
+def _compare_beginnings(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[str]:
+    """Of an answer whose client was gone: more or less of it may have left by then, but nothing else."""
+    for index in sorted({*before, *after}, key=str):
+        for name in ("text", "reasoning"):
+            old, new = (as_str((each.get(index) or {}).get(name)) for each in (before, after))
+            if not (old.startswith(new) or new.startswith(old)):
+                yield f"{name}: {_show_difference(old, new)}"
+
+
+def describe_call(calls: Sequence[Mapping[str, Any]], number: int) -> str:
+    if number >= len(calls):
+        return "none"
+    call = calls[number]
+    return f"{call.get('name')}({_write_arguments(call.get('arguments'))}), {call.get('origin')}"
+
+
+def _write_arguments(arguments: object) -> str:
+    return arguments if isinstance(arguments, str) else sort_arguments(arguments)
+
+
+def _show_difference(old: str, new: str) -> str:
+    """Both from a little before the first character that differs on."""
+    same = next(
+        (at for at, (one, two) in enumerate(zip(old, new, strict=False)) if one != two), min(len(old), len(new))
+    )
+    start = max(same - MAX_SHOWN_CHARS // 3, 0)
+    return f"{_shorten(old, start)} -> {_shorten(new, start)}"
+
+
+def _shorten(text: str, start: int) -> str:
+    end = start + MAX_SHOWN_CHARS
+    return ("..." if start else "") + repr(text[start:end]) + ("..." if end < len(text) else "")

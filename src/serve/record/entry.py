@@ -1,0 +1,152 @@
+"""A call of the API as a line of a record: JSON, whose fields docs/serve.md lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+from ...errors import WireError
+from ...providers.stream.sse import EventDecoder
+from ...providers.wire_json import as_dict, encode_json, load_json
+from ...types.effects import ReplyHead
+from ...types.messages import NATIVE, Usage
+from ..chat_request import ChatBody
+from ..chunks.intake import take_rest
+from ..report import LOST, LandedCall, Report
+from .fold import FoldedAnswer, FoldedCall, FoldedChoice, fold_chunks, fold_tokens
+from .relayed import fold_relayed
+from .tape import RELAYED_PATH, Exchange, Tape
+
+VERSION = 1
+FITTED = "fitted"
+Redact = Callable[[Any], Any]  # a JSON value without the secrets in its strings
+_APART = ("messages", "tools", "model")  # of a request, as fields of their own
+
+
+def encode_entry(tape: Tape, redact: Redact | None = None) -> bytes:
+    """The line of a call. With `redact`, without what only the server's own words tell."""
+    entry = make_entry(tape)
+    if redact is not None:
+        for name in ("exchanges", "prompt_token_ids", "reader"):
+            entry.pop(name, None)
+        for choice in entry["choices"]:
+            choice.pop("token_ids", None)
+            choice.pop("logprobs", None)
+        entry = {**redact(entry), "redacted": True}
+    return encode_json(entry) + b"\n"
+
+
+def make_entry(tape: Tape) -> dict[str, Any]:
+    chat, report, conversation = tape.chat or ChatBody({}), tape.report, tape.conversation
+    events = list_events(tape)
+    is_relayed = report.path == RELAYED_PATH
+    sent = read_answer(fold_relayed, tape.api, events) if is_relayed else read_answer(fold_chunks, tape.sent)
+    answered = read_answer(fold_tokens, events)
+    entry: dict[str, Any] = {
+        "version": VERSION,
+        "time": datetime.fromtimestamp(tape.began_at, timezone.utc).isoformat(timespec="milliseconds"),
+        "api": tape.api,
+        "key": tape.key,
+        "model": chat.model,
+        "session": conversation.session if conversation else None,
+        "contiguous": None if report.kept is None else not report.kept.cause,
+        "path": report.path,
+        "status": tape.status,
+        "ended": tape.ended,
+        "messages": chat.body.get("messages"),
+        "tools": chat.body.get("tools"),
+        "request": {name: value for name, value in chat.body.items() if name not in _APART},
+        "choices": make_choices(sent, report, answered),
+        "usage": sent.usage or _write_usage(report.usage),
+        "prompt_token_ids": answered.prompt_token_ids,
+        "exchanges": [_write_exchange(each) for each in tape.exchanges],
+        "reader": {**tape.reader, "form": chat.form, "server": tape.server, "facts": tape.facts},
+    }
+    return entry
+
+
+def _write_exchange(exchange: Exchange) -> dict[str, Any]:
+    written: dict[str, Any] = {
+        "method": exchange.method,
+        "path": exchange.path,
+        "status": exchange.status,
+        "type": exchange.content_type,
+        "raw": b"".join(exchange.pieces).decode(errors="replace"),
+        "whole": exchange.is_over,
+    }
+    if exchange.error:
+        written |= {"error": exchange.error, "message": exchange.message}
+    return written
+
+
+def read_answer(fold: Callable[..., FoldedAnswer], *arguments: Any) -> FoldedAnswer:
+    """What was folded. An error, or what is no answer, has no choices."""
+    try:
+        return fold(*arguments)
+    except WireError:
+        return FoldedAnswer()
+
+
+def _write_usage(usage: Usage | None) -> dict[str, int] | None:
+    """As the server told it to the gateway alone."""
+    if usage is None:
+        return None
+    return {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
+
+
+def list_events(tape: Tape) -> list[bytes]:
+    """The data of the events of the model's answer, or a whole answer; none where it was put together from two."""
+    answers = [each for each in tape.exchanges if ReplyHead(each.status).is_ok and not each.is_aside]
+    if not answers or tape.report.rescues:
+        return []
+    pieces = answers[-1].pieces
+    if pieces and pieces[0].lstrip()[:1] == b"{":
+        return [b"".join(pieces)]
+    decoder = EventDecoder()
+    return [*(event for piece in pieces for event in decoder.feed(piece)), *take_rest(decoder)]
+
+
+def make_choices(sent: FoldedAnswer, report: Report, answered: FoldedAnswer) -> list[dict[str, Any]]:
+    """What the client got, with how each call came about, and what the server told of the tokens."""
+    landed = [call for call in report.calls if call.how != LOST]
+    choices = []
+    for index, choice in sorted(sent.choices.items()):
+        tokens = answered.choices.get(index) or FoldedChoice()
+        choices.append(
+            {
+                "index": index,
+                "text": "".join(choice.texts),
+                "reasoning": "".join(choice.thoughts),
+                "calls": [_write_call(call, landed) for _, call in sorted(choice.calls.items())],
+                "finish_reason": choice.finish_reason,
+                "token_ids": tokens.token_ids,
+                "logprobs": tokens.logprobs,
+            }
+        )
+    return choices
+
+
+def _write_call(call: FoldedCall, landed: list[LandedCall]) -> dict[str, Any]:
+    """`landed`: what is known of the calls, of which this one is taken out."""
+    place = next((at for at, each in enumerate(landed) if each.id == call.id), None)
+    if place is None:
+        place = next((at for at, each in enumerate(landed) if each.name == call.name), None)
+    known = LandedCall(call.name, NATIVE, NATIVE) if place is None else landed.pop(place)
+    is_fitted = known.how == NATIVE and known.repaired
+    return {
+        "id": call.id,
+        "name": call.name,
+        "arguments": _read_arguments("".join(call.arguments)),
+        "origin": FITTED if is_fitted else known.how,
+        "format": known.origin,
+        "repaired": list(known.repaired),
+    }
+
+
+def _read_arguments(written: str) -> Any:
+    """The object that they are; else the text."""
+    try:
+        return as_dict(load_json(written.encode(errors="replace"))) or ({} if written.strip() == "{}" else written)
+    except WireError:
+        return written

@@ -1,0 +1,145 @@
+"""Chat completions put together: the chunks of a stream, or a whole answer, as what they say. Pure; linear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...providers.wire_json import StructReader, WireStruct, as_str
+from ..chunks.intake import DONE
+
+
+class _Function(WireStruct):
+    name: str | None = None
+    arguments: Any = None
+
+
+class _Call(WireStruct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Logprobs(WireStruct):
+    content: list[Any] | None = None
+
+
+class _Delta(WireStruct):
+    content: Any = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(WireStruct):
+    index: int | None = None
+    delta: _Delta | None = None
+    message: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(WireStruct):
+    choices: list[_Choice] | None = None
+    usage: Any = None
+
+
+class _TokensOfChoice(WireStruct):
+    index: int | None = None
+    token_ids: list[int] | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _TokensOfChunk(WireStruct):
+    choices: list[_TokensOfChoice] | None = None
+    prompt_token_ids: list[int] | None = None
+
+
+_read = StructReader(_Chunk).read
+_read_tokens = StructReader(_TokensOfChunk).read
+
+
+@dataclass(slots=True)
+class FoldedCall:
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class FoldedChoice:
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    calls: dict[int, FoldedCall] = field(default_factory=dict)
+    finish_reason: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[Any] = field(default_factory=list)
+
+    def _add(self, choice: _Choice) -> None:
+        if choice.finish_reason:
+            self.finish_reason = choice.finish_reason
+        piece = choice.delta or choice.message
+        if piece is None:
+            return
+        if piece.content:
+            self.texts.append(as_str(piece.content))
+        if thought := piece.reasoning or piece.reasoning_content:  # servers that know both names send both
+            self.thoughts.append(thought)
+        if piece.tool_calls:
+            for place, call in enumerate(piece.tool_calls):
+                self._add_call(place if call.index is None else call.index, call)
+
+    def _add_call(self, index: int, piece: _Call) -> None:
+        call = self.calls.setdefault(index, FoldedCall())
+        call.id = call.id or piece.id or ""
+        if piece.function is not None:
+            call.name = call.name or piece.function.name or ""
+            call.arguments.append(as_str(piece.function.arguments))
+
+
+@dataclass(slots=True)
+class FoldedAnswer:
+    choices: dict[int, FoldedChoice] = field(default_factory=dict)
+    prompt_token_ids: list[int] = field(default_factory=list)
+    usage: Any = None
+
+    def add(self, data: bytes) -> None:
+        """A chunk, or a whole answer. Raises WireError where it is no JSON."""
+        chunk = _read(data)
+        self.usage = chunk.usage or self.usage
+        for place, choice in enumerate(chunk.choices or ()):
+            index = place if choice.index is None else choice.index
+            if index not in self.choices:
+                self.choices[index] = FoldedChoice()
+            self.choices[index]._add(choice)
+
+    def add_tokens(self, data: bytes) -> None:
+        """Only what a chunk, or a whole answer, tells of its tokens. Raises WireError where it is no JSON."""
+        chunk = _read_tokens(data)
+        self.prompt_token_ids = self.prompt_token_ids or chunk.prompt_token_ids or []
+        for place, choice in enumerate(chunk.choices or ()):
+            index = place if choice.index is None else choice.index
+            if index not in self.choices:
+                self.choices[index] = FoldedChoice()
+            if choice.token_ids:
+                self.choices[index].token_ids += choice.token_ids
+            if choice.logprobs is not None:
+                self.choices[index].logprobs += choice.logprobs.content or ()
+
+
+def fold_chunks(events: Iterable[bytes]) -> FoldedAnswer:
+    """Of the data of events, or of a whole answer as the only one. Raises WireError."""
+    answer = FoldedAnswer()
+    for data in events:
+        if data != DONE:
+            answer.add(data)
+    return answer
+
+
+def fold_tokens(events: Iterable[bytes]) -> FoldedAnswer:
+    """As fold_chunks, of what a server tells of the tokens only."""
+    answer = FoldedAnswer()
+    for data in events:
+        if data != DONE:
+            answer.add_tokens(data)
+    return answer

@@ -1,0 +1,41 @@
+"""What a turn knew of its server when it began, as JSON: it decides how an answer is asked for and read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ...negotiation.call_path import CallPath
+from ...negotiation.facts import FactStore, ServedModel, ServerInfo
+from ...providers.wire_json import as_dict
+
+
+def describe_facts(facts: FactStore, served: ServedModel) -> dict[str, Any]:
+    """What restore_facts takes."""
+    path = facts.avoid_parser(served, facts.paths.get(served))
+    ends = [tokens for model, tokens in facts.clean_ends.get(served.address) if model == served.model]
+    return {
+        "info": asdict(facts.infos.get(served.address)),
+        "path": path.to_dict(),
+        "thinks_in_text": facts.thinks_in_text.get(served),
+        "measured": facts.measured.get(served),
+        "late_system": facts.late_system.get(served),
+        "clean_ends": ends,
+    }
+
+
+def restore_facts(stored: Mapping[str, Any], address: str, model: str) -> FactStore:
+    """Raises TypeError, ValueError and AttributeError where it is not what describe_facts gave."""
+    facts = FactStore()
+    info = ServerInfo(**as_dict(stored.get("info")))
+    served = ServedModel(address, model, info.version or "")
+    path = CallPath.from_dict(as_dict(stored.get("path")))
+    ends = frozenset((model, tuple(tokens)) for tokens in stored.get("clean_ends") or ())
+    facts.infos.update(address, lambda _: info)
+    facts.paths.update(served, lambda _: path)
+    facts.thinks_in_text.update(served, lambda _: bool(stored.get("thinks_in_text")))
+    facts.measured.update(served, lambda _: bool(stored.get("measured")))
+    facts.late_system.update(served, lambda _: stored.get("late_system"))
+    facts.clean_ends.update(address, lambda _: ends)
+    return facts

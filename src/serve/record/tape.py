@@ -1,0 +1,141 @@
+"""Notes one call of the API as it goes: what the server answered, and what the client got. No I/O.
+
+A turn is a generator of effects and outputs (../chat_turn.py). `follow` passes all of them on and keeps the pieces, so
+that a chunk costs one append; what they say is read when the line is written (entry.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ...errors import BotError, Cancelled
+from ...negotiation.facts import FactStore
+from ...types.effects import EFFECTS, Fetch, Open, Read, ReplyHead
+from ..chat_request import ChatBody
+from ..chat_turn import ChatTurn, GatewayTurn, Payload, WholeAnswer
+from ..conversation import Conversation
+from ..report import Report
+from .reader_facts import describe_facts
+
+VERSION_PATH = "/version"
+RELAYED_PATH = "relayed"  # in place of a call path
+Ending = Literal["whole", "broken", "cancelled"]
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request to the server, and what it answered. `error`: the class in errors.py of what ended the answer.
+
+    `is_aside`: it was asked besides the answer that the client waits for.
+    """
+
+    method: str
+    path: str
+    status: int = 0
+    content_type: str = ""
+    pieces: list[bytes] = field(default_factory=list)
+    is_over: bool = False
+    is_aside: bool = False
+    error: str = ""
+    message: str = ""
+
+
+@dataclass(slots=True)
+class Tape:
+    """`api`: the path behind /v1/. `key`: the name of the client's key. `began_at`: seconds since 1970.
+
+    `sent`: the data of the events that the client got, or the body of a whole answer, as a chat completion's.
+    `ended`: as the client saw it. `facts`: what was known of the server. `reader`: the settings of the turn.
+    """
+
+    api: str
+    key: str
+    began_at: float
+    request_bytes: int = 0
+    chat: ChatBody | None = None
+    conversation: Conversation | None = None
+    report: Report = field(default_factory=Report)
+    server: str = ""
+    status: int = 0
+    ended: Ending = "cancelled"
+    exchanges: list[Exchange] = field(default_factory=list)
+    sent: list[bytes] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    reader: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """In bytes, about."""
+        pieces = sum(len(piece) for exchange in self.exchanges for piece in exchange.pieces)
+        return self.request_bytes + pieces + sum(map(len, self.sent))
+
+    def begin(self, path: str) -> None:
+        """Another attempt to answer the call begins: what was noted of the one before it is dropped."""
+        self.exchanges, self.sent, self.facts, self.ended = [], [], {}, "cancelled"
+        self.report = Report(path=path)
+
+    def follow(self, turn: ChatTurn, steps: GatewayTurn, facts: FactStore) -> GatewayTurn:
+        """The steps of the turn, noted. `facts`: of its server."""
+        self.begin("")
+        self.report, self.server = turn.report, turn.fact_key.address
+        try:
+            step = next(steps)
+            while True:
+                if not self.facts and not (isinstance(step, Fetch) and step.path == VERSION_PATH):
+                    self.facts = describe_facts(facts, turn.fact_key)  # the key has the version by now
+                if isinstance(step, (Payload, WholeAnswer)):
+                    self._note_output(step)  # before it leaves: the client may be gone by then
+                try:
+                    answer = yield step
+                except BotError as error:
+                    self._note_failure(step, error)
+                    step = steps.throw(error)
+                else:
+                    if isinstance(step, Read) and answer and self.exchanges:
+                        self.exchanges[-1].pieces.append(answer)
+                    elif isinstance(step, EFFECTS):
+                        self._note(step, answer)
+                    step = steps.send(answer)
+        except StopIteration:
+            self.ended = "whole"
+        except Cancelled:
+            raise
+        except Exception:
+            self.ended = "broken"
+            raise
+        finally:
+            steps.close()
+
+    def _note(self, step: object, answer: Any) -> None:
+        if isinstance(step, Read) and self.exchanges:
+            self.exchanges[-1].is_over = True
+        elif isinstance(step, Open):
+            self.open(step.method, step.path, answer)
+        elif isinstance(step, Fetch):
+            exchange = self.open(step.method, step.path, answer.head)
+            exchange.pieces.append(answer.body)
+            exchange.is_over = exchange.is_aside = True
+
+    def _note_output(self, output: Payload | WholeAnswer) -> None:
+        if isinstance(output, Payload):
+            self.sent += output.events
+        else:
+            self.sent.append(output.body)
+            self.ended = "whole"
+
+    def _note_failure(self, step: object, error: BotError) -> None:
+        if isinstance(step, (Open, Fetch)):
+            self.exchanges.append(Exchange(step.method, step.path))
+        if isinstance(step, (Open, Fetch, Read)) and self.exchanges and not isinstance(error, Cancelled):
+            self.exchanges[-1].error, self.exchanges[-1].message = type(error).__name__, str(error)
+
+    def end_relay(self) -> None:
+        """A relayed answer has ended as the server ended it."""
+        self.exchanges[-1].is_over, self.ended = True, "whole"
+
+    def open(self, method: str, path: str, head: ReplyHead) -> Exchange:
+        """An answer of the server begins."""
+        exchange = Exchange(method, path, head.status, head.content_type)
+        self.exchanges.append(exchange)
+        return exchange
