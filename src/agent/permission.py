@@ -25,6 +25,7 @@ from ..security.permissions.approval import (
 from ..security.permissions.hooks import HookReport, HookVerdict
 from ..security.permissions.policy import WRITE_TOOLS, Decision, Policy
 from ..security.permissions.rules import Rule
+from ..security.shell.reader import UnsafeToParse, parse_line
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..tools.sdk.wiring import CommandReport
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ..security.permissions.review import ReviewBoard
 
 MAX_CAUSE_CHARS = 160
+CANNOT_WRITE = {"curl": 23, "wget": 3}  # the exit code of such a client for a file that it cannot write
 NO_PLAN = "no plan is asked for in mode {mode}. Do the work."
 ACCEPTED = "The user accepted the plan. Carry it out, in mode edits."
 ACCEPTED_CHANGED = "The user accepted the plan with changes. Carry it out as it is now, in mode edits.\n\n{plan}"
@@ -218,7 +220,7 @@ class PermissionGate:
     def widen(self, call: ToolCall, ctx: ToolContext, report: CommandReport) -> Aside[AccessGrant]:
         """More access for a command that named none and failed with read. The user is asked once for a line."""
         line = str(call.arguments.get("command", ""))
-        if line in self._refused_lines:
+        if line in self._refused_lines or (not report.cause and _failed_at_network(line, report.exit_code)):
             return AccessGrant(None)
         wider = replace(call, arguments={**call.arguments, "access": "write"})
         wider, decision = self._decide_by_policy(wider)
@@ -330,3 +332,12 @@ class PermissionGate:
 
 def _quote_user(answer: Answer) -> str:
     return f"[The user says: {answer.message}]\n" if answer.message else ""
+
+
+def _failed_at_network(line: str, exit_code: int) -> bool:
+    """Whether a command ended with a client of the network that failed, and not at a file: writing cures nothing."""
+    try:
+        commands = parse_line(line)
+    except UnsafeToParse:
+        return False
+    return bool(commands) and exit_code != CANNOT_WRITE.get(commands[-1].name, exit_code)

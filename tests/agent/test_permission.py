@@ -254,6 +254,19 @@ class TestCommands:
     def test_a_command_that_fails_with_any_access_is_not_run_again(self):
         assert self.run({"command": "grep x /dev/null"}).values == ["[exit code 1]"]
 
+    @pytest.mark.parametrize("line", ["curl -s http://127.0.0.1:9/", "cd / && curl -s http://127.0.0.1:9/ 2>&1"])
+    def test_a_client_of_the_network_that_failed_there_is_not_asked_about(self, line):
+        turn = self.run({"command": line})
+        assert turn.approver.asked == []
+        assert "[exit code 7]" in turn.values[0]
+        assert "with access=network if it needs the network" in turn.values[0]
+
+    def test_one_that_could_not_write_a_file_is(self):
+        asked = self.run(
+            {"command": "curl -s -o /proc/no/a file:///etc/hostname"}, answers=[Answer(False)]
+        ).approver.asked
+        assert len(asked) == 1
+
     def test_the_user_may_grant_more_once(self):
         turn = self.run(
             *[{"command": "echo $ACCESS", "access": "write"}] * 2,

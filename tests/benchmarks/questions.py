@@ -4,8 +4,9 @@
 
 FACTS holds working_day.jsonl (calls), exec_commands.json and exec_commands_2.json (commands, with those that are
 legitimate). The calls are run by the shipped program, in a workspace of its own with git, tests and a Makefile: a server
-in this process makes one call a turn, and a terminal answers each question with yes. For the commands of every day
-`vllm-bot policy` decides. Exits with 1 where a bar is missed.
+in this process makes one call a turn, and a terminal answers each question with yes. So are those of a web developer's
+hour: a server in the background, 10 requests to it, 8 edits, 2 commits. For the commands of every day `vllm-bot policy`
+decides. Exits with 1 where a bar is missed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_QUESTIONS = {"ask": 12, "edits": 8, "auto": 1}
+MAX_WEB_QUESTIONS = 3  # in mode edits, where commands have a loopback
 QUESTION = b"Run it? [y/N]"
 FILES = {
     "README.md": "# Sums\n",
@@ -141,6 +144,23 @@ def _answer_questions(terminal: int, answer: bytes) -> list[str]:
             os.write(terminal, answer)
 
 
+def list_web_calls() -> list[dict[str, Any]]:
+    """The calls of a web developer's hour."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    requests = [
+        {
+            "command": f"curl -s --retry 5 --retry-connrefused -o /dev/null -w '%{{http_code}} {number}' http://localhost:{port}/a.txt"
+        }
+        for number in range(10)
+    ]
+    edits = [{"path": "src/util.py", "oldText": f"x = {at}", "newText": f"x = {at + 1}"} for at in range(1, 9)]
+    commits = [{"command": f"git add -A && git commit -m 'Step {number}'", "access": "write"} for number in range(2)]
+    server = {"command": f"python3 -m http.server {port}", "background": True}
+    rounds = [server, *requests[:5], *edits[:4], commits[0], *requests[5:], *edits[4:], commits[1]]
+    return [{"tool": "edit" if "path" in each else "exec", "arguments": each} for each in rounds]
+
+
 def list_everyday_commands(facts: Path) -> list[str]:
     found = []
     for name in ("exec_commands", "exec_commands_2"):
@@ -169,6 +189,15 @@ def main() -> int:
         print(f"mode {mode:6} {len(questions):3} questions in {len(results)} calls; bar: {limit}")
         if "-v" in sys.argv:
             print(*questions, sep="\n")
+    web_calls = list_web_calls()
+    questions, results = run_program(web_calls, "edits")
+    answered = sum(result.startswith("200") for result in results)
+    missed = missed or len(questions) > MAX_WEB_QUESTIONS or answered != 10
+    print(
+        f"mode edits  {len(questions):3} questions in a web developer's hour, {answered} of 10 requests answered; ",
+        end="",
+    )
+    print(f"bar: {MAX_WEB_QUESTIONS}")
     commands = list_everyday_commands(facts)
     asking = [
         each for each, found in zip(commands, decide_all(commands, "auto"), strict=True) if found["decision"] != "allow"
