@@ -327,6 +327,10 @@ NO_LOOPBACK = (
     "Commands reach no server that another command started (a development server), since this system gives no network\n"
     "namespaces. Install bubblewrap with your package manager; in a container, allow user namespaces."
 )
+BETTER_SANDBOX = (
+    "With bubblewrap, which your package manager has, commands also get a /tmp and shared memory of their own, which\n"
+    "Python's multiprocessing needs."
+)
 NO_SANDBOX = "There is no sandbox for this system yet; run the program in a virtual machine or container with Linux."
 
 
@@ -337,8 +341,9 @@ def check_sandbox(settings: Settings) -> Finding:
     choice = defer_sandbox(settings).choice
     if choice.sandbox.is_enforcing and choice.sandbox.kind != "refused":
         notes = [choice.note, "" if choice.sandbox.has_loopback else NO_LOOPBACK]
-        note = "\n".join(filter(None, notes))
-        return Finding("warn" if note else "pass", choice.sandbox.description, note)
+        status: Status = "warn" if any(notes) else "pass"
+        better = BETTER_SANDBOX if choice.sandbox.kind == "landlock" else ""
+        return Finding(status, choice.sandbox.description, "\n".join(filter(None, [*notes, better])))
     asking = "" if choice.sandbox.kind == "refused" else "So every command asks, also with access=read."
     advice = (
         "See security.sandbox." if settings.security.sandbox == "off" else HOW_TO_CONTAIN.get(sys.platform, NO_SANDBOX)

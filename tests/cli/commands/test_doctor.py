@@ -217,6 +217,13 @@ def test_a_repository_that_is_not_opened_to_commands_is_told(doctor, tmp_path):
     assert found["advice"].startswith(f"The repository {tmp_path}/private/.git is not opened to commands: ")
 
 
+def test_where_commands_run_under_landlock_the_better_sandbox_is_named(doctor):
+    found = doctor(Server())[0]["sandbox"]
+    if not found["said"].startswith("Landlock"):
+        pytest.skip("commands run in another sandbox here")
+    assert "With bubblewrap, which your package manager has" in found["advice"]
+
+
 def test_local_tool_servers_are_reported_to_run_outside_the_sandbox(doctor):
     here, there = {"name": "files", "command": ["mcp-files"]}, {"name": "wiki", "url": "https://wiki.test/mcp"}
     found = doctor(Server(), settings={"tools": {"mcp": [here, there]}})[0]["MCP servers"]
