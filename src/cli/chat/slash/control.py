@@ -132,14 +132,16 @@ def _accept_plan(state: State, _: str) -> None:
 def _set_trust(state: State, word: str) -> None:
     """Let in the skills and commands of the workspace, or keep them out."""
     if word not in ("", "off"):
-        state.screen.say("/trust lets in the skills and commands of this folder, /trust off keeps them out.")
+        state.screen.say("/trust lets in the skills, commands and checkers of this folder, /trust off keeps them out.")
         return
     try:
         state.trust_workspace(is_trusted=not word)
     except OSError as error:
         raise BotError(f"That could not be saved: {error.strerror or error}") from error
     what = "are not used any more" if word else "are used now"
-    state.screen.say(f"  The skills and commands of {escape_name(state.settings.root)} {what}. /skills lists all.")
+    state.screen.say(
+        f"  The skills, commands and checkers of {escape_name(state.settings.root)} {what}. /skills lists all."
+    )
 
 
 def _set_debug_level(state: State, level: str) -> None:
