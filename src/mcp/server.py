@@ -76,7 +76,8 @@ class DelegateServer:
 
     def __init__(self, make_settings: Callable[[Path], Settings], roots: Sequence[Path], mode: str, about: str) -> None:
         self._make_settings = make_settings
-        self._roots = roots
+        self.roots = roots
+        self.mode = mode
         self._is_reading = mode == "plan"
         self._description = DESCRIPTION.format(mode=mode, about=about)
         self._busy: list[Path] = []  # folders that tasks may change
@@ -92,7 +93,7 @@ class DelegateServer:
         )
 
     async def _list_tools(self, _context: Any, _params: Any) -> ListToolsResult:
-        roots = " or ".join(map(str, self._roots))
+        roots = " or ".join(map(str, self.roots))
         folder = {**INPUT_SCHEMA["properties"]["folder"], "description": f"The folder to work in, in or below {roots}"}
         schema = {**INPUT_SCHEMA, "properties": {**INPUT_SCHEMA["properties"], "folder": folder}}
         tool = Tool(
@@ -121,7 +122,7 @@ class DelegateServer:
         for name in ("task", "folder"):
             if not isinstance(arguments.get(name), str) or not arguments[name].strip():
                 raise BotError(f"`{name}` is missing: it is a text that is not empty.")
-        return arguments["task"], find_folder(arguments["folder"], self._roots)
+        return arguments["task"], find_folder(arguments["folder"], self.roots)
 
     @contextmanager
     def _occupy(self, folder: Path) -> Iterator[None]:

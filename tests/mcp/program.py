@@ -18,14 +18,17 @@ SECRET = "sk-secret-of-the-server"
 KEY = "key-of-a-client"
 
 
+def make_options(url: str, root: Path, *words: str) -> list[str]:
+    return ["mcp", "--base-url", url, "--model", "tiny", "--root", str(root), *words]
+
+
 def make_words(url: str, root: Path, *words: str) -> list[str]:
-    settings = ["--base-url", url, "--model", "tiny", "--root", str(root)]
-    return [str(ROOT / "cli.py"), "mcp", *settings, *words]
+    return [str(ROOT / "cli.py"), *make_options(url, root, *words)]
 
 
-def make_environment(root: Path) -> dict[str, str]:
-    state = root.parent / "state"
-    return {**os.environ, "XDG_STATE_HOME": str(state), "XDG_CONFIG_HOME": str(state), "VLLM_API_KEY": SECRET}
+def list_variables(root: Path) -> dict[str, str]:
+    state = str(root.parent / "state")
+    return {"XDG_STATE_HOME": state, "XDG_CONFIG_HOME": state, "VLLM_API_KEY": SECRET}
 
 
 async def wait_until_it_listens(port: int) -> None:
@@ -46,7 +49,7 @@ async def serve_http(url: str, root: Path) -> AsyncIterator[str]:
     keys.write_text(f"{PREFIX}{hash_key(KEY)}\n")
     words = make_words(url, root, "--listen", "127.0.0.1:0", "--keys", str(keys))
     program = await asyncio.create_subprocess_exec(
-        sys.executable, *words, env=make_environment(root), cwd=root, stderr=asyncio.subprocess.PIPE
+        sys.executable, *words, env={**os.environ, **list_variables(root)}, cwd=root, stderr=asyncio.subprocess.PIPE
     )
     try:
         line = (await program.stderr.readline()).decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -22,12 +23,13 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-from src.cli.main import EXIT_SIGNAL
+from src.cli.commands.mcp import make_delegate
+from src.cli.main import EXIT_SIGNAL, make_parser
 from tests.doubles import ScriptedServer
 from tests.sources import ROOT
 from tests.waiting import PATIENCE_S
 
-from .program import KEY, SECRET, make_environment, make_words, serve_http
+from .program import KEY, SECRET, list_variables, make_options, make_words, serve_http
 
 IDS = count()
 
@@ -43,17 +45,29 @@ def calls(name: str, **arguments: object) -> list[dict]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which tasks work, and in which the program runs, with its variables."""
     folder = tmp_path / "root"
     folder.mkdir()
+    monkeypatch.chdir(folder)
+    for name, value in list_variables(folder).items():
+        monkeypatch.setenv(name, value)
     return folder
 
 
 @asynccontextmanager
 async def open_client(url: str, root: Path, *words: str) -> AsyncIterator[Client]:
+    """A client of the program, which runs in this process."""
+    options = make_parser(("mcp",)).parse_args(make_options(url, root, *words))
+    async with Client(make_delegate(options).make_server()) as client:
+        yield client
+
+
+@asynccontextmanager
+async def open_pipes(url: str, root: Path) -> AsyncIterator[Client]:
     """A client whose server is the program in a process of its own, on pipes."""
     program = StdioServerParameters(
-        command=sys.executable, args=make_words(url, root, *words), env=make_environment(root), cwd=str(root)
+        command=sys.executable, args=make_words(url, root), env=dict(os.environ), cwd=str(root)
     )
     async with Client(stdio_client(program)) as client:
         yield client
@@ -85,7 +99,7 @@ def test_a_task_in_mode_plan_reads_and_reports(root):
         told.append(f"{progress:g} {message}")
 
     async def work(url: str) -> None:
-        async with open_client(url, root) as client:
+        async with open_pipes(url, root) as client:
             asked = {"task": "What is the answer?", "folder": "part"}
             report = await client.call_tool("delegate", asked, progress_callback=tell)
             assert not report.is_error
@@ -222,7 +236,7 @@ def test_a_folder_that_is_not_below_a_root_is_refused(root):
 @pytest.mark.parametrize("command", ["acp", "mcp"])
 def test_without_input_the_program_ends_in_silence(command, root):
     words = [sys.executable, str(ROOT / "cli.py"), command]
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, env=make_environment(root), cwd=root)
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, cwd=root)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -233,7 +247,6 @@ def test_a_line_of_an_editor_that_is_no_json_is_told_without_a_traceback(root):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=make_environment(root),
         cwd=root,
     ) as program:
         shown, told = program.communicate(b"hello\n", timeout=PATIENCE_S)
@@ -248,7 +261,7 @@ def test_a_signal_ends_the_program_while_the_client_is_there(root):
     words = make_words("http://127.0.0.1:9/v1", root)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, *words], env=make_environment(root), **pipes) as program:
+    with subprocess.Popen([sys.executable, *words], **pipes) as program:
         program.stdin.write(json.dumps(hello).encode() + b"\n")
         program.stdin.flush()
         assert program.stdout.readline()

@@ -6,11 +6,15 @@ import argparse
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...config import Settings
 from ...errors import ConfigError
 from ..arguments import load_settings
 from ..pipes import reserve_streams
+
+if TYPE_CHECKING:
+    from ...mcp.server import DelegateServer
 
 WAITING = "vllm-bot mcp waits for an MCP client on standard input; docs/mcp.md shows how one starts it. Ctrl-C ends it."
 LISTENING = "vllm-bot mcp: http://{address}/mcp for tasks below {roots}, in mode {mode}. Ctrl-C ends it."
@@ -36,25 +40,16 @@ def run_mcp(options: argparse.Namespace) -> int:
         raise ConfigError("The Model Context Protocol needs mcp.", "Install it: pip install 'vllm-bot[mcp]'")
     if bool(options.listen) != bool(options.keys):
         raise ConfigError("--listen and --keys belong together: over HTTP every client has a key.", MAKE_KEY)
-    if not options.mode and not options.profile:
-        options.mode = DEFAULT_MODE
-    settings = load_settings(options)
-    roots = [_find_root(each) for each in options.root or [str(settings.root)]]
+    delegate = make_delegate(options)
     from ...app.keys import read_keys
     from ...app.listening import find_free, parse_listen
-    from ...mcp.server import DelegateServer, serve_http, serve_pipes
-    from ...security.permissions.modes import MODES
+    from ...mcp.server import serve_http, serve_pipes
 
-    def make_settings(folder: Path) -> Settings:
-        return load_settings(options, **{"workspace.dir": str(folder)})
-
-    mode = settings.security.mode_in_force
-    delegate = DelegateServer(make_settings, roots, mode, MODES[mode].about)
     if options.listen:
         keys = read_keys(Path(options.keys))
         address = find_free("The MCP server", parse_listen(options.listen, "--listen"))
-        named = ", ".join(map(str, roots))
-        print(LISTENING.format(address=address, roots=named, mode=mode), file=sys.stderr, flush=True)
+        named = ", ".join(map(str, delegate.roots))
+        print(LISTENING.format(address=address, roots=named, mode=delegate.mode), file=sys.stderr, flush=True)
         serve_http(delegate, address, keys)
         return 0
     if sys.stdin.isatty():
@@ -62,6 +57,22 @@ def run_mcp(options: argparse.Namespace) -> int:
     with reserve_streams() as (incoming, outgoing):
         serve_pipes(delegate, incoming, outgoing)
     return 0
+
+
+def make_delegate(options: argparse.Namespace) -> DelegateServer:
+    """The tool, under the settings of the command line. Raises ConfigError."""
+    if not options.mode and not options.profile:
+        options.mode = DEFAULT_MODE
+    settings = load_settings(options)
+    roots = [_find_root(each) for each in options.root or [str(settings.root)]]
+    from ...mcp.server import DelegateServer
+    from ...security.permissions.modes import MODES
+
+    def make_settings(folder: Path) -> Settings:
+        return load_settings(options, **{"workspace.dir": str(folder)})
+
+    mode = settings.security.mode_in_force
+    return DelegateServer(make_settings, roots, mode, MODES[mode].about)
 
 
 def _find_root(named: str) -> Path:
