@@ -12,6 +12,7 @@ from src.parsing.formats.table import FORMATS
 from src.types.events import TextDelta
 from src.vllm_plugin.call_stream import CallStream
 from tests.each import check_each
+from tests.thorough import take_turns
 
 STRING = {"type": "string"}
 
@@ -63,8 +64,10 @@ def test_each_format_is_read_in_any_pieces(row, size):
     assert not answer.text.strip()
 
 
-@check_each(row=FORMATS, size=[1, 9, 1_000_000])
-def test_a_long_argument_is_exact_in_any_pieces(row, size):
+@pytest.mark.thorough
+@check_each(case=take_turns(FORMATS, [1, 9, 1_000_000]))
+def test_a_long_argument_is_exact_in_any_pieces(case):
+    row, size = case
     written = row.write("write", {"path": "a.txt", "content": LONG})
     whole = read(written, 1_000_000, streams_arguments=False)
     assert read(written, size).calls == whole.calls

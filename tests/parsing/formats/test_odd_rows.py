@@ -13,6 +13,7 @@ from src.types.messages import Named
 from tests.each import check_each
 from tests.parsing.formats.odd_rows import ODD_ROWS
 from tests.parsing.laws import READ, TOOLS, WEATHER, join_all
+from tests.thorough import is_thorough
 
 WITH_ROW = {row.name: FormatSet((*FORMATS, row)) for row in ODD_ROWS}
 WITH_ALL = FormatSet((*FORMATS, *ODD_ROWS))
@@ -38,7 +39,7 @@ def parse(text, formats, sizes, **options):
 CUTS = (
     (10_000,),
     (1,),
-    *(tuple(random.Random(seed).choices((1, 2, 3, 5, 8, 13), k=50)) for seed in range(5)),
+    *(tuple(random.Random(seed).choices((1, 2, 3, 5, 8, 13), k=50)) for seed in range(5 if is_thorough() else 1)),
 )
 
 
@@ -55,18 +56,21 @@ LOOK_UP = ("get_weather", {"city": "Oslo"})
 READ_FILE = ("read", {"path": "src/a b.txt"})
 
 
+@pytest.mark.thorough
 @check_each(row=ODD_ROWS, sizes=CUTS)
 def test_one_call_is_read_in_any_pieces(row, sizes):
     for formats in (WITH_ROW[row.name], WITH_ALL):
         check_calls(parse(row.write(*LOOK_UP), formats, sizes), row, [LOOK_UP])
 
 
+@pytest.mark.thorough
 @check_each(row=ODD_ROWS, sizes=CUTS)
 def test_two_calls_in_a_row_are_both_read(row, sizes):
     text = f"{row.write(*LOOK_UP)}\n{row.write(*READ_FILE)}"
     check_calls(parse(text, WITH_ROW[row.name], sizes), row, [LOOK_UP, READ_FILE])
 
 
+@pytest.mark.thorough
 @check_each(row=ODD_ROWS, sizes=CUTS)
 def test_a_call_amid_text_leaves_the_text_alone(row, sizes):
     text = f"Let me look.\n{row.write(*READ_FILE)}\nDone, I think."
