@@ -113,7 +113,7 @@ def parse_in_pieces(text, size):
 @check_each(row=ROWS)
 def test_no_value_is_changed_in_silence(row):
     counted = collections.Counter()
-    for value in sample(VALUES, 12, ROWS.index(row)):
+    for value in sample(VALUES, 24, ROWS.index(row)):
         for first in ("path", "content"):
             text, arguments = write_call(row, value, first)
             verdict = judge(extract_tool_calls(text, [WRITE]), arguments)
@@ -122,7 +122,8 @@ def test_no_value_is_changed_in_silence(row):
     assert counted["exact"] >= (0.95 if is_thorough() else 0.9) * counted.total()  # a sample may hold most of the rest
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+@pytest.mark.thorough
+@pytest.mark.parametrize("row", sample(ROWS, 4), ids=[row.name for row in sample(ROWS, 4)])
 @given(pieces=st.lists(PIECES, max_size=8), size=st.integers(1, 40))
 def test_no_value_of_markers_is_changed_in_silence(row, pieces, size):
     text, arguments = write_call(row, "".join(pieces))

@@ -13,6 +13,7 @@ from src.types.events import TextDelta
 from src.types.messages import ToolDefinition
 from tests.each import check_each
 from tests.parsing.laws import OPENERS, PIECES, READ, TOOLS, events_of, join_all, join_text, summarize
+from tests.thorough import sample
 
 CUT_CLOSER = (
     "<tool_call>read\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n</tool_call>\nObservation: </arg_value> x"
@@ -282,7 +283,8 @@ HOSTILE = {
 
 
 class TestLinear:
-    @check_each(unit=HOSTILE.values())
+    @pytest.mark.thorough
+    @check_each(unit=sample([*HOSTILE.values()], 2))
     def test_twice_the_hostile_text_takes_at_most_twice_the_calls(self, unit):
         small, large = (count_calls(unit * (size // len(unit)), size) for size in (3_000, 6_000))
         assert large <= 2.2 * small + 2_000
