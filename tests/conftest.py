@@ -24,7 +24,9 @@ def pytest_configure() -> None:
 
     Bytecode is kept, whatever the environment says: each worker and each program would compile all modules again.
     Standard output is buffered as it is for users, since PYTHONUNBUFFERED hides what is flushed too late.
+    While tests are collected next to nothing becomes garbage, and looking for it took a fifth of the time.
     """
+    gc.disable()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.pop("PYTHONUNBUFFERED", None)
@@ -53,6 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Thousands of tests, and what they imported, are here to stay: looking through them took a tenth of the time."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.thorough import only_thorough
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("vllm-bot mo", {"models"}),
-        ("vllm-bot --outp", {"--output"}),
+        pytest.param("vllm-bot mo", {"models"}, marks=only_thorough),
+        pytest.param("vllm-bot --outp", {"--output"}, marks=only_thorough),
         ("vllm-bot --output ", {"text", "json", "stream-json"}),
         ("vllm-bot config --js", {"--json"}),
     ],

@@ -14,6 +14,7 @@ import pytest
 from src.cli.commands.launch import PROGRAMS
 from src.cli.demo.run import start_demo
 from src.cli.main import main
+from tests.thorough import only_thorough
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -69,6 +70,7 @@ def test_a_program_runs_on_a_gateway_and_its_exit_code_is_ours(tmp_path):
     assert json.loads(done.stdout) == {"arguments": ["-p", "--yes"], "model": "demo", "models": ["demo"]}
 
 
+@only_thorough
 def test_ctrl_c_is_for_the_program(tmp_path):
     client = tmp_path / "claude"
     client.write_text(PATIENT_CLIENT)

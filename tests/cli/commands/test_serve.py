@@ -173,7 +173,7 @@ def test_another_address_than_this_machine_s_needs_keys(capsys):
     assert "--new-key" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=only_thorough)])
 def test_a_port_in_use_is_named(tmp_path, workers):
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"

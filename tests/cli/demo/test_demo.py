@@ -7,6 +7,7 @@ import pytest
 from src.cli.demo import start_demo
 from src.cli.main import main
 from src.config import load
+from tests.thorough import only_thorough
 
 
 @pytest.fixture
@@ -22,7 +23,9 @@ def demo(capsys, tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("path", [(), ("--no-function-calling",)], ids=["native", "text"])
+@pytest.mark.parametrize(
+    "path", [(), pytest.param(("--no-function-calling",), marks=only_thorough)], ids=["native", "text"]
+)
 def test_the_tour_works_to_its_end(demo, path, tmp_path):
     code, out, err = demo("-p", "tour", "--yes", *path)
     assert code == 0
