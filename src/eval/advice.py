@@ -20,6 +20,11 @@ FEW = 0.1  # the share of native answers that may need help before flags are adv
 UNIVERSAL_PARSER = "any"  # of this project's plugin
 NO_THINKING = """--default-chat-template-kwargs '{"enable_thinking": false}'"""
 
+IN_THOUGHTS = (
+    "Calls end up in thoughts: the server's --reasoning-parser does not end a thought where a call begins. Leave it "
+    "out, or name one that does."
+)
+
 
 class ServerFacts(NamedTuple):
     """`root`: the name of the weights; `template`: a chat template that was made for this model and shows tools."""
@@ -111,4 +116,6 @@ def _find_flags(
     if thinks_less:
         flags.append(NO_THINKING)
         why.append("With thinking, calls end up in thoughts.")
+    elif sum(each.in_thoughts for each in foreign) > FEW * len(native):
+        why.append(IN_THOUGHTS)
     return flags, why

@@ -34,7 +34,8 @@ class Exchange(NamedTuple):
 
 class Outcome(NamedTuple):
     """Of one run of a case under an arm. `passed`: all calls were as expected in the end; `kind` and `why`: what was
-    in the way. `origins`: where the calls came from. `exchanges` and `read` are kept where `kind` is not empty.
+    in the way. `origins`: where the calls came from; `in_thoughts`: one was in a thought. `exchanges` and `read` are
+    kept where `kind` is not empty.
     """
 
     arm: str
@@ -49,6 +50,7 @@ class Outcome(NamedTuple):
     cached_tokens: int = 0
     output_tokens: int = 0
     thinks: bool = False
+    in_thoughts: bool = False
     origins: tuple[str, ...] = ()
     shows_tools: bool | None = None
     notices: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from ..model.recovery import CUT_NOTICE, PART_LOST_NOTICE, RECOVERED_NOTICE
 from ..negotiation.call_path import LOST_CALLS
 from ..parsing.formats.table import FORMATS, mentions_call
 from ..transport.http import Client, HttpReply
-from ..types.events import Completed, Notice
+from ..types.events import Completed, Notice, ReasoningDelta
 from ..types.messages import (
     JSON,
     NATIVE,
@@ -38,8 +38,9 @@ from .cases import Case, Turn
 from .outcomes import Exchange, Kind, Outcome
 
 SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help, and answer directly where they do not."
-MAX_TOKENS = 2048  # of one answer: room for a thought
-MAX_KEPT_CHARS = 20_000  # of a request or an answer, for the report
+MAX_TOKENS = 512  # of one answer: calls are short, and a weak model may write on and on
+MAX_THINKING_TOKENS = 4096  # where the model was seen to think longer
+MAX_KEPT_CHARS = 20_000  # of a request or an answer, for the report: its beginning and its end
 ANSWERS = ("chat/completions", "completions", "messages", "responses", "inference/v1/generate", "embedContent")
 # What is no repair where a format writes all values as text, or strings in either kind of quotes.
 TAGGED = {row.call_origin for row in FORMATS if row.syntax}
@@ -82,10 +83,11 @@ class CaseRunner:
         self.settings = replace(settings, vllm=settings.get_model_settings(name), models={})
         self._name = name
         self._now = now
+        self._max_tokens = MAX_TOKENS
 
     def run(self, arm: Arm, case: Case, seed: int) -> Outcome:
         """One run. An error of the server is an outcome. Raises Cancelled, and ConfigError for impossible settings."""
-        settings = arm.apply(self.settings, seed, MAX_TOKENS)
+        settings = arm.apply(self.settings, seed, self._max_tokens)
         client = fill_client(RecordingClient, settings)
         client.start()
         began = self._now()
@@ -97,6 +99,8 @@ class CaseRunner:
                 raise
             except BotError as error:
                 played.sort_error(error)
+        if played.thought_long:
+            self._max_tokens = MAX_THINKING_TOKENS
         return played.outcome(arm, seed, self._now() - began, client)
 
 
@@ -113,6 +117,9 @@ class _Play:
         self._kind: Kind = ""
         self._why = ""
         self._passed = False
+        self._thoughts = ""  # of the last answer, as it was streamed
+        self._in_thoughts = False  # a call was
+        self.thought_long = False
 
     def run(self) -> None:
         """Raises BotError."""
@@ -132,13 +139,24 @@ class _Play:
             self._kind, self._why = min(self._marks, key=lambda mark: mark[0] != "server")
 
     def _ask(self) -> Response:
-        response = Response(())
+        """The answer; one that ends in a thought has room for a longer one."""
+        response = self._ask_once()
+        if response.stop_reason == "max_tokens" and self._thoughts and self._model.max_tokens == MAX_TOKENS:
+            self._model.max_tokens, self.thought_long = MAX_THINKING_TOKENS, True
+            response = self._ask_once()
+        self._responses.append(response)
+        return response
+
+    def _ask_once(self) -> Response:
+        response, thoughts = Response(()), []
         for event in self._model.respond(self._messages, self._case.tools):
             if isinstance(event, Notice):
                 self._notices.append(event.text)
+            elif isinstance(event, ReasoningDelta):
+                thoughts.append(event.text)
             elif isinstance(event, Completed):
                 response = event.response
-        self._responses.append(response)
+        self._thoughts = "".join(thoughts) or _join_thoughts(response)
         return response
 
     def _sort_failure(self, response: Response, why: str) -> tuple[Kind, str]:
@@ -147,7 +165,7 @@ class _Play:
             return "lost", f"{response.malformed[0].reason} {response.malformed[0].raw}".strip()
         if lost := next((notice for notice in self._notices if notice in LOST_NOTICES), ""):
             return "lost", f"{why}. {lost}"
-        if not response.calls and mentions_call(response.text + _thoughts(response)):
+        if not response.calls and mentions_call(response.text + self._thoughts):
             return "lost", f"{why}. The answer holds what looks like a call."
         return "model", why
 
@@ -155,14 +173,15 @@ class _Play:
         """What was done so that the right calls arrived."""
         marks: list[tuple[Kind, str]] = []
         is_native = self._model.path.mode == "native"
+        if response.calls and mentions_call(self._thoughts):
+            self._in_thoughts = True
+            marks.append(("server", "the call was recovered from a thought"))
         for call in response.calls:
             if is_native and call.origin != NATIVE:
                 where = "in a TOOL_CALL block" if call.origin == TEXT else f"in the format {call.origin}"
                 marks.append(("server", f"the call was recovered: it came {where} and not as a tool call"))
             if repairs := _list_repairs(call):
                 marks.append(("format", f"repaired: {', '.join(repairs)}"))
-        if response.calls and mentions_call(_thoughts(response)):
-            marks.append(("server", "the call was recovered from a thought"))
         if noticed := [notice for notice in self._notices if notice in RECOVERED_NOTICES]:
             marks.append(("server", noticed[0]))
         return marks
@@ -192,7 +211,8 @@ class _Play:
             input_tokens=sum(usage.input_tokens for usage in usages),
             cached_tokens=sum(usage.cached_tokens for usage in usages),
             output_tokens=sum(usage.output_tokens for usage in usages),
-            thinks=any(isinstance(block, Reasoning) for each in self._responses for block in each.content),
+            thinks=bool(self._thoughts) or any(map(_join_thoughts, self._responses)),
+            in_thoughts=self._in_thoughts,
             origins=tuple(call.origin for call in calls),
             shows_tools=self._model.path.template_shows_tools,
             notices=tuple(dict.fromkeys(self._notices)),
@@ -205,7 +225,7 @@ def _is_refusal(error: BotError) -> bool:
     return isinstance(error, ServerError) and error.is_about_request
 
 
-def _thoughts(response: Response) -> str:
+def _join_thoughts(response: Response) -> str:
     return "".join(block.text for block in response.content if isinstance(block, Reasoning))
 
 
@@ -231,8 +251,12 @@ def _show_exchange(exchange: tuple[str, bytes, bytearray, int]) -> Exchange:
 
 
 def _decode(body: bytes | bytearray) -> str:
-    text = bytes(body[: 4 * MAX_KEPT_CHARS]).decode(errors="replace")
-    return text if len(text) <= MAX_KEPT_CHARS else f"{text[:MAX_KEPT_CHARS]}... ({len(body):,} bytes)"
+    text = bytes(body).decode(errors="replace")
+    left_out = len(text) - MAX_KEPT_CHARS
+    if left_out <= 0:
+        return text
+    half = MAX_KEPT_CHARS // 2
+    return f"{text[:half]}\n[... {left_out:,} characters ...]\n{text[-half:]}"
 
 
 def _show_read(response: Response) -> dict[str, JSON]:

@@ -149,3 +149,27 @@ def test_a_template_that_leaves_the_tools_out_refuses_the_path(tmp_path):
     error = {"error": {"message": "jinja2.exceptions.UndefinedError: 'tools' is undefined", "code": 400}}
     outcome, _ = run_scripted(tmp_path, *[(400, error)] * 4)
     assert outcome.kind == "refused"
+
+
+class TestThoughts:
+    CALL_IN_THOUGHT = '<tool_call>\n{"name": "look", "arguments": {"at": "0"}}\n</tool_call>'
+
+    def test_that_hold_the_call_are_told(self, tmp_path):
+        swallowed = [{"reasoning": f"I look. {self.CALL_IN_THOUGHT}", "finish": "stop"}]
+        outcome, _ = run_scripted(tmp_path, swallowed)
+        assert (outcome.passed, outcome.kind, outcome.in_thoughts) == (True, "server", True)
+        assert outcome.why == "the call was recovered from a thought"
+
+    def test_that_are_cut_off_get_more_room_once(self, tmp_path):
+        cut = [{"reasoning": "Well, well", "finish": "length"}]
+        outcome, requests = run_scripted(tmp_path, cut, RIGHT)
+        assert outcome.is_clean
+        assert [request.get("max_tokens") or request.get("max_completion_tokens") for request in requests] == [
+            512,
+            4096,
+        ]
+
+    def test_answers_that_are_cut_off_without_one_get_none(self, tmp_path):
+        outcome, requests = run_scripted(tmp_path, [{"content": "Well, well", "finish": "length"}])
+        assert outcome.kind == "model"
+        assert len(requests) == 1
