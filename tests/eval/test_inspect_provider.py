@@ -15,6 +15,8 @@ from inspect_ai.tool import tool  # noqa: E402
 import src.eval.inspect_provider  # noqa: F401, E402 - an installed package is found by its entry point
 from tests.doubles import ScriptedServer  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # of inspect-ai's own: deprecated names, streams left open
+
 CALL = {"index": 0, "id": "abcdefghi", "type": "function", "function": {"name": "look", "arguments": '{"at": "0"}'}}
 NATIVE = [{"tool_calls": [CALL], "finish": "tool_calls", "usage": {"prompt_tokens": 9, "completion_tokens": 3}}]
 TEXT = [{"content": 'TOOL_CALL: {"name": "look", "args": {"at": "0"}}', "finish": "stop"}]
