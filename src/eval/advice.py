@@ -76,13 +76,18 @@ def _hides_tools(outcomes: Sequence[Outcome]) -> bool:
     return any(each.shows_tools is False for each in outcomes)
 
 
+def _is_telling(outcome: Outcome, best: Arm) -> bool:
+    """Of the best arm, where that is native: what other settings spoil is no reason to restart the server."""
+    return outcome.arm == best.name if best.path == "native" else outcome.arm.split(",")[0] == "native"
+
+
 def _find_flags(
     best: Arm, search: Search, outcomes: Sequence[Outcome], facts: ServerFacts
 ) -> tuple[list[str], list[str]]:
     """The flags for native calls, and why; none where native calls come as they should."""
     why: list[str] = []
     thinks_less = "chat_template_kwargs" in "".join(best.changes)
-    native = [each for each in outcomes if each.arm.split(",")[0] == "native" and each.origins]
+    native = [each for each in outcomes if _is_telling(each, best) and each.origins]
     foreign = [each for each in native if set(each.origins) != {NATIVE}]
     refused = search.standings.get("native")
     is_refused = refused is not None and refused.verdict == "refused"

@@ -40,6 +40,16 @@ def test_calls_that_the_parser_does_not_read_name_the_one_that_does():
     assert advice.headline.startswith(f"Restart the server: {CALLING} qwen3_coder\nUntil then, set ")
 
 
+def test_calls_that_get_lost_under_other_settings_only_are_no_reason_to_restart():
+    def run(arm, *at):
+        is_spoiled = "stream off" in arm.name
+        kind, origin = ("server", "hermes") if is_spoiled else ("", "native")
+        return right(arm, *at, kind=kind, origins=(origin,))
+
+    advice = find_advice(run, vary=lambda arm, *_: [arm.vary("stream off", vllm__stream=False)])
+    assert advice.headline.startswith("Nothing to change")
+
+
 def test_another_server_than_vllm_gets_no_flags():
     advice = find_advice(run_leaking, ServerFacts("tiny", is_vllm=False))
     assert advice.command == ""
