@@ -88,6 +88,10 @@ def test_a_call_has_a_name_arguments_an_origin_and_repairs():
     assert (call.name, call.arguments, call.origin, call.repaired) == ("read", {"path": "a"}, "native", ())
 
 
+def test_the_call_of_a_result_has_arguments_even_if_none_could_be_read():
+    assert src.MalformedCall("1", "read", "{", "cut").arguments == {}
+
+
 def test_the_registry_is_a_list_of_openai_tools():
     from src.tools import TOOL_DEFINITIONS
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 from ..config import GivenValue, Settings, check_value
 from ..config.settings import BASE_URLS, VllmSettings
@@ -50,7 +51,8 @@ def make_settings(base_url: str, provider: str = "vllm", **values: Any) -> Setti
         for name, value in arguments.items()
         if value is not None or name not in values
     }
-    if "://" not in base_url:  # nothing is asked before the first question, so the likeliest address counts
+    is_whole = "://" in base_url and urlsplit(base_url).path.strip("/")
+    if not is_whole:  # nothing is asked before the first question, so the likeliest address counts
         checked["base_url"] = list_candidates(checked["base_url"], has_v1=provider in WITH_V1)[0]
     places = {"vllm.base_url": "argument base_url"}
     return Settings(vllm=VllmSettings(**checked), root=Path(), state=Path(), places=places)  # `state` holds nothing

@@ -102,6 +102,11 @@ class MalformedCall(Serializable):
     reason: str
     origin: Origin = NATIVE
 
+    @property
+    def arguments(self) -> Mapping[str, JSON]:
+        """None could be read."""
+        return {}
+
 
 @dataclass(frozen=True, slots=True)
 class Usage(Serializable):

@@ -62,7 +62,7 @@ class AsyncRun(AsyncOnly, BaseRun):
             raise BotError(READ_TWICE)
 
     @property
-    def was_left(self) -> bool:
+    def _was_left(self) -> bool:
         """Whether the `async for` over it has ended, while the event loop has not closed it yet."""
         return self._iterator is not None and self._iterator() is None
 
@@ -97,7 +97,7 @@ class AsyncRun(AsyncOnly, BaseRun):
 
     async def _follow(self) -> AsyncGenerator[Event, None]:
         exchange, previous, self._previous = self._exchange, self._previous, None
-        if previous and previous.was_left:
+        if previous and previous._was_left:
             await previous.close()
         exchange.open()
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -16,14 +17,15 @@ from ...types.effects import Aside
 from ...types.messages import JSON, ToolChoice
 from ..endpoint import DEFAULT_URL, make_client, make_core, make_settings, take_only
 from .approval import AsyncApprove
-from .options import NO_OVERRIDES, SYSTEM, Options, Overrides, Sampling, Stored, Tools
+from .options import NO_OVERRIDES, SYSTEM, Options, Overrides, Sampling, Stored, Tools, describe_unknown
 from .wording import rewording
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
 AgentT = TypeVar("AgentT")
 ApproveT = TypeVar("ApproveT", bound=AsyncApprove)
+INTERNAL = {"check_open", "make_client", "make_core", "resolve_model"}  # what agents need of a server
 CLOSED_HINT = "Ask inside its `with` block, or make another one."
 
 
@@ -35,6 +37,13 @@ class BaseServer(Generic[AgentT, ApproveT]):
     failed before anything of its answer came. Nothing is sent before the first question. Raises ConfigError for
     impossible arguments.
     """
+
+    def __new__(cls, *_: object, **options: object) -> Self:
+        """Raises TypeError for an option that there is not."""
+        known = signature(cls.__init__).parameters
+        if unknown := next((name for name in options if name not in known), ""):
+            raise TypeError(describe_unknown(f"A {cls.__name__}", unknown, [*known][1:]))
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -114,6 +123,10 @@ class BaseServer(Generic[AgentT, ApproveT]):
             sampling,
         )
         return self._make_agent(options)
+
+    def __dir__(self) -> list[str]:
+        """What its user may need, for completion."""
+        return sorted(set(super().__dir__()) - INTERNAL)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.provider} at {self.base_url}{', closed' * self.is_closed}>"

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 Question = Union[str, Sequence[Union[str, Media]]]
 RunnerT = TypeVar("RunnerT", bound=CallRunner)
+# What runs need of an agent, and no user does.
+INTERNAL = {"describe", "get_loop", "release", "request_settings", "resolve_model", "take", "take_approval_error"}
 LEFT = "This run was left before its end."
 READ_TWICE = "This run is read in another thread or task already."
 
@@ -88,6 +90,10 @@ class BaseAgent(Generic[RunnerT]):
     def model(self) -> str:
         """The name of its model; empty until the server was asked for its only one."""
         return self._core.name
+
+    def __dir__(self) -> list[str]:
+        """What its user may need, for completion."""
+        return sorted(set(super().__dir__()) - INTERNAL)
 
     def __repr__(self) -> str:
         model = self.model or "its only one"

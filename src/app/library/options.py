@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypedDict, Union
@@ -62,9 +62,7 @@ class Options(NamedTuple):
         """The same, with whole paths and names. Raises TypeError for an unknown name, ConfigError for a wrong value."""
         for name in [each for each in self.sampling if each not in Sampling.__annotations__]:
             names = {**self._asdict(), **Sampling.__annotations__}
-            near = find_near(name, names)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}."
-            raise TypeError(f"An agent has no option {name!r}: {hint}")
+            raise TypeError(describe_unknown("An agent", name, names))
         for name, (kinds, wanted) in _KINDS.items():
             if not isinstance(value := getattr(self, name), kinds):
                 raise ConfigError(f"{name}: expected {wanted}, got {value!r}.")
@@ -82,6 +80,13 @@ class Options(NamedTuple):
         workspace = resolve_path(str(self.workspace), "workspace", "folder")
         timeout = None if self.timeout is None else min(self.timeout, WEEK_S)  # which the system's clocks can hold
         return self._replace(workspace=workspace, sampling=sampling, timeout=timeout)
+
+
+def describe_unknown(owner: str, name: str, names: Collection[str]) -> str:
+    """That there is no such option, and which was meant, or which there are."""
+    near = find_near(name, dict.fromkeys(names))
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}."
+    return f"{owner} has no option {name!r}: {hint}"
 
 
 _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {

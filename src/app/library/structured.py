@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import is_dataclass
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, is_typeddict
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
@@ -91,10 +90,8 @@ class Form:
 
 
 def _list_arms(wanted: Any) -> tuple[Any, ...]:
-    """The types of a union that msgspec cannot tell apart; else the one that is wanted."""
-    arms = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else ()
-    is_told_apart = not any(_is_pydantic(arm) or is_dataclass(arm) or is_typeddict(arm) for arm in arms)
-    return (wanted,) if is_told_apart else arms
+    """The types of a union, each of which is tried: msgspec takes no two objects, and no two lists."""
+    return get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
 
 
 def _is_pydantic(wanted: Any) -> bool:

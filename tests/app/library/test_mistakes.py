@@ -124,6 +124,9 @@ ELSEWHERE = [
     Mistake("retries below zero", lambda url: Server(url, retries=-1), "retries: expected at least 0, got -1"),
     Mistake("a wrong argument of connect", lambda url: Agent.connect(url, "tiny", system=7), "system: expected"),
     Mistake("a misspelt argument of connect", lambda url: Agent.connect(url, tool_choise="none"), "did you mean tool_"),
+    Mistake(
+        "a misspelt option of a server", lambda url: Server(url, timeout=3), "A Server has no option 'timeout': did"
+    ),
     Mistake("a stored text that is none", lambda url: Conversation.from_json("{}"), "no stored conversation"),
     Mistake("a stored text that is cut", lambda url: Conversation.from_json('{"type":'), "no stored conversation"),
     Mistake("a list that was stored", lambda url: Conversation.from_dict([]), "no stored conversation"),

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import math
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,6 +16,7 @@ from tests.app.library.servers import ParserlessServer
 from tests.doubles import ScriptedServer
 from tests.faults.scripts import HELLO
 from tests.faults.server import FaultServer
+from tests.sources import ROOT
 
 USERS = 8
 HI = [{"content": "Hi"}, {"finish": "stop"}]
@@ -49,6 +51,32 @@ def ask_in_tasks(url):
             return [result.text for result in results]
 
     return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("kind", [Server, AsyncServer])
+def test_completion_offers_documented_names_only(kind):
+    async def list_names():
+        server = kind("http://localhost:8000/v1")
+        agent = server.agent()
+        offered = {name for each in (server, agent, agent.ask("x")) for name in dir(each) if not name.startswith("_")}
+        if kind is AsyncServer:
+            await server.close()
+        return offered
+
+    page = (ROOT / "docs/library.md").read_text(encoding="utf-8")
+    assert [name for name in asyncio.run(list_names()) if not re.search(rf"\b{name}\b", page)] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("https://api.anthropic.com", "https://api.anthropic.com/v1"),
+        ("http://gpu:8000/", "http://gpu:8000/v1"),
+        ("http://gpu:8000/openai", "http://gpu:8000/openai"),
+    ],
+)
+def test_an_address_without_a_path_is_that_of_the_api(given, used):
+    assert Server(given, provider="anthropic").base_url == used
 
 
 @pytest.mark.parametrize("ask", [ask_in_threads, ask_in_tasks])
