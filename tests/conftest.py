@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from .thorough import is_left_out, register_profiles
+from .sources import ROOT
+from .thorough import is_left_out, is_thorough, register_profiles
+from .waiting import PATIENCE_S
 
 register_profiles()
 NUMBERS = count()
@@ -92,3 +95,21 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Callable]:
     yield make
     for driver in made:
         driver.close()
+
+
+@pytest.fixture
+def list_type_errors(tmp_path: Path) -> Callable[[str], list[str]]:
+    """What mypy --strict says of a program that imports `vllm_bot`; for tests marked `thorough`, since it takes seconds."""
+    if not is_thorough():
+        pytest.skip("mypy runs with --hypothesis-profile many")
+
+    def list_type_errors(program: str) -> list[str]:
+        (tmp_path / "use.py").write_text(program)
+        (tmp_path / "vllm_bot").symlink_to(ROOT / "src")  # as it is when it is installed
+        command = [sys.executable, "-m", "mypy", "--strict", "use.py", "--config-file", str(ROOT / "pyproject.toml")]
+        cache = ["--cache-dir", str(ROOT / ".mypy_cache" / "use")]
+        done = subprocess.run([*command, *cache], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert done.stdout, done.stderr
+        return [line for line in done.stdout.splitlines() if line.startswith("use.py:") and ": error:" in line]
+
+    return list_type_errors

@@ -35,7 +35,7 @@ T = TypeVar("T")
 class Agent(BaseAgent[ThreadCallRunner]):
     """A conversation with a model, for threads; `Server.agent` makes one. A context manager, which closes it."""
 
-    _run: Run | None
+    _run: Run[Any] | None
 
     def __init__(self, server: BaseServer[Any, Any], client: Client, options: Options) -> None:
         super().__init__(server, options, ThreadCallRunner, lambda approve, _: Approval(approve))
@@ -91,7 +91,11 @@ class Agent(BaseAgent[ThreadCallRunner]):
             raise
         return agent
 
-    def ask(self, question: Question, *, tool_choice: ToolChoice | None = None, schema: object = None) -> Run:
+    @overload
+    def ask(self, question: Question, *, tool_choice: ToolChoice | None = ..., schema: type[T]) -> Run[T]: ...
+    @overload
+    def ask(self, question: Question, *, tool_choice: ToolChoice | None = ..., schema: object = ...) -> Run[Any]: ...
+    def ask(self, question: Question, *, tool_choice: ToolChoice | None = None, schema: object = None) -> Run[Any]:
         """The answer to a question while it comes: a Run, to iterate.
 
         `question`: a text, or a list of texts, images and sounds: `["What is this?", Media(data, "image/png")]`.
@@ -134,7 +138,11 @@ class Agent(BaseAgent[ThreadCallRunner]):
         result = self.ask(question, tool_choice=tool_choice, schema=schema).finish()
         return raise_if_cut(result) if raise_on_limit else result
 
-    def resume(self, answers: Answers, *, schema: object = None) -> Run:
+    @overload
+    def resume(self, answers: Answers, *, schema: type[T]) -> Run[T]: ...
+    @overload
+    def resume(self, answers: Answers, *, schema: object = ...) -> Run[Any]: ...
+    def resume(self, answers: Answers, *, schema: object = None) -> Run[Any]:
         """Go on with a run whose `approve` returned LATER, in this process or another one: a Run, to iterate.
 
         `answers`: to each call of `pending`, by its id: True, False or an Answer. `schema`: as the question had it.

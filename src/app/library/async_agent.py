@@ -49,13 +49,19 @@ class AsyncApproval(Approval):
 class AsyncAgent(AsyncOnly, BaseAgent[AsyncCallRunner]):
     """As Agent, for asyncio; `AsyncServer.agent` makes one. Coroutine functions as tools run in its event loop."""
 
-    _run: AsyncRun | None
+    _run: AsyncRun[Any] | None
 
     def __init__(self, server: BaseServer[Any, Any], client: AsyncClient, options: Options) -> None:
         super().__init__(server, options, AsyncCallRunner, AsyncApproval)
         self._client = client
 
-    def ask(self, question: Question, *, tool_choice: ToolChoice | None = None, schema: object = None) -> AsyncRun:
+    @overload
+    def ask(self, question: Question, *, tool_choice: ToolChoice | None = ..., schema: type[T]) -> AsyncRun[T]: ...
+    @overload
+    def ask(
+        self, question: Question, *, tool_choice: ToolChoice | None = ..., schema: object = ...
+    ) -> AsyncRun[Any]: ...
+    def ask(self, question: Question, *, tool_choice: ToolChoice | None = None, schema: object = None) -> AsyncRun[Any]:
         """As Agent.ask, to iterate with `async for`."""
         exchange = self._make_exchange(question, tool_choice, schema)
         self._run = AsyncRun(exchange, self._client, self._context, self._runner, self._run)
@@ -86,7 +92,11 @@ class AsyncAgent(AsyncOnly, BaseAgent[AsyncCallRunner]):
         result = await self.ask(question, tool_choice=tool_choice, schema=schema).finish()
         return raise_if_cut(result) if raise_on_limit else result
 
-    def resume(self, answers: Answers, *, schema: object = None) -> AsyncRun:
+    @overload
+    def resume(self, answers: Answers, *, schema: type[T]) -> AsyncRun[T]: ...
+    @overload
+    def resume(self, answers: Answers, *, schema: object = ...) -> AsyncRun[Any]: ...
+    def resume(self, answers: Answers, *, schema: object = None) -> AsyncRun[Any]:
         """As Agent.resume, to iterate with `async for`."""
         exchange = self._make_resumption(answers, schema)
         self._run = AsyncRun(exchange, self._client, self._context, self._runner, self._run)

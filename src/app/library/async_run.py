@@ -15,12 +15,12 @@ from ...tools.sdk.async_calls import AsyncCallRunner
 from ...transport.async_driver import AsyncCancellation, drive_async
 from ...transport.async_http import AsyncClient
 from ...types.events import Event
-from .exchange import READ_TWICE, AsyncOnly, BaseRun, Exchange
+from .exchange import READ_TWICE, AsyncOnly, BaseRun, Exchange, ValueT
 from .result import Result
 from .wording import rewording
 
 
-class AsyncRun(AsyncOnly, BaseRun):
+class AsyncRun(AsyncOnly, BaseRun[ValueT]):
     """As Run, for asyncio. A task that is cancelled ends it, too."""
 
     def __init__(
@@ -29,7 +29,7 @@ class AsyncRun(AsyncOnly, BaseRun):
         client: AsyncClient,
         context: ToolContext,
         runner: AsyncCallRunner,
-        previous: AsyncRun | None,
+        previous: AsyncRun[Any] | None,
     ) -> None:
         super().__init__(exchange)
         self._previous = previous
@@ -46,7 +46,7 @@ class AsyncRun(AsyncOnly, BaseRun):
         self._iterator = weakref.ref(iterator)
         return iterator
 
-    async def finish(self) -> Result[Any]:
+    async def finish(self) -> Result[ValueT]:
         """Wait for its end. Raises BotError, as iterating does."""
         async with self:
             async for _ in self._events:
@@ -80,7 +80,7 @@ class AsyncRun(AsyncOnly, BaseRun):
         super().cancel()
         self._cancellation.cancel()
 
-    async def __aenter__(self) -> AsyncRun:
+    async def __aenter__(self) -> AsyncRun[ValueT]:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -37,7 +37,13 @@ from .structured import Form
 from .wording import reword_event
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
     from ..spans import Spans
+
+    ValueT = TypeVarWithDefault("ValueT", default=Any)
+else:
+    ValueT = TypeVar("ValueT")
 
 Question = Union[str, Sequence[Union[str, Media]]]
 RunnerT = TypeVar("RunnerT", bound=CallRunner)
@@ -72,7 +78,7 @@ class BaseAgent(Generic[RunnerT]):
         self._loops: dict[str, AgentLoop] = {}
         self._lock = Lock()
         self._is_closed = False
-        self._run: BaseRun | None = None
+        self._run: BaseRun[Any] | None = None
 
     def _make_core(self, model: str, schema: Mapping[str, JSON] | None = None) -> ModelCore:
         return self._server.make_core(model, self._options.sampling, schema)
@@ -326,7 +332,7 @@ class Exchange:
         return self._record.make_result()
 
 
-class BaseRun:
+class BaseRun(Generic[ValueT]):
     """What runs of threads and of asyncio share."""
 
     def __init__(self, exchange: Exchange) -> None:
@@ -340,13 +346,13 @@ class BaseRun:
         return f"<{type(self).__name__}: {state}>"
 
     @property
-    def result(self) -> Result[Any]:
+    def result(self) -> Result[ValueT]:
         """What came of it. Raises BotError if it is not over."""
         if not self._exchange.is_over:
             raise BotError("The run is not over, so it has no result yet.", "Iterate it to its end first.")
         if not self._exchange.is_answered:
             raise BotError(LEFT, "Its events so far are what there is.")
-        return self._exchange.result
+        return cast("Result[ValueT]", self._exchange.result)
 
     def cancel(self) -> None:
         """Stop it from another thread: who iterates gets Cancelled. After its end, nothing happens."""

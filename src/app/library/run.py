@@ -10,19 +10,19 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from threading import get_ident
 from types import GeneratorType
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 from ...errors import BotError, Cancelled
 from ...tools import ToolContext
 from ...transport import CANCELLED, Client
 from ...transport.driver import drive
 from ...types.events import Event
-from .exchange import READ_TWICE, BaseRun, Exchange
+from .exchange import READ_TWICE, BaseRun, Exchange, ValueT
 from .result import Result
 from .wording import rewording
 
 
-class Run(BaseRun):
+class Run(BaseRun[ValueT]):
     """Iterate it for events; it is a context manager, which closes it. What ends it early raises BotError in `for`."""
 
     def __init__(self, exchange: Exchange, client: Client, context: ToolContext) -> None:
@@ -42,7 +42,7 @@ class Run(BaseRun):
     def __aiter__(self) -> NoReturn:
         raise TypeError("Run is not asynchronous. Use `for`, or an agent of AsyncServer.")
 
-    def finish(self) -> Result[Any]:
+    def finish(self) -> Result[ValueT]:
         """Wait for its end. Raises BotError, as iterating does."""
         with self:
             for _ in self._events:
@@ -66,7 +66,7 @@ class Run(BaseRun):
         except ValueError:  # it runs in another thread
             self.cancel()
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> Run[ValueT]:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -40,6 +40,32 @@ async def start_reading(run):
     return task
 
 
+TYPED = """
+from dataclasses import dataclass
+from typing_extensions import assert_type  # mypy brings it
+from vllm_bot import Agent, AsyncAgent, AsyncRun, Run
+
+@dataclass
+class Weather:
+    city: str
+
+async def use(agent: Agent, other: AsyncAgent) -> None:
+    assert_type(agent.ask("x", schema=Weather).result.value, Weather)
+    with agent.resume({}, schema=Weather) as run:
+        assert_type(run.result.value, Weather)
+    assert_type((await other.ask("x", schema=Weather).finish()).value, Weather)
+    runs: list[Run] = [agent.ask("x")]
+    others: list[AsyncRun] = [other.ask("x")]
+    for each in agent.answer("x").calls:
+        print(each.call.arguments, runs, others)
+"""
+
+
+@pytest.mark.thorough
+def test_a_run_has_the_type_of_its_schema(list_type_errors):
+    assert list_type_errors(TYPED) == []
+
+
 class TestInThreads:
     @pytest.fixture
     def agent(self):
