@@ -171,7 +171,7 @@ class BaseAgent(Generic[RunnerT]):
         if split_open_turn(self.conversation) is None:
             raise BotError("No call waits for an answer: each has its result.", "Ask a question instead.")
         self._approver.give(self.pending, answers)
-        return Exchange(self, None, self._options.tool_choice, _read_form(schema))
+        return Exchange(self, None, "auto", _read_form(schema))  # what was required has been called
 
     def describe(self) -> Mapping[str, str]:
         """Who answers, for traces."""

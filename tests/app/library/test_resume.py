@@ -123,6 +123,15 @@ def test_it_is_the_same_on_asyncio():
     assert "sent to ann" in agent.conversation.text
 
 
+@pytest.mark.parametrize("choice", ["required", "none"])
+def test_the_turn_that_goes_on_need_not_call_again(choice):
+    with ScriptedServer("Done.") as scripted, Server(scripted.url) as server:
+        agent = server.agent(TOOLS, tool_choice=choice, conversation=suspend())
+        assert str(agent.resume(answer_all(agent, True, True)).finish()) == "Done."
+        assert scripted.requests[-1].get("tool_choice", "auto") == "auto"
+    assert SENT == ["asked for Oslo", "ann", "asked for Rome", "bob"]
+
+
 def test_a_run_may_wait_more_than_once():
     with ScriptedServer(call("send", to="eve"), "Done.") as scripted, Server(scripted.url) as server:
         agent = server.agent(TOOLS, approve=wait, conversation=suspend())
