@@ -25,9 +25,12 @@ WRITTEN = "x-vllm-bot-written"  # of a message: its text with the calls in it, a
 MEMO_BYTES = 8 * 1024 * 1024
 _SIZE = 16  # of a digest, in bytes
 _ANSWER_BYTES, _MESSAGE_BYTES = 1500, 200  # what Python takes for one in a history
-_SORTED = msgspec.json.Encoder(order="sorted")
+_sort_json = msgspec.json.Encoder(order="sorted").encode
+_decode_json = msgspec.json.Decoder().decode
 _MARK_BYTES = 8
-_INLINE_THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
+_THINK = "<think>"
+_INLINE_THOUGHT = re.compile(rf"\s*{_THINK}.*?</think>", re.DOTALL)
+_CACHE_MARK = "cache_control"
 
 
 class KeptAnswer(NamedTuple):
@@ -43,7 +46,10 @@ class KeptAnswer(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> KeptAnswer:
-        return msgspec.msgpack.decode(data, type=cls)
+        return _decode_kept(data)
+
+
+_decode_kept = msgspec.msgpack.Decoder(KeptAnswer).decode
 
 
 class RestoredAnswer(NamedTuple):
@@ -83,22 +89,24 @@ class HistoryDigest:
         for place in range(len(self.marks), len(messages)):
             message = messages[place]
             if message.get("role") == "assistant":
-                text, calls = self.answer = describe_answer(message)
-                self.keys[place] = self._make_key(text, calls)
-                data = encode_json([text, calls, list_ids(message)])
+                self.answer = describe_answer(message)
+                data = encode_json(self.answer)
+                self.keys[place] = self._make_key(data)
+                data += encode_json(list_ids(message))
             else:
-                data = encode_json(_leave_out_marks(message))
-            self._digest.update(data)
-            self.marks.append(blake2b(data, digest_size=_MARK_BYTES).digest())
+                data = _encode_without_marks(message)
+            digest = sha256(data).digest()  # of which the others are made: a text is hashed once
+            self._digest.update(digest)
+            self.marks.append(digest[:_MARK_BYTES])
 
     def make_key(self, answer: Response) -> bytes:
         """What the answer to this request is kept under."""
         calls = [[call.name, sort_arguments(call.arguments)] for call in answer.calls]
-        return self._make_key(answer.text.strip(), calls)
+        return self._make_key(encode_json([answer.text.strip(), calls]))
 
-    def _make_key(self, text: str, calls: list[list[str]]) -> bytes:
+    def _make_key(self, answer: bytes) -> bytes:
         digest = self._digest.copy()
-        digest.update(encode_json(["answer", text, calls]))
+        digest.update(b"answer" + answer)
         return digest.digest()
 
     @property
@@ -145,9 +153,11 @@ def describe_answer(message: Mapping[str, Any]) -> tuple[str, list[list[str]]]:
     content = message.get("content")
     if isinstance(content, list):
         content = "\n".join(as_str(part.get("text")) for part in as_dicts(content))
-    text = _INLINE_THOUGHT.sub("", as_str(content), count=1).strip()
+    text = as_str(content)
+    if _THINK in text:
+        text = _INLINE_THOUGHT.sub("", text, count=1)
     calls = [as_dict(call.get("function")) for call in as_dicts(message.get("tool_calls"))]
-    return text, [[as_str(each.get("name")), _read_arguments(each.get("arguments"))] for each in calls]
+    return text.strip(), [[as_str(each.get("name")), _read_arguments(each.get("arguments"))] for each in calls]
 
 
 def _read_arguments(arguments: object) -> str:
@@ -160,6 +170,10 @@ def _read_arguments(arguments: object) -> str:
 def _parse(arguments: str) -> Any:
     """None where they are no JSON."""
     try:
+        return _decode_json(arguments)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass  # load_json reads more
+    try:
         return load_json(arguments.encode(errors="replace")) if arguments.strip() else {}
     except WireError:
         return None
@@ -168,7 +182,7 @@ def _parse(arguments: str) -> Any:
 def sort_arguments(arguments: object) -> str:
     """Arguments in one spelling, whatever the order of their keys."""
     try:
-        return _SORTED.encode(arguments).decode()
+        return _sort_json(arguments).decode()
     except (ValueError, OverflowError, RecursionError):  # a lone surrogate, an integer of more than 64 bits
         return json.dumps(arguments, sort_keys=True, separators=(",", ":"))
 
@@ -177,12 +191,17 @@ def list_ids(message: Mapping[str, Any]) -> list[str]:
     return [as_str(call.get("id")) for call in as_dicts(message.get("tool_calls"))]
 
 
-def _leave_out_marks(message: Mapping[str, Any]) -> dict[str, Any]:
+def _encode_without_marks(message: Mapping[str, Any]) -> bytes:
     """Without `cache_control`, which clients move from message to message."""
-    kept = {name: value for name, value in message.items() if name != "cache_control"}
+    data = encode_json(message)
+    return encode_json(_leave_out_marks(message)) if _CACHE_MARK.encode() in data else data
+
+
+def _leave_out_marks(message: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in message.items() if name != _CACHE_MARK}
     if isinstance(content := message.get("content"), list):
         kept["content"] = [
-            {name: value for name, value in part.items() if name != "cache_control"} if isinstance(part, dict) else part
+            {name: value for name, value in part.items() if name != _CACHE_MARK} if isinstance(part, dict) else part
             for part in content
         ]
     return kept
@@ -201,15 +220,15 @@ def _write(call: ToolCall) -> str:
     return "" if call.written == write_arguments(call.arguments) else call.written
 
 
-def choose(values: Sequence[bytes], message: Mapping[str, Any]) -> KeptAnswer | None:
-    """What belongs to this answer of a client; None where that is not certain.
+def choose(values: Sequence[bytes], ids: tuple[str, ...]) -> KeptAnswer | None:
+    """What belongs to an answer of a client whose calls have these ids; None where that is not certain.
 
     Ids that a client dropped come back; an answer with other ids than ours is another answer.
     """
     candidates = [KeptAnswer.decode(value) for value in values]
-    ids = tuple(list_ids(message))
-    same = [each for each in candidates if each.ids == ids] if any(ids) else candidates
-    return same[0] if len(same) == 1 else None
+    if any(ids):
+        candidates = [each for each in candidates if each.ids == ids]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def put_back(
@@ -252,27 +271,32 @@ def _rename_results(messages: list[dict[str, Any]], answers: Mapping[int, Restor
 
 def restore_answer(message: dict[str, Any], values: tuple[bytes, ...], *, with_thoughts: bool) -> RestoredAnswer:
     """The answer with what was kept of it, if that is certain."""
-    kept = choose(values, message)
+    ids = tuple(list_ids(message))
+    kept = choose(values, ids)
     if kept is None:
         return RestoredAnswer(values, message, is_changed=False, renamed={})
     changed = _restore(message, kept, with_thoughts=with_thoughts)
     is_changed = changed != message
     if kept.written:
         changed[WRITTEN] = kept.written
-    pairs = zip(list_ids(message), kept.ids, strict=False)
-    return RestoredAnswer(values, changed, is_changed, {own: id for own, id in pairs if own != id})
+    renamed = {} if ids == kept.ids else {own: id for own, id in zip(ids, kept.ids, strict=False) if own != id}
+    return RestoredAnswer(values, changed, is_changed, renamed)
 
 
 def _restore(message: dict[str, Any], kept: KeptAnswer, *, with_thoughts: bool) -> dict[str, Any]:
     restored = dict(message)
-    has_thought = any(message.get(name) for name in ("reasoning", "reasoning_content"))
-    is_inline = bool(_INLINE_THOUGHT.match(as_str(message.get("content"))))
-    if kept.thought and with_thoughts and not has_thought and not is_inline:
+    if kept.thought and with_thoughts and not _has_thought(message):
         restored["reasoning"] = kept.thought
     if kept.ids:
         calls = zip(as_dicts(message.get("tool_calls")), kept.ids, kept.arguments, strict=False)
         restored["tool_calls"] = [_restore_call(call, id, arguments) for call, id, arguments in calls]
     return restored
+
+
+def _has_thought(message: Mapping[str, Any]) -> bool:
+    content = as_str(message.get("content"))
+    is_inline = _THINK in content and bool(_INLINE_THOUGHT.match(content))
+    return bool(message.get("reasoning") or message.get("reasoning_content") or is_inline)
 
 
 def _restore_call(call: dict[str, Any], id: str, arguments: str) -> dict[str, Any]:
