@@ -82,6 +82,7 @@ class Gateway:
         guards: Collection[str] = DEFAULT_GUARDS,
         request_log: RequestLog | None = None,
         recorder: Recorder | None = None,
+        histories: HistoryMemo | None = None,
     ) -> None:
         self._recorder = recorder
         self._guards = guards
@@ -91,7 +92,7 @@ class Gateway:
         self._records: dict[int, RequestRecord] = {}
         self._told: set[tuple[str, str]] = set()  # models and guards of which the log has a line
         self._memory = memory
-        self._histories = HistoryMemo()
+        self._histories = histories or HistoryMemo()
         self._upstreams = upstreams
         self._metrics = metrics
         self.keys = keys  # others may take their place

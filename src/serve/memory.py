@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from time import monotonic
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-MAX_BYTES = 56 * 1024 * 1024  # with the histories of a worker: 64 MB
+MAX_BYTES = 64_000_000  # of answers and of all workers' histories
+HISTORIES_BYTES = 8_000_000  # of a worker, where there are one or two
+ALL_HISTORIES_BYTES = 2 * HISTORIES_BYTES
 MAX_ENTRIES = 150_000
 MAX_AGE_S = 6 * 3600.0  # unused
 MAX_CANDIDATES = 4
@@ -29,6 +31,20 @@ SOCKET_NAME = "answers.sock"
 _SIZE_BYTES = 4
 
 T = TypeVar("T")
+
+
+class MemoryShare(NamedTuple):
+    """In bytes: for the answers, and for the histories of each worker."""
+
+    answers: int
+    histories: int
+
+
+def share_memory(workers: int) -> MemoryShare:
+    """MAX_BYTES, shared out."""
+    histories = min(HISTORIES_BYTES, ALL_HISTORIES_BYTES // workers)
+    return MemoryShare(MAX_BYTES - workers * histories, histories)
+
 
 log = logging.getLogger(__name__.rpartition(".")[0])
 
@@ -99,7 +115,7 @@ class AnswerMemory:
 
     def __init__(
         self,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int = share_memory(1).answers,
         max_entries: int = MAX_ENTRIES,
         max_age: float = MAX_AGE_S,
         read_clock: Callable[[], float] = monotonic,
@@ -148,7 +164,7 @@ class OwnMemory:
     """Of the only worker."""
 
     def __init__(self, memory: AnswerMemory | None = None) -> None:
-        self.memory = memory or AnswerMemory()
+        self.memory = AnswerMemory() if memory is None else memory  # an empty one is false
 
     async def find(self, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
         return self.memory.find(keys)
@@ -204,17 +220,17 @@ class SharedMemory:
         self._streams = None
 
 
-def serve_memory(folder: Path) -> None:
+def serve_memory(folder: Path, max_bytes: int = share_memory(2).answers) -> None:
     """Serve a memory to the workers, in a thread of this process, until it ends. It listens when this returns."""
     listener = socket.socket(socket.AF_UNIX)  # here: until the thread begins, an interrupt may remove the folder
     listener.bind(str(folder / SOCKET_NAME))
     listener.listen()
-    Thread(target=_run, args=(listener,), daemon=True).start()
+    Thread(target=_run, args=(listener, AnswerMemory(max_bytes)), daemon=True).start()
 
 
-def _run(listener: socket.socket) -> None:
+def _run(listener: socket.socket, memory: AnswerMemory) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they wake the thread that waits for workers
-    asyncio.run(_serve(AnswerMemory(), listener))
+    asyncio.run(_serve(memory, listener))
 
 
 async def _serve(memory: AnswerMemory, listener: socket.socket) -> None:

@@ -19,10 +19,9 @@ import msgspec
 from ..errors import WireError
 from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json, load_json
 from ..types.messages import Reasoning, Response, ToolCall, write_arguments
-from .memory import BoundedStore
+from .memory import HISTORIES_BYTES, BoundedStore
 
 WRITTEN = "x-vllm-bot-written"  # of a message: its text with the calls in it, as the model wrote it
-MEMO_BYTES = 8 * 1024 * 1024
 _SIZE = 16  # of a digest, in bytes
 _ANSWER_BYTES, _MESSAGE_BYTES = 1500, 200  # what Python takes for one in a history
 _sort_json = msgspec.json.Encoder(order="sorted").encode
@@ -123,7 +122,7 @@ class HistoryMemo:
     new, need not be read again. Any thread may use it.
     """
 
-    def __init__(self, max_bytes: int = MEMO_BYTES) -> None:
+    def __init__(self, max_bytes: int = HISTORIES_BYTES) -> None:
         self._store = BoundedStore[HistoryDigest](max_bytes)
         self._lock = Lock()
 

@@ -31,12 +31,13 @@ from ..errors import ConfigError
 from ..transport.http import try_connecting
 from .access import AccessRules
 from .gateway import HAS_ASKED, MAX_HEADER_BYTES, Gateway
-from .memory import Memory, OwnMemory, SharedMemory, serve_memory
+from .memory import Memory, OwnMemory, SharedMemory, serve_memory, share_memory
 from .pages.metrics import Metrics
 from .record.entry import Redact
 from .record.log_file import LogFile
 from .record.recorder import Recorder
 from .request_log import RequestLog
+from .restore import HistoryMemo
 from .upstreams import Replica, Upstreams
 from .workers import ENDING, NOTICE_S, SHUTDOWN_S, STREAMS_FINISH, make_hangup_handler, supervise
 
@@ -105,7 +106,7 @@ def serve_forever(settings: Settings, *, tls: TlsFiles = None, redact: Redact | 
             return
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # where the workers' counts are; see metrics.py
         if options.restore:
-            serve_memory(Path(folder))
+            serve_memory(Path(folder), share_memory(options.workers).answers)
         process = multiprocessing.get_context("spawn").Process
 
         def make_worker(is_restart: bool) -> BaseProcess:
@@ -201,6 +202,7 @@ def _serve(
         options.guards,
         RequestLog(options.request_log) if options.request_log else None,
         recorder,
+        HistoryMemo(share_memory(options.workers).histories),
     )
 
     def reload_keys() -> None:

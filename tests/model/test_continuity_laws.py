@@ -30,7 +30,9 @@ from src.types.messages import (
 from tests.providers.doubles import codec
 
 READ = ToolDefinition("read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
-TEXTS = st.sampled_from(["", "Go.", "ä\n", "<|im_end|>", "<think>x</think>", 'TOOL_CALL: {"name": "read"}', "\ud800"])
+TEXTS = st.sampled_from(
+    ["", "Go.", "ä\n", "\n\n", "<|im_end|>", "<think>x</think>", 'TOOL_CALL: {"name": "read"}', "\ud800"]
+)
 JSON_VALUES = st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | TEXTS, st.lists, max_leaves=3)
 ARGUMENTS = st.dictionaries(st.sampled_from(["path", "n", "ö"]), JSON_VALUES, max_size=3)
 
@@ -61,6 +63,7 @@ PATHS = [
     CallPath("native"),
     CallPath("native", template_shows_tools=True),
     CallPath("template", template_shows_tools=True),
+    CallPath("native", template_shows_tools=True, call_gap="\n"),
     CallPath("text"),
     CallPath("text", alternate=True),
     CallPath("text", alternate=True, fold_system=True),

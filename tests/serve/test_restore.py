@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from src.serve.memory import AnswerMemory, SharedMemory, serve_memory
+from src.serve.memory import AnswerMemory, SharedMemory, serve_memory, share_memory
 from src.serve.restore import HistoryDigest, HistoryMemo, KeptAnswer, make_kept, put_back
 from src.types.messages import Reasoning, Response, Text, ToolCall
 from tests.serve.test_gateway import BODY, ask, drive
@@ -242,6 +242,12 @@ class TestTheMemory:
         now[0] = 11
         assert memory.find([b"a"]) == [()]
         assert (len(memory), memory.size) == (0, 0)
+
+    @pytest.mark.parametrize("workers", [1, 2, 3, 16, 1000])
+    def test_is_bounded_with_the_histories_of_all_workers(self, workers):
+        share = share_memory(workers)
+        assert 0 < share.answers + workers * share.histories <= 64_000_000
+        assert share.answers >= 48_000_000
 
     def test_keeps_nothing_that_is_larger_than_all_of_it(self):
         memory = AnswerMemory(max_bytes=1000)
