@@ -26,7 +26,10 @@ from ...errors import BotError, NeverReached, TokensUnsupported
 from ...model.recovery import RECOVERED_NOTICE
 from ...negotiation import ServerApi
 from ...negotiation.call_path import NO_PARSER, NO_STREAM
+from ...negotiation.continuity import describe_kept
 from ...negotiation.evidence import probe_grammar
+from ...negotiation.formats.written_format import PROBE_TOOL
+from ...negotiation.thoughts import PLAIN_PROBE, THOUGHT_PROBE, probe_thoughts
 from ...parsing import list_parsers
 from ...providers import vllm
 from ...providers.base import ChatRequest, decode
@@ -56,6 +59,13 @@ REQUEST_TIMEOUT_S = 60.0
 PROBE_TOKENS = 512
 QUESTION = [UserMessage("Call the tool read with the path notes.txt. Call it now, and say nothing else.")]
 CALL_ID = "abcdefghi"
+KEPT_SHARE = 0.99  # less is told as a warning
+RESULT = "The heron stands in the reeds."
+THOUGHTS_KEPT: Mapping[bool | None, str] = {
+    True: "the chat template shows earlier thoughts",
+    False: "the chat template drops earlier thoughts",
+    None: "the server does not tell what becomes of earlier thoughts",
+}
 
 
 class Finding(NamedTuple):
@@ -80,6 +90,7 @@ class Diagnosis:
         self.family: Family | None = None
         self.parser = ""  # the server's tool parser that reads the format which the model wrote
         self.native = False
+        self.model: Model | None = None  # that was asked for a call
         self.response: Response | None = None
         self.wire: list[Response] = []  # answers as the server sent them, before our own parser
         self.notices: list[str] = []  # what the bot would have told the user
@@ -162,7 +173,7 @@ def _check_context(diagnosis: Diagnosis) -> Finding:
 
 def _check_calls(diagnosis: Diagnosis) -> Finding:
     """A tool is offered, and the model asked to call it."""
-    model = _make_small_model(diagnosis, ("native", "template", "text"))
+    diagnosis.model = model = _make_small_model(diagnosis, ("native", "template", "text"))
     began = time.monotonic()
     for event in model.respond(QUESTION, _offer_read(diagnosis)):
         if isinstance(event, Completed):
@@ -174,6 +185,26 @@ def _check_calls(diagnosis: Diagnosis) -> Finding:
         diagnosis.pieces += not isinstance(event, Completed)
     diagnosis.took = time.monotonic() - began
     return _judge_calls(diagnosis, model, diagnosis.response or Response(()))
+
+
+def _check_continuity(diagnosis: Diagnosis) -> Finding | None:
+    """What the next prompt has of the first one and of the answer to it, and whether thoughts stay in it."""
+    model, response = diagnosis.model, diagnosis.response
+    if model is None or response is None:
+        return None
+    results = tuple(ToolResult(call.id, call.name, "text", RESULT) for call in response.requested_calls)
+    follows = ToolResults(results) if results else UserMessage(RESULT)
+    for _ in model.respond([*QUESTION, response, follows], _offer_read(diagnosis)):
+        pass
+    shown, hidden = (ChatRequest(diagnosis.model_name, each, [PROBE_TOOL]) for each in (THOUGHT_PROBE, PLAIN_PROBE))
+    thoughts = THOUGHTS_KEPT[diagnosis.ask(lambda each: probe_thoughts(each, shown, hidden))]
+    kept = model.core.kept
+    if kept is None:
+        return Finding("pass", f"not measured, since the server tells no token ids; {thoughts}")
+    if kept.share >= KEPT_SHARE:
+        return Finding("pass", f"{describe_kept(kept)}; {thoughts}")
+    advice = "From there on the server reads each prompt anew. See docs/paths.md, What goes back."
+    return Finding("warn", f"{describe_kept(kept)} ({kept.cause}); {thoughts}", advice)
 
 
 def _make_small_model(diagnosis: Diagnosis, paths: tuple[str, ...]) -> Model:
@@ -389,5 +420,6 @@ PROBES: dict[str, Callable[[Diagnosis], Finding | None]] = {
     "constrained decoding": _check_grammar,
     "streaming": _check_streaming,
     "reasoning": _check_reasoning,
+    "continuity": _check_continuity,
 }
-VLLM_ONLY = (_check_version, _check_context, _check_tokens, _check_template, _check_grammar)
+VLLM_ONLY = (_check_version, _check_context, _check_tokens, _check_template, _check_grammar, _check_continuity)

@@ -3,7 +3,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from src.cli.demo.loopback import JSON, LoopbackReply, LoopbackRequest, serve
+from src.cli.demo.loopback import JSON, STREAM, LoopbackReply, LoopbackRequest, serve
 from src.cli.demo.protocol import DemoServer, DemoTurn
 from src.cli.main import main
 
@@ -72,11 +72,44 @@ def test_where_all_is_well_every_check_passes(doctor):
     assert (set(status(checks).values()), code) == ({"pass"}, 0)
     assert list(checks) == [
         "configuration", "server", "model", "version", "context", "native calls", "tokens", "template",
-        "constrained decoding", "streaming", "reasoning", "sandbox", "terminal",
+        "constrained decoding", "streaming", "reasoning", "continuity", "sandbox", "terminal",
     ]  # fmt: skip
     assert command == (
         "vllm serve Qwen/Qwen3-8B --enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser qwen3"
     )
+
+
+def stream(prompt, answer):
+    """A turn's answer in text, with the token ids of its prompt and of itself."""
+    call = 'TOOL_CALL: {"name": "read", "args": {"path": "notes.txt"}}'
+    choice = {"index": 0, "delta": {"content": call}, "token_ids": answer, "finish_reason": None}
+    events = [{"choices": [choice], "prompt_token_ids": prompt},
+              {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "token_ids": [0]}]}]  # fmt: skip
+    data = [json.dumps(each, separators=(",", ":")) for each in events]  # as vLLM writes it
+    return LoopbackReply(200, STREAM, [f"data: {each}\n\n".encode() for each in (*data, "[DONE]")])
+
+
+@pytest.mark.parametrize(
+    ("second", "status", "said"),
+    [
+        ([1, 2, 3, 4, 5, 6], "pass", "100.0% of the last prompt and answer were the beginning of this prompt"),
+        ([1, 2, 3, 4, 9, 6], "warn", "80.0% of the last prompt and answer"),
+        ([1, 9, 3, 4, 5, 6], "warn", "earlier messages otherwise than before (template)"),
+    ],
+)
+def test_what_the_next_prompt_keeps_of_a_turn_is_measured_and_its_break_named(doctor, second, status, said):
+    path = "/v1/chat/completions"
+    answers = [
+        (path, lambda body: "tools" in body and len(body["messages"]) > 2, stream(second, [7])),
+        (path, lambda body: "tools" in body and "structured_outputs" not in body, stream([1, 2, 3], [4, 5])),
+    ]
+    check = doctor(Server(answers=answers))[0]["continuity"]
+    assert (check["status"], said in check["said"]) == (status, True), check
+
+
+def test_where_no_token_ids_are_told_continuity_is_not_measured(doctor):
+    check = doctor(Server())[0]["continuity"]
+    assert (check["status"], "tells no token ids" in check["said"]) == ("pass", True)
 
 
 def test_a_server_without_a_tool_parser_gets_the_flags_as_advice(doctor):
