@@ -52,7 +52,9 @@ def turns(draw):
     ]
     response = Response((*thoughts, *text, *calls), writer=draw(st.sampled_from(["", "own", "other"])))
     if not calls:
-        response = Response((*thoughts, *(text if text and text[0].text.strip() else [Text("Hm.")])), writer=response.writer)
+        response = Response(
+            (*thoughts, *(text if text and text[0].text.strip() else [Text("Hm.")])), writer=response.writer
+        )
         return [response, UserMessage(draw(TEXTS) or "And?")]
     kinds = st.sampled_from(["text", "error"])
     return [response, ToolResults(tuple(ToolResult(each.id, "read", draw(kinds), draw(TEXTS)) for each in calls))]
