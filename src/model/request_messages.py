@@ -13,16 +13,18 @@ from functools import partial
 from ..negotiation.call_gap import cut_message_gap
 from ..negotiation.call_path import CallPath
 from ..negotiation.formats.call_ids import CallNumberer, find_id_rule
-from ..parsing import render_instructions, render_message
+from ..parsing import extract_tool_calls, render_instructions, render_message
 from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import (
     NATIVE,
     TEXT,
+    MalformedCall,
     Message,
     Reasoning,
     Response,
     SystemMessage,
     Text,
+    ToolCall,
     ToolDefinition,
     ToolResult,
     ToolResults,
@@ -45,6 +47,7 @@ class MessageRenderer:
         self._flattened = MessageMemo(_flatten)
         self._writer: str | None = ""
         self._thoughtful = MessageMemo(partial(_drop_thoughts, ""))
+        self._readable = MessageMemo(_read_malformed)
         self._gap = ""
         self._gapless = MessageMemo(partial(cut_message_gap, ""))
         self._named = CallNumberer()
@@ -90,6 +93,7 @@ class MessageRenderer:
         textual = self._as_text(whole)
         if path.prompt_style == "text" or path.alternate:
             return textual
+        whole = self._readable(whole)
         gap = path.call_gap or ""
         if gap != self._gap:
             self._gap, self._gapless = gap, MessageMemo(partial(cut_message_gap, gap))
@@ -107,12 +111,12 @@ class MessageRenderer:
         return self._exchanges
 
     def _is_textual(self, response: Response) -> bool:
-        """Whether the exchange goes back as text: a call came in our text format, or a native one cannot be read.
+        """Whether the exchange goes back as text: a call came in our text format, or cannot be read.
 
-        A call in the model's own format goes back as a native one. A native call that cannot be read would become one
-        without arguments, which the model never wrote.
+        A call in the model's own format goes back as a native one. One that cannot be read would become one without
+        arguments, which the model never wrote.
         """
-        is_unreadable = any(call.origin == NATIVE for call in response.malformed) and not self._keeps_malformed
+        is_unreadable = bool(response.malformed) and not self._keeps_malformed
         return is_unreadable or any(call.origin == TEXT for call in response.requested_calls)
 
     def _limit_media(self, messages: Sequence[Message], limit: int) -> Sequence[Message]:
@@ -126,6 +130,23 @@ class MessageRenderer:
             if limit < 0:
                 kept[place] = flat[place]
         return kept
+
+
+def _read_malformed(message: Message) -> Message:
+    """The answer, in which a malformed call that can be read is one: of an unknown tool, or with wrong arguments."""
+    if not isinstance(message, Response) or not message.malformed:
+        return message
+    content = tuple(_read_call(block) if isinstance(block, MalformedCall) else block for block in message.content)
+    return message if content == message.content else replace(message, content=content)
+
+
+def _read_call(call: MalformedCall) -> ToolCall | MalformedCall:
+    if call.origin in (NATIVE, TEXT) or not call.name:
+        return call
+    any_arguments = ToolDefinition(call.name, "", {"type": "object"})
+    calls = extract_tool_calls(call.raw, [any_arguments]).calls
+    is_read = len(calls) == 1 and not calls[0].guessed
+    return ToolCall(call.id, call.name, calls[0].arguments, call.origin) if is_read else call
 
 
 def _instruct(message: Message, text: str) -> Message:

@@ -73,6 +73,33 @@ def test_a_native_call_that_cannot_be_read_goes_back_as_text_and_not_without_arg
     assert (results["role"], results["content"][:23]) == ("user", "Tool execution results:")
 
 
+@pytest.mark.parametrize(("name", "arguments"), [("fly", {"to": "Oslo"}), ("read", {"limit": 3})])
+def test_a_wrong_call_in_the_model_s_own_format_goes_back_with_the_arguments_that_it_has(name, arguments):
+    text = f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+    sent = send_malformed(text)
+    assert json.loads(sent["tool_calls"][0]["function"]["arguments"]) == arguments
+    assert sent["tool_calls"][0]["function"]["name"] == name
+
+
+def test_a_call_in_the_model_s_own_format_that_cannot_be_read_goes_back_as_the_model_wrote_it():
+    text = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt", "path": }}\n</tool_call>'
+    sent = send_malformed(text)
+    assert (sent["content"].strip(), "tool_calls" in sent) == (text, False)
+
+
+def send_malformed(text):
+    """The answer of a model that wrote this, as the next request has it."""
+    answer = [{"content": text}, {"finish": "stop"}]
+    talk = Talk(answer, answer, HELLO)
+    response = talk.ask()
+    talk.messages.append(
+        ToolResults(tuple(ToolResult(each.id, each.name, "error", each.reason) for each in response.malformed))
+    )
+    talk.client.answers = [HELLO]
+    talk.ask()
+    return talk.client.requests[-1]["messages"][-2]
+
+
 CALL = {"index": 0, "id": "n1", "function": {"name": "read", "arguments": '{"path": "a.txt"}'}}
 COUNTED = {"tokens": [1] * 5, "max_model_len": 9000}
 
