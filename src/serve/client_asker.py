@@ -24,6 +24,7 @@ from ..providers.stream.decoder import BLANK, Form, build_page_error, detect_for
 from ..providers.text_completions import make_body
 from ..providers.wire_json import encode_json
 from ..types.effects import READ, Aside, Fetch, Open, Reply, ReplyHead
+from ..types.tool_schema import to_openai_tool
 from .chat_request import ChatBody
 from .chunks.text_run import count_prompt_tokens
 from .exchange_text import THOUGHTS
@@ -73,11 +74,29 @@ class ClientAsker:
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
         """The path with what the template does to the history, and the format in which the model writes calls."""
-        path = yield from self._learn_history(path)
+        path = yield from self._look_at_template((yield from self._learn_history(path)))
         if path.mode != "template" or path.written_format or GRAMMAR_FIELD in path.disabled_fields:
             return path
         probe = ChatRequest(self._request.model, PROBE, [PROBE_TOOL])
         return replace(path, written_format=(yield from detect_format(self._server, probe)))
+
+    def _look_at_template(self, path: CallPath) -> Aside[CallPath]:
+        """The path with whether the template shows tools, on llama.cpp's server, which takes them in any case. It tells
+        how many parameters its models have, and no version.
+        """
+        if path.mode != "native" or path.template_shows_tools is not None or self._served.version:
+            return path
+        yield from self._server.context_lengths()
+        if not self._server.info.parameter_counts or not self._request.may_be_asked_in_text:
+            return path
+        body = {"model": self._request.model, "messages": [{"role": "user", "content": "Hello."}]}
+        hidden = yield from self._server.apply_template(encode_json(body))
+        shown = yield from self._server.apply_template(encode_json({**body, "tools": [to_openai_tool(PROBE_TOOL)]}))
+        if hidden is None or shown is None:
+            return path
+        path = path.learn_template(shows_tools=shown != hidden).path
+        self._facts.paths.update(self._served, lambda known: known.join(path))
+        return path
 
     def _learn_history(self, path: CallPath) -> Aside[CallPath]:
         """Each is asked once for a model on a server, and only for a history that holds such messages."""

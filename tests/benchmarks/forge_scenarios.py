@@ -261,6 +261,9 @@ class _Handler(BaseHTTPRequestHandler):
             }
             for delta, end in deltas
         ]
+        if thought := message.get("reasoning"):  # its tokens tell that it was closed
+            for chunk, text in zip(chunks, (f"{thought}\n</think>", "\n"), strict=True):
+                chunk["choices"][0]["token_ids"] = [*text.encode()]
         text = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
         self._send_bytes(f"{text}data: [DONE]\n\n".encode(), "text/event-stream", 200)
 

@@ -60,12 +60,20 @@ def has_tools(body: dict[str, Any]) -> bool:
 class Server:
     """Answers with what `answer` makes of a body: JSON, (status, JSON), or the events of a stream.
 
-    `prompt`: what /apply-template says; "": there is no such thing. `parameters`: of the model, as llama.cpp tells.
+    `prompt`: what /apply-template says, behind the tools; "": there is no such thing. `shows_tools`: whether the template
+    does. `parameters`: of the model, as llama.cpp tells.
     """
 
     def __init__(
-        self, answer: Callable[[dict[str, Any]], Any], version: str, prompt: str, parameters: int | None
+        self,
+        answer: Callable[[dict[str, Any]], Any],
+        version: str,
+        prompt: str,
+        parameters: int | None,
+        *,
+        shows_tools: bool,
     ) -> None:
+        self._shows_tools = shows_tools
         self._parameters = parameters
         self.rendered: list[dict[str, Any]] = []
         self._prompt = prompt
@@ -83,8 +91,12 @@ class Server:
         return app
 
     async def render(self, request: web.Request) -> web.Response:
-        self.rendered.append(await request.json())
-        return web.json_response({"prompt": self._prompt}) if self._prompt else web.Response(status=404)
+        asked = await request.json()
+        self.rendered.append(asked)
+        if not self._prompt:
+            return web.Response(status=404)
+        tools = json.dumps(asked["tools"]) if self._shows_tools and has_tools(asked) else ""
+        return web.json_response({"prompt": tools + self._prompt})
 
     async def tell_version(self, _: web.Request) -> web.Response:
         return web.json_response({"version": self._version}) if self._version else web.Response(status=404)
@@ -117,11 +129,12 @@ def drive(
     recovers: bool = True,
     prompt: str = "",
     parameters: int | None = None,
+    shows_tools: bool = True,
 ) -> None:
     """Run `use` with a client of the gateway in front of a Server. `version`: of vLLM; "": it is another server."""
 
     async def run() -> None:
-        fake = Server(answer, version, prompt, parameters)
+        fake = Server(answer, version, prompt, parameters, shows_tools=shows_tools)
         async with TestServer(fake.make_app(), handler_cancellation=True) as server:
             client = AsyncClient(str(server.make_url("/v1")))
             replica = Replica(client, ServerMemory(folder), recovers_parser_errors=recovers)
@@ -385,7 +398,7 @@ def test_llama_cpp_is_asked_for_the_text_behind_its_own_prompt(tmp_path, path, b
         assert not any(map(is_error, events))
         assert json.loads("".join(map(find_arguments, events))) == {"path": "a.txt"}
         raw = server.bodies[1]
-        assert raw["prompt"] == PROMPT
+        assert raw["prompt"].endswith(PROMPT)
         assert raw["temperature"] == 0.25
         assert "<tool_call>" in raw["preserved_tokens"]
         assert not {"messages", "tools", "tool_choice"} & raw.keys()
@@ -422,9 +435,35 @@ def test_llama_cpp_renders_the_text_that_has_left_as_the_beginning_of_the_answer
     async def use(client, server):
         text, _ = await read_text(client)
         assert text == "It is done."
-        assert server.rendered[0]["messages"][-1] == {"role": "assistant", "content": "It is do"}
+        assert server.rendered[-1]["messages"][-1] == {"role": "assistant", "content": "It is do"}
 
     def answer(asked):
         return complete("ne.") if "prompt" in asked else [*write("It is do"), fail()]
 
     drive(tmp_path, answer, use, prompt=PROMPT, parameters=135_000_000)
+
+
+def test_a_template_of_llama_cpp_that_shows_no_tools_has_the_model_told_of_them(tmp_path):
+    """Its server takes tools in any case, and leaves them out of the prompt in silence."""
+
+    async def use(client, server):
+        for _ in range(2):
+            async with client.post(CHAT, json=BODY) as reply:
+                answer = await reply.json()
+                assert reply.headers["x-vllm-bot"].startswith("path=text")
+            assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "read"
+        assert not any(map(has_tools, server.bodies))
+        assert "TOOL_CALL" in server.bodies[0]["messages"][0]["content"]
+        assert len(server.rendered) == 2  # once for all requests
+
+    written = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
+    drive(tmp_path, lambda _: say(written), use, prompt=PROMPT, parameters=135_000_000, shows_tools=False)
+
+
+def test_one_that_shows_them_is_asked_natively(tmp_path):
+    async def use(client, server):
+        async with client.post(CHAT, json=BODY) as reply:
+            assert reply.headers["x-vllm-bot"].startswith("path=native")
+        assert has_tools(server.bodies[0])
+
+    drive(tmp_path, lambda _: say("Well."), use, prompt=PROMPT, parameters=135_000_000)
