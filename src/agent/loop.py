@@ -20,7 +20,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ..errors import ContextTooLong, RequestFailed, Suspended, WireError
-from ..model.stalls import STALL_PROMPTS
+from ..model.stalls import STALL_PROMPTS, Stall, find_stall
 from ..security.permissions.approval import SUBMIT_PLAN, Approver
 from ..security.permissions.policy import Policy
 from ..tools.sdk.calls import CallRunner
@@ -60,7 +60,9 @@ FINAL_ANSWER_PROMPT = UserMessage(
     "No more tool calls are possible for this question. Answer now with what you have found so far."
 )
 EMPTY_TURN_PROMPT = UserMessage(STALL_PROMPTS["empty"])
-INJECTED_PROMPTS = (FINAL_ANSWER_PROMPT, EMPTY_TURN_PROMPT)
+ANNOUNCED_PROMPT = UserMessage(STALL_PROMPTS["announced"])
+INJECTED_PROMPTS = (FINAL_ANSWER_PROMPT, EMPTY_TURN_PROMPT, ANNOUNCED_PROMPT)
+ANNOUNCED_NOTICE = "The model said what it would do next and ended its turn; it is asked to do it."
 NO_CALLS = "No tool may be called for this question: the user chose so."
 RESUMABLE_HINT = "What came is kept: ask to go on from there."
 
@@ -76,7 +78,7 @@ class _Question:
     open_turn: tuple[Response, tuple[ToolResult, ...]] | None = None  # left by a run that was suspended
     watch: LoopWatch = field(default_factory=LoopWatch)
     malformed_turns: int = 0  # in a row
-    was_prompted: bool = False  # after an empty turn, since the last one with calls
+    was_prompted: bool = False  # after a turn that stopped halfway, since the last one with calls
 
 
 class AgentLoop:
@@ -87,6 +89,7 @@ class AgentLoop:
     context; without one, only tool results are shortened. `hooks`: the user's programs that hear of calls and of
     answers. `output_budget`: tokens that tool outputs may take before the oldest are left out, see pruning.py.
     `runner` runs the calls; by default in threads. `open_subagent`: what subagents work with; None: there are none.
+    `finishes_announced`: an answer behind results that ends in what the model is about to do gets one more turn.
     `gate` and `alone`: of a subagent, see PermissionGate and ToolDispatcher.
     """
 
@@ -108,7 +111,9 @@ class AgentLoop:
         open_subagent: OpenModel | None = None,
         gate: PermissionGate | None = None,
         alone: Lock | None = None,
+        finishes_announced: bool = False,
     ) -> None:
+        self._finishes_announced = finishes_announced
         self._model = model
         self._registry = registry
         self._context = context
@@ -209,6 +214,7 @@ class AgentLoop:
             output_budget=model.get_output_budget,
             gate=self._gate.narrow(registry, approver, may_change=may_change),
             alone=alone,
+            finishes_announced=self._finishes_announced,
         )
         return loop.run(model.messages, ctx.cancelled, ctx=ctx)
 
@@ -243,10 +249,13 @@ class AgentLoop:
             turn = TurnCalls(response.requested_calls, question.text, question.watch)
             yield from self._run_calls(question, response, turn)
         if not response.requested_calls:
-            if response.text.strip() or response.stop_reason != "end_turn" or question.was_prompted:
+            stall = self._find_stall(question, response)
+            if not stall:
                 return True
             question.was_prompted = True
-            question.conversation.append(EMPTY_TURN_PROMPT)
+            if stall == "announced":
+                yield Notice(ANNOUNCED_NOTICE)
+            question.conversation.append(UserMessage(STALL_PROMPTS[stall]))
             return False
         question.was_prompted = False
         summary = question.ctx.wiring.running.summary
@@ -266,6 +275,15 @@ class AgentLoop:
         turns = question.malformed_turns
         yield Notice(f"Stopped: {turns} answers in a row held only tool calls that cannot be read.")
         return True
+
+    def _find_stall(self, question: _Question, response: Response) -> Stall:
+        """How an answer without calls stopped halfway, if it gets one more turn."""
+        if question.was_prompted or response.stop_reason != "end_turn":
+            return ""
+        if not response.text.strip():
+            return "empty"
+        is_behind_results = isinstance(question.conversation[-2], ToolResults)
+        return find_stall(response, is_behind_results=is_behind_results) if self._finishes_announced else ""
 
     def _run_open_calls(
         self, question: _Question, response: Response, results: tuple[ToolResult, ...]

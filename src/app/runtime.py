@@ -201,6 +201,7 @@ def make_runtime(
         approver,
         policy,
         max_tool_turns=settings.agent.max_tool_turns,
+        finishes_announced=settings.agent.finish_announced,
         max_parallel_calls=settings.agent.max_parallel_calls,
         compactor=connections.make_compactor(model),
         output_budget=lambda: compute_output_budget(model.core.context_limit),

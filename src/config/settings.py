@@ -149,6 +149,9 @@ class AgentSettings:
         "Turns with tool calls before the model must answer; in the chat only where it is set, and you are asked",
         least=1,
     )
+    finish_announced: bool = option(
+        False, "Ask the model once more where an answer behind results ends in what it is about to do"
+    )
     max_parallel_calls: int = option(4, "How many low-risk calls may run at the same time", least=1, most=64)
     compact_at: float | None = option(
         0.85,

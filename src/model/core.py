@@ -117,6 +117,7 @@ class ModelCore:
         self._thought_closer = ""  # what ends the thought that the chat template opens, once an answer showed it
         self._calls_in_thoughts = False  # an answer was a thought that ended with calls
         self._asked = _Asked((), (), "auto")
+        self._readable: Sequence[ToolDefinition] = ()  # whose calls count, offered or not
         self._way = path  # of this turn, so far
         self._is_decided = False  # whether a weak model is to call a tool, for this turn
         self._doubts_grammar = True  # a failure of this turn may be due to a grammar
@@ -191,6 +192,7 @@ class ModelCore:
         if isinstance(tool_choice, Named) and tool_choice.name not in (tool.name for tool in tools):
             raise BotError(f"There is no tool {tool_choice.name}, so the model cannot be made to call it.")
         self._asked = _Asked(messages, tools, tool_choice)
+        self._readable = tools
         self._is_decided = False
         self._doubts_grammar = True
         self._held = []
@@ -265,6 +267,8 @@ class ModelCore:
             self._is_decided = True
             decided = yield from decide_call(self.server, self.name, messages, tools, tool_choice, path)
             self._asked = self._asked._replace(tools=decided[0], choice=decided[1])
+            if not isinstance(messages[-1], UserMessage):  # behind results such a model would call without end
+                self._readable = decided[0]
         if is_untold(path, self._builder.thoughts_policy) and self._can_tell_thoughts:
             path = yield from self._learn_thoughts(messages, path)
         if is_gap_untold(path) and any(map(has_gap, messages)):
@@ -299,7 +303,7 @@ class ModelCore:
             self._prompt_watch = yield from self._prompt_counter.watch(request, path)
         if (changed := self._list_changes(request, path)) and len(request.messages) > 2:
             self._held.append(PromptChanged(changed))
-        _, tools, choice = self._asked
+        tools, choice = self._readable, self._asked.choice
         self._continuity.begin(self._describe_sent(request, path))
         turn = yield from self._stream_answer(request, tools, path)
         if kept := self._continuity.end(turn.tokens.ids):

@@ -6,7 +6,14 @@ import pytest
 
 from src.agent.compaction import Compactor
 from src.agent.dispatch import NOT_FINISHED, LoopWatch
-from src.agent.loop import EMPTY_TURN_PROMPT, FINAL_ANSWER_PROMPT, MAX_MALFORMED_TURNS, AgentLoop
+from src.agent.loop import (
+    ANNOUNCED_NOTICE,
+    ANNOUNCED_PROMPT,
+    EMPTY_TURN_PROMPT,
+    FINAL_ANSWER_PROMPT,
+    MAX_MALFORMED_TURNS,
+    AgentLoop,
+)
 from src.errors import ContextTooLong, StreamCut, WireError
 from src.negotiation import CallPath
 from src.security.permissions.approval import Answer
@@ -236,6 +243,30 @@ class TestLimits:
     def test_an_empty_answer_after_more_calls_is_asked_about_again(self):
         run = Run(says(""), says("", LOOK), says(""), says("Here.")).all()
         assert run.conversation[-1] == says("Here.")
+
+    def test_an_announcement_behind_results_is_asked_about_once_where_that_is_on(self):
+        turns = (
+            says("", LOOK),
+            says("That is a. Now I will look at b."),
+            says("", LOOK),
+            says("I will look at c."),
+            says("Done."),
+        )
+        run = Run(*turns, finishes_announced=True).all()
+        assert run.of(Notice)[0].text == ANNOUNCED_NOTICE
+        assert run.model.asked[2].messages[-1] == ANNOUNCED_PROMPT
+        assert run.conversation[-1] == says("Done.")
+
+    def test_one_that_stays_is_the_answer(self):
+        run = Run(says("", LOOK), says("I will look at b."), says("I will look at b."), finishes_announced=True).all()
+        assert len(run.model.asked) == 3
+
+    @pytest.mark.parametrize("turns", [(says("I will look at b."),), (says("", LOOK), says("That is a."))])
+    def test_an_announcement_without_results_and_an_answer_are_left_alone(self, turns):
+        assert len(Run(*turns, finishes_announced=True).all().model.asked) == len(turns)
+
+    def test_an_announcement_is_left_alone_by_default(self):
+        assert len(Run(says("", LOOK), says("Now I will look at b.")).all().model.asked) == 2
 
     def test_two_empty_answers_end_the_loop(self):
         assert len(Run(says(""), says("")).all().model.asked) == 2

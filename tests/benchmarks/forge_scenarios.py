@@ -328,7 +328,7 @@ def run_by_loop(url: str, scenario: Any) -> bool:
 
     workflow, capture, validate_state = _build_workflow_with_capture(scenario)
     tools = [make_tool(name, each) for name, each in workflow.tools.items()]
-    with Agent.connect(f"{url}/v1", "tiny", tools=tools, max_tool_turns=20) as agent:
+    with Agent.connect(f"{url}/v1", "tiny", tools=tools, max_tool_turns=20, finish_announced=True) as agent:
         agent.answer(scenario.user_message, raise_on_limit=False)
     correct, _ = _evaluate_validators(scenario.validate, capture.get("args"), validate_state)
     return bool(capture.get("args") is not None and correct is not False)

@@ -49,6 +49,15 @@ def test_where_it_is_not_the_model_is_offered_no_tools(likely):
     assert "Available Tools" not in served.sent["messages"][0]["content"]
 
 
+def test_a_call_that_it_makes_all_the_same_counts():
+    served = LlamaServer(predict(talk=-0.1), CALL)
+    assert [call.name for call in served.ask().calls] == ["read"]
+
+
+def test_a_call_behind_results_is_of_no_tool():
+    assert not LlamaServer(CALL).ask(UserMessage("go"), *TEXT_EXCHANGE).calls
+
+
 def test_after_results_it_answers():
     served = LlamaServer(HELLO)
     served.ask(UserMessage("go"), *TEXT_EXCHANGE)

@@ -57,6 +57,7 @@ class Agent(BaseAgent[ThreadCallRunner]):
         compact: bool = True,
         workspace: str | Path = ".",
         timeout: float | None = None,
+        finish_announced: bool = False,
         api_key: str = "",
         provider: str = "vllm",
         **sampling: Unpack[Sampling],
@@ -79,6 +80,7 @@ class Agent(BaseAgent[ThreadCallRunner]):
             compact,
             workspace,
             timeout,
+            finish_announced,
             sampling,
         )
         server = BaseServer[Agent, Approve](base_url, api_key=api_key, provider=provider)

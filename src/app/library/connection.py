@@ -94,6 +94,7 @@ class BaseServer(Generic[AgentT, ApproveT]):
         compact: bool = True,
         workspace: str | Path = ".",
         timeout: float | None = None,
+        finish_announced: bool = False,
         **sampling: Unpack[Sampling],
     ) -> AgentT:
         """A conversation with a model; without `model`, the server's only one. Nothing is sent before its question.
@@ -105,7 +106,9 @@ class BaseServer(Generic[AgentT, ApproveT]):
         `conversation`: to go on with, see Conversation. `overrides`: factories that replace those of dependencies.
         `max_tool_turns`: turns with tool calls before the model must answer. `compact`: whether the older part of the
         conversation is summed up before it fills the model's context. `workspace`: the folder of tools that work on
-        files. `timeout`: seconds for a whole answer, with all its requests and calls. `sampling`: see Sampling.
+        files. `timeout`: seconds for a whole answer, with all its requests and calls. `finish_announced`: whether the
+        model is asked once more where its answer behind results ends in what it is about to do. `sampling`: see
+        Sampling.
         Raises ConfigError for impossible arguments, TypeError or ValueError for tools that cannot be offered.
         """
         options = Options(
@@ -120,6 +123,7 @@ class BaseServer(Generic[AgentT, ApproveT]):
             compact,
             workspace,
             timeout,
+            finish_announced,
             sampling,
         )
         return self._make_agent(options)

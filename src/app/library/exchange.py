@@ -133,6 +133,7 @@ class BaseAgent(Generic[RunnerT]):
                 self._approver,
                 self._policy,
                 max_tool_turns=self._options.max_tool_turns,
+                finishes_announced=self._options.finish_announced,
                 compactor=Compactor(core, leaves_out=True) if self._options.compact else None,
                 output_budget=lambda: compute_output_budget(core.context_limit),
                 runner=self._runner,

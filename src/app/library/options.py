@@ -56,6 +56,7 @@ class Options(NamedTuple):
     compact: bool = True
     workspace: str | Path = "."
     timeout: float | None = None
+    finish_announced: bool = False
     sampling: Mapping[str, Any] = MappingProxyType({})
 
     def check(self) -> Options:
