@@ -1,4 +1,4 @@
-"""The table of an eval for the terminal: what to change, the arms with their intervals, and the kinds of failures."""
+"""The table of an eval for the terminal: why to change, the arms with their intervals, and the kinds of failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KIND_NAMES = {
     "harness": "the run failed; it is not counted",
 }
 
-MAX_REASON_CHARS = 80
+MAX_REASON_CHARS = 60
 
 
 class Row(NamedTuple):
@@ -81,15 +81,17 @@ def describe_verdict(standing: Standing) -> str:
 
 
 def render_text(search: Search, advice: Advice) -> str:
+    """What follows the headline."""
     rows = list_rows(search)
     width = max(len(row.name) for row in rows)
-    lines = [advice.headline, *(f"  {each}" for each in advice.why), ""]
-    lines.append(f"{'arm':{width}}  right   95 % of runs    clean  runs  s/case  cached  verdict")
+    lines = [*(f"  {each}" for each in advice.why), ""]
+    lines.append(f"{'arm':{width}}  right  interval  clean  runs  s/case  cached  verdict")
     for row in rows:
         low, high = estimate_interval(row.passed, row.runs)
         cached = "" if row.cached is None else f"{row.cached:.0%}"
         clean = f"{row.clean / row.runs:.0%}" if row.runs else ""
-        numbers = f"{row.share:5.0%}   {low:4.0%} to {high:4.0%}   {clean:>6}" if row.runs else f"{'':30}"
+        between = f"{100 * low:.0f}-{high:.0%}"
+        numbers = f"{row.share:5.0%}  {between:>8}  {clean:>5}" if row.runs else f"{'':22}"
         lines.append(f"{row.name:{width}}  {numbers}  {row.runs:4}  {row.seconds:6.2f}  {cached:>6}  {row.verdict}")
     lines += ["", *_list_kinds(rows)]
     share = f"; comparing the arms took {search.compared:,}, {search.compared / search.fixed_requests:.0%} of all cases"

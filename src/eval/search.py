@@ -183,7 +183,7 @@ class Search:
         cleaner = compare(clean, self.plan.margin, is_over=is_over)
         tends = right.wins - right.losses
         if (cleaner == "worse" and tends <= 0) or (cleaner == "better" and tends >= 0):
-            return cleaner, "calls that needed no repair", clean
+            return cleaner, "clean calls", clean
         if "open" in (verdict, cleaner):
             return "open", "", right
         return "same", "", right

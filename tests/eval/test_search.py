@@ -40,7 +40,7 @@ def test_a_better_arm_takes_the_place_of_the_best():
 def test_of_arms_with_the_same_right_calls_the_one_wins_that_needs_no_repair():
     search = make_search(lambda arm, *at: right(arm, *at, kind="server" if arm.name == "native" else ""))
     assert search.find_best(PATHS) == PATHS[1]
-    assert search.standings["native"].reason == "calls that needed no repair"
+    assert search.standings["native"].reason == "clean calls"
 
 
 def test_right_calls_that_were_repaired_beat_wrong_ones_that_were_not():

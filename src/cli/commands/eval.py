@@ -31,6 +31,8 @@ from ...types.events import Event, Notice
 from ...types.messages import JSON
 from ..arguments import load_settings, parse_number
 from ..oneshot.ask import refuse_to_choose
+from ..render.plain import get_columns
+from ..render.wrap import wrap_text
 from .records import add_record_options, run_records
 
 DEFAULT_OUT = Path("runs/eval")
@@ -100,7 +102,8 @@ def run_eval(options: argparse.Namespace) -> int:
         advice = change.advice if change else advise(best, search, settings, _ask_server(settings, search, out))
         results.finish({"arm": best.name, "changes": dict(best.changes), "settings": dict(advice.settings)})
     page = write_page(out, search, advice, cases, about)
-    print(sanitize(render_text(search, advice)))
+    print(sanitize(advice.headline))  # not wrapped: commands are copied
+    print(wrap_text(sanitize(render_text(search, advice)), get_columns(sys.stdout) - 1))
     print(f"results: {results.path}, report: {page}", file=sys.stderr)
     if options.apply:
         _apply(advice, options)
