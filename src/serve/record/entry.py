@@ -51,6 +51,7 @@ def make_entry(tape: Tape) -> dict[str, Any]:
         "model": chat.model,
         "session": conversation.session if conversation else None,
         "contiguous": None if report.kept is None else not report.kept.cause,
+        "broken": report.kept.cause if report.kept else "",
         "path": report.path,
         "status": tape.status,
         "ended": tape.ended,

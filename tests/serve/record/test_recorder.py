@@ -114,6 +114,7 @@ def test_the_requests_of_a_conversation_have_one_session(tmp_path):
     assert first["session"] == second["session"] != other["session"]
     assert first["contiguous"] is None
     assert second["contiguous"] is False  # the fake server gives each prompt the same tokens
+    assert second["broken"] == "answer"
 
 
 @pytest.mark.parametrize("path_and_body", STREAMED, ids=["chat", "messages", "responses"])
