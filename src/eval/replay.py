@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from .. import errors
 from ..errors import BotError, ClientError, StreamCut
+from ..negotiation.history.exchange_text import as_list
 from ..providers.wire_json import as_dict, as_dicts, as_str
 from ..serve.chat_request import ChatBody
 from ..serve.chat_turn import ChatTurn
-from ..serve.exchange_text import as_list
 from ..serve.record.entry import make_choices, read_answer
 from ..serve.record.fold import FoldedAnswer, fold_chunks
 from ..serve.record.reader_facts import restore_facts

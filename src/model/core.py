@@ -28,12 +28,13 @@ from ..errors import (
     join_names,
 )
 from ..negotiation.call_gap import GAP_PROBE, has_gap, is_gap_untold, probe_gap
-from ..negotiation.call_path import PARSER_FAILED, TOOLS_LEFT_OUT, CallPath, blames_grammar
+from ..negotiation.call_path import PARSER_FAILED, TOOLS_LEFT_OUT, CallPath, Downgrade, blames_grammar
 from ..negotiation.continuity import ContinuityMeter, Sent
 from ..negotiation.evidence import PromptCounter, PromptWatch, look_at_template, try_grammar
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.markers import list_markers
 from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, choose_format, detect_format
+from ..negotiation.history.mending import blames_history, describe_mended, may_blame_history
 from ..negotiation.negotiate import Asker, negotiate
 from ..negotiation.server import ServerApi, as_tokens_refusal, read_body, read_piece, read_refusal
 from ..negotiation.thoughts import (
@@ -126,6 +127,7 @@ class ModelCore:
         self._prompt_watch = PromptWatch()
         self._can_tell_prompts = True  # the server: what the template makes of a conversation
         self._can_tell_thoughts = True  # the server: what it makes of a thought
+        self._mends_history = False  # the server refuses what is odd in this conversation
         self._continuity = ContinuityMeter()
         self._beginning: dict[str, object] = {}  # of the last prompt
         self._held: list[ModelEvent] = []  # until the server accepts the request
@@ -199,7 +201,8 @@ class ModelCore:
         try:
             if tools and self._is_untried(self.path):
                 yield from self._wait_for_first_turn()
-            self._way = self._facts.avoid_parser(self._fact_key, self.path) if self._may_avoid_parser else self.path
+            way = self._facts.avoid_parser(self._fact_key, self.path) if self._may_avoid_parser else self.path
+            self._way = replace(way, mended=self._mends_history)
             yield from with_retries(self._try, self._retry_policy, self._jitter, self.server.check_health)
         except RequestFailed:
             yield from self._end_first_turn()
@@ -338,13 +341,30 @@ class ModelCore:
                 path = replace(path, proven=(yield from self._takes_tools(path)))
         if isinstance(refusal, ParserFailed):
             self._note_parser_failure(path, refusal)
-        path, notice = path.downgrade(refusal, self._builder.list_optional_fields(body))
+        path, notice = self._downgrade(path, refusal, body)
         if isinstance(refusal, (TokensUnsupported, ToolsDropped)):
             self.path = path  # so, whatever becomes of the turn
             path = self.path
         if notice:
             self._held.append(Notice(notice))
         return path
+
+    def _downgrade(self, path: CallPath, refusal: ServerError, body: ChatRequest) -> Downgrade:
+        """The path without what was refused: what is odd in the conversation, where the refusal may be about that.
+
+        Raises the refusal where nothing is left to change.
+        """
+        is_of_answer = refusal.in_answer or isinstance(refusal, ParserFailed)  # no unreadable call is sent as a call
+        odd = () if is_of_answer else self._builder.list_mended(body)
+        mended = Downgrade(replace(path, mended=True), describe_mended(odd))
+        if odd and blames_history(refusal):
+            return mended
+        try:
+            return path.downgrade(refusal, self._builder.list_optional_fields(body), are_tools_ours=not odd)
+        except ServerError:
+            if odd and may_blame_history(refusal):
+                return mended
+            raise
 
     def _takes_tools(self, path: CallPath) -> Aside[bool]:
         """Whether the server accepts a request on this path that has nothing of the conversation in it."""
@@ -359,8 +379,9 @@ class ModelCore:
         if refusal.was_shown or not self._may_avoid_parser:
             raise refusal
 
-    def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:  # noqa: ARG002
+    def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:
         """One failure with a grammar may have had another reason."""
+        self._mends_history = path.mended
         self._grammar_failures = self._grammar_failures + 1 if grammar_refusal else 0
         if grammar_refusal and (self._grammar_failures > 1 or blames_grammar(grammar_refusal)):
             self.path = self.path.disable_fields(sorted(without))

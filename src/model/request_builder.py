@@ -13,10 +13,13 @@ from typing import NamedTuple
 from ..negotiation.call_path import GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
 from ..negotiation.formats.structural_tags import find_format
 from ..negotiation.formats.written_format import constrain_calls
+from ..negotiation.history.mending import Mended, mend_history
 from ..negotiation.thoughts import holds_thoughts, sends_thoughts
 from ..parsing import GivenText, mentions_call, render_choice
 from ..providers import vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
+from ..providers.openai import CHAT_PATH
+from ..providers.wire_json import as_dict, as_dicts, encode_json, load_json
 from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import (
     JSON,
@@ -94,12 +97,12 @@ class RequestBuilder:
         writer: str = "",
     ) -> ChatRequest:
         """`writer`: the name of the model on its server, whose thoughts may go back; see Response."""
-        key = model, tuple(tools), path, max_tokens, choice, writer
+        key = model, tuple(tools), path, path.mended, max_tokens, choice, writer
         known = count_shared(self._messages, messages)
         if not self._built or self._built[0] != key or not len(messages) == len(self._messages) == known:
             self._built = None  # in case that it is interrupted here
             self._messages[known:] = messages[known:]
-            self._built = key, self._build(*key, messages)
+            self._built = key, self._build(model, tuple(tools), path, max_tokens, choice, writer, messages)
         return self._built[1]
 
     def _build(
@@ -143,13 +146,26 @@ class RequestBuilder:
             self._options.stream and "stream" not in path.disabled_fields,
             self._options.extra,
             "max_completion_tokens" if "max_tokens" in path.disabled_fields else "",
+            is_mended=path.mended,
         )
 
     def encode(self, request: ChatRequest) -> HttpRequest:
         """The request's bytes. They are made once: a request is measured before it is sent."""
         if self._encoded is None or self._encoded[0] is not request:
-            self._encoded = request, self._codec.encode(request)
+            wire = self._codec.encode(request)
+            if request.is_mended:
+                body = as_dict(load_json(wire.body))
+                wire = wire._replace(body=encode_json({**body, "messages": self._mend(wire).messages}))
+            self._encoded = request, wire
         return self._encoded[1]
+
+    def list_mended(self, request: ChatRequest) -> tuple[str, ...]:
+        """What of the request would be sent otherwise where it is mended; nothing where it is."""
+        wire = self.encode(request)
+        return () if request.is_mended or wire.path != CHAT_PATH else self._mend(wire).what
+
+    def _mend(self, wire: HttpRequest) -> Mended:
+        return mend_history(as_dicts(as_dict(load_json(wire.body)).get("messages")))
 
     def measure_bytes(self, request: ChatRequest) -> int:
         return len(self.encode(request).body)

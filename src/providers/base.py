@@ -18,6 +18,7 @@ class ChatRequest:
 
     `options` are fields of the body that only some servers know and others may refuse; `extra` those that the user
     named, which are sent as they are. `max_tokens_name`: of that limit, where it is not the API's usual one.
+    `is_mended`: its history is sent as all servers take it.
     """
 
     model: str
@@ -30,6 +31,7 @@ class ChatRequest:
     stream: bool = True
     extra: Mapping[str, JSON] = field(default_factory=dict)
     max_tokens_name: str = ""
+    is_mended: bool = False
 
 
 class RawTokens(NamedTuple):

@@ -59,6 +59,7 @@ from .wire_json import (
     to_struct,
 )
 
+CHAT_PATH = "chat/completions"
 _DONE = b"[DONE]"
 # vLLM's first event repeats the whole prompt as numbers where an answer's are asked for; reading them takes longer than
 # all else of a turn. In a text the quote before the colon is escaped.
@@ -86,7 +87,7 @@ class OpenAICodec(Codec):
         if request.max_tokens is not None:
             fields[request.max_tokens_name or self._max_tokens] = request.max_tokens
         fields |= request.extra
-        return HttpRequest("chat/completions", self._encode_body(request, fields))
+        return HttpRequest(CHAT_PATH, self._encode_body(request, fields))
 
     def encode_prompt(self, request: ChatRequest) -> bytes:
         template = request.extra.get("chat_template_kwargs")

@@ -17,13 +17,34 @@ from ..negotiation.call_gap import cut_gap
 from ..negotiation.call_path import DEFAULT_MAX_MEDIA, GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
 from ..negotiation.formats.call_ids import find_id_rule, name_chat_calls
 from ..negotiation.formats.written_format import UNKNOWN, constrain_calls
+from ..negotiation.history.exchange_text import (
+    THOUGHTS,
+    WRITTEN,
+    as_list,
+    count_media,
+    has_media,
+    leave_out,
+    read_text,
+    render_exchanges,
+)
+from ..negotiation.history.mending import (
+    Mended,
+    has_bad_arguments,
+    has_malformed_call,
+    mend_history,
+    write_malformed_as_text,
+)
+from ..negotiation.history.messages import (
+    has_gap,
+    has_inline_thought,
+    is_system,
+    join_contents,
+    name_thoughts,
+    place_late_system,
+)
 from ..parsing import GivenText, mentions_call, render_choice, render_instructions
 from ..providers.wire_json import as_dict, as_dicts
 from ..types.messages import JSON, Named, ToolChoice, ToolDefinition
-from .exchange_text import THOUGHTS, as_list, count_media, has_media, leave_out, read_text, render_exchanges
-from .history import has_gap, has_inline_thought, is_system, join_contents, name_thoughts, place_late_system
-from .mending import Mended, has_bad_arguments, has_malformed_call, mend_history, write_malformed_as_text
-from .restore import WRITTEN
 
 # With these fields the answer's text is data in a form of the client's choice: a call in it is none.
 _FORMS = (

@@ -34,7 +34,7 @@ from ..negotiation.token_budget import TokenBudget
 from ..parsing.arguments.native import count_fitted, fits_form
 from ..parsing.events import is_safe
 from ..providers.base import ChatRequest
-from ..providers.openai import OpenAICodec
+from ..providers.openai import CHAT_PATH, OpenAICodec
 from ..providers.server_errors import is_error, judge_own_words, read_mid_stream_error
 from ..providers.stream.sse import EventDecoder
 from ..providers.text_completions import convert_answer, convert_chunk
@@ -47,7 +47,7 @@ from .chunks.call_writer import encode_call
 from .chunks.guard import Ending, StreamGuard, WholeGuard
 from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_rest
 from .chunks.text_run import clear_token_ids, find_prompt_ids
-from .client_asker import CHAT_PATH, ChatAsker, CountAsker, encode_prompt
+from .client_asker import ChatAsker, CountAsker, encode_prompt
 from .conversation import Conversation
 from .report import LOST, LandedCall, Report
 from .resumption import Resumption

@@ -16,10 +16,11 @@ from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, probe_late_syst
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.markers import list_markers
 from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, detect_format
+from ..negotiation.history.exchange_text import THOUGHTS
 from ..negotiation.server import MAX_BODY_BYTES, ServerApi, read_body, read_refusal
 from ..negotiation.thoughts import PLAIN_PROBE, THOUGHT_PROBE, probe_thoughts
 from ..providers.base import ChatRequest
-from ..providers.openai import OpenAICodec
+from ..providers.openai import CHAT_PATH, OpenAICodec
 from ..providers.stream.decoder import BLANK, Form, build_page_error, detect_form, read_kind
 from ..providers.text_completions import make_body
 from ..providers.wire_json import encode_json
@@ -27,11 +28,9 @@ from ..types.effects import READ, Aside, Fetch, Open, Reply, ReplyHead
 from ..types.tool_schema import to_openai_tool
 from .chat_request import ChatBody
 from .chunks.text_run import count_prompt_tokens
-from .exchange_text import THOUGHTS
 from .refusals import Refusals
 from .report import Report
 
-CHAT_PATH = "chat/completions"
 RAW_PATH = "completions"
 PROMPT_FIELDS = ("model", "messages", "tools", "chat_template", "chat_template_kwargs", "add_generation_prompt")
 

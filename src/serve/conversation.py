@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from ..negotiation.continuity import CAUSES, Fingerprint, Sent, Trail, compare, make_trail, write_ids
+from ..negotiation.history.messages import is_system
 from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json
 from ..types.events import PrefixKept
 from ..types.messages import Response, write_arguments
 from .chat_request import ChatBody
-from .history import is_system
 from .loop_notes import LoopNotes
 from .memory import Memory
 from .restore import HistoryMemo, list_ids, make_kept, put_back, sort_arguments

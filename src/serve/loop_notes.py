@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from ..model.loops import MAX_ROUNDS, SLOW_S, Round, decide
-from .exchange_text import read_text
-from .history import LATE_SYSTEM, add_content
+from ..negotiation.history.exchange_text import read_text
+from ..negotiation.history.messages import LATE_SYSTEM, add_content
 from .restore import describe_answer
 
 

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
-from ..errors import ContentRejected, ParserFailed, ServerError, TemplateFailed, TemplateRejected, ToolsUnsupported
+from ..errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupported
 from ..negotiation.call_path import CallPath
 from ..negotiation.evidence import probe_template
 from ..negotiation.formats.written_format import PROBE_TOOL
+from ..negotiation.history.mending import blames_history, may_blame_history
+from ..negotiation.history.messages import is_system
 from ..negotiation.server import ServerApi, read_refusal
 from ..types.effects import Aside, Fetch
 from ..types.messages import Named
 from ..types.tool_schema import to_openai_tool
 from .chat_request import ChatBody
-from .history import is_system
 
-MAYBE_HISTORY = (400, 422, 500)  # a refusal of anything in the request
 _WORDS = "Hello."
 _CALL_ID = "000000001"  # of a form that all templates take
 _CALL = {
@@ -59,7 +59,7 @@ class Refusals:
         try:
             changed = yield from self._change(path, refusal, optional, self._request)
         except ServerError:
-            if is_irregular and type(refusal) is ServerError and refusal.status in MAYBE_HISTORY:
+            if is_irregular and may_blame_history(refusal):
                 return mended
             raise
         self.are_proven = self.are_proven and (yield from self._refuses_plain(path, changed, optional, without))
@@ -67,9 +67,9 @@ class Refusals:
 
     def _is_about_history(self, refusal: ServerError, path: CallPath) -> bool:
         """By its words. A late system message is moved first: whether it has to be is a fact about the server."""
-        if isinstance(refusal, TemplateRejected):
-            return path.system_first or not self._request.has_late_system
-        return isinstance(refusal, (TemplateFailed, ParserFailed))
+        if isinstance(refusal, TemplateRejected) and self._request.has_late_system and not path.system_first:
+            return False
+        return blames_history(refusal)
 
     def _refuses_plain(self, path: CallPath, changed: CallPath, optional: Set[str], without: Set[str]) -> Aside[bool]:
         plain = make_plain(self._request)

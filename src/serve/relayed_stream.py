@@ -9,6 +9,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from ..errors import ContentRejected, ServerError, TemplateFailed, TemplateRejected
+from ..negotiation.history.mending import MAYBE_HISTORY
 from ..providers.server_errors import judge_own_words, read_error_message, read_refusal
 from ..types.effects import MIN_ERROR_STATUS, ReplyHead
 from .apis.dialects import MESSAGES_PATH, Dialect, encode_messages_refusal
@@ -16,7 +17,6 @@ from .chat_request import ChatBody
 from .http_common import OF_THE_BODY, OFF_HEADER, is_plain, is_relayed, refuse
 from .keep_alive import LiveStream
 from .record.tape import Exchange, Tape
-from .refusals import MAYBE_HISTORY
 
 MAX_REFUSAL_BYTES = 64 * 1024
 NO_STREAM = "The server's answer is no stream of events."

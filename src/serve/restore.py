@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..errors import WireError
+from ..negotiation.history.exchange_text import WRITTEN
 from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json, load_json
 from ..types.messages import Reasoning, Response, ToolCall, write_arguments
 from .memory import HISTORIES_BYTES, BoundedStore
 
-WRITTEN = "x-vllm-bot-written"  # of a message: its text with the calls in it, as the model wrote it
 _SIZE = 16  # of a digest, in bytes
 _ANSWER_BYTES, _MESSAGE_BYTES = 1500, 200  # what Python takes for one in a history
 _sort_json = msgspec.json.Encoder(order="sorted").encode

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from src.cli.render.blocks import BlockSplitter
 from src.errors import ToolError
+from src.negotiation.history.mending import mend_history
+from src.negotiation.history.messages import place_late_system
 from src.security.text.redact import redact
 from src.security.text.sanitize import sanitize
-from src.serve.history import place_late_system
-from src.serve.mending import mend_history
 from src.session.replay import Replay, read_records
 from src.session.state import SessionState
 from src.session.streaming_redaction import StreamRedactor

@@ -16,6 +16,7 @@ from src.errors import (
     WireError,
 )
 from src.negotiation.call_path import NOTICES, ROLES_MERGED, SYSTEM_FOLDED, CallPath
+from src.negotiation.history.mending import describe_mended
 from src.providers.vllm import fits_openai_strict, fits_xgrammar
 from src.types.events import Completed, Notice, PromptChanged, TextDelta
 from src.types.messages import (
@@ -176,12 +177,14 @@ class TestRefusals:
         assert served.roles == ["system", "user", "assistant", "user"]
 
     def test_a_template_that_wants_alternation_gets_it(self):
-        served = Served(ALTERNATE, HELLO)
+        served = Served(ALTERNATE, ALTERNATE, HELLO)
         served.ask(SystemMessage("s"), UserMessage("a"), UserMessage("b"), *NATIVE_EXCHANGE, UserMessage("c"))
+        _, mended, _ = served.client.requests
+        assert [each["role"] for each in mended["messages"]] == ["system", "user", "assistant", "tool", "user"]
         assert served.roles == ["system", "user", "assistant", "user"]
         assert served.sent["messages"][1]["content"] == "a\n\nb"
         assert served.sent["messages"][3]["content"].endswith("c")
-        assert served.notices == [ROLES_MERGED]
+        assert served.notices == [describe_mended(["roles"]), ROLES_MERGED]
 
     def test_a_template_without_a_system_role_gets_it_in_the_first_user_message(self):
         served = Served(NO_SYSTEM, NO_SYSTEM, HELLO, HELLO)

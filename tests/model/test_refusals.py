@@ -95,3 +95,33 @@ def test_a_refusal_of_a_conversation_s_tools_holds_for_that_conversation():
     assert len(served.client.requests) == 3
     assert served.model.path.mode == "text"
     assert not served.model.path.for_others.is_learned
+
+
+ODD = [UserMessage("One."), UserMessage("Two.")]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        refuse("messages: content must not be empty"),
+        refuse("Conversation roles must alternate user/assistant/user/assistant/..."),
+        refuse("Internal Server Error", 500),
+    ],
+)
+def test_an_odd_history_that_is_refused_is_mended_once_and_told(refusal):
+    served = Served(refusal, HELLO, HELLO)
+    served.ask(*ODD)
+    assert served.roles == ["system", "user"]
+    assert served.sent["messages"][1]["content"] == "One.\n\nTwo."
+    assert served.notices == [
+        "The server refuses this conversation as it is; messages of one role in a row are joined."
+    ]
+    assert not served.model.path.is_learned, "it holds for this conversation"
+    served.ask(*ODD)
+    assert (len(served.client.requests), served.notices) == (3, []), "the next turn is sent as the last one was taken"
+
+
+def test_a_history_that_is_in_order_is_not_mended():
+    served = Served(refuse("messages: content must not be empty"), HELLO)
+    served.ask(tools=[READ])
+    assert served.model.path.mode == "text"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from src.app.state_files import ServerMemory
 from src.negotiation.call_path import CallPath
+from src.negotiation.history.mending import has_bad_arguments, has_malformed_call, mend_history, write_malformed_as_text
 from src.serve.chat_request import ChatBody
 from src.serve.gateway import Gateway
-from src.serve.mending import has_bad_arguments, has_malformed_call, mend_history, write_malformed_as_text
 from src.serve.pages.metrics import Metrics
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.negotiation import CallPath
+from src.negotiation.history.messages import name_thoughts, place_late_system
 from src.serve.chat_request import ChatBody
-from src.serve.history import name_thoughts, place_late_system
 from tests.serve.test_gateway import BODY, ask, drive, say
 
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}

@@ -1,4 +1,4 @@
-"""A client's history that some servers refuse, as all of them take it. Pure.
+"""A history that some servers refuse, as all of them take it, and which refusals are about that. Pure.
 
 APIs and chat templates differ in what they take: roles of their own, system messages in the middle, two messages of one
 role in a row, empty ones, results without their calls, calls without their results or with arguments that are no JSON
@@ -11,13 +11,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from ..providers.wire_json import as_dict, as_dicts, is_object
-from ..types.messages import MalformedCall
+from ...errors import ParserFailed, ServerError, TemplateFailed, TemplateRejected
+from ...providers.wire_json import as_dict, as_dicts, is_object
+from ...types.messages import MalformedCall
 from .exchange_text import THOUGHTS, as_list, has_media, read_call, read_text, render_exchanges
-from .history import is_system, join_contents, place_late_system
+from .messages import is_system, join_contents, place_late_system
 
 Messages = Sequence[dict[str, Any]]
 JOINED_ROLES = ("user", "assistant")
+MAYBE_HISTORY = (400, 422, 500)  # a refusal of anything in the request
+MENDED = "The server refuses this conversation as it is; {what}."
+WORDS = {
+    "system": "late system messages are sent within the message before them",
+    "exchanges": "calls and results that do not belong together are sent as text",
+    "empty": "empty messages are left out",
+    "roles": "messages of one role in a row are joined",
+    "user": "what only the system or a tool said is sent as the user's",
+}
 
 
 class Mended(NamedTuple):
@@ -43,6 +53,21 @@ def mend_history(messages: Messages) -> Mended:
             what.append(name)
             messages = mended
     return Mended(messages, tuple(what))
+
+
+def describe_mended(what: Sequence[str]) -> str:
+    """For the user: what is sent otherwise."""
+    return MENDED.format(what=", ".join(WORDS[name] for name in what))
+
+
+def blames_history(refusal: ServerError) -> bool:
+    """Whether a refusal of a history that is odd is about that, by its kind."""
+    return isinstance(refusal, (TemplateRejected, TemplateFailed, ParserFailed))
+
+
+def may_blame_history(refusal: ServerError) -> bool:
+    """Whether it may be about that, where nothing else in the request explains it."""
+    return type(refusal) is ServerError and refusal.status in MAYBE_HISTORY
 
 
 def has_bad_arguments(messages: Messages) -> bool:

@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..parsing import render_message, render_results
-from ..providers.stream.response_builder import parse_arguments
-from ..providers.wire_json import as_dict
-from ..types.messages import TEXT, Block, MalformedCall, Response, Text, ToolCall, ToolResult
-from ..types.special_tokens import neutralize_with_note
-from .restore import WRITTEN
+from ...parsing import render_message, render_results
+from ...providers.stream.response_builder import parse_arguments
+from ...providers.wire_json import as_dict
+from ...types.messages import TEXT, Block, MalformedCall, Response, Text, ToolCall, ToolResult
+from ...types.special_tokens import neutralize_with_note
 
 THOUGHTS = ("reasoning", "reasoning_content")
+WRITTEN = "x-vllm-bot-written"  # of a message: its text with the calls in it, as the model wrote it
 
 
 def read_text(content: object) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from typing import Any, NamedTuple, cast
 
-from ..negotiation.call_gap import ends_in_blanks
-from ..types.messages import JSON
+from ...types.messages import JSON
+from ..call_gap import ends_in_blanks
 
 SYSTEM_ROLES = ("system", "developer")
 # Clients that speak to models without late system messages write them like that themselves.
