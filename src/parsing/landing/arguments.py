@@ -23,10 +23,20 @@ _HEAD = re.compile(
     rf'\s*(?:\[\s*)?\{{\s*{_ID}"(?:{"|".join(NAME_KEYS)})"\s*:\s*"(?P<name>[^"\\]{{1,200}})"\s*,'
     rf'\s*"(?:{"|".join(ARGUMENT_KEYS)})"\s*:\s*(?=\{{)'
 )
+_KEY_HEAD = re.compile(r'\s*(?:\[\s*)?\{\s*"(?P<name>[\w.:-]{1,80})"\s*:\s*(?=\{)')  # the name is a key
 _KEY = r'\s*"(?P<key>[^"\\]{1,200})"\s*:\s*(?=\S)'
 _FIRST = re.compile(r"\s*\{" + _KEY)
 _AFTER_STRING = re.compile(r'"\s*,' + _KEY)
 _AFTER_SCALAR = re.compile(r"(?P<value>[-+.\w]{1,40})\s*," + _KEY)
+_KEYWORD = r"\s*(?P<key>[^\W\d]\w{0,199})\s*=(?!=)\s*(?=\S)"
+_KEYWORD_PATTERNS = (
+    re.compile(_KEYWORD),
+    re.compile(r'"\s*,' + _KEYWORD),
+    re.compile(r"(?P<value>[-+.\w]{1,40})\s*," + _KEYWORD),
+)
+_CALL_HEAD = re.compile(r"\s*(?:\[\s*)?[\w.:-]{0,80}\(\s*(?=\S)")
+_LOOK_CHARS = 3  # of a string, which show what it is
+_OTHER_STRING = re.compile(r'""|\\|[A-Za-z]:\\')  # in three quotes, or a path of Windows
 _SPECIAL = re.compile(r'["\\\x00-\x1f]')
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _STRING_PART = re.compile(  # neither half an escape nor half a surrogate pair ends it
@@ -39,6 +49,18 @@ def find_arguments(text: str) -> tuple[str, str]:
     """The tool's name, and what is written of its arguments, in the JSON of a call; empty where that is not known."""
     head = _HEAD.match(text)
     return (head["name"], text[head.end() :]) if head else ("", "")
+
+
+def find_arguments_under_name(text: str) -> tuple[str, str]:
+    """The first key of the JSON of a call, if an object follows it, and that. Only a tool's name makes it arguments."""
+    head = _KEY_HEAD.match(text)
+    return (head["name"], text[head.end() :]) if head else ("", "")
+
+
+def find_call_arguments(text: str) -> str:
+    """What is written of the arguments of a call in Python's notation; empty where that is not known."""
+    head = _CALL_HEAD.match(text)
+    return text[head.end() :] if head else ""
 
 
 def encode_arguments(arguments: Mapping[str, JSON]) -> str:
@@ -133,6 +155,10 @@ class ArgumentReader:
 class JSONArgumentReader(ArgumentReader):
     """Of arguments that are written as an object."""
 
+    _first = _FIRST
+    _after_string = _AFTER_STRING
+    _after_scalar = _AFTER_SCALAR
+
     def __init__(self, types: Mapping[str, type]) -> None:
         super().__init__(types)
         self._pending = ""
@@ -141,7 +167,7 @@ class JSONArgumentReader(ArgumentReader):
     def feed(self, text: str) -> str:
         if self._step is None:
             return ""
-        if self._value is not None and not self._pending and not _SPECIAL.search(text):
+        if self._step == self._go_on and not self._pending and not _SPECIAL.search(text):
             self._add(text)
             return text
         self._pending += text
@@ -153,7 +179,7 @@ class JSONArgumentReader(ArgumentReader):
     # A step gives the text that is certain; None if it needs more text, or if the stream stops.
 
     def _begin(self) -> str | None:
-        found = _FIRST.match(self._pending)
+        found = self._first.match(self._pending)
         return self._open(found) if found else None
 
     def _open(self, found: re.Match[str]) -> str | None:
@@ -186,13 +212,13 @@ class JSONArgumentReader(ArgumentReader):
         return None
 
     def _close_string(self) -> str | None:
-        found = _AFTER_STRING.match(self._pending)
+        found = self._after_string.match(self._pending)
         if found is None or found["key"] not in self._types:
             return None
         return self._end_string() + (self._open(found) or "")
 
     def _pass_scalar(self) -> str | None:
-        found = _AFTER_SCALAR.match(self._pending)
+        found = self._after_scalar.match(self._pending)
         if found is None:
             return None
         value: JSON = _load_scalar(found["value"])
@@ -202,6 +228,29 @@ class JSONArgumentReader(ArgumentReader):
             return None
         self._done[self._key] = value
         return f"{self._take_lead()}{_dump(self._key)}: {_dump(value)}{self._open(found) or ''}"
+
+
+class CallArgumentReader(JSONArgumentReader):
+    """Of a call in Python's notation, behind its bracket: `key="value", ...` or an object.
+
+    Its strings are followed in double quotes only, and where a backslash means the same as in JSON.
+    """
+
+    def __init__(self, types: Mapping[str, type], *, has_keywords: bool) -> None:
+        super().__init__(types)
+        if has_keywords:
+            self._first, self._after_string, self._after_scalar = _KEYWORD_PATTERNS
+
+    def _open_string(self, key: str) -> str:
+        self._step = self._look
+        return super()._open_string(key)
+
+    def _look(self) -> str | None:
+        """Whether the string is one that is followed."""
+        if len(self._pending) < _LOOK_CHARS:
+            return None
+        self._step = None if _OTHER_STRING.match(self._pending) else self._go_on
+        return ""
 
 
 def _load_scalar(text: str) -> JSON:

@@ -22,7 +22,14 @@ from ..arguments.tool_index import IndexedTool, ToolIndex
 from ..decode.tag_style import TagStyle
 from ..echo import GivenText
 from ..events import Cut, Doubted, Malformed, ParsedCall, ParserEvent, Reasoned, is_safe, is_silent
-from .arguments import ArgumentReader, JSONArgumentReader, find_arguments
+from .arguments import (
+    ArgumentReader,
+    CallArgumentReader,
+    JSONArgumentReader,
+    find_arguments,
+    find_arguments_under_name,
+    find_call_arguments,
+)
 from .tag_arguments import TagArgumentReader
 
 MIN_PROOF_CHARS = 50  # more than a placeholder has
@@ -109,8 +116,8 @@ class PreviewingParser(Protocol):
 class BegunCall:
     """A call that is being written. `given`: what it may be an echo of.
 
-    `has_head`: its text begins with an object that names the tool; otherwise it is the arguments. `style`: of the tags
-    that these are written in; None if they are an object.
+    `kind`: how it is written. Of `json` and `keywords` the text begins with what names the tool; of others it is the
+    arguments. `style`: of the tags that these are written in; None if they are in none.
     """
 
     def __init__(
@@ -119,8 +126,7 @@ class BegunCall:
         tool: IndexedTool,
         tools: ToolIndex,
         given: Sequence[GivenText],
-        *,
-        has_head: bool,
+        kind: str,
         style: TagStyle | None = None,
     ) -> None:
         self.id = id
@@ -131,7 +137,9 @@ class BegunCall:
         self._arguments: ArgumentReader = JSONArgumentReader(tool.scalar_types)
         if style:
             self._arguments = TagArgumentReader(tool.scalar_types, tool.properties, style)
-        self._head: str | None = "" if has_head else None  # None behind it
+        self._types = tool.scalar_types
+        self._kind = kind
+        self._head: str | None = "" if kind in ("json", "keywords") else None  # None behind it
         self._unsent = ""  # until it is proven that the call is no echo
         self._proof_chars = MIN_PROOF_CHARS  # that the open string must have for the next look
         self._is_proven = False
@@ -140,10 +148,10 @@ class BegunCall:
         """Take in a piece of the block; returns the arguments that may leave now."""
         if self._head is not None:
             self._head += text
-            name, text = find_arguments(self._head)
-            if not name and len(self._head) <= MAX_HEAD_CHARS:
+            text = self._pass_head(self._head)
+            if not text and len(self._head) <= MAX_HEAD_CHARS:
                 return ""
-            if self._tools.names.find(name) != self.name:
+            if not text:
                 self._arguments.stop()
             self._head = None
         piece = self._arguments.feed(text)
@@ -152,6 +160,21 @@ class BegunCall:
         self._unsent += piece
         self._is_proven = any(map(self._is_new, self._list_strings()))
         return self._unsent if self._is_proven else ""
+
+    def _pass_head(self, head: str) -> str:
+        """What of the text stands behind its head; empty if that has not ended."""
+        if self._kind == "json":
+            key, text = find_arguments_under_name(head)
+            if text and self._tools.names.find(key) == self.name:
+                return text
+            name, text = find_arguments(head)
+            if text and self._tools.names.find(name) != self.name:
+                self._arguments.stop()
+            return text
+        text = find_call_arguments(head)
+        if text:
+            self._arguments = CallArgumentReader(self._types, has_keywords=text[0] != "{")
+        return text
 
     def _list_strings(self) -> Iterator[str]:
         """The strings to look at, without the end of the one that goes on."""
@@ -263,8 +286,7 @@ class Landing:
             tool = self._tools.find(delta.name)
             self._open = None
             if kind and tool and self.waits != "all" and not self._waiting:
-                has_head = kind == "json"
-                self._open = BegunCall(delta.id or "", tool, self._tools, self._given, has_head=has_head, style=style)
+                self._open = BegunCall(delta.id or "", tool, self._tools, self._given, kind, style)
         elif self._open and (piece := self._open.feed(delta.arguments_delta)):
             if not self._open.has_left:
                 self._open.has_left = self._has_call = True

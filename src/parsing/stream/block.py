@@ -55,9 +55,13 @@ _HEAD_CHARS = 400  # in which a block's name is searched for, for its preview
 _NAME = LazyPattern(
     r"""(?:["'](?:name|tool|function|tool_name)["']\s*:\s*["']|(?:function|name|tool)\s?=\s?["']?)([\w.:-]{1,80})["'>]"""
 )
+_LISTED_NAME = LazyPattern(r"\[?\s*([\w.:-]{1,80})\(")  # of a call in Python's notation, maybe in a list
+_KEY_NAME = LazyPattern(
+    r"""\[?\s*\{\s*"([\w.:-]{1,80})"\s*:\s*\{"""
+)  # of an object that has the tool's name as its key
 _NO_BLOCK, _NO_BODY = BlockStart(0, 0, "", ""), BlockBody("", False)
 
-CertainKind = Literal["", "json", "named", "tags"]
+CertainKind = Literal["", "json", "named", "tags", "keywords"]
 Follower = Union[BracketMatcher, UntilMarker, TagReader]
 
 
@@ -220,8 +224,7 @@ class BlockReader:
             body += self._buffer.text[self._buffer.start : self._buffer.start + self._ahead]
             written, text = follower.written_name, body[_find_arguments_line(follower, body) :]
         else:
-            match = _NAME.search(self._head + body[:_HEAD_CHARS])
-            written, text = block.name or (match[1] if match else ""), body
+            written, text = block.name or self._find_name(body[:_HEAD_CHARS]), body
         name = classifier.resolve_name(written)
         if name or len(body) > _HEAD_CHARS:
             self._previewed = name
@@ -235,6 +238,15 @@ class BlockReader:
         self.certain_style = follower.style if isinstance(follower, TagReader) else None
         self._buffer.emit(ToolCallDelta(self._index, classifier.reserve_id(), name, ""))
         return text
+
+    def _find_name(self, body: str) -> str:
+        """The name of the first call in the beginning of a block; empty if it is not there."""
+        if listed := _LISTED_NAME.match(body):
+            return listed[1]
+        match = _KEY_NAME.match(body)
+        if not match or not self._classifier.is_known(match[1]):
+            match = _NAME.search(self._head + body)
+        return match[1] if match else ""
 
     def _settle(self, body: BlockBody, end: int) -> None:
         self._body, self._after = body, end
@@ -467,6 +479,7 @@ def _find_kind(block: BlockStart, follower: Follower) -> CertainKind:
     """How the arguments are written, if they can be given while they are."""
     if isinstance(follower, TagReader):
         return "tags" if follower.style else "named"
-    if block.kind == "json":
-        return "json"
-    return "named" if block.kind == "named" else ""
+    if block.kind == "pythonic" or _LISTED_NAME.match("".join(follower.parts)):
+        return "keywords"
+    kinds: dict[str, CertainKind] = {"json": "json", "named": "named"}
+    return kinds.get(block.kind, "")

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.parsing.landing.arguments import JSONArgumentReader, find_arguments
+from src.parsing.decode.json_repair import read_whole
+from src.parsing.decode.nodes import CallNode
+from src.parsing.landing.arguments import CallArgumentReader, JSONArgumentReader, find_arguments, find_call_arguments
 
 TYPES = {"path": str, "content": str, "count": int, "share": float, "force": bool}
 
@@ -95,3 +97,66 @@ def test_arguments_that_became_others_are_not_completed():
 )
 def test_arguments_are_found_behind_the_name(text, found):
     assert find_arguments(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('[write(path="a', 'path="a'),
+        ('(path="a', 'path="a'),
+        ('write.call({"path', '{"path'),
+        ("[write", ""),
+        ("(  ", ""),
+    ],
+)
+def test_arguments_of_a_call_in_python_s_notation_are_found_behind_its_bracket(text, found):
+    assert find_call_arguments(text) == found
+
+
+def stream_call(text: str, size: int) -> tuple[CallArgumentReader, str]:
+    arguments = CallArgumentReader(TYPES, has_keywords=text[0] != "{")
+    return arguments, "".join(arguments.feed(text[at : at + size]) for at in range(0, len(text), size))
+
+
+odd_texts = st.lists(
+    st.sampled_from(
+        ['"', "'", "\\", "\n", "C:\\temp", '\\"', ', path="', "a", ")", '"""', "\\u00e9", "\\d", "é", "=", "# "]
+    ),
+    max_size=9,
+).map("".join)
+
+
+@given(odd_texts, odd_texts, st.booleans(), st.booleans(), st.integers(1, 9))
+def test_what_is_given_of_a_call_is_how_it_is_read_in_the_end(path, content, is_escaped, has_keywords, size):
+    """Also where quotes and backslashes in its strings are not escaped, if it can be read at all."""
+    written = [json.dumps(each) if is_escaped else f'"{each}"' for each in (path, content)]
+    names = ("path=", "content=") if has_keywords else ('{"path": ', '"content": ')
+    text = f"{names[0]}{written[0]}, {names[1]}{written[1]}" + ("" if has_keywords else "}")
+    try:
+        call = read_whole(f"write({text})")
+    except ValueError:
+        return
+    assert isinstance(call, CallNode)
+    read = call.keywords or call.positional[0]
+    if not isinstance(read, dict) or not all(isinstance(value, str) for value in read.values()):
+        return
+    arguments, given = stream_call(f"{text})", size)
+    rest = arguments.finish(read)
+    assert rest is not None
+    assert json.loads(given + rest) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ('path="a.py", count=3, content="one two', '{"path": "a.py", "count": 3, "content": "one two'),
+        ('{"path": "a.py", "content": "one two', '{"path": "a.py", "content": "one two'),
+        ("path='a.py', content=\"one two", ""),
+        ('content="""one two', '{"content": "'),
+        ('path="C:\\temp', '{"path": "'),
+        ('content="say "hello"', '{"content": "say '),
+        ('count="3", content="one two', ""),
+    ],
+)
+def test_a_string_of_a_call_is_given_while_it_is_written(text, given):
+    assert stream_call(text, 1)[1] == given

@@ -116,6 +116,19 @@ def test_any_chunking_decides_on_the_same_text_and_calls(text, cuts):
     assert describe(decide(split(text, cuts), "none")) == describe(decide([text], "none"))
 
 
+STREAMED = ("apertus", "gorilla", "lfm2", "llama4_pythonic", "llama_builtin", "olmo3", "qwen_bracket")
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_a_call_by_keywords_or_under_its_name_leaves_while_it_is_written(name):
+    (row,) = (row for row in FORMATS if row.name == name)
+    decisions = decide([*row.write("write", {"path": "a.txt", "content": LONG})])
+    assert sum(isinstance(each, CallPiece) for each in decisions) > len(LONG) / 2
+    assert [each.call.arguments for each in decisions if isinstance(each, CallEnds)] == [
+        {"path": "a.txt", "content": LONG}
+    ]
+
+
 def test_a_long_call_leaves_while_it_is_written():
     decisions = decide([*CALL[:200]], close=False)
     assert decisions[0][1] == "write"

@@ -73,6 +73,10 @@ class TestPreviews:
         [
             (CALL, "json"),
             ('[TOOL_CALLS]read{"path": "a.txt"}', "named"),
+            ('<|tool_call_start|>[read(path="a.txt")]', "keywords"),
+            ('<<function>>read(path="a.txt")', "keywords"),
+            ('[read(path="a.txt")]', ""),
+            ('<|tools_prefix|>[{"read": {"path": "a.txt"}}]', "json"),
             (f"For example: {CALL}", ""),
             ('{"name": "read", "args": {"path": "a.txt"}}', ""),
         ],
