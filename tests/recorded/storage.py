@@ -1,4 +1,4 @@
-"""The files of recorded values. What is long and stands in several places is stored once."""
+"""The files of recorded values. What is long and stands in several places is stored once, a run of numbers as its size."""
 
 from __future__ import annotations
 
@@ -58,7 +58,14 @@ def _count(value: Any, counts: Counter[str]) -> None:
                 _count(child, counts)
 
 
+def _is_run(value: Any) -> bool:
+    """Whether a list is 0, 1, 2 and so on, as the token ids of our double are."""
+    return isinstance(value, list) and len(value) > 1 and value == list(range(len(value)))
+
+
 def _pack(value: Any, counts: Counter[str], parts: dict[str, Any]) -> Any:
+    if _is_run(value):
+        return {"$run": len(value)}
     key = _key(value)
     if counts[key] > 1:
         if key not in parts:
@@ -78,5 +85,7 @@ def _unpack(value: Any, parts: dict[str, Any]) -> Any:
     if isinstance(value, dict):
         if set(value) == {"$part"}:
             return _unpack(parts[value["$part"]], parts)
+        if set(value) == {"$run"}:
+            return list(range(value["$run"]))
         return {name: _unpack(child, parts) for name, child in value.items()}
     return [_unpack(child, parts) for child in value] if isinstance(value, list) else value
