@@ -60,12 +60,13 @@ def _read_lines(pattern: str) -> ReadErrors:
 
 def _read_eslint(output: str) -> Iterator[Error]:
     start = output.find("[{")
-    with suppress(ValueError, KeyError, TypeError, AttributeError):  # what is no report tells of no errors
+    # what is no report tells of no errors
+    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         files, _ = json.JSONDecoder().raw_decode(output, max(start, 0))
         for file in files:
             for found in file["messages"]:
                 rule = f" ({found['ruleId']})" if found.get("ruleId") else ""
-                yield file["filePath"], f"{found.get('line', 1)}:{found.get('column', 1)}: {found['message']}{rule}"
+                yield str(file["filePath"]), f"{found.get('line', 1)}:{found.get('column', 1)}: {found['message']}{rule}"
 
 
 PYTHON = (".py", ".pyi")
@@ -140,8 +141,9 @@ class Diagnostics:
                 if output is None:
                     self._slow.add((checker.name, folder))
                 for path, error in checker.read_errors(output or ""):
-                    if (file := (folder / path).resolve()) in found:
-                        found[file].append(f"{error[:MAX_ERROR_CHARS]} [{checker.name}]")
+                    if (file := _resolve(folder, path)) in found:
+                        words = " ".join(error.splitlines())
+                        found[file].append(f"{words[:MAX_ERROR_CHARS]} [{checker.name}]")
         return _describe([(file.relative_to(root), error) for file, error in self._select_new(found)])
 
     def _select_new(self, found: Mapping[Path, Sequence[str]]) -> list[tuple[Path, str]]:
@@ -150,6 +152,14 @@ class Diagnostics:
             before, self._told[file] = self._told.get(file, set()), {_NUMBER.sub("", error) for error in errors}
             new += [(file, error) for error in errors if _NUMBER.sub("", error) not in before]
         return new
+
+
+def _resolve(folder: Path, path: str) -> Path:
+    """The file of that name; the folder for what can be none, since a checker may print anything."""
+    try:
+        return (folder / path).resolve()
+    except (OSError, RuntimeError, ValueError):  # links in a circle, a NUL, a lone surrogate
+        return folder
 
 
 def _run(line: str, ctx: ToolContext, deadline: float) -> str | None:

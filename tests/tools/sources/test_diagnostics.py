@@ -119,6 +119,21 @@ def test_of_many_errors_the_first_are_told(project):
     assert note.endswith("\nand 20 more")
 
 
+def test_names_that_no_file_can_have_cost_no_other_errors(project):
+    (project.root / "circle").symlink_to("circle")
+    names = ("a\0.py", "circle/a.py", "b" * 300)
+    says = "".join(f"{name}:1:1: E1 x\n" for name in names)
+    assert project.check(says=f"{says}a.py:1:1: E2 y\n") == f"{CHECKS_LEAD}\na.py:1:1: E2 y [lint]"
+
+
+def test_what_only_json_can_name_costs_no_other_errors_either(project):
+    paths = (5, "\ud800.py", "\0.py", "a.py")
+    report = [{"filePath": path, "messages": [{"message": "one\ntwo"}]} for path in paths]
+    eslint = next(each for each in CHECKERS if each.name == "eslint")
+    project.diagnostics = Diagnostics([LINT._replace(read_errors=eslint.read_errors)])
+    assert project.check(says=json.dumps(report)) == f"{CHECKS_LEAD}\na.py:1:1: one two [lint]"
+
+
 ESLINT = [
     {
         "filePath": "/w/a.ts",
@@ -150,6 +165,7 @@ ESLINT = [
             [("/w/a.ts", "3:5: 'x' is not defined. (no-undef)"), ("/w/a.ts", "1:1: Parsing error: ;")],
         ),
         ("eslint", "Oops! Something went wrong! [{", []),
+        ("eslint", '[{"a":' * 30_000, []),
         ("eslint", "", []),
     ],
 )
