@@ -16,6 +16,7 @@ Approve: TypeAlias = Callable[[Request], Union[bool, Answer]]
 AsyncApprove: TypeAlias = Callable[[Request], Union[bool, Answer, Awaitable[Union[bool, Answer]]]]
 
 Answers: TypeAlias = Mapping[str, Union[bool, Answer]]  # by the id of the call
+GivenAnswer: TypeAlias = tuple[ToolCall, Answer]
 NO_ANSWER = "the program's approve function gave no answer."
 
 
@@ -63,29 +64,11 @@ class GivenAnswers:
 
     def __init__(self, other: Approver) -> None:
         self.other = other
-        self._given: list[tuple[ToolCall, Answer]] = []
+        self._given: list[GivenAnswer] = []
 
-    def give(self, pending: Sequence[ToolCall], answers: Answers) -> None:
-        """Raises ConfigError unless there is an answer to each of these calls, and to no other one."""
-        if not isinstance(answers, Mapping):
-            raise ConfigError(f"answers: expected the ids of calls with True, False or an Answer, not {answers!r:.80}.")
-        for name in answers:
-            if all(name != call.id for call in pending):
-                waiting = ", ".join(f"{call.id} ({call.name})" for call in pending)
-                raise ConfigError(f"answers: no call {name!r} waits for an answer.", f"Those that wait: {waiting}.")
-        given = []
-        ids = [call.id for call in pending]
-        if twice := next((name for name in ids if ids.count(name) > 1), ""):
-            raise ConfigError(f"answers: two calls have the id {twice}, so they cannot be told apart.", "Ask again.")
-        for call in pending:
-            if call.id not in answers:
-                raise ConfigError(f"answers: there is none to {call.id} ({call.name}).", "Answer all of agent.pending.")
-            reply = answers[call.id]
-            answer = read_answer(reply)
-            if answer is None or reply is LATER:
-                raise ConfigError(f"answers: {call.id}: expected True, False or an Answer, not {reply!r:.80}.")
-            given.append((call, answer))
-        self._given = given
+    def begin(self, given: Sequence[GivenAnswer]) -> None:
+        """A run begins with these: what one before it left holds no more."""
+        self._given = [*given]
 
     def approve(self, request: Request) -> Answer | Future[Answer]:
         for place, (call, answer) in enumerate(self._given):
@@ -93,6 +76,29 @@ class GivenAnswers:
                 del self._given[place]
                 return answer
         return self.other.approve(request)
+
+
+def read_answers(pending: Sequence[ToolCall], answers: Answers) -> list[GivenAnswer]:
+    """Raises ConfigError unless there is an answer to each of these calls, and to no other one."""
+    if not isinstance(answers, Mapping):
+        raise ConfigError(f"answers: expected the ids of calls with True, False or an Answer, not {answers!r:.80}.")
+    for name in answers:
+        if all(name != call.id for call in pending):
+            waiting = ", ".join(f"{call.id} ({call.name})" for call in pending)
+            raise ConfigError(f"answers: no call {name!r} waits for an answer.", f"Those that wait: {waiting}.")
+    given = []
+    ids = [call.id for call in pending]
+    if twice := next((name for name in ids if ids.count(name) > 1), ""):
+        raise ConfigError(f"answers: two calls have the id {twice}, so they cannot be told apart.", "Ask again.")
+    for call in pending:
+        if call.id not in answers:
+            raise ConfigError(f"answers: there is none to {call.id} ({call.name}).", "Answer all of agent.pending.")
+        reply = answers[call.id]
+        answer = read_answer(reply)
+        if answer is None or reply is LATER:
+            raise ConfigError(f"answers: {call.id}: expected True, False or an Answer, not {reply!r:.80}.")
+        given.append((call, answer))
+    return given
 
 
 def read_answer(reply: object) -> Answer | None:

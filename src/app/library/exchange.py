@@ -28,7 +28,7 @@ from ...types.effects import AgentSteps, Aside
 from ...types.events import CallFinished, Event
 from ...types.messages import JSON, Message, Named, ToolCall, ToolChoice, Usage, UserMessage, split_open_turn
 from ..model import check_messages
-from .approval import Answers, Approval, GivenAnswers
+from .approval import Answers, Approval, GivenAnswer, GivenAnswers, read_answers
 from .connection import CLOSED_HINT, BaseServer
 from .conversation import Conversation, read_conversation
 from .options import Options, Stored
@@ -169,10 +169,14 @@ class BaseAgent(Generic[RunnerT]):
         return self.get_loop(None).list_asking(response.requested_calls[len(results) :])
 
     def _make_resumption(self, answers: Answers, schema: object) -> Exchange:
+        self._check_waits()
+        given = read_answers(self.pending, answers)
+        return Exchange(self, None, "auto", _read_form(schema), given)  # what was required has been called
+
+    def _check_waits(self) -> None:
+        """Raises BotError."""
         if split_open_turn(self.conversation) is None:
             raise BotError("No call waits for an answer: each has its result.", "Ask a question instead.")
-        self._approver.give(self.pending, answers)
-        return Exchange(self, None, "auto", _read_form(schema))  # what was required has been called
 
     def describe(self) -> Mapping[str, str]:
         """Who answers, for traces."""
@@ -188,15 +192,18 @@ class BaseAgent(Generic[RunnerT]):
         """What each request asks for, beside the conversation, for traces."""
         return {"stream": True, **self._options.sampling}
 
-    def take(self) -> None:
-        """Begin a question. Raises BotError."""
+    def take(self, given: Sequence[GivenAnswer] | None) -> None:
+        """Begin a question, or what `given` are the answers for. Raises BotError."""
         if self._is_closed:
             raise BotError("This agent is closed.", CLOSED_HINT)
         self._server.check_open()
         check_messages(self.conversation)
+        if given is not None:
+            self._check_waits()
         if not self._lock.acquire(blocking=False):
             raise BotError("This agent is answering another question.", "Ask it afterwards, or ask another agent.")
         self.take_approval_error()
+        self._approver.begin(given or ())
 
     def release(self) -> None:
         """The question is over."""
@@ -238,16 +245,22 @@ class BaseAgent(Generic[RunnerT]):
 
 
 class Exchange:
-    """One question, or None where the conversation ends in open calls, and goes on from there.
+    """One question, or None where the conversation ends in open calls, and goes on from there with the answers `given`.
 
     `cancelled` tells tools to end.
     """
 
     def __init__(
-        self, agent: BaseAgent[Any], asked: UserMessage | None, tool_choice: ToolChoice, form: Form | None
+        self,
+        agent: BaseAgent[Any],
+        asked: UserMessage | None,
+        tool_choice: ToolChoice,
+        form: Form | None,
+        given: Sequence[GivenAnswer] | None = None,
     ) -> None:
         self._agent = agent
         self._asked = asked
+        self._given = given
         self._tool_choice = tool_choice
         self._form = form
         self._record = RunRecord()
@@ -261,7 +274,7 @@ class Exchange:
 
     def open(self) -> None:
         """Raises BotError if the agent is closed, or answers another question."""
-        self._agent.take()
+        self._agent.take(self._given)
         if timeout := self._agent.timeout:
             self._timer = Timer(timeout, self._expire)
             self._timer.daemon = True

@@ -66,7 +66,10 @@ def _read_eslint(output: str) -> Iterator[Error]:
         for file in files:
             for found in file["messages"]:
                 rule = f" ({found['ruleId']})" if found.get("ruleId") else ""
-                yield str(file["filePath"]), f"{found.get('line', 1)}:{found.get('column', 1)}: {found['message']}{rule}"
+                yield (
+                    str(file["filePath"]),
+                    f"{found.get('line', 1)}:{found.get('column', 1)}: {found['message']}{rule}",
+                )
 
 
 PYTHON = (".py", ".pyi")

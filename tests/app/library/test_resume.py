@@ -150,6 +150,24 @@ def test_a_later_call_with_the_same_id_is_not_answered_by_it():
     assert SENT == ["ann"]
 
 
+def test_answers_hold_for_their_own_run_only():
+    with ScriptedServer(CALLS, "Done.") as scripted, Server(scripted.url) as server:
+        agent = server.agent(TOOLS, conversation=suspend())  # the script gives its calls the same ids
+        agent.resume(answer_all(agent, True, True))
+        agent.answer("Never mind. What was it?")
+    assert SENT == ["asked for Oslo", "asked for Oslo", "asked for Rome"]
+
+
+def test_of_two_runs_that_resume_the_same_calls_only_one_goes_on():
+    with ScriptedServer("Done.", "Again.") as scripted, Server(scripted.url) as server:
+        agent = server.agent(TOOLS, conversation=suspend())
+        first, second = (agent.resume(answer_all(agent, True, True)) for _ in range(2))
+        first.finish()
+        with pytest.raises(BotError, match="No call waits"):
+            second.finish()
+    assert agent.conversation.text == "Done."
+
+
 def test_an_answer_in_a_form_is_read_after_it():
     with ScriptedServer('{"n": 1}') as scripted, Server(scripted.url) as server:
         agent = server.agent(TOOLS, conversation=suspend())
