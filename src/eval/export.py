@@ -212,7 +212,7 @@ def _make_step(text: str, thought: str, calls: Sequence[Mapping[str, Any]]) -> d
 def _make_call(call: Mapping[str, Any]) -> dict[str, Any]:
     """`arguments` that are no object have no place in the form but beside it."""
     arguments = _read_arguments(call.get("arguments"))
-    extra = {name: call[name] for name in ("origin", "format", "repaired") if call.get(name)}
+    extra = {name: call[name] for name in ("how", "origin", "repairs") if call.get(name)}
     if not isinstance(arguments, dict):
         arguments, extra = {}, {**extra, "written": as_str(call.get("arguments"))}
     made = {"tool_call_id": as_str(call.get("id")), "function_name": as_str(call.get("name")), "arguments": arguments}

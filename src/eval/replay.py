@@ -203,7 +203,7 @@ def describe_call(calls: Sequence[Mapping[str, Any]], number: int) -> str:
     if number >= len(calls):
         return "none"
     call = calls[number]
-    return f"{call.get('name')}({_write_arguments(call.get('arguments'))}), {call.get('origin')}"
+    return f"{call.get('name')}({_write_arguments(call.get('arguments'))}), {call.get('how')}"
 
 
 def _write_arguments(arguments: object) -> str:

@@ -13,7 +13,7 @@ LOST = "lost"
 
 
 class LandedCall(NamedTuple):
-    """A call that was sent to the client. `how`: native, text, recovered or repaired. `repaired`: what was mended.
+    """A call that was sent to the client. `how`: native, text, recovered or repaired. `repairs`: what was mended.
 
     Or one that was not: `lost`, it cannot be read, and the client has its text. Its name is that of a tool, or empty.
     """
@@ -22,7 +22,7 @@ class LandedCall(NamedTuple):
     how: str
     origin: str
     id: str = ""
-    repaired: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
 
     def describe(self) -> dict[str, str]:
         """For the request log and the page."""
@@ -58,7 +58,7 @@ class Report:
         parts = {
             "path": self.path,
             "origin": ",".join(dict.fromkeys(origins)),
-            "repaired": ",".join(dict.fromkeys(self.repairs)),
+            "repairs": ",".join(dict.fromkeys(self.repairs)),
             "recovered": str(len(recovered) or ""),
             "lost": str(len(lost) or ""),
             "rescued": ",".join(self.rescues),
@@ -66,7 +66,7 @@ class Report:
             "guards": ",".join(f"{name}:{count}" for name, count in self.guards.items()),
             "restored": str(self.restored or ""),
             "kept": f"{int(self.kept.share * 1000) / 1000:.3f}" if self.kept else "",
-            "broken": self.kept.cause if self.kept else "",
+            "broken_by": self.kept.cause if self.kept else "",
         }
         return "; ".join(f"{name}={value}" for name, value in parts.items() if value)
 
@@ -76,13 +76,13 @@ class Report:
         tokens = {"prompt": usage.input_tokens, "cached": usage.cached_tokens, "completion": usage.output_tokens}
         return {
             "calls": [call.describe() for call in self.calls],
-            "repaired": list(dict.fromkeys(self.repairs)),
+            "repairs": list(dict.fromkeys(self.repairs)),
             "rescued": self.rescues,
             "mended": self.mended,
             "guards": dict(self.guards),
             "extra_requests": self.extra_requests,
             "restored": self.restored,
             "kept": round(self.kept.share, 4) if self.kept else None,
-            "broken": self.kept.cause if self.kept else "",
+            "broken_by": self.kept.cause if self.kept else "",
             "tokens": tokens if self.usage else {},
         }

@@ -105,6 +105,7 @@ class TestAtif:
         assert (user["source"], user["message"]) == ("user", "Read it.")
         (made,) = call["tool_calls"]
         assert (made["function_name"], made["arguments"]) == ("read", {"path": "a.txt"})
+        assert made["extra"] == {"how": "text", "origin": "hermes"}
         assert call["observation"] == {"results": [{"source_call_id": made["tool_call_id"], "content": "text"}]}
         assert call["metrics"] == {
             "prompt_tokens": 3,

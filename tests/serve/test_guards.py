@@ -58,7 +58,7 @@ class TestFit:
         async def use(client, _):
             done, text = await post(client, BODY)
             assert read_arguments(text) == '{"path":"a.txt","limit":5}'
-            assert done == "path=native; repaired=fitted limit: string to integer; guards=fit:1"
+            assert done == "path=native; repairs=fitted limit: string to integer; guards=fit:1"
             await post(client, BODY)
             assert 'vllm_bot_guards_total{guard="fit",model="m"} 2.0' in await read_metrics(client)
 

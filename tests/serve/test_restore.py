@@ -364,7 +364,7 @@ class TestTheGateway:
         async def use(client, fake):
             _, answer = await ask(client, BODY)
             async with client.post("/v1/chat/completions", json=go_on(answer)) as reply:
-                assert reply.headers["x-vllm-bot"].endswith("restored=1; kept=0.750; broken=answer")
+                assert reply.headers["x-vllm-bot"].endswith("restored=1; kept=0.750; broken_by=answer")
             async with client.get("/metrics") as reply:
                 told = await reply.text()
             assert 'vllm_bot_kept_share_count{model="m"} 1.0' in told

@@ -1,4 +1,4 @@
-"""A call of the API as a line of a record: JSON, whose fields docs/serve.md lists."""
+"""A call of the API as a line of a record: JSON, whose fields docs/records.md lists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from .relayed import fold_relayed
 from .tape import RELAYED_PATH, Exchange, Tape
 
 VERSION = 1
-FITTED = "fitted"
 Redact = Callable[[Any], Any]  # a JSON value without the secrets in its strings
 _APART = ("messages", "tools", "model")  # of a request, as fields of their own
 
@@ -51,7 +50,7 @@ def make_entry(tape: Tape) -> dict[str, Any]:
         "model": chat.model,
         "session": conversation.session if conversation else None,
         "contiguous": None if report.kept is None else not report.kept.cause,
-        "broken": report.kept.cause if report.kept else "",
+        "broken_by": report.kept.cause if report.kept else "",
         "path": report.path,
         "status": tape.status,
         "ended": tape.ended,
@@ -90,14 +89,14 @@ def read_answer(fold: Callable[..., FoldedAnswer], *arguments: Any) -> FoldedAns
 
 
 def _write_usage(usage: Usage | None) -> dict[str, int] | None:
-    """As the server told it to the gateway alone."""
+    """As the server counted it for the gateway alone."""
     if usage is None:
         return None
     return {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
 
 
 def list_events(tape: Tape) -> list[bytes]:
-    """The data of the events of the model's answer, or a whole answer; none where it was put together from two."""
+    """The data of the events of the model's answer, or a whole answer; none where a second answer completed it."""
     answers = [each for each in tape.exchanges if ReplyHead(each.status).is_ok and not each.is_aside]
     if not answers or tape.report.rescues:
         return []
@@ -134,14 +133,13 @@ def _write_call(call: FoldedCall, landed: list[LandedCall]) -> dict[str, Any]:
     if place is None:
         place = next((at for at, each in enumerate(landed) if each.name == call.name), None)
     known = LandedCall(call.name, NATIVE, NATIVE) if place is None else landed.pop(place)
-    is_fitted = known.how == NATIVE and known.repaired
     return {
         "id": call.id,
         "name": call.name,
         "arguments": _read_arguments("".join(call.arguments)),
-        "origin": FITTED if is_fitted else known.how,
-        "format": known.origin,
-        "repaired": list(known.repaired),
+        "how": known.how,
+        "origin": known.origin,
+        "repairs": list(known.repairs),
     }
 
 

@@ -51,8 +51,8 @@ def test_a_call_is_kept_with_what_was_sent_answered_and_read(tmp_path):
     assert (entry["api"], entry["model"], entry["path"], entry["status"]) == ("chat/completions", "m", "native", 200)
     (choice,) = entry["choices"]
     (call,) = choice["calls"]
-    assert (call["name"], call["arguments"], call["format"]) == ("read", {"path": "a.txt"}, "hermes")
-    assert call["origin"] == "text"
+    assert (call["name"], call["arguments"], call["origin"]) == ("read", {"path": "a.txt"}, "hermes")
+    assert call["how"] == "text"
     answer = next(each for each in entry["exchanges"] if each["path"] == "chat/completions")
     assert json.loads(answer["raw"]) == say(CALL)
 
@@ -79,13 +79,16 @@ def test_ids_and_logprobs_are_kept_where_the_server_gives_them(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("answer", "origin"),
+    ("answer", "repairs"),
     [
-        ([{"id": "c1", "function": {"name": "read", "arguments": '{"path":"a"}'}}], "native"),
-        ([{"id": "c1", "function": {"name": "count", "arguments": '{"lines":"5"}'}}], "fitted"),
+        ([{"id": "c1", "function": {"name": "read", "arguments": '{"path":"a"}'}}], []),
+        (
+            [{"id": "c1", "function": {"name": "count", "arguments": '{"lines":"5"}'}}],
+            ["fitted lines: string to integer"],
+        ),
     ],
 )
-def test_the_origin_of_a_native_call_tells_whether_it_was_fitted(tmp_path, answer, origin):
+def test_the_repairs_of_a_native_call_tell_what_was_fitted(tmp_path, answer, repairs):
     schema = {"type": "object", "properties": {"lines": {"type": "integer"}}}
     count = {"type": "function", "function": {"name": "count", "parameters": schema}}
     message = {"role": "assistant", "content": None, "tool_calls": [{"type": "function", **each} for each in answer]}
@@ -96,7 +99,8 @@ def test_the_origin_of_a_native_call_tells_whether_it_was_fitted(tmp_path, answe
         await ask(client, {**BODY, "tools": [*BODY["tools"], count]})
 
     (entry,) = record(tmp_path, lambda _: whole, use)
-    assert [call["origin"] for call in entry["choices"][0]["calls"]] == [origin]
+    (call,) = entry["choices"][0]["calls"]
+    assert (call["how"], call["origin"], call["repairs"]) == ("native", "native", repairs)
 
 
 def test_the_requests_of_a_conversation_have_one_session(tmp_path):
@@ -114,7 +118,7 @@ def test_the_requests_of_a_conversation_have_one_session(tmp_path):
     assert first["session"] == second["session"] != other["session"]
     assert first["contiguous"] is None
     assert second["contiguous"] is False  # the fake server gives each prompt the same tokens
-    assert second["broken"] == "answer"
+    assert second["broken_by"] == "answer"
 
 
 @pytest.mark.parametrize("path_and_body", STREAMED, ids=["chat", "messages", "responses"])
