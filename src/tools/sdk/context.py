@@ -27,7 +27,10 @@ from .dependencies import (
     call_factory,
     check_overrides,
     finish_async_generator,
+    finish_generator,
+    finish_in_loop,
     is_async,
+    is_generator,
 )
 from .wiring import RunState, Wiring
 
@@ -165,7 +168,10 @@ class ToolContext:
                 raise _require_async(key)
             else:
                 value = self.wait_for(_wait_for_value(returned))
-            scope.settle(key.id, returned, value)
+            if not scope.settle(key.id, returned, value):
+                if is_generator(returned):
+                    finish_generator(returned, self._finish)
+                raise _created_late(key)
         except BaseException as error:
             scope.fail(key.id, error)
             raise
@@ -182,7 +188,10 @@ class ToolContext:
         try:
             returned = call_factory(key.find_factory(self.overrides), within)
             value = await _wait_for_value(returned)
-            scope.settle(key.id, returned, value)
+            if not scope.settle(key.id, returned, value):
+                if is_generator(returned):
+                    await finish_in_loop(returned)
+                raise _created_late(key)
         except BaseException as error:
             scope.fail(key.id, error)
             raise
@@ -207,6 +216,10 @@ async def _wait_for_value(returned: Any) -> Any:
     if isawaitable(returned):
         return await returned
     return next(returned) if isgenerator(returned) else returned
+
+
+def _created_late(key: DependencyKey[Any]) -> ToolError:
+    return ToolError(f"{key.id} was created after the end of what it belongs to")
 
 
 def _require_async(key: DependencyKey[Any]) -> ToolError:

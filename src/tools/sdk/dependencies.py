@@ -86,21 +86,18 @@ class Scope:
             self._values[key_id] = Future()
             return self._values[key_id], True
 
-    def settle(self, key_id: str, returned: object, value: object) -> None:
+    def settle(self, key_id: str, returned: object, value: object) -> bool:
         """Set the value; `returned` is what the factory returned, perhaps a generator to close later.
 
-        Raises ToolError if the scope was closed in the meantime, as that of a cancelled run is.
+        False if the scope was closed in the meantime, as that of a cancelled run is: then the caller ends `returned`.
         """
         with self._lock:
-            is_late = self._is_closed
-        if is_late:
-            if inspect.isgenerator(returned):
-                _finish_sync(returned)
-            raise ToolError(f"{key_id} was created after the end of what it belongs to")
-        with self._lock:
-            if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+            if self._is_closed:
+                return False
+            if is_generator(returned):
                 self._generators.append(returned)
             self._values[key_id].set_result(value)
+        return True
 
     def fail(self, key_id: str, error: BaseException) -> None:
         """Raise the error in callers that wait; a later one tries again."""
@@ -110,13 +107,8 @@ class Scope:
     def close(self, finish_async: Callable[[Any], None]) -> list[Exception]:
         """Run the code after each yield, the last created first; returns what that raised."""
         failed: list[Exception] = []
-        self._is_closed = True
-
-        def end(generator: Any) -> None:
-            finish_async(generator) if inspect.isasyncgen(generator) else _finish_sync(generator)
-
-        while self._generators:
-            attempt(partial(end, self._generators.pop()), failed.append)
+        for generator in self._end():
+            attempt(partial(finish_generator, generator, finish_async), failed.append)
         return failed
 
     async def close_async(self) -> list[Exception]:
@@ -124,16 +116,17 @@ class Scope:
         import asyncio
 
         failed: list[Exception] = []
-        self._is_closed = True
-        while self._generators:
-            generator: Any = self._generators.pop()
-            if inspect.isasyncgen(generator):
-                ending = asyncio.wait_for(finish_async_generator(generator), TEARDOWN_TIMEOUT_S)
-                (error,) = await asyncio.gather(ending, return_exceptions=True)
-                failed += [error] if isinstance(error, Exception) else []
-            else:
-                attempt(partial(_finish_sync, generator), failed.append)
+        for generator in self._end():
+            (error,) = await asyncio.gather(finish_in_loop(generator), return_exceptions=True)
+            failed += [error] if isinstance(error, Exception) else []
         return failed
+
+    def _end(self) -> list[object]:
+        """The generators to finish, in this order; from now on there are no more."""
+        with self._lock:
+            self._is_closed = True
+            ended, self._generators = self._generators[::-1], []
+        return ended
 
     def _find_path(self, start: str, goal: str) -> list[str]:
         """The chain of needs from `start` to `goal`; empty if there is none."""
@@ -171,6 +164,28 @@ def call_factory(create: Factory, ctx: object) -> Any:
 
 def is_async(returned: object) -> bool:
     return inspect.isawaitable(returned) or inspect.isasyncgen(returned)
+
+
+def is_generator(returned: object) -> bool:
+    return inspect.isgenerator(returned) or inspect.isasyncgen(returned)
+
+
+def finish_generator(generator: Any, finish_async: Callable[[Any], None]) -> None:
+    """Run the code after its yield."""
+    if inspect.isasyncgen(generator):
+        finish_async(generator)
+    else:
+        _finish_sync(generator)
+
+
+async def finish_in_loop(generator: Any) -> None:
+    """As finish_generator, in an event loop."""
+    import asyncio
+
+    if inspect.isasyncgen(generator):
+        await asyncio.wait_for(finish_async_generator(generator), TEARDOWN_TIMEOUT_S)
+    else:
+        _finish_sync(generator)
 
 
 def _finish_sync(generator: Any) -> None:

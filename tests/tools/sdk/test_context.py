@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import pytest
 
 from src.errors import ToolError
 from src.tools import DependencyKey, Registry, ToolContext
+from src.tools.sdk.dependencies import Scope
 from src.types.messages import ToolCall
 from tests.waiting import PATIENCE_S
 
@@ -238,6 +239,68 @@ class TestDependencies:
         ctx = with_run.enter_context(CTX.for_run())
         with pytest.raises(ToolError, match="it was created after the end"):
             ctx.get(DependencyKey("it", open_it, cached="run"))
+        assert noted == ["closed"]
+
+    def test_so_is_what_async_code_creates_after_the_end_of_its_call(self):
+        noted = []
+
+        async def answer():
+            async def open_it():
+                await with_call.aclose()
+                yield "it"
+                noted.append("closed")
+
+            with_call = AsyncExitStack()
+            async with CTX.for_async_run(threading.Event()) as run:
+                ctx = await with_call.enter_async_context(run.for_async_call())
+                with pytest.raises(ToolError, match="it was created after the end"):
+                    await ctx.resolve(DependencyKey("it", open_it))
+
+        asyncio.run(answer())
+        assert noted == ["closed"]
+
+    def test_so_is_what_a_thread_creates_by_async_code_after_the_end_of_its_call(self):
+        noted = []
+
+        async def open_it():
+            with_call.close()
+            yield "it"
+            noted.append("closed")
+
+        with_call = ExitStack()
+        with CTX.for_run() as run:
+            ctx = with_call.enter_context(run.for_call())
+            with pytest.raises(ToolError, match="it was created after the end"):
+                ctx.get(DependencyKey("it", open_it))
+        assert noted == ["closed"]
+
+    def test_an_end_in_another_thread_meets_a_dependency_before_or_after_it_is_created(self):
+        noted = []
+
+        def open_it():
+            yield "it"
+            noted.append("closed")
+
+        class EndsAfterFirstUse:
+            """A lock behind whose first release another thread closes the scope."""
+
+            def __init__(self, lock):
+                self.lock, self.is_used = lock, False
+
+            def __enter__(self):
+                self.lock.acquire()
+
+            def __exit__(self, *_):
+                self.lock.release()
+                if not self.is_used:
+                    self.is_used = True
+                    scope.close(lambda _: None)
+
+        scope = Scope()
+        scope.claim("it", "")
+        scope._lock = EndsAfterFirstUse(threading.Lock())
+        generator = open_it()
+        scope.settle("it", generator, next(generator))
         assert noted == ["closed"]
 
     @pytest.mark.thorough
