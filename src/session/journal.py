@@ -31,6 +31,8 @@ HEAD_BYTES = 1000  # of a result, which contain the name of its tool
 _WRITE_FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
 PROVIDERS_OWN = ("signature", "redacted_thinking", "thoughtSignature")  # in the metadata of thoughts and calls
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_SECRET_NAME = re.compile(r"pass|pwd|secret|key|token|auth|cookie", re.IGNORECASE)  # a part of every name of a secret
+_ENDS_VALUE = re.compile(r"[\"'\\\r\n]")  # where a value ends for who looks for secrets in JSON
 _decode = json.JSONDecoder().raw_decode
 Redact = Callable[[str], str]
 
@@ -190,8 +192,19 @@ def redact_value(value: Any, redact: Redact) -> Any:
         return [redact_value(each, redact) for each in value]
     if isinstance(value, Mapping):
         opaque = _list_opaque(value)
-        return {redact(key): each if key in opaque else redact_value(each, redact) for key, each in value.items()}
+        return {redact(key): each if key in opaque else _redact_named(key, each, redact) for key, each in value.items()}
     return value
+
+
+def _redact_named(name: str, value: Any, redact: Redact) -> Any:
+    """What stands under a name, which may be that of a secret, as in `"password": "..."`."""
+    cleaned = redact_value(value, redact)
+    if not isinstance(cleaned, str) or not _SECRET_NAME.search(name):
+        return cleaned
+    lead, end = f'"{name}": "', '"'
+    pair = f"{lead}{_ENDS_VALUE.sub('-', cleaned)}{end}"
+    marked = redact(pair)
+    return cleaned if marked == pair else marked.removeprefix(lead).removesuffix(end)
 
 
 def _list_opaque(value: Mapping[str, JSON]) -> Sequence[str]:

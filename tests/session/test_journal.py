@@ -48,6 +48,18 @@ def test_any_other_text_under_those_names_is_redacted(value):
     assert KEY not in str(redact_value(value, redact))
 
 
+@pytest.mark.parametrize("secret", ["correct horse", "a\"b'c\\d\ne", "pässwört"])
+def test_a_secret_is_known_by_its_name_too(secret):
+    call = {"name": "login", "arguments": {"password": secret, "user": secret, "old": {"api_key": secret}}}
+    cleaned = redact_value(call, redact)["arguments"]
+    assert cleaned == {"password": "[redacted]", "user": secret, "old": {"api_key": "[redacted]"}}
+
+
+@pytest.mark.parametrize("value", [{"token": "the next"}, {"key": "Enter"}, {"password": ""}, {"tokens": "many words"}])
+def test_other_words_under_such_a_name_stay(value):
+    assert redact_value(value, redact) == value
+
+
 def test_a_lone_surrogate_is_escaped(tmp_path):
     journal = Journal(tmp_path / "x.jsonl")
     journal.write(Record("delta", 0, {"text": "a\ud800ä"}))
