@@ -218,11 +218,14 @@ class Gateway:
             return True
         if request.path in OPEN_PATHS and request.method in ("GET", "HEAD") and not request.body_exists:
             return True
-        # a browser that opens the page sends no headers of ours
-        name = self.keys.find(read_key(request.headers) or request.query.get("key", ""))
+        name = self.keys.find(self._read_key(request))
         if name is not None and (record := self._records.get(id(request))):
             record.key = name
         return name is not None
+
+    def _read_key(self, request: web.Request) -> str:
+        """The client's key. A browser that opens the page sends no headers of ours: its key is in the query."""
+        return read_key(request.headers) or ("" if self.keys is None else request.query.get("key", ""))
 
     async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(find_cors_headers(_describe(request), self._rules))
@@ -246,7 +249,7 @@ class Gateway:
         body = await _read_api_body(request)
         tape = None
         if self._recorder is not None and request.path != COUNT_PATH:
-            key = (self.keys.find(read_key(request.headers)) if self.keys else None) or ""
+            key = (self.keys.find(self._read_key(request)) if self.keys else None) or ""
             tape = self._recorder.begin(request.path.removeprefix("/v1/"), key, len(body))
         try:
             return await self._answer_body(request, body, tape)
@@ -327,7 +330,7 @@ class Gateway:
     def _find_conversation(self, request: web.Request, chat: ChatBody, session: str) -> Conversation | None:
         if self._memory is None:
             return None
-        key, notes_loops = read_key(request.headers), "loops" in self._guards
+        key, notes_loops = self._read_key(request), "loops" in self._guards
         return Conversation(self._memory, self._histories, key, chat, notes_loops=notes_loops, new_session=session)
 
     async def relay(
@@ -440,6 +443,8 @@ def _parse_object(body: bytes) -> dict[str, Any]:
         raise web.HTTPBadRequest(reason="The body is not JSON, or it is nested too deep.") from None
     if not isinstance(value, dict):
         raise web.HTTPBadRequest(reason="The body must be a JSON object.")
+    if isinstance(model := value.get("model"), str):  # as the server gets it: no label or log holds a lone surrogate
+        value["model"] = model.encode(errors="replace").decode()
     return value
 
 

@@ -795,6 +795,25 @@ def test_requests_calls_and_tokens_are_counted_by_the_names_of_keys(tmp_path):
     drive(tmp_path, lambda _: {**say(CALL), "usage": usage}, use, keys=KeyRing({hash_key("right"): "team"}))
 
 
+def test_a_model_s_name_that_has_no_utf_8_is_counted_as_the_server_gets_it(tmp_path):
+    async def use(client, _):
+        for _ in range(2):
+            status, _ = await ask(client, {**BODY, "model": "m\ud800"})
+            assert status == 200
+        assert any('model="m?"' in line for line in await read_metrics(client))
+
+    drive(tmp_path, lambda _: say("Yes."), use)
+
+
+def test_of_a_long_name_of_a_model_the_beginning_is_counted(tmp_path):
+    async def use(client, _):
+        status, _ = await ask(client, {**BODY, "model": "m" * 10_000})
+        assert status == 200
+        assert max(map(len, await read_metrics(client))) < 1_000
+
+    drive(tmp_path, lambda _: say("Yes."), use)
+
+
 def test_an_answer_has_the_id_of_its_request(tmp_path):
     async def use(client, _):
         for path in ("/v1/chat/completions", "/v1/other"):

@@ -23,6 +23,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from ...negotiation.server import OK
 from ..exchange import GuardedExchange
+from ..request_log import MAX_MODEL_CHARS
 from .history import History
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -117,7 +118,7 @@ class Metrics:
             self._count(exchange, api)
 
     def _count(self, exchange: GuardedExchange, api: str) -> None:
-        report, model = exchange.report, exchange.chat.model or UNKNOWN
+        report, model = exchange.report, exchange.chat.model[:MAX_MODEL_CHARS] or UNKNOWN
         if exchange.status == OK:
             model = self._bound(self._answered, model)
         elif model not in self._answered:

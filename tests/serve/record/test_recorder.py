@@ -202,6 +202,16 @@ class TestKeys:
         assert [each["key"] for each in entries] == ["alice", "bob"]
         assert "Bearer" not in json.dumps(entries)
 
+    def test_it_is_kept_of_a_key_in_the_address_too(self, tmp_path):
+        async def use(client, _):
+            async with client.post(f"{STREAMED[0][0]}?key=one", json=BODY) as reply:
+                await reply.read()
+
+        chosen = {"keys": ("alice",), "key_ring": self.RING}
+        (entry,) = record(tmp_path, lambda _: say("Yes."), use, **chosen)
+        assert entry["key"] == "alice"
+        assert "?key" not in json.dumps(entry)
+
     def test_one_key_can_be_chosen(self, tmp_path):
         chosen = {"keys": ("alice",), "key_ring": self.RING}
         assert len(record(tmp_path, lambda _: say("Yes."), self.ask_with_both, **chosen)) == 1
@@ -224,6 +234,11 @@ class TestRedaction:
         assert entry["redacted"] is True
         assert entry["messages"][0]["content"] == "Use [redacted] and [redacted]."
         assert entry["choices"][0]["text"] == "I have [redacted]."
+
+    def test_an_argument_with_the_name_of_a_secret_is_one(self, tmp_path):
+        call = CALL.replace('"path"', '"password"').replace("a.txt", "correct horse")
+        (entry,) = record(tmp_path, lambda _: say(call), ask_once, redact=self.REDACT)
+        assert entry["choices"][0]["calls"][0]["arguments"] == {"password": "[redacted]"}
 
 
 class FullDisk(LogFile):
