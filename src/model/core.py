@@ -27,7 +27,7 @@ from ..errors import (
     WireError,
     join_names,
 )
-from ..negotiation.call_gap import GAP_PROBE, has_gap, is_gap_untold, probe_gap
+from ..negotiation.call_gap import GAP_PROBE, has_gap, learn_gap
 from ..negotiation.call_path import PARSER_FAILED, TOOLS_LEFT_OUT, CallPath, Downgrade, blames_grammar
 from ..negotiation.continuity import ContinuityMeter, Sent
 from ..negotiation.evidence import PromptCounter, PromptWatch, look_at_template, try_grammar
@@ -274,9 +274,10 @@ class ModelCore:
                 self._readable = decided[0]
         if is_untold(path, self._builder.thoughts_policy) and self._can_tell_thoughts:
             path = yield from self._learn_thoughts(messages, path)
-        if is_gap_untold(path) and any(map(has_gap, messages)):
-            probe = self._build_request(GAP_PROBE, [PROBE_TOOL], path)
-            self.path = path = replace(path, call_gap=(yield from probe_gap(self.server, probe)))
+        probe_gap = partial(self._build_request, GAP_PROBE, [PROBE_TOOL], path)
+        learned = yield from learn_gap(self.server, path, map(has_gap, messages), probe_gap)
+        if learned is not path:
+            self.path = path = learned
         asks = path.prompt_style == "template" and (path.mode == "template" or path.proven)  # it is in use
         if self._asked.tools and asks and not path.written_format and self._builder.wants_grammar:
             probe = self._build_request(PROBE, [PROBE_TOOL], path)

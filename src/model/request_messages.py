@@ -98,7 +98,7 @@ class MessageRenderer:
         if gap != self._gap:
             self._gap, self._gapless = gap, MessageMemo(partial(cut_message_gap, gap))
             self._sources, self._exchanges = [], []
-        gapless = self._gapless(whole) if gap else whole
+        gapless = self._gapless(whole)
         known = count_shared(self._sources, whole)
         del self._sources[known:], self._exchanges[known:]
         last = next((each for each in reversed(self._sources) if isinstance(each, Response)), None)

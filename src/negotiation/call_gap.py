@@ -6,6 +6,7 @@ as they came, the prompt would have them twice, and the server's prefix cache wo
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ..providers.base import ChatRequest
@@ -20,20 +21,23 @@ _WORDS = "That is easy to look up."
 GAP_PROBE: tuple[Message, ...] = (*PROBE[:1], Response((Text(_WORDS), PROBE_CALL)), *PLAIN_PROBE[2:])
 
 
-def is_gap_untold(path: CallPath) -> bool:
-    """Whether the template is to be asked, for a conversation with text that ends in blanks before a call."""
-    return path.call_gap is None and path.sends_calls
-
-
 def ends_in_blanks(text: object) -> bool:
     return isinstance(text, str) and text[-1:].isspace()
 
 
-def probe_gap(server: ServerApi, probe: ChatRequest) -> Aside[str]:
-    """The blanks; none where the server does not tell. `probe`: the request that GAP_PROBE makes."""
+def learn_gap(
+    server: ServerApi, path: CallPath, has_gaps: Iterable[bool], make_probe: Callable[[], ChatRequest]
+) -> Aside[CallPath]:
+    """The path with the blanks, none where the server does not tell; as it is if no message needs them.
+
+    `has_gaps`: of each message; `make_probe`: makes a request of GAP_PROBE.
+    """
+    if path.call_gap is not None or not path.sends_calls or not any(has_gaps):
+        return path
+    probe = make_probe()
     prompt = yield from server.tokenize_prompt(probe)
     text = (yield from server.detokenize(probe.model, prompt.tokens)) if prompt else None
-    return read_gap(text or "")
+    return replace(path, call_gap=read_gap(text or ""))
 
 
 def read_gap(prompt: str) -> str:

@@ -35,8 +35,8 @@ from ..negotiation.history.mending import (
     write_malformed_as_text,
 )
 from ..negotiation.history.messages import (
-    has_gap,
     has_inline_thought,
+    has_wire_gap,
     is_system,
     join_contents,
     name_thoughts,
@@ -121,11 +121,6 @@ class ChatBody:
     def has_late_system(self) -> bool:
         """Whether it has a system message that is not the first message."""
         return any(map(is_system, self.messages[1:]))
-
-    @property
-    def has_gaps(self) -> bool:
-        """Whether an answer in its history has text that ends in blanks, and calls."""
-        return any(map(has_gap, self.messages))
 
     @property
     def has_inline_thoughts(self) -> bool:
@@ -257,7 +252,7 @@ class ChatBody:
 
 
 def _cut_gap(message: dict[str, Any], gap: str) -> dict[str, Any]:
-    if not gap or not has_gap(message):
+    if not has_wire_gap(message):
         return message
     return {**message, "content": cut_gap(message["content"], gap)}
 

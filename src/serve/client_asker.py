@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..errors import ParserFailed, ServerError, ToolsDropped
-from ..negotiation.call_gap import GAP_PROBE, is_gap_untold, probe_gap
+from ..negotiation.call_gap import GAP_PROBE, learn_gap
 from ..negotiation.call_path import GRAMMAR_FIELD, PARSER_FAILED, CallPath
 from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, probe_late_system, probe_template
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.markers import list_markers
 from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, detect_format
 from ..negotiation.history.exchange_text import THOUGHTS
+from ..negotiation.history.messages import has_wire_gap
 from ..negotiation.server import MAX_BODY_BYTES, ServerApi, read_body, read_refusal
 from ..negotiation.thoughts import PLAIN_PROBE, THOUGHT_PROBE, probe_thoughts
 from ..providers.base import ChatRequest
@@ -107,10 +109,8 @@ class ClientAsker:
         if request.has_inline_thoughts and path.shows_thoughts is None:
             probes = (ChatRequest(request.model, each, [PROBE_TOOL]) for each in (THOUGHT_PROBE, PLAIN_PROBE))
             path = replace(path, shows_thoughts=bool((yield from probe_thoughts(self._server, *probes))))
-        if request.has_gaps and is_gap_untold(path):
-            probe = ChatRequest(request.model, GAP_PROBE, [PROBE_TOOL])
-            path = replace(path, call_gap=(yield from probe_gap(self._server, probe)))
-        return path
+        probe_gap = partial(ChatRequest, request.model, GAP_PROBE, [PROBE_TOOL])
+        return (yield from learn_gap(self._server, path, map(has_wire_gap, request.messages), probe_gap))
 
     def edit(self, path: CallPath, without: Set[str]) -> dict[str, Any]:
         self.body = self._request.edit(path, without)

@@ -25,7 +25,7 @@ def is_system(message: Mapping[str, Any]) -> bool:
     return message.get("role") in SYSTEM_ROLES
 
 
-def has_gap(message: Mapping[str, Any]) -> bool:
+def has_wire_gap(message: Mapping[str, Any]) -> bool:
     """Whether an answer has text that ends in blanks, and calls."""
     return bool(message.get("tool_calls")) and ends_in_blanks(message.get("content"))
 
