@@ -54,6 +54,10 @@ def advise(best: Arm, search: Search, settings: Settings, facts: ServerFacts) ->
     flags, why = _find_flags(best, search, outcomes, facts) if facts.is_vllm else ([], [])
     if facts.is_vllm and _hides_tools(outcomes) and facts.template is None:
         why.append("The chat template shows the model no tools.")
+    failed = [name for name, standing in search.standings.items() if standing.verdict == "failed"]
+    why += [
+        f"Undecided, because its runs failed by themselves: {name}. To try it, run the eval again." for name in failed
+    ]
     command = " ".join(["vllm serve", shlex.quote(facts.weights), *flags]) if flags else ""
     return Advice(_write_headline(changes, command), changes, command, tuple(why))
 

@@ -72,9 +72,11 @@ def describe_verdict(standing: Standing) -> str:
         return f"beaten by {standing.against}, {pairs.losses} to {pairs.wins} ({standing.reason})"
     if standing.verdict == "same":
         return f"no difference to {standing.against}, {pairs.wins} to {pairs.losses}"
+    first, *_ = standing.reason.splitlines() or [""]
     if standing.verdict == "refused":
-        reason, *_ = standing.reason.splitlines() or [""]
-        return f"not offered: {reason[:MAX_REASON_CHARS]}"
+        return f"not offered: {first[:MAX_REASON_CHARS]}"
+    if standing.verdict == "failed":
+        return f"undecided after {pairs.total} cases: its runs failed: {first[:MAX_REASON_CHARS]}"
     if standing.verdict == "open":
         return f"undecided after {pairs.total} cases: {standing.reason}"
     return "the best" if standing.verdict == "best" else str(standing.verdict)

@@ -14,7 +14,16 @@ from ..app.connect import Connections
 from ..app.endpoint import fill_client
 from ..app.model import Model
 from ..config import Settings
-from ..errors import BotError, Cancelled, ConfigError, ParserFailed, ServerError, TemplateFailed, ToolsDropped
+from ..errors import (
+    TRANSIENT_STATUS,
+    BotError,
+    Cancelled,
+    ConfigError,
+    ParserFailed,
+    ServerError,
+    TemplateFailed,
+    ToolsDropped,
+)
 from ..model.recovery import CUT_NOTICE, PART_LOST_NOTICE, RECOVERED_NOTICE
 from ..negotiation.call_path import LOST_CALLS
 from ..parsing.formats.table import FORMATS, mentions_call
@@ -222,7 +231,8 @@ class _Play:
 
 
 def _is_refusal(error: BotError) -> bool:
-    return isinstance(error, ServerError) and error.is_about_request
+    """Whether the server will not take such a request. One that comes too soon, or took too long, it may take later."""
+    return isinstance(error, ServerError) and error.is_about_request and error.status not in TRANSIENT_STATUS
 
 
 def _join_thoughts(response: Response) -> str:

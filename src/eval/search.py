@@ -22,7 +22,7 @@ BLOCK = (
     4  # samples of an arm before the next one has its turn: a server with one cache keeps the beginning of its prompts
 )
 COST = 3  # requests that an answer takes at most, where a server loses calls
-ARM_PATIENCE = 3  # runs of an arm that say nothing, after which it is out
+ARM_PATIENCE = 3  # runs of an arm in a row that failed by themselves, after which it is tried no more
 Sample = tuple[str, int]  # a case and its seed
 
 
@@ -47,7 +47,7 @@ class Standing(NamedTuple):
     """Where an arm stands against the best one when it was decided."""
 
     arm: Arm
-    verdict: Verdict | str  # or "best", "refused"
+    verdict: Verdict | str  # or "best"; "refused": by the server; "failed": its runs did, which says nothing of it
     against: str = ""
     reason: str = ""
     pairs: Pairs = Pairs(0, 0, 0)
@@ -79,7 +79,7 @@ class Search:
         self._failures = 0
 
     def find_best(self, paths: Sequence[Arm]) -> Arm | None:
-        """The best arm; None if the server takes none of them. Its standing is "best"."""
+        """The best arm; None if none gave an answer that counts. Its standing is "best"."""
         self._paths = paths
         best = self._compare_all(None, paths)
         if best is None:
@@ -94,7 +94,8 @@ class Search:
     def measure_only(self, arm: Arm) -> Arm | None:
         """As find_best, of this arm alone."""
         self.measure(arm)
-        if self._is_refused(arm):
+        if self._is_refused(arm) or not self.list_outcomes(arm):
+            self._set_aside(arm)
             return None
         self.standings[arm.name] = Standing(arm, "best")
         return arm
@@ -110,7 +111,7 @@ class Search:
         return [outcome for outcome in self.outcomes.get(arm.name, {}).values() if outcome.counts]
 
     def list_offered(self) -> list[str]:
-        """The paths that the server takes, in the order in which the chat would try them."""
+        """The paths that the server does not refuse, in the order in which the chat would try them."""
         refused = {name for name, standing in self.standings.items() if standing.verdict == "refused"}
         return [arm.path for arm in self._paths if arm.name not in refused]
 
@@ -135,7 +136,7 @@ class Search:
     def _compare_all(self, best: Arm | None, arms: Sequence[Arm]) -> Arm | None:
         """The best of them. `best`: the one so far."""
         alive = list(arms)
-        while best is None and alive:  # the first that the server takes
+        while best is None and alive:  # the first that answers
             best = self._start(alive.pop(0))
         if best is None:
             return None
@@ -143,10 +144,11 @@ class Search:
             if not alive:
                 break
             block = range(start, min(start + BLOCK, self.plan.pairs))
-            has_room = self._try_block(best, block)
+            has_room = all(self._try(best, at) for at in block)
             for arm in list(alive):
-                has_room = has_room and self._try_block(arm, block)
-                if self._is_refused(arm):
+                has_room = has_room and all(self._is_out(arm) or self._try(arm, at) for at in block)
+                if self._is_out(arm):
+                    self._set_aside(arm, best)
                     alive.remove(arm)
             best, alive = self._decide(best, alive, is_over=block.stop == self.plan.pairs)
             if not has_room:
@@ -189,22 +191,35 @@ class Search:
         return "same", "", right
 
     def _start(self, arm: Arm) -> Arm | None:
-        """The arm, if the server takes it."""
-        self._try(arm, 0)
-        return None if self._is_refused(arm) else arm
+        """The arm, if it answers: runs that failed by themselves are followed by others."""
+        self._failures = 0  # the path before may have failed where this one does not
+        for at in range(ARM_PATIENCE):
+            if not self._try(arm, at) or self.list_outcomes(arm):
+                break
+        if self._is_refused(arm) or not self.list_outcomes(arm):
+            self._set_aside(arm)
+            return None
+        return arm
 
     def _is_refused(self, arm: Arm) -> bool:
-        """All of its runs were, or as many failed by themselves as one has patience for."""
-        outcomes = list(self.outcomes.get(arm.name, {}).values())
-        is_failing = len(outcomes) >= ARM_PATIENCE and not any(each.counts for each in outcomes)
-        if not outcomes or (not is_failing and any(each.kind != "refused" for each in outcomes)):
-            return False
-        self.standings[arm.name] = Standing(arm, "refused", reason=outcomes[0].why)
-        return True
+        """The server refused all of its runs that say something."""
+        outcomes = self.list_outcomes(arm)
+        return bool(outcomes) and all(each.kind == "refused" for each in outcomes)
 
-    def _try_block(self, arm: Arm, block: Sequence[int]) -> bool:
-        """Run these samples, unless the server refuses the arm; False if there are no requests left for them."""
-        return all(self._is_refused(arm) or self._try(arm, at) for at in block)
+    def _is_out(self, arm: Arm) -> bool:
+        """The server refuses it, or its last runs failed by themselves."""
+        last = list(self.outcomes.get(arm.name, {}).values())[-ARM_PATIENCE:]
+        return self._is_refused(arm) or (len(last) == ARM_PATIENCE and not any(each.counts for each in last))
+
+    def _set_aside(self, arm: Arm, best: Arm | None = None) -> None:
+        """Say why it is out. `best`: the arm that it was compared with."""
+        if self._is_refused(arm):
+            self.standings[arm.name] = Standing(arm, "refused", reason=self.list_outcomes(arm)[0].why)
+            return
+        pairs = self.judge(arm, best)[2] if best else Pairs(0, 0, 0)
+        runs = list(self.outcomes.get(arm.name, {}).values())
+        why = runs[-1].why if runs else "there are too few requests for one run"
+        self.standings[arm.name] = Standing(arm, "failed", best.name if best else "", why, pairs)
 
     def _try(self, arm: Arm, at: int) -> bool:
         """Run a sample, unless it was run; False if there are no requests left for it."""

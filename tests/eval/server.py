@@ -11,8 +11,9 @@ from typing import Literal
 from src.cli.demo.loopback import JSON, STREAM, LoopbackReply, LoopbackRequest, serve
 from tests.doubles import is_chat, stream_event
 
-# native: the server returns calls; leaking: it takes tools, and its parser reads none; refusing: it takes no tools.
-Style = Literal["native", "leaking", "refusing"]
+# native: the server returns calls; leaking: it takes tools, and its parser reads none; refusing: it takes no tools; busy: it
+# has no time for native calls; overloaded: it has none for any request.
+Style = Literal["native", "leaking", "refusing", "busy", "overloaded"]
 NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 CASES = """\
 tools:
@@ -44,9 +45,12 @@ class Answers:
         self.chats.append(body)
         if self.style == "refusing" and body.get("tools"):
             return reply(400, {"error": {"message": NO_PARSER}})
+        is_native = bool(body.get("tools")) and body.get("tool_choice") != "none"
+        if self.style == "overloaded" or (self.style == "busy" and is_native):
+            return reply(429, {"error": {"message": "Too many requests"}})
         at = body["messages"][-1]["content"].removeprefix("Look at ").rstrip(".")
         arguments = {"at": "elsewhere" if int(at) in self.wrong else at}
-        delta = self.answer(arguments, is_native=bool(body.get("tools")) and body.get("tool_choice") != "none")
+        delta = self.answer(arguments, is_native=is_native)
         usage = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 50}}
         if not body.get("stream"):
             message = {"role": "assistant", **{key: value for key, value in delta.items() if key != "finish"}}

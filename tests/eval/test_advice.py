@@ -60,6 +60,17 @@ def run_refusing(arm, *at):
     return right(arm, *at, origins=("text",)) if arm.path == "text" else wrong(arm, *at, "refused")
 
 
+def test_native_calls_that_time_out_are_no_reason_to_restart_the_server():
+    def run(arm, *at):
+        if arm.path == "native":
+            return wrong(arm, *at, "harness", why="No answer within 60 s.")
+        return right(arm, *at, origins=("text",))
+
+    advice = find_advice(run)
+    assert advice.command == ""
+    assert advice.why == ("Undecided, because its runs failed by themselves: native. To try it, run the eval again.",)
+
+
 def test_where_the_models_format_is_not_known_its_name_tells():
     assert find_advice(run_refusing, ServerFacts("x", "Qwen/Qwen3-8B")).command == (
         "vllm serve Qwen/Qwen3-8B --enable-auto-tool-choice --tool-call-parser hermes"

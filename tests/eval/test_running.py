@@ -84,6 +84,13 @@ def test_a_server_that_is_gone_says_nothing_of_the_model(tmp_path):
     assert (outcome.kind, outcome.counts) == ("harness", False)
 
 
+def test_a_server_that_has_no_time_refuses_nothing(tmp_path):
+    with open_model("busy") as (url, _):
+        case = read_cases(write_cases(tmp_path / "own.yaml"))[0]
+        outcome = CaseRunner(make_settings(url, retries=0), "tiny").run(NATIVE, case, 0)
+    assert outcome.kind == "harness"
+
+
 def test_tools_are_played_and_the_next_answer_is_judged_too(tmp_path):
     cases = """\
 - id: a

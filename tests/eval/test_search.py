@@ -91,8 +91,38 @@ def test_a_run_that_failed_by_itself_counts_for_nobody():
 
 
 def test_it_is_given_up_where_run_after_run_fails_by_itself():
+    def run(arm, case, seed):
+        return right(arm, case, seed) if CASES.index(case) < 8 else wrong(arm, case, seed, "harness", why="no route")
+
     with pytest.raises(HarnessFailed, match="no route"):
-        make_search(lambda *at: wrong(*at, "harness", why="no route")).find_best(PATHS)
+        make_search(run).find_best(PATHS)
+
+
+def test_there_is_no_best_where_all_runs_fail_by_themselves():
+    search = make_search(lambda *at: wrong(*at, "harness", why="no route"))
+    assert search.find_best(PATHS) is None
+    assert {(each.verdict, each.reason) for each in search.standings.values()} == {("failed", "no route")}
+    assert search.requests == 9
+
+
+def test_an_arm_alone_keeps_what_counts_where_its_last_runs_failed_by_themselves():
+    def run(arm, case, seed):
+        return right(arm, case, seed) if CASES.index(case) < 32 else wrong(arm, case, seed, "harness")
+
+    search = make_search(run, QUICK._replace(samples=36))
+    assert search.measure_only(PATHS[0]) == PATHS[0]
+
+
+def test_an_arm_without_a_run_is_not_the_best():
+    search = make_search(right, QUICK._replace(requests=2))
+    assert search.find_best(PATHS) is None
+    assert search.standings["native"].reason == "there are too few requests for one run"
+    assert make_search(right, QUICK._replace(requests=2)).measure_only(PATHS[0]) is None
+
+
+def test_two_paths_that_fail_by_themselves_do_not_hide_a_third():
+    search = make_search(lambda arm, *at: right(arm, *at) if arm.name == "text" else wrong(arm, *at, "harness"))
+    assert search.find_best(PATHS) == PATHS[2]
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8, 0.95])
@@ -137,7 +167,49 @@ def test_an_arm_whose_runs_all_fail_by_themselves_is_out_and_no_difference_is_cl
     search = make_search(lambda arm, *at: wrong(arm, *at, "harness") if arm.name == "text" else right(arm, *at))
     assert search.find_best(PATHS) == PATHS[0]
     assert len(search.outcomes["text"]) == 3
-    assert search.standings["text"].verdict == "refused"
+    assert search.standings["text"].verdict == "failed"
+
+
+def test_an_arm_that_fails_by_itself_is_still_one_that_the_server_may_take():
+    def run(arm, *at):
+        if arm.name == "text":
+            return wrong(arm, *at, "harness")
+        return wrong(arm, *at, "refused") if arm.name == "template" else right(arm, *at)
+
+    search = make_search(run)
+    search.find_best(PATHS)
+    assert search.list_offered() == ["native", "text"]
+
+
+def test_the_first_path_is_not_the_best_where_none_of_its_runs_counts():
+    search = make_search(lambda arm, *at: wrong(arm, *at, "harness") if arm.name == "native" else right(arm, *at))
+    assert search.find_best(PATHS) == PATHS[1]
+    assert len(search.outcomes["native"]) == 3
+    assert search.standings["native"].verdict == "failed"
+
+
+def test_a_refusal_after_a_run_that_failed_by_itself_is_a_refusal():
+    def run(arm, case, seed):
+        if arm.name == "native":
+            return wrong(arm, case, seed, "harness" if case is CASES[0] else "refused")
+        return right(arm, case, seed)
+
+    search = make_search(run)
+    assert search.find_best(PATHS) == PATHS[1]
+    assert [each.kind for each in search.outcomes["native"].values()] == ["harness", "refused"]
+    assert search.standings["native"].verdict == "refused"
+
+
+def test_an_arm_that_fails_from_some_case_on_is_left_undecided():
+    def run(arm, case, seed):
+        is_failing = arm.name == "text" and CASES.index(case) >= 4
+        return wrong(arm, case, seed, "harness", why="timed out") if is_failing else right(arm, case, seed)
+
+    search = make_search(run)
+    search.find_best(PATHS)
+    assert len(search.outcomes["text"]) == 7
+    standing = search.standings["text"]
+    assert (standing.verdict, standing.reason, standing.pairs.total) == ("failed", "timed out", 4)
 
 
 def test_where_the_requests_run_out_an_arm_stays_undecided():

@@ -97,7 +97,7 @@ def run_eval(options: argparse.Namespace) -> int:
         show(None)
         if best is None:
             whys = "\n".join(f"{each.arm.name}: {each.reason}" for each in search.standings.values())
-            raise BotError("The server takes tools in none of the ways that were tried.", whys)
+            raise BotError(_say_there_is_none(search), whys)
         change = compare_to_baseline(baseline, search.list_outcomes(best)) if baseline else None
         advice = change.advice if change else advise(best, search, settings, _ask_server(settings, search, out))
         results.finish({"arm": best.name, "changes": dict(best.changes), "settings": dict(advice.settings)})
@@ -110,6 +110,12 @@ def run_eval(options: argparse.Namespace) -> int:
     elif advice.settings:
         print("To write these settings: the same command with --apply, which asks the model nothing.", file=sys.stderr)
     return FAILED if change and change.is_worse else 0
+
+
+def _say_there_is_none(search: Search) -> str:
+    if any(each.verdict == "failed" for each in search.standings.values()):
+        return "There is nothing to compare: no call path has a run that counts."
+    return "The server takes tools in none of the ways that were tried."
 
 
 def _read_cases(options: argparse.Namespace, plan: Plan) -> list[Case]:

@@ -45,6 +45,31 @@ def test_a_wrong_parser_is_named_with_the_right_one_first(capsys, tmp_path):
     assert second == 'Until then, set vllm.paths = ["template", "text"]'
 
 
+class TestAPathWhoseRunsFail:
+    """The server has no time for native calls, which says nothing of them."""
+
+    @pytest.fixture(autouse=True)
+    def without_retries(self, in_folder, tmp_path):
+        file = tmp_path / "config/vllm-bot/config.json"
+        file.parent.mkdir(parents=True)
+        file.write_text('{"vllm": {"retries": 0}}')
+
+    def test_is_undecided_and_no_restart_is_advised(self, capsys, tmp_path):
+        with open_model("busy") as (url, _):
+            assert evaluate(url, tmp_path) == 0
+        shown = capsys.readouterr().out
+        assert "vllm serve" not in shown
+        assert "Undecided, because its runs failed by themselves: native." in shown
+        assert "undecided after 0 cases: its runs failed: The server refused (HTTP 429)" in shown
+
+    def test_is_not_said_to_be_refused_where_no_other_is_left(self, capsys, tmp_path):
+        with open_model("overloaded") as (url, _):
+            assert evaluate(url, tmp_path) == 1
+        told = capsys.readouterr().err
+        assert "no call path has a run that counts" in told
+        assert "text: The server refused (HTTP 429): Too many requests" in told
+
+
 def test_apply_writes_what_is_recommended_and_asks_nothing_again(capsys, tmp_path):
     with open_model("leaking") as (url, answers):
         evaluate(url, tmp_path)
