@@ -1,8 +1,8 @@
 """What the project's own checkers say of files that the model has changed: errors of those files only.
 
 A checker is run where the project is configured for it, as a command with access=read: it runs code of the workspace.
-All checkers of one round have MAX_S together, and one that did not end in time is not run again. What was told of a
-file is not told again before it changes.
+All checkers of one round have MAX_S together, and one that did not end in time is not run again. What one reported of
+a file is not told again before it changes; one that was not run, or did not end, changes nothing of that.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ...errors import ToolError
 from ...types.file_names import escape_name
 from ...types.messages import CHECKS_LEAD
 from ..builtin.shell import SHELL
 from ..sdk.context import ToolContext
-from ..sdk.output_store import Stored
 
 MAX_S = 10.0
 MAX_TOLD = 10  # errors in a note
@@ -125,7 +124,7 @@ class Diagnostics:
         self._checkers = checkers
         self._max_s = max_s
         self._slow: set[tuple[str, Path]] = set()  # checkers that did not end in time, and where
-        self._told: dict[Path, set[str]] = {}  # errors of a file, without numbers
+        self._told: dict[tuple[Path, str], set[str]] = {}  # errors of a file by a checker, without numbers
 
     def check(self, files: Iterable[str], ctx: ToolContext, may_run: Callable[[str], bool]) -> str:
         """A note on errors in these files, relative to the workspace; "" if there are none that are new.
@@ -134,26 +133,37 @@ class Diagnostics:
         """
         root, deadline = ctx.workspace, time.monotonic() + self._max_s
         changed = {(root / name).resolve() for name in files}
-        found: dict[Path, list[str]] = {file: [] for file in sorted(changed) if file.is_file()}
+        found: dict[Path, dict[str, list[str]]] = {file: {} for file in sorted(changed) if file.is_file()}
         for checker in self._checkers:
             for folder, theirs in _group_by_project(checker, found, root).items():
                 if (checker.name, folder) in self._slow:
                     continue
                 line = _make_line(checker, folder, theirs, ctx)
-                output = _run(line, ctx, deadline) if line and may_run(line) else ""
-                if output is None:
+                if not line or not may_run(line):
+                    continue
+                try:
+                    output = _run(line, ctx, deadline)
+                except TimeoutError:
                     self._slow.add((checker.name, folder))
-                for path, error in checker.read_errors(output or ""):
+                    continue
+                except ToolError:  # it had no time or cannot be started, or the user has stopped the answer
+                    continue
+                for file in theirs:
+                    found[file].setdefault(checker.name, [])
+                for path, error in checker.read_errors(output):
                     if (file := _resolve(folder, path)) in found:
                         words = " ".join(error.splitlines())
-                        found[file].append(f"{words[:MAX_ERROR_CHARS]} [{checker.name}]")
+                        found[file].setdefault(checker.name, []).append(f"{words[:MAX_ERROR_CHARS]} [{checker.name}]")
         return _describe([(file.relative_to(root), error) for file, error in self._select_new(found)])
 
-    def _select_new(self, found: Mapping[Path, Sequence[str]]) -> list[tuple[Path, str]]:
+    def _select_new(self, found: Mapping[Path, Mapping[str, Sequence[str]]]) -> list[tuple[Path, str]]:
+        """`found`: errors by file and checker."""
         new = []
-        for file, errors in found.items():
-            before, self._told[file] = self._told.get(file, set()), {_NUMBER.sub("", error) for error in errors}
-            new += [(file, error) for error in errors if _NUMBER.sub("", error) not in before]
+        for file, by_checker in found.items():
+            for checker, errors in by_checker.items():
+                before = self._told.get((file, checker), set())
+                self._told[file, checker] = {_NUMBER.sub("", error) for error in errors}
+                new += [(file, error) for error in errors if _NUMBER.sub("", error) not in before]
         return new
 
 
@@ -165,21 +175,24 @@ def _resolve(folder: Path, path: str) -> Path:
         return folder
 
 
-def _run(line: str, ctx: ToolContext, deadline: float) -> str | None:
-    """What the command prints; None if it does not end in time, "" if it cannot be run."""
+def _run(line: str, ctx: ToolContext, deadline: float) -> str:
+    """What the command prints. Raises TimeoutError if it does not end in time, ToolError if it cannot be run."""
     from ..process.run import run  # start-up is measured
 
     left = deadline - time.monotonic()
     if left <= 0:
-        return ""
-    limits = ctx.rewire(exec_timeout=left, exec_max_output=MAX_OUTPUT_CHARS, outputs=None)
-    try:
-        done = run([SHELL, "-c", "--", line], limits.rewire(chat_jobs=None, on_output=lambda *_: None), "read")
-    except ToolError:  # it cannot be started, or the user has stopped the answer
-        return ""
+        raise ToolError("the checkers before it took all the time")
+    limits = ctx.rewire(
+        exec_timeout=left,
+        exec_max_output=MAX_OUTPUT_CHARS,
+        outputs=None,
+        chat_jobs=None,
+        on_output=lambda *_: None,
+    )
+    done = run([SHELL, "-c", "--", line], limits, "read")
     if done.exit_code is None:
-        return None
-    return done.output.text if isinstance(done.output, Stored) else done.output
+        raise TimeoutError
+    return cast("str", done.output)  # nothing is stored
 
 
 def _group_by_project(checker: Checker, files: Iterable[Path], root: Path) -> dict[Path, list[Path]]:

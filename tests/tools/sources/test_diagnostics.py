@@ -4,10 +4,12 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from src.tools.sdk.context import ToolContext
+from src.tools.sources import diagnostics
 from src.tools.sources.diagnostics import CHECKERS, MAX_TOLD, Checker, Diagnostics
 from src.types.messages import CHECKS_LEAD
 
@@ -111,6 +113,19 @@ def test_what_was_told_is_not_told_again_when_it_moves_but_when_it_comes_back(pr
     assert project.check(says="a.py:4:5: E1 x\na.py:9:1: E2 y\n") == f"{CHECKS_LEAD}\na.py:9:1: E2 y [lint]"
     assert project.check(says="") == ""
     assert project.check(says="a.py:3:5: E1 x\n")
+
+
+@pytest.mark.parametrize("is_allowed", [True, False], ids=["had no time", "would ask"])
+def test_what_was_told_is_not_told_again_behind_a_round_in_which_the_checker_was_not_run(
+    project, monkeypatch, is_allowed
+):
+    end = diagnostics.MAX_S + 1 if is_allowed else 0
+    clock = iter([0, 0, *([0, end] if is_allowed else [0]), 0, 0])  # its beginning and what is left, by round
+    monkeypatch.setattr(diagnostics, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert project.check(says="a.py:3:5: E1 x\n")
+    assert project.check(says="a.py:3:5: E1 x\n", is_allowed=is_allowed) == ""
+    assert len(project.ran) == 2  # two lines of one run
+    assert project.check(says="a.py:3:5: E1 x\n") == ""
 
 
 def test_of_many_errors_the_first_are_told(project):
