@@ -158,8 +158,9 @@ def _read_case(place: str, row: object, tools: Mapping[str, ToolDefinition]) -> 
         raise ConfigError(f"{place}: it has no id.", EXAMPLE)
     place = f"{place} ({name})"
     offered = row.get("tools", list(tools))
-    for each in offered if isinstance(offered, list) else [offered]:
-        if each not in tools:
+    offered = offered if isinstance(offered, list) else [offered]
+    for each in offered:
+        if not isinstance(each, str) or each not in tools:
             raise ConfigError(f"{place}: there is no tool {each!r}; there is {', '.join(tools) or 'none'}.")
     rows = row.get("turns", [row])
     if not isinstance(rows, list) or not rows or not all(isinstance(each, dict) for each in rows):
@@ -180,11 +181,14 @@ def _read_turn(place: str, row: Mapping[str, Any], tools: Mapping[str, ToolDefin
     if check:
         try:
             _compile(check)
-        except (SyntaxError, ValueError) as error:
-            raise ConfigError(f"{place}: assert: {error}.") from error
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:  # the last two: nested too deep
+            raise ConfigError(f"{place}: assert: {str(error) or 'it is nested too deep'}.") from error
     if "expect" not in row and not check:
         raise ConfigError(f"{place}: it needs `expect`, `assert`, or both.", EXAMPLE)
-    expect = tuple(_read_call(place, each, tools) for each in row["expect"] or ()) if "expect" in row else None
+    wanted = row.get("expect") or []
+    if not isinstance(wanted, list):
+        raise ConfigError(f"{place}: `expect` is a list of calls, got {wanted!r:.60}.", EXAMPLE)
+    expect = tuple(_read_call(place, each, tools) for each in wanted) if "expect" in row else None
     results = row.get("results", [])
     if not isinstance(results, list) or len(results) > len(expect or ()):
         raise ConfigError(f"{place}: `results` is a list with one text for each expected call.", EXAMPLE)
@@ -211,7 +215,7 @@ def _read_call(place: str, row: object, tools: Mapping[str, ToolDefinition]) -> 
 
 
 def _read_tool(place: str, name: str, row: object) -> ToolDefinition:
-    if not isinstance(row, dict) or not re.fullmatch(r"[\w-]{1,64}", name, re.ASCII):
+    if not isinstance(row, dict) or not re.fullmatch(r"[\w-]{1,64}", str(name), re.ASCII):
         raise ConfigError(f"{place}: a tool has a name of letters and digits, a description and parameters.", EXAMPLE)
     parameters = row.get("parameters")
     if not isinstance(parameters, dict) or parameters.get("type") != "object":

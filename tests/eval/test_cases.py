@@ -104,6 +104,11 @@ def test_a_tool_answers_what_the_case_says(tmp_path):
     assert [turn.pick_result(call("look", at=at)) for at in ("y", "x", "z")] == ["two", "one", "done"]
 
 
+def test_the_only_tool_of_a_case_needs_no_list(tmp_path):
+    (case,) = read(tmp_path, "cases: [{id: a, ask: Look., tools: look, expect: []}]")
+    assert [tool.name for tool in case.tools] == ["look"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -117,6 +122,18 @@ def test_a_tool_answers_what_the_case_says(tmp_path):
             "own.yaml: case 1 (a), turn 1: it expects the tool 'lok', which is not among `tools`.",
         ),
         ("cases: [{id: a, ask: Look., tools: [other], expect: []}]", "own.yaml: case 1 (a): there is no tool 'other'"),
+        (
+            "cases: [{id: a, ask: Look., tools: [[look]], expect: []}]",
+            "own.yaml: case 1 (a): there is no tool ['look']",
+        ),
+        (
+            "cases: [{id: a, ask: Look., expect: 5}]",
+            "own.yaml: case 1 (a), turn 1: `expect` is a list of calls, got 5.",
+        ),
+        (
+            f"cases: [{{id: a, ask: Look., assert: '{'-' * 20_000}1'}}]",
+            "own.yaml: case 1 (a), turn 1: assert: it is nested too deep.",
+        ),
         ("cases: [{id: a, ask: Look., expekt: []}]", "own.yaml: case 1 (a), turn 1: there is no key 'expekt'."),
         ("cases: [{id: a, ask: Look., assert: 'call ='}]", "own.yaml: case 1 (a), turn 1: assert: invalid syntax"),
         (
