@@ -142,9 +142,10 @@ class PermissionGate:
         return judged if decision.action == "allow" else None
 
     def runs_freely(self, line: str) -> bool:
-        """Whether a command line runs with access=read, and without asking."""
+        """Whether a command line runs with access=read, held to it, and without asking."""
         call = ToolCall("", "exec", {"command": line, "access": "read"})
-        return call.name in self._registry and self._decide_by_policy(call)[1].action == "allow"
+        can_run = self.policy.is_enforced and call.name in self._registry
+        return can_run and self._decide_by_policy(call)[1].action == "allow"
 
     def decide(self, call: ToolCall, ctx: ToolContext, task: str) -> Aside[Permission]:
         """`task`: the user's question, for the reviewers."""

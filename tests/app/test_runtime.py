@@ -104,7 +104,7 @@ class TestChecks:
         (root / "venv" / "bin" / "ruff").chmod(0o755)
 
         def tell(*, is_trusted, **changes):
-            security = SecuritySettings(mode="edits", **changes.pop("security", {}))
+            security = SecuritySettings(**{"mode": "edits", **changes.pop("security", {})})
             settings = Settings(security=security, root=root, state=tmp_path / "state", **changes)
             Factory(settings).trust_memory.save(is_trusted=is_trusted)
             call = ("write", {"path": "a.py", "content": "x"})
@@ -127,8 +127,9 @@ class TestChecks:
     def test_in_another_they_are_not(self, tell):
         assert CHECKS_LEAD not in tell(is_trusted=False)
 
-    def test_without_a_sandbox_they_are_not(self, tell):
-        assert CHECKS_LEAD not in tell(is_trusted=True, security={"sandbox": "off"})
+    @pytest.mark.parametrize("mode", ["edits", "full"])
+    def test_without_a_sandbox_they_are_not(self, tell, mode):
+        assert CHECKS_LEAD not in tell(is_trusted=True, security={"mode": mode, "sandbox": "off"})
 
     def test_to_a_model_that_takes_them_for_failure_they_are_not(self, tell):
         assert CHECKS_LEAD not in tell(is_trusted=True, models={"dem*": {"diagnostics": False}})
