@@ -88,8 +88,8 @@ _HEAD = (
     ("95 % interval", ""),
     ("clean", _NUMBER),
     ("runs", _NUMBER),
-    ("s/case", _NUMBER),
-    ("tokens/case", _NUMBER),
+    ("s/run", _NUMBER),
+    ("tokens/run", _NUMBER),
     ("cached", _NUMBER),
     ("verdict", ""),
 )

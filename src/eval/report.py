@@ -76,9 +76,9 @@ def describe_verdict(standing: Standing) -> str:
     if standing.verdict == "refused":
         return f"not offered: {first[:MAX_REASON_CHARS]}"
     if standing.verdict == "failed":
-        return f"undecided after {pairs.total} cases: its runs failed: {first[:MAX_REASON_CHARS]}"
+        return f"undecided after {pairs.total} runs: its runs failed: {first[:MAX_REASON_CHARS]}"
     if standing.verdict == "open":
-        return f"undecided after {pairs.total} cases: {standing.reason}"
+        return f"undecided after {pairs.total} runs: {standing.reason}"
     return "the best" if standing.verdict == "best" else str(standing.verdict)
 
 
@@ -87,7 +87,7 @@ def render_text(search: Search, advice: Advice) -> str:
     rows = list_rows(search)
     width = max(len(row.name) for row in rows)
     lines = [*(f"  {each}" for each in advice.why), ""]
-    lines.append(f"{'arm':{width}}  right  interval  clean  runs  s/case  cached  verdict")
+    lines.append(f"{'arm':{width}}  right  interval  clean  runs   s/run  cached  verdict")
     for row in rows:
         low, high = estimate_interval(row.passed, row.runs)
         cached = "" if row.cached is None else f"{row.cached:.0%}"

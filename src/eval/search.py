@@ -1,8 +1,8 @@
 """Which arm is the best: arms are compared with the best so far, sample by sample, until each is decided.
 
 First the call paths, then one other setting at a time on the best path. What is left of the requests measures the best
-arm more closely. An arm is better if more of its calls are right; where that is undecided, if fewer needed to be
-repaired or recovered. Without a difference the arm that the chat would use anyway stays.
+arm more closely. An arm is better if more of its runs are right; where that is undecided, if more of them are clean:
+right, with nothing repaired or recovered. Without a difference the arm that the chat would use anyway stays.
 
 The order is fixed, and each step follows from the outcomes alone: an eval that goes on takes the same way.
 """
@@ -27,8 +27,9 @@ Sample = tuple[str, int]  # a case and its seed
 
 
 class Plan(NamedTuple):
-    """How thorough an eval is. `requests`: at most; `samples`: of the best arm, at most; `margin`: a difference that is
-    of no interest; `patience`: failures of the harness in a row after which it is given up.
+    """How thorough an eval is. `requests`: at most; `samples`: of the best arm, at most; `pairs`: runs of each arm, at
+    most, on which two are compared; `margin`: a difference that is of no interest; `patience`: failures of the harness
+    in a row after which it is given up.
     """
 
     name: str
@@ -178,14 +179,14 @@ class Search:
         right = tally({at: each.passed for at, each in ours.items()}, {at: each.passed for at, each in theirs.items()})
         verdict = compare(right, self.plan.margin, is_over=is_over)
         if verdict in ("better", "worse"):
-            return verdict, "right calls", right
+            return verdict, "right runs", right
         clean = tally(
             {at: each.is_clean for at, each in ours.items()}, {at: each.is_clean for at, each in theirs.items()}
         )
         cleaner = compare(clean, self.plan.margin, is_over=is_over)
         tends = right.wins - right.losses
         if (cleaner == "worse" and tends <= 0) or (cleaner == "better" and tends >= 0):
-            return cleaner, "clean calls", clean
+            return cleaner, "clean runs", clean
         if "open" in (verdict, cleaner):
             return "open", "", right
         return "same", "", right

@@ -1,9 +1,13 @@
 """The statistics of an eval: few plain functions, each with its source.
 
 Two arms are compared on the same cases. Only the cases that one passes and the other does not tell them apart
-(McNemar 1947), and they are looked at one by one, as they come (Wald's sequential probability ratio test, 1945). A
-likelihood ratio that ever reaches 1 / alpha is a mistake with a probability of alpha at most, however often one looks
-(Ville 1939), so that an arm can be stopped at any time.
+(McNemar 1947), and they are looked at as they come (Wald's sequential probability ratio test, 1945). A likelihood
+ratio that ever reaches 1 / alpha is a mistake with a probability of alpha at most, however often one looks (Ville
+1939), so that "better" and "worse" can be said at any time.
+
+"Same" has no such bound: it is an interval of 95 % at each look, and looking often makes its mistakes more frequent.
+Each verdict is about two arms and one criterion. Nothing is corrected for several arms, or for the two criteria of
+search.py.
 """
 
 from __future__ import annotations
@@ -50,7 +54,8 @@ def estimate_interval(passed: int, total: int, z: float = INTERVAL_Z) -> Interva
 
 
 def compare(pairs: Pairs, margin: float, *, is_over: bool = False) -> Verdict:
-    """How an arm does against another. It is the same where a share of discordant cases above `margin` is excluded.
+    """How an arm does against another. They are the same where it is excluded, for each of them, that it alone passes
+    more than `margin` of the cases: then their shares differ by less than that.
 
     `is_over`: no more cases will come, so that what is open counts as the same.
     """
@@ -60,8 +65,8 @@ def compare(pairs: Pairs, margin: float, *, is_over: bool = False) -> Verdict:
         return "better"
     if pairs.losses * win + pairs.wins * loss >= bound:
         return "worse"
-    discordant = max(pairs.wins, pairs.losses)
-    is_same = pairs.total and estimate_interval(discordant, pairs.total, ONE_SIDED_Z).high < margin
+    alone = max(pairs.wins, pairs.losses)
+    is_same = pairs.total and estimate_interval(alone, pairs.total, ONE_SIDED_Z).high < margin
     return "same" if is_same or is_over else "open"
 
 

@@ -41,6 +41,14 @@ class TestTwoArms:
         assert compare(Pairs(10, 0, 0), 0.2) == "open"
         assert compare(Pairs(11, 0, 0), 0.2) == "same"
 
+    def test_are_not_the_same_where_each_alone_passes_some(self):
+        assert compare(Pairs(40, 0, 0), 0.2) == "same"
+        assert compare(Pairs(32, 4, 4), 0.2) == "open"
+
+    @pytest.mark.parametrize(("margin", "last"), [(0.2, 40), (0.05, 400)], ids=["quick", "full"])
+    def test_that_differ_by_the_margin_are_called_the_same_in_one_of_six_evals_at_most(self, margin, last):
+        assert 0.05 < compute_chance_of_same(margin, last) < 1 / 6
+
     def test_are_the_same_where_no_more_cases_come(self):
         assert compare(Pairs(3, 2, 1), 0.2, is_over=True) == "same"
 
@@ -54,6 +62,22 @@ class TestTwoArms:
         ours = {("a", 0): True, ("b", 0): True, ("c", 0): False}
         theirs = {("a", 0): True, ("b", 0): False, ("d", 0): True}
         assert tally(ours, theirs) == Pairs(both=1, wins=1, losses=0)
+
+
+def compute_chance_of_same(margin: float, last: int) -> float:
+    """That "same" is said at a look after every four cases, where one arm alone passes `margin` of them; exact."""
+    undecided, same = {0: 1.0}, 0.0  # the chance of each number of losses
+    for total in range(1, last + 1):
+        after: dict[int, float] = {}
+        for losses, chance in undecided.items():
+            after[losses] = after.get(losses, 0.0) + chance * (1 - margin)
+            after[losses + 1] = after.get(losses + 1, 0.0) + chance * margin
+        undecided = after
+        if total % 4 == 0:
+            verdicts = {losses: compare(Pairs(total - losses, 0, losses), margin) for losses in undecided}
+            same += sum(undecided[losses] for losses, verdict in verdicts.items() if verdict == "same")
+            undecided = {losses: undecided[losses] for losses, verdict in verdicts.items() if verdict == "open"}
+    return same
 
 
 class TestARegression:

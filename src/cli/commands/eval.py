@@ -44,7 +44,7 @@ def add_eval_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="at most 200 requests to the model (the default)")
-    size.add_argument("--full", action="store_true", help="finds differences of 5 points, with some thousand requests")
+    size.add_argument("--full", action="store_true", help="at most 4,000 requests, and up to 400 runs of each arm")
     add("--requests", metavar="N", type=parse_number(int, 10), help="at most so many requests to the model")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--own", metavar="FILE", help="your own cases, .yaml or .json (see docs/eval.md)")

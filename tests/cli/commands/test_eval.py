@@ -60,7 +60,7 @@ class TestAPathWhoseRunsFail:
         shown = capsys.readouterr().out
         assert "vllm serve" not in shown
         assert "Undecided, because its runs failed by themselves: native." in shown
-        assert "undecided after 0 cases: its runs failed: The server refused (HTTP 429)" in shown
+        assert "undecided after 0 runs: its runs failed: The server refused (HTTP 429)" in shown
 
     def test_is_not_said_to_be_refused_where_no_other_is_left(self, capsys, tmp_path):
         with open_model("overloaded") as (url, _):
