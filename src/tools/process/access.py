@@ -17,6 +17,7 @@ from .run import FinishedCommand, SentToBackground, run
 
 TEMPORARY = "/tmp/"  # noqa: S108 - which is not the command's own where there is no bubblewrap
 USE_TMPDIR = "a command cannot write to /tmp here: use $TMPDIR"
+NO_SEMAPHORES = "multiprocessing has no shared memory here: use threads or subprocesses, or install bubblewrap"
 NO_LOOPBACK = "no network here, not even loopback: install bubblewrap"
 MAX_SILENT_CHARS = 120  # of an output that hardly says why a command failed
 NETWORK_FAILURE = re.compile(
@@ -28,6 +29,8 @@ READ_ONLY = re.compile(r"read-only file system|permission denied|EROFS|EACCES", 
 FILE_REFUSAL = re.compile(
     r"read-only file system|permission denied|operation not permitted|resource busy|EROFS|EACCES|EBUSY", re.IGNORECASE
 )
+
+SHARED_MEMORY = re.compile(r"\bSemLock\b|/dev/shm\b")  # what a traceback of multiprocessing names
 
 
 def run_command(
@@ -56,8 +59,8 @@ def run_command(
     if done.exit_code and sandbox and sandbox.is_enforcing:
         report.exit_code = done.exit_code
         report.cause = find_refusal(done, ctx)
-        # More access cures neither the lack of a loopback nor a refusal of /tmp, so it is not asked for.
-        is_cureless = lacks_loopback(done, sandbox) or TEMPORARY in report.cause
+        # More access cures no lack of a loopback or of shared memory, and no refusal of /tmp, so it is not asked for.
+        is_cureless = lacks_loopback(done, sandbox) or TEMPORARY in report.cause or lacks_shared_memory(done)
         report.named_none = access == "read" and named is None and not is_cureless
         report.explanation = explain_failure(access, done, ctx, is_tool=is_tool)
     return done.output
@@ -67,6 +70,12 @@ def lacks_loopback(done: FinishedCommand, sandbox: Sandbox) -> bool:
     """Whether a command may have failed since commands without the network have no loopback here."""
     text = _read_output(done)
     return not sandbox.has_loopback and bool(NETWORK_FAILURE.search(text)) and not READ_ONLY.search(text)
+
+
+def lacks_shared_memory(done: FinishedCommand) -> bool:
+    """Whether a command failed at the semaphores of multiprocessing in /dev/shm, of which bubblewrap gives its own."""
+    text = _read_output(done)
+    return bool(SHARED_MEMORY.search(text)) and bool(FILE_REFUSAL.search(text))
 
 
 def find_refusal(done: FinishedCommand, ctx: ToolContext) -> str:
@@ -85,6 +94,8 @@ def explain_failure(access: Grant, done: FinishedCommand, ctx: ToolContext, *, i
     parts = [NO_LOOPBACK] if not has_network and lacks_loopback(done, sandbox) else []
     if TEMPORARY in find_refusal(done, ctx):
         parts.append(USE_TMPDIR)
+    if lacks_shared_memory(done):
+        parts.append(NO_SEMAPHORES)
     if access == "read":
         return "; ".join([*parts, _explain_read_access(ctx, is_tool=is_tool)])
     if FILE_REFUSAL.search(text):

@@ -8,6 +8,7 @@ import pytest
 
 from src.tools import REGISTRY
 from src.tools.process import background
+from src.tools.process.access import NO_SEMAPHORES
 
 from ...waiting import FETCH, wait_until
 
@@ -145,3 +146,12 @@ class TestInTheBackground:
         assert not (workspace / ".profile").exists()
         within.wiring.jobs.close()
         assert within.wiring.jobs.find(1).ending == "it was ended"
+
+
+LOCK = """python3 -c "import multiprocessing; multiprocessing.Lock(); print('locked')" """
+
+
+def test_multiprocessing_works_or_the_model_reads_what_it_lacks(within):
+    said = REGISTRY["exec"].execute({"command": LOCK, "access": "write"}, within).value
+    explanation = within.wiring.report.explanation
+    assert "locked" in said or NO_SEMAPHORES in explanation

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from src.tools import ToolContext
-from src.tools.process.access import NO_LOOPBACK, USE_TMPDIR, explain_failure, run_command
+from src.tools.process.access import NO_LOOPBACK, NO_SEMAPHORES, USE_TMPDIR, explain_failure, run_command
 from src.tools.process.run import FinishedCommand
 from src.tools.sdk.wiring import CommandReport
 from src.types.sandbox import Launch
@@ -58,6 +58,15 @@ def test_for_a_refused_temporary_file_its_own_folder_is_named(access):
     assert USE_TMPDIR not in explain(access, "reading /tmp/a.txt\nb: Permission denied")
 
 
+SEMAPHORE = "    _multiprocessing.SemLock(\nPermissionError: [Errno 13] Permission denied"
+
+
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_for_refused_semaphores_the_way_around_is_named(access):
+    assert NO_SEMAPHORES in explain(access, SEMAPHORE)
+    assert NO_SEMAPHORES not in explain(access, "a.txt: Permission denied")
+
+
 @pytest.mark.parametrize(
     ("printed", "cause", "may_run_again"),
     [
@@ -68,6 +77,7 @@ def test_for_a_refused_temporary_file_its_own_folder_is_named(access):
             True,
         ),
         ("{workspace}/a: Permission denied", "a: Permission denied", True),
+        (SEMAPHORE, "PermissionError: [Errno 13] Permission denied", False),
         ("assert 1 == 2", "", True),
     ],
 )
