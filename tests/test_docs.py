@@ -221,6 +221,13 @@ def test_the_package_asks_for_what_requirements_txt_does():
     assert json.loads(dependencies) == requirements()
 
 
+def test_the_readme_lists_every_extra():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^\[project\.optional-dependencies\]\n(.*?)\n\n", project, re.MULTILINE | re.DOTALL)
+    (listed,) = re.findall(r"adds extras: (.+)\.$", README, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", listed) == sorted(re.findall(r"^(\w+) =", section, re.MULTILINE))
+
+
 def test_the_page_on_the_chat_has_every_command():
     assert slash_table() in read_page("chat"), f"it should hold:\n{slash_table()}"
 
