@@ -42,6 +42,7 @@ _PREFIXES = {  # what follows the prefix of a key -> the prefixes
 _KEYS = (
     *((words.lower(), f"(?:{'|'.join(map(re.escape, words.split()))}){rest}") for rest, words in _PREFIXES.items()),
     ("cio", r"cio[A-Za-z0-9]{32}(?![A-Za-z0-9])"),  # crates.io
+    ("vb-", r"vb-[A-Za-z0-9_-]{32}(?![A-Za-z0-9_-])"),  # of a client of our gateway
     ("key-", r"key-[a-f0-9]{32}(?![A-Za-z0-9])"),  # Mailgun
     ("-us", r"[a-f0-9]{32}-us[0-9]{1,2}(?![A-Za-z0-9])"),  # Mailchimp
     ("dapi", r"dapi[a-f0-9]{32}"),  # Databricks

@@ -36,6 +36,7 @@ SHAPES = {
     "Google, to refresh": "1//0gabcdefghijklmnopqrstuvwxyz-0123456789ABCDEFGHIJ",
     "Mailgun": "key-0123456789abcdef0123456789abcdef",
     "Databricks": "dapi0123456789abcdef0123456789abcdef",
+    "a client of our gateway": "vb-F3L8-mEfycwkLc3JKz0affkzXRqJLBUM",
     "RubyGems": "rubygems_" + "0123456789abcdef" * 3,
     "Atlassian": "ATATT3xFfGF0abcdefghijklmnopqrstuvwxyz",
     "Grafana": "glsa_" + "a1" * 16 + "_01234567",
