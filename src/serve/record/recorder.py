@@ -19,6 +19,7 @@ MAX_WAITING_BYTES = 64 * 1024 * 1024
 CLOSE_S = 10.0  # for what waits to be written, when the gateway ends
 LOST = "serve.record: %s cannot be written: %s. The gateway goes on; what it answers meanwhile is not recorded."
 SLOW = "serve.record: %s is written too slowly. The gateway goes on; some of what it answers is not recorded."
+DEEP = "serve.record: a call is not in %s: it is nested too deep to be searched for secrets."
 AGAIN = "serve.record: %s is written again; %d calls are not in it."
 
 log = logging.getLogger("src.serve")
@@ -75,6 +76,9 @@ class Recorder:
             self._file.append(encode_entry(tape, self._redact))
         except OSError as error:
             self._lose(LOST, self._file.path, error.strerror or error)
+            return
+        except RecursionError:  # as deep as a client likes
+            self._lose(DEEP, self._file.path)
             return
         with self._lock:
             lost, self._lost = self._lost, 0

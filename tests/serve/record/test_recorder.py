@@ -240,6 +240,21 @@ class TestRedaction:
         (entry,) = record(tmp_path, lambda _: say(call), ask_once, redact=self.REDACT)
         assert entry["choices"][0]["calls"][0]["arguments"] == {"password": "[redacted]"}
 
+    def test_a_request_that_is_nested_too_deep_for_it_is_told_in_a_line(self, tmp_path, caplog):
+        deep: dict[str, Any] = {}
+        for _ in range(700):
+            deep = {"a": deep}
+
+        async def use(client, _):
+            for _ in range(3):
+                await ask(client, {**BODY, "deep": deep})
+            await ask(client, BODY)
+
+        assert len(record(tmp_path, lambda _: say("Yes."), use, redact=self.REDACT)) == 1
+        told = [each for each in caplog.records if "serve.record" in each.getMessage()]
+        assert ["nested too deep" in told[0].getMessage(), "3 calls are not" in told[1].getMessage()] == [True, True]
+        assert not any(each.exc_info for each in caplog.records)
+
 
 class FullDisk(LogFile):
     """Refuses so many lines."""
