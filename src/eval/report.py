@@ -8,6 +8,7 @@ from typing import NamedTuple
 from .advice import Advice
 from .arms import describe_changes
 from .outcomes import KINDS, Outcome, count_kinds
+from .progress import count_all_requests
 from .search import Search, Standing
 from .statistics import estimate_interval
 
@@ -96,11 +97,17 @@ def render_text(search: Search, advice: Advice) -> str:
         numbers = f"{row.share:5.0%}  {between:>8}  {clean:>5}" if row.runs else f"{'':22}"
         lines.append(f"{row.name:{width}}  {numbers}  {row.runs:4}  {row.seconds:6.2f}  {cached:>6}  {row.verdict}")
     lines += ["", *_list_kinds(rows)]
-    share = f"; comparing the arms took {search.compared:,}, {search.compared / search.fixed_requests:.0%} of all cases"
-    lines.append(f"requests: {search.requests:,}{f'{share} under all arms' if search.compared else ''}")
+    lines.append(f"requests: {search.requests:,}{_describe_saving(search)}")
     if advice.settings:
         lines += ["recommended settings:", *(f"  {each}" for each in describe_changes(advice.settings))]
     return "\n".join(lines)
+
+
+def _describe_saving(search: Search) -> str:
+    if not search.compared:
+        return ""
+    share = search.compared / count_all_requests(search)
+    return f"; comparing the arms took {search.compared:,}, {share:.0%} of all cases under all arms"
 
 
 def _list_kinds(rows: Sequence[Row]) -> list[str]:

@@ -73,7 +73,6 @@ class Search:
         self.requests = 0
         self.compared = 0  # requests until the best arm was found
         self._paths: Sequence[Arm] = ()
-        self.doing = ""  # in words, for the user
         self.samples = [(cases[at % len(cases)], first_seed + at // len(cases)) for at in range(plan.samples)]
         self._run = run
         self._vary = vary
@@ -115,24 +114,6 @@ class Search:
         """The paths that the server does not refuse, in the order in which the chat would try them."""
         refused = {name for name, standing in self.standings.items() if standing.verdict == "refused"}
         return [arm.path for arm in self._paths if arm.name not in refused]
-
-    @property
-    def seconds_left(self) -> float:
-        """By what a request has taken so far."""
-        seconds = sum(each.seconds for arm in self.outcomes.values() for each in arm.values())
-        return seconds / max(self.requests, 1) * (self.expected_requests - self.requests)
-
-    @property
-    def expected_requests(self) -> int:
-        """In all: the plan's, unless its samples take fewer."""
-        turns = sum(len(case.turns) for case, _ in self.samples)
-        return max(self.requests, min(self.plan.requests, self.fixed_requests + turns))
-
-    @property
-    def fixed_requests(self) -> int:
-        """What the same arms would take on all cases of the plan, without stopping early."""
-        turns = sum(len(case.turns) for case, _ in self.samples[: self.plan.pairs])
-        return turns * len([each for each in self.standings.values() if each.verdict != "refused"])
 
     def _compare_all(self, best: Arm | None, arms: Sequence[Arm]) -> Arm | None:
         """The best of them. `best`: the one so far."""
@@ -230,7 +211,6 @@ class Search:
             return True
         if self.requests + COST * len(case.turns) > self.plan.requests:
             return False
-        self.doing = arm.name
         outcome = done[case.id, seed] = self._run(arm, case, seed)
         self.requests += max(outcome.requests, 1)
         self._failures = self._failures + 1 if outcome.kind == "harness" else 0

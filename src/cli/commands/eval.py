@@ -22,6 +22,7 @@ from ...eval.bfcl import read_bfcl
 from ...eval.cases import BUILT_IN, Case, fingerprint, read_cases
 from ...eval.outcomes import Outcome, Results
 from ...eval.page import write_page
+from ...eval.progress import ProgressEstimate, estimate_progress
 from ...eval.report import render_text
 from ...eval.running import CaseRunner
 from ...eval.search import FULL, QUICK, Plan, Search
@@ -128,14 +129,14 @@ def _make_search(
     cases: Sequence[Case],
     plan: Plan,
     results: Results,
-    show: Callable[[Search | None], None],
+    show: Callable[[ProgressEstimate | None], None],
     seed: int,
 ) -> Search:
     runner = CaseRunner(settings, settings.vllm.model)
     known = {outcome.key: outcome for outcome in results.earlier if outcome.counts}
 
     def run(arm: Arm, case: Case, seed: int) -> Outcome:
-        show(search)
+        show(estimate_progress(search, arm))
         if (arm.name, case.id, seed) in known:
             return known[arm.name, case.id, seed]
         return results.add(runner.run(arm, case, seed))
@@ -188,7 +189,7 @@ def _name_folder(model: str) -> str:
 
 
 @contextmanager
-def _open_progress(plan: Plan) -> Iterator[Callable[[Search | None], None]]:
+def _open_progress(plan: Plan) -> Iterator[Callable[[ProgressEstimate | None], None]]:
     """Shows how far the eval is: a bar on a terminal, elsewhere a line now and then. None ends it."""
     if not sys.stderr.isatty():
         yield _make_log()
@@ -200,31 +201,31 @@ def _open_progress(plan: Plan) -> Iterator[Callable[[Search | None], None]]:
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         line = bar.add_task("", total=plan.requests, about="")
 
-        def show(search: Search | None) -> None:
-            if search is None:
+        def show(progress: ProgressEstimate | None) -> None:
+            if progress is None:
                 bar.stop()
             else:
-                bar.update(line, completed=search.requests, total=search.expected_requests, about=_describe(search))
+                bar.update(line, completed=progress.requests, total=progress.expected, about=_describe(progress))
 
         yield show
 
 
-def _make_log() -> Callable[[Search | None], None]:
+def _make_log() -> Callable[[ProgressEstimate | None], None]:
     last = time.monotonic()
 
-    def show(search: Search | None) -> None:
+    def show(progress: ProgressEstimate | None) -> None:
         nonlocal last
-        if search and time.monotonic() - last >= LOG_INTERVAL_S:
+        if progress and time.monotonic() - last >= LOG_INTERVAL_S:
             last = time.monotonic()
-            done = f"{search.requests:,} of {search.expected_requests:,} requests"
-            print(f"{time.strftime('%H:%M:%S')} {done}, {_describe(search)}", file=sys.stderr, flush=True)
+            done = f"{progress.requests:,} of {progress.expected:,} requests"
+            print(f"{time.strftime('%H:%M:%S')} {done}, {_describe(progress)}", file=sys.stderr, flush=True)
 
     return show
 
 
-def _describe(search: Search) -> str:
-    left = f", {_format_span(search.seconds_left)} left" if search.requests else ""
-    return f"{search.doing}{left}"
+def _describe(progress: ProgressEstimate) -> str:
+    left = f", {_format_span(progress.seconds_left)} left" if progress.requests else ""
+    return f"{progress.arm}{left}"
 
 
 def _format_span(seconds: float) -> str:
