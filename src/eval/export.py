@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -70,7 +71,10 @@ def export_atif(lines: Iterable[RecordLine], folder: Path) -> Exported:
 
 
 def _open_private(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "wb")
+    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "wb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # and no device
+        os.fchmod(file.fileno(), MODE)  # of one that was there, too
+    return file
 
 
 def _gather(lines: Iterable[RecordLine], exported: Exported) -> Iterator[_Conversation]:

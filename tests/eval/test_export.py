@@ -90,6 +90,11 @@ class TestOpenAI:
         assert (tmp_path / "train.jsonl").read_bytes() == b""
         assert f"left out: 1 {why}" in capsys.readouterr().out
 
+    def test_a_file_that_was_there_is_the_user_s_alone_from_then_on(self, tmp_path):
+        (tmp_path / "train.jsonl").touch(0o644)
+        export("openai", record(tmp_path, lambda _: say("Yes.")), tmp_path / "train.jsonl")
+        assert stat.S_IMODE((tmp_path / "train.jsonl").stat().st_mode) == 0o600
+
 
 class TestAtif:
     def read(self, folder: Path) -> dict[str, Any]:
