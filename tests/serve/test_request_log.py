@@ -117,3 +117,25 @@ def test_a_log_that_can_no_longer_be_written_is_told_once_and_fails_no_request(t
     file.rmdir()
     requests.write({"id": "3"})
     assert file.read_text() == '{"id":"3"}\n'
+
+
+def test_a_login_in_the_address_of_a_server_is_shown_nowhere(tmp_path, caplog):
+    async def run() -> None:
+        async with TestServer(FakeServer(lambda _: say("Yes.")).make_app()) as server:
+            address = str(server.make_url("/v1")).replace("://", "://me:hunter22@")
+            upstreams = Upstreams([Replica(AsyncClient(address), ServerMemory(tmp_path))])
+            own = Gateway(upstreams, Metrics(tmp_path), None, request_log=RequestLog(str(tmp_path / "log")))
+            async with TestClient(TestServer(own.make_app())) as client:
+                await ask(client, WORDS)
+                await ask(client, {**WORDS, "tools": []})
+                async with client.get("/metrics") as reply:
+                    assert 'vllm_bot_upstream_requests_total{upstream="http://127.0.0.1:' in (
+                        text := await reply.text()
+                    )
+                    assert "hunter22" not in text
+                async with client.get("/vllm-bot/events") as reply:
+                    assert b"hunter22" not in await reply.content.readline()
+
+    asyncio.run(run())
+    assert (tmp_path / "log").read_text().count('"server":"http://127.0.0.1:') == 2
+    assert "hunter22" not in (tmp_path / "log").read_text() + caplog.text
