@@ -239,7 +239,8 @@ class StreamParser:
         detection = self._detect(at, final)
         if isinstance(detection, NeedMore) and not final:
             low = max(0, at - LOOK_BACK_CHARS)  # a name before the anchor may belong to it
-            before = low + find_hold(self._names, buffer.text[low : at + 1], max(0, buffer.start - low))
+            floor, edge = max(0, buffer.start - low), max(0, buffer.floor - low)
+            before = low + find_hold(self._names, buffer.text[low : at + 1], floor, edge)
             self._hold(min(detection.start, before), at)
             return False
         empty = self._find_empty_markers(at, detection, final)

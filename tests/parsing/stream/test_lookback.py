@@ -98,6 +98,12 @@ def test_names_and_labels_of_several_parts_are_found_in_any_pieces(text):
         assert summarize(events_of(text, range(size, len(text), size))) == whole
 
 
+def test_behind_a_marker_a_name_begins_anew_wherever_the_text_is_split():
+    text = 'read {"path": "a"}x<|begin|>assistantapi::get_weather\n{"city": "Oslo"}'
+    whole = summarize(events_of(text))
+    assert [cut for cut in range(1, len(text)) if summarize(events_of(text, [cut])) != whole] == []
+
+
 def test_a_word_that_may_begin_a_block_is_decided_on_where_it_ends():
     parser = make_prose_parser()
     assert [parser.feed(piece) for piece in ("see [lin", "k", "/to", "](")] == [
