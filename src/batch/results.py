@@ -87,6 +87,10 @@ def read_row(value: object) -> Row:
     """Raises ValueError for what is no row."""
     if not isinstance(value, dict) or not {"id", "hash", "status"} <= set(value):
         raise ValueError("this is no result")
+    if not all(isinstance(value.get(name, ""), str) for name in ("id", "hash", "status", "patch")):
+        raise ValueError("`id`, `hash`, `status` and `patch` of a result are texts")
+    if not isinstance(value.get("sample", 1), int):
+        raise ValueError("`sample` of a result is a number")
     values = {name: value[name] for name in Row._fields if name in value}
     return Row(**values | {"checks": tuple(CheckResult(**each) for each in value.get("checks", ()))})
 

@@ -40,6 +40,13 @@ def test_a_line_that_a_crash_cut_off_is_removed_and_nothing_else(tmp_path):
     assert [row.id for row in load_rows(tmp_path)] == ["a", "b"]
 
 
+@pytest.mark.parametrize("wrong", [{"id": 5}, {"sample": "x"}, {"patch": 5}, {"checks": [5]}])
+def test_a_result_with_a_value_of_another_kind_is_named(tmp_path, wrong):
+    (tmp_path / "results.jsonl").write_text(json.dumps({**ROW.to_dict(), **wrong}) + "\n")
+    with pytest.raises(BotError, match="line 1: "):
+        load_rows(tmp_path)
+
+
 def test_a_line_that_is_no_result_is_named_and_kept(tmp_path):
     (tmp_path / "results.jsonl").write_text('{"id": 1}\n')
     with pytest.raises(BotError, match="line 1: this is no result"):
