@@ -55,7 +55,8 @@ def turns(draw):
         response = Response(
             (*thoughts, *(text if text and text[0].text.strip() else [Text("Hm.")])), writer=response.writer
         )
-        return [response, UserMessage(draw(TEXTS) or "And?")]
+        question = draw(TEXTS)
+        return [response, UserMessage(question if question.strip() else "And?")]  # nobody sends a blank question
     kinds = st.sampled_from(["text", "error"])
     return [response, ToolResults(tuple(ToolResult(each.id, "read", draw(kinds), draw(TEXTS)) for each in calls))]
 
