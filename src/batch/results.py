@@ -11,14 +11,13 @@ at the next start, and its task runs again.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from ..app.result_file import ROOM_HINT, ResultFile
 from ..errors import BotError
 from ..types.messages import JSON
 
@@ -103,38 +102,27 @@ class Results:
         self.rows: dict[tuple[str, str], Row] = {}  # the last one of each task and settings
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = (folder / RESULTS).open("a+b", buffering=0)  # a row that does not fit is not written later
+            self._file = ResultFile(folder / RESULTS)
+        except BlockingIOError as error:
+            raise BotError(f"Another batch is writing to {folder}.", "Wait for it, or name another --out.") from error
         except OSError as error:
             raise BotError(f"{folder}: {error.strerror or error}.") from error
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._file.seek(0)
-            data = self._file.read()
-            self._file.truncate(data.rfind(b"\n") + 1)  # without a torn line
-            for row in load_rows(folder):
-                self.rows[row.key] = row
-        except BlockingIOError as error:
-            self._file.close()
-            raise BotError(f"Another batch is writing to {folder}.", "Wait for it, or name another --out.") from error
+            self.rows.update((row.key, row) for row in load_rows(folder))
         except BaseException:
             self._file.close()
             raise
 
     def add(self, row: Row, conversation: bytes) -> None:
         """Save the conversation, then the row. Raises BotError where it cannot be written."""
-        # What a model wrote may hold lone surrogates, which other programs refuse with the whole file.
-        line = memoryview(json.dumps(row.to_dict(), ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-        try:
-            if row.session:
-                sessions = self.folder / "sessions"
+        if row.session:
+            sessions = self.folder / "sessions"
+            try:
                 sessions.mkdir(exist_ok=True)
                 (sessions / f"{row.session}.jsonl").write_bytes(conversation)
-            while line:
-                line = line[self._file.write(line) :]
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            hint = "What is recorded stays. Make room, and the same command goes on."
-            raise BotError(f"{self.folder}: {error.strerror or error}.", hint) from error
+            except OSError as error:
+                raise BotError(f"{sessions}: {error.strerror or error}.", ROOM_HINT) from error
+        self._file.add(row.to_dict())
         self.rows[row.key] = row
 
     def export(self, rows: Iterable[Row]) -> None:

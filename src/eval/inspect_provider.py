@@ -34,7 +34,7 @@ from inspect_ai.tool import ToolFunction, ToolInfo
 
 from ..app.async_model import AsyncModel, make_async_client
 from ..app.endpoint import DEFAULT_URL, make_core, make_settings
-from ..errors import ContextTooLong
+from ..errors import BotError, ContextTooLong
 from ..types.events import Completed, Notice
 from ..types.messages import (
     Block,
@@ -108,6 +108,7 @@ class VllmBot(ModelAPI):  # type: ignore[misc]  # unknown where the extra is not
 
 
 def _convert_messages(given: Sequence[ChatMessage]) -> list[Message]:
+    """Raises BotError for what would be lost: an image of a user."""
     messages: list[Message] = []
     for each in given:
         if isinstance(each, ChatMessageSystem):
@@ -122,6 +123,9 @@ def _convert_messages(given: Sequence[ChatMessage]) -> list[Message]:
             if before:
                 messages.pop()
             messages.append(ToolResults((*before, result)))
+        elif not isinstance(each.content, str) and not all(isinstance(part, ContentText) for part in each.content):
+            kinds = sorted({part.type for part in each.content if not isinstance(part, ContentText)})
+            raise BotError(f"A message holds {', '.join(kinds)}: this provider sends text only.")
         else:
             messages.append(UserMessage(each.text))
     return messages

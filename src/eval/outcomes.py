@@ -7,14 +7,12 @@ came to its end is kept as last.jsonl when the next one starts: the server may h
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
-from io import FileIO
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from ..app.result_file import ResultFile
 from ..errors import BotError, ConfigError
 from ..types.messages import JSON
 
@@ -130,15 +128,15 @@ class Results:
         self.earlier: list[Outcome] = []
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = self._open()
+            self._file = ResultFile(self.path)
             try:
-                before = self._read()
+                before = read_results(self.path) if self._file.size else None
                 if before and before.found and not (reuses and not _find_difference(before.about, about)):
                     self.path.replace(folder / LAST)
                     self._file.close()
-                    self._file, before = self._open(), None
+                    self._file, before = ResultFile(self.path), None
                 if before is None:
-                    self._write({"type": "eval", **about})
+                    self._file.add({"type": "eval", **about})
                 elif different := _find_difference(before.about, about):
                     hint = "Name another folder with --out, or remove the file."
                     raise BotError(f"{self.path} is of an eval with {different}, and was not finished.", hint)
@@ -152,43 +150,16 @@ class Results:
         except OSError as error:
             raise BotError(f"{folder}: {error.strerror or error}.") from error
 
-    def _open(self) -> FileIO:
-        """Locked. Raises OSError."""
-        file = FileIO(self.path, "a+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException:
-            file.close()
-            raise
-        return file
-
-    def _read(self) -> Journal | None:
-        """What is there, without a torn line; None if nothing is."""
-        self._file.seek(0)
-        data = self._file.read()
-        self._file.truncate(data.rfind(b"\n") + 1)
-        return read_results(self.path) if b"\n" in data else None
-
     def add(self, outcome: Outcome) -> Outcome:
         """The outcome as it was written: without secrets. Raises BotError where it cannot be written."""
         defaults = Outcome._field_defaults
         values = outcome._asdict()
         row = _clean_texts({k: v for k, v in values.items() if k not in defaults or v != defaults[k]}, self._clean)
-        self._write({"type": "run", **row})
+        self._file.add({"type": "run", **row})
         return read_outcome(row)
 
     def finish(self, found: Mapping[str, JSON]) -> None:
-        self._write({"type": "found", **_clean_texts(found, self._clean)})
-
-    def _write(self, row: Mapping[str, Any]) -> None:
-        line = memoryview(_encode(row))
-        try:
-            while line:
-                line = line[self._file.write(line) :]
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            hint = "What is recorded stays. Make room, and the same command goes on."
-            raise BotError(f"{self.path}: {error.strerror or error}.", hint) from error
+        self._file.add({"type": "found", **_clean_texts(found, self._clean)})
 
     def __enter__(self) -> Results:
         return self
@@ -200,10 +171,6 @@ class Results:
 def count_kinds(outcomes: Iterable[Outcome]) -> dict[Kind, int]:
     kinds = [outcome.kind for outcome in outcomes]
     return {kind: kinds.count(kind) for kind in KINDS if kind in kinds}
-
-
-def _encode(row: Mapping[str, Any]) -> bytes:
-    return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def _clean_texts(value: Any, clean: Callable[[str], str]) -> Any:

@@ -19,7 +19,8 @@ from ..serve.chat_turn import ChatTurn
 from ..serve.record.entry import make_choices, read_answer
 from ..serve.record.fold import FoldedAnswer, fold_chunks
 from ..serve.record.reader_facts import restore_facts
-from ..serve.record.tape import RELAYED_PATH, Tape
+from ..serve.record.tape import Tape
+from ..serve.report import RELAYED_PATH
 from ..serve.restore import sort_arguments
 from ..types.effects import EFFECTS, Fetch, Open, Read, Reply, ReplyHead
 from .record_lines import RecordLine

@@ -18,9 +18,8 @@ from .cases import Case
 from .outcomes import Outcome
 from .statistics import Pairs, Verdict, compare, tally
 
-BLOCK = (
-    4  # samples of an arm before the next one has its turn: a server with one cache keeps the beginning of its prompts
-)
+# Samples of an arm before the next one has its turn: a server with one cache keeps the beginning of its prompts.
+BLOCK = 4
 COST = 3  # requests that an answer takes at most, where a server loses calls
 ARM_PATIENCE = 3  # runs of an arm in a row that failed by themselves, after which it is tried no more
 Sample = tuple[str, int]  # a case and its seed

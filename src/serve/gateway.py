@@ -38,8 +38,9 @@ from .memory import Memory
 from .pages.metrics import Metrics
 from .pages.page import Pages
 from .record.recorder import Recorder
-from .record.tape import RELAYED_PATH, Tape
+from .record.tape import Tape
 from .relayed_stream import HistoryRefused, RelayedStream, check_refusal, relay_answer
+from .report import RELAYED_PATH
 from .request_log import CLIENT_GONE, RequestLog, RequestRecord, read_id
 from .restore import HistoryMemo
 from .upstreams import Replica, Upstreams

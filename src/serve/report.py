@@ -10,6 +10,7 @@ from ..types.events import PrefixKept
 from ..types.messages import NATIVE, Usage
 
 LOST = "lost"
+RELAYED_PATH = "relayed"  # in place of a call path, in the request log and in a record
 
 
 class LandedCall(NamedTuple):

@@ -20,6 +20,7 @@ from uuid import uuid4
 from ..errors import ConfigError
 from ..providers.wire_json import encode_json
 from .exchange import GuardedExchange
+from .report import RELAYED_PATH
 
 ID_HEADER = "X-Request-Id"
 STANDARD_OUTPUT = "-"
@@ -59,7 +60,7 @@ class RequestRecord:
         """The line of the log. What is empty is left out, but for the fields that each request has."""
         now = time.monotonic()
         server, error = self.server, self.error
-        path = "relayed" if server else "refused"
+        path = RELAYED_PATH if server else "refused"
         first_byte = (self.first_byte_at or now) - self.began
         done: dict[str, Any] = {}
         if exchange := self.exchange:

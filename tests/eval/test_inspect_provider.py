@@ -7,7 +7,7 @@ import pytest
 inspect_ai = pytest.importorskip("inspect_ai", reason="needs inspect-ai: pip install 'vllm-bot[inspect]'")
 
 from inspect_ai.dataset import Sample  # noqa: E402
-from inspect_ai.model import get_model  # noqa: E402
+from inspect_ai.model import ChatMessageUser, ContentImage, ContentText, get_model  # noqa: E402
 from inspect_ai.scorer import includes  # noqa: E402
 from inspect_ai.solver import generate, use_tools  # noqa: E402
 from inspect_ai.tool import tool  # noqa: E402
@@ -77,3 +77,14 @@ def test_an_output_says_where_its_calls_came_from(tmp_path):
         log = run(tmp_path, server, path="native")
     outputs = [event.output for event in log.samples[0].events if event.event == "model"]
     assert outputs[0].metadata["origins"] == ["text"]
+
+
+def test_an_image_is_refused_and_not_left_out(tmp_path):
+    content = [ContentText(text="What is this?"), ContentImage(image="data:image/png;base64,AAAA")]
+    with ScriptedServer(ANSWER) as server:
+        task = inspect_ai.Task(dataset=[Sample(input=[ChatMessageUser(content=content)])], solver=[generate()])
+        model = get_model("vllm-bot/tiny", base_url=server.url, memoize=False)
+        (log,) = inspect_ai.eval(task, model=model, log_dir=str(tmp_path), display="none")
+    assert log.status == "error"
+    assert "A message holds image: this provider sends text only." in log.error.message
+    assert server.requests == []

@@ -13,10 +13,10 @@ from ...types.effects import ReplyHead
 from ...types.messages import NATIVE, Usage
 from ..chat_request import ChatBody
 from ..chunks.intake import take_rest
-from ..report import LOST, LandedCall, Report
+from ..report import LOST, RELAYED_PATH, LandedCall, Report
 from .fold import FoldedAnswer, FoldedCall, FoldedChoice, fold_chunks, fold_tokens
 from .relayed import fold_relayed
-from .tape import RELAYED_PATH, Exchange, Tape
+from .tape import Exchange, Tape
 
 VERSION = 1
 Redact = Callable[[Any], Any]  # a JSON value without the secrets in its strings

@@ -19,7 +19,6 @@ from ..report import Report
 from .reader_facts import describe_facts
 
 VERSION_PATH = "/version"
-RELAYED_PATH = "relayed"  # in place of a call path
 Ending = Literal["whole", "broken", "cancelled"]
 
 
