@@ -138,6 +138,7 @@ class Gateway:
             self._memory.close()
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.close)
+        self._metrics.history.close()
 
     @web.middleware
     async def _record_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:

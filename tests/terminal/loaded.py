@@ -78,7 +78,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
     try:
         gc.freeze()  # what lies about here is not tidied up there
         atexit._clear()
-        os.closerange(3, 1024)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # that which Popen waits for, too
         signal.signal(signal.SIGINT, signal.default_int_handler)
         warnings.resetwarnings()
         warnings.simplefilter("ignore")

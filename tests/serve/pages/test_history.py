@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import sqlite3
 
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from src.app.state_files import ServerMemory
+from src.serve.gateway import Gateway
 from src.serve.pages.history import MAX_CALLS, History
+from src.serve.pages.metrics import Metrics
+from src.serve.upstreams import Replica, Upstreams
+from src.transport.async_http import AsyncClient
 
 HOUR_S = 3600.0
 
@@ -87,3 +96,16 @@ def test_a_file_that_cannot_be_written_is_told_once_and_fails_no_request(tmp_pat
     history.add(make_entry("native"), "m")
     assert len(caplog.records) == 1
     assert caplog.records[0].getMessage().startswith("The page lacks requests: ")
+
+
+def test_the_file_is_closed_when_the_gateway_ends(tmp_path):
+    metrics = Metrics(tmp_path)
+
+    async def run():
+        upstreams = Upstreams([Replica(AsyncClient("http://127.0.0.1:9/v1"), ServerMemory(tmp_path))])
+        async with TestClient(TestServer(Gateway(upstreams, metrics).make_app())):
+            assert metrics.history.read_minutes() == []
+
+    asyncio.run(run())
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        metrics.history.read_minutes()
