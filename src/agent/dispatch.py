@@ -21,7 +21,8 @@ from ..tools.sdk.wiring import CommandReport, Inbox
 from ..types.effects import AgentSteps
 from ..types.events import CallDenied, CallFinished, CallStarted, ModeChanged, Notice
 from ..types.messages import MAX_CALLS, MalformedCall, RequestedCall, ToolCall, ToolResult, ToolResults
-from .permission import AccessGrant, Permission, PermissionGate
+from ..types.sandbox import Grant
+from .permission import Permission, PermissionGate
 from .steps import wait_for
 from .subagents import CallGroup
 
@@ -180,24 +181,20 @@ class ToolDispatcher:
 
     def _run_permitted(self, permission: Permission, ctx: ToolContext) -> AgentSteps[ToolResult]:
         """Run a call; a command that failed for lack of access runs again with more, if it may."""
-        call, notes = permission.call, [""]
-        report = CommandReport(self._gate.policy.widest_access)
-        within = ctx.rewire(access=permission.access, report=report)
-        result = yield from self._watch(call, within)
-        if report.explanation and not self._gate.is_unaffected(call, report):
-            grant = AccessGrant(None)
-            if report.named_none:
-                grant = yield from self._gate.widen(call, ctx, report)
-            notes = [report.explanation, grant.reason]
-            if grant.access:
-                report = CommandReport()
-                again = ctx.rewire(access=grant.access, report=report)
-                result = yield from self._watch(call, again)
-                notes = [
-                    f"it failed with access=read, and was run again with access={grant.access}",
-                    report.explanation,
-                ]
-        result, user_note = _append_note(result, "; ".join(filter(None, notes))), permission.user_note
+        call, access, user_note = permission.call, permission.access, permission.user_note
+        notes: list[str] = []
+        while True:
+            report = CommandReport(self._gate.policy.widest_access)
+            result = yield from self._watch(call, ctx.rewire(access=access, report=report))
+            if not report.explanation or self._gate.is_unaffected(call, report):
+                break
+            grant = yield from self._gate.widen(call, ctx, report)
+            if not grant.access:
+                notes += [report.explanation, grant.reason]
+                break
+            notes.append(_describe_widening(grant.access))
+            call, access, user_note = grant.call or call, grant.access, user_note + grant.user_note
+        result = _append_note(result, "; ".join(filter(None, notes)))
         if not user_note:
             return result
         if result.kind == "multimodal" and isinstance(result.value, list):
@@ -285,6 +282,12 @@ def _finish(turn: TurnCalls, place: int, result: ToolResult, ctx: ToolContext) -
                 yield Notice(job.summarize_end())
             result = _append_note(result, job.describe_end())
     yield turn.finish(place, result)
+
+
+def _describe_widening(access: Grant) -> str:
+    if access == "outside":
+        return "it failed in the sandbox, and was run again outside of it"
+    return f"it failed with access=read, and was run again with access={access}"
 
 
 def make_error(call: RequestedCall, text: str) -> ToolResult:

@@ -67,10 +67,15 @@ class Permission(NamedTuple):
 
 
 class AccessGrant(NamedTuple):
-    """The access that a command may run with after it failed; None: no other, for this `reason`, which may be ""."""
+    """The access that a command may run with after it failed; None: no other, for this `reason`, which may be "".
+
+    `call`: as the user changed it; None: as it was. `user_note` is for the model.
+    """
 
     access: Grant | None
     reason: str = ""
+    call: ToolCall | None = None
+    user_note: str = ""
 
 
 class PermissionGate:
@@ -219,10 +224,21 @@ class PermissionGate:
         return call.name == "exec" and isinstance(line, str) and self.policy.is_unaffected(line, report.exit_code)
 
     def widen(self, call: ToolCall, ctx: ToolContext, report: CommandReport) -> Aside[AccessGrant]:
-        """More access for a command that named none and failed with read. The user is asked once for a line."""
+        """More access for a command that failed for lack of it. The user is asked once for a line.
+
+        One that named no access and ran with read may get write. In mode full, where nobody was asked before, one that
+        was refused a file may run outside the sandbox.
+        """
         line = str(call.arguments.get("command", ""))
-        if line in self._refused_lines or (not report.cause and _failed_at_network(line, report.exit_code)):
+        if line in self._refused_lines:
             return AccessGrant(None)
+        if report.named_none and (report.cause or not _failed_at_network(line, report.exit_code)):
+            return (yield from self._widen_to_write(call, ctx, report, line))
+        if self.policy.mode == "full" and report.cause:
+            return (yield from self._offer_outside(call, ctx, report, line))
+        return AccessGrant(None)
+
+    def _widen_to_write(self, call: ToolCall, ctx: ToolContext, report: CommandReport, line: str) -> Aside[AccessGrant]:
         wider = replace(call, arguments={**call.arguments, "access": "write"})
         wider, decision = self._decide_by_policy(wider)
         if decision.action == "deny":
@@ -233,9 +249,8 @@ class PermissionGate:
         if decision.action == "allow" and not verdict.action:
             return AccessGrant(decision.access)
         reason = f"with access=read it failed (exit code {report.exit_code}); it may need to change files"
-        if report.cause:  # others wrote it, so it stands between quotation marks
-            cause = json.dumps(report.cause.strip()[:MAX_CAUSE_CHARS], ensure_ascii=False)
-            reason = f"with access=read it failed: {cause}"
+        if report.cause:
+            reason = f"with access=read it failed: {_quote_cause(report)}"
         if verdict.action:
             reason, decision = f"{reason}; {verdict.reason}", decision._replace(needs_person=True)
         request = self._make_request(wider, ctx, decision._replace(reason=reason))._replace(has_begun=True)
@@ -243,8 +258,19 @@ class PermissionGate:
         if permission.denial_reason:
             self._refused_lines.add(line)
             return AccessGrant(None, f"access=write was refused: {permission.denial_reason}")
-        self._add(Rule("exec", "allow", line.strip(" \t\n"), exact=True, access="write"))
-        return AccessGrant(permission.access)
+        if permission.call == wider:
+            self._add(Rule("exec", "allow", line.strip(" \t\n"), exact=True, access="write"))
+        return AccessGrant(permission.access, "", permission.call, permission.user_note)
+
+    def _offer_outside(self, call: ToolCall, ctx: ToolContext, report: CommandReport, line: str) -> Aside[AccessGrant]:
+        reason = f"the sandbox refused it: {_quote_cause(report)}"
+        request = Request(call, reason, lambda changed: self._revise(changed, ctx), access="outside")
+        request = request._replace(wider=("outside",), needs_person=True, has_begun=True)
+        permission = yield from self._ask_user(request, offers_rule=False)
+        if permission.denial_reason:
+            self._refused_lines.add(line)
+            return AccessGrant(None)
+        return AccessGrant(permission.access, "", permission.call, permission.user_note)
 
     def _decide_by_policy(self, call: ToolCall) -> tuple[ToolCall, Decision]:
         """The call as the decision holds for it, and the decision."""
@@ -333,6 +359,11 @@ class PermissionGate:
 
 def _quote_user(answer: Answer) -> str:
     return f"[The user says: {answer.message}]\n" if answer.message else ""
+
+
+def _quote_cause(report: CommandReport) -> str:
+    """The cause between quotation marks, since others wrote it."""
+    return json.dumps(report.cause.strip()[:MAX_CAUSE_CHARS], ensure_ascii=False)
 
 
 def _failed_at_network(line: str, exit_code: int) -> bool:

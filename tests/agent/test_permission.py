@@ -9,7 +9,7 @@ import pytest
 
 from src.agent.permission import PermissionGate
 from src.errors import ConnectFailed
-from src.security.permissions.approval import REFUSE_ALL, Answer, CannotRun
+from src.security.permissions.approval import REFUSE_ALL, Answer, AutoApprover, CannotRun
 from src.security.permissions.policy import Policy
 from src.security.permissions.review import ReviewBoard
 from src.security.permissions.rules import parse_rules
@@ -279,6 +279,34 @@ class TestCommands:
     def test_outside_the_sandbox_is_without_it(self):
         call = {"command": 'echo "ACCESS=$ACCESS"', "access": "write"}
         assert self.run(call, answers=[Answer(True, access="outside")]).values == ["ACCESS=\n[exit code 0]"]
+
+    REFUSED = 'test -z "$ACCESS" && exit; echo "a: Permission denied"; exit 1'  # outside the variable is not set
+
+    @pytest.mark.parametrize("access", [{}, {"access": "write"}, {"access": "network"}])
+    def test_in_mode_full_one_that_was_refused_a_file_may_run_once_outside(self, access):
+        call = {"command": self.REFUSED, **access}
+        turn = self.run(call, answers=[Answer(True, access="outside")], mode="full")
+        (request,) = turn.approver.asked
+        assert request.reason == 'the sandbox refused it: "a: Permission denied"'
+        assert (request.access, request.wider, request.rule) == ("outside", ("outside",), "")
+        assert turn.values[0].startswith("[exit code 0]")
+        assert turn.values[0].endswith("it failed in the sandbox, and was run again outside of it]")
+
+    def test_that_is_asked_once_for_a_line_and_never_answered_by_yes(self):
+        calls = [{"command": self.REFUSED, "access": "network"}] * 2
+        turn = self.run(*calls, answers=[Answer(False)], mode="full")
+        assert [value.split("\n")[1] for value in turn.values] == ["[exit code 1]"] * 2
+        (request,) = turn.approver.asked
+        assert AutoApprover(REFUSE_ALL).approve(request).allowed is False
+
+    def test_in_other_modes_it_is_not_offered_without_a_question(self):
+        assert self.run({"command": self.REFUSED, "access": "write"}, mode="auto").approver.asked == []
+
+    def test_a_command_that_the_user_changes_before_it_runs_again_is_the_one_that_runs(self):
+        changed = {"command": "echo changed with $ACCESS", "access": "write"}
+        turn = self.run({"command": self.NEEDS_WRITE}, answers=[Answer(True, arguments=changed)])
+        assert "changed with write" in turn.values[0]
+        assert "with read" not in turn.values[0]
 
     def test_a_rule_may_hold_in_this_chat(self):
         calls = [{"command": f"git version{option}", "access": "write"} for option in ("", " --build-options")]

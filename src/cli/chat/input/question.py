@@ -29,6 +29,7 @@ ACCESS_LABELS: Mapping[Grant, str] = {
     "read": "read: changes nothing, no network",
     "write": "write: may change the workspace, no network",
     "network": "network: may change the workspace and use the network",
+    "outside": "outside the sandbox: may do what you can do",
 }
 WIDER_KEYS: Mapping[Grant, tuple[str, str]] = {
     "network": ("w", "once, with the network"),
