@@ -25,10 +25,12 @@ KEY_BYTES = 24
 
 def add_serve_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
+    add("urls", metavar="URL", nargs="*", help="addresses of vLLM servers, as with --upstream")
     add(
         "--upstream",
         metavar="URL",
         action="append",
+        default=[],
         help="address of a vLLM server, e.g. http://gpu:8000; may be repeated (default: vllm.base_url)",
     )
     add("--listen", metavar="HOST:PORT", help="where to listen; port 0: any free one (default: 127.0.0.1:8010)")
@@ -49,7 +51,7 @@ def run_serve(options: argparse.Namespace) -> int:
         return _make_key(Path(options.new_key), options.key_name)
     names = ("listen", "keys", "workers", "request_log", "record")
     values: dict[str, object] = {name: getattr(options, name) for name in names}
-    values |= {"upstreams": options.upstream, "record_redact": options.redact}
+    values |= {"upstreams": [*options.urls, *options.upstream], "record_redact": options.redact}
     overrides = {f"serve.{name}": value for name, value in values.items() if value}
     if options.demo:
         with start_demo(has_parser=False) as demo:

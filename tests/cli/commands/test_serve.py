@@ -239,6 +239,18 @@ def test_a_server_that_does_not_answer_yet_is_told(tmp_path):
     process.communicate(timeout=PATIENCE_S)
 
 
+def test_an_upstream_may_be_given_without_its_option(tmp_path):
+    process = start(tmp_path, "127.0.0.1:9", "--upstream", "127.0.0.1:10", "--listen", "127.0.0.1:0")
+    assert process.stderr is not None
+    told = [process.stderr.readline() for _ in range(3)]
+    assert [line.split()[1] for line in told if "does not answer yet" in line] == [
+        "http://127.0.0.1:9",
+        "http://127.0.0.1:10",
+    ]
+    process.terminate()
+    process.communicate(timeout=PATIENCE_S)
+
+
 @pytest.mark.parametrize("url", ["ftp://gpu", "http://", "gpu:99999"])
 def test_an_upstream_that_is_no_address_is_refused(url, capsys):
     assert main(["serve", "--upstream", url]) == 2
