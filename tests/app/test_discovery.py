@@ -10,6 +10,7 @@ from src.app.discovery import NEXT_STEPS, ServerTarget, discover, probe_call_pat
 from src.app.factory import Factory
 from src.cli.chat.open import format_banner
 from src.config import BASE_URLS
+from src.config.settings import SecuritySettings
 from src.errors import ConfigError, NeverReached
 from src.negotiation import CallPath
 from src.types.events import Notice
@@ -172,3 +173,19 @@ class TestTheBanner:
         assert lines[1].split(None, 1) == ["server", "http://gpu:8000/v1"]
         assert lines[2].split(None, 1) == ["model", "tiny, native tool calls, else in its text"]
         assert "mode ask, and what asks is answered with yes" in lines[3]
+
+    def test_it_says_what_needs_no_question(self):
+        lines = format_banner(ServerTarget(settings(model="tiny")), yes=False).splitlines()
+        assert lines[3].endswith("mode ask: what only reads needs no question; everything else asks")
+
+    @pytest.mark.parametrize(
+        ("security", "is_told"),
+        [({}, True), ({"sandbox": "off"}, False), ({"exec_enabled": False}, False)],
+    )
+    def test_where_bubblewrap_is_not_installed_it_says_so(self, security, is_told, tmp_path, monkeypatch):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        chosen = replace(settings(model="tiny"), security=SecuritySettings(**security))
+        lines = format_banner(ServerTarget(chosen), yes=False).splitlines()
+        assert ["bubblewrap is not installed" in line for line in lines].count(True) == is_told
+        (tmp_path / "bwrap").touch(mode=0o755)
+        assert "bubblewrap" not in format_banner(ServerTarget(chosen), yes=False)

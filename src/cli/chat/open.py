@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 
 from ... import __version__
 from ...app.discovery import ServerTarget, discover, place_server, probe_call_path
 from ...app.factory import Factory
 from ...config import Settings, get_user_file, write_setting
+from ...config.settings import SecuritySettings
 from ...errors import ConfigError, NeverReached, RequestFailed
 from ...security.permissions.modes import MODES
 from ...security.text.sanitize import sanitize
@@ -18,6 +20,7 @@ from ..render.plain import PATH_DESCRIPTIONS, PlainScreen, format_model, get_col
 from ..render.wrap import wrap_text
 from ..tracing.debug import Debug
 
+BETTER_SANDBOX = "bubblewrap is not installed; with that package commands have a loopback, a /tmp and shared memory"
 ASK_ADDRESS = "Where is your server? HOST, HOST:PORT or a URL (Enter leaves): "
 
 
@@ -138,9 +141,19 @@ def format_banner(target: ServerTarget, *, yes: bool, columns: int = 0) -> str:
         "model": f"{format_model(target.model)}{context}, {_describe_path(target)}",
         "workspace": f"{escape_name(settings.root)}; {asking}",
     }
+    if lacks_bubblewrap(settings.security, os.environ):
+        rows["sandbox"] = BETTER_SANDBOX
     lines = [f"  {name:9}  {sanitize(value)}" for name, value in rows.items()]
     text = "\n".join([f"vLLM Bot {__version__}", *lines, "  /help for commands, Ctrl-D to leave"])
     return wrap_text(text, columns - 1)
+
+
+def lacks_bubblewrap(security: SecuritySettings, environment: Mapping[str, str]) -> bool:
+    """Whether commands run in a weaker sandbox, or in none, since the program of the better one is not installed."""
+    if sys.platform != "linux" or not security.exec_enabled or security.sandbox == "off":
+        return False
+    folders = environment.get("PATH", os.defpath).split(os.pathsep)
+    return not any(os.access(os.path.join(folder, "bwrap"), os.X_OK) for folder in folders)  # noqa: PTH118 - start-up
 
 
 def _describe_path(target: ServerTarget) -> str:

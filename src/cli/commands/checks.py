@@ -358,10 +358,7 @@ NO_LOOPBACK = (
     "Commands reach no server that another command started (a development server), since this system gives no network\n"
     "namespaces. Install bubblewrap with your package manager; in a container, allow user namespaces."
 )
-BETTER_SANDBOX = (
-    "With bubblewrap, which your package manager has, commands also get a /tmp and shared memory of their own, which\n"
-    "Python's multiprocessing needs."
-)
+BETTER_SANDBOX = "Better is bubblewrap: with that package commands have a /tmp and shared memory (multiprocessing)."
 NO_SANDBOX = "There is no sandbox for this system yet; run the program in a virtual machine or container with Linux."
 
 

@@ -22,13 +22,15 @@ class PermissionMode(NamedTuple):
 
 
 MODES: Mapping[str, PermissionMode] = {
-    "plan": PermissionMode("reading is free, and nothing is changed", "deny", "read", "deny"),
-    "ask": PermissionMode("reading is free, everything else asks", "ask", "read", "ask"),
-    "edits": PermissionMode("reading and file edits are free, everything else asks", "allow", "read", "ask"),
-    "auto": PermissionMode(
-        "everything in the workspace is free, the network and other tools ask", "allow", "write", "ask"
+    "plan": PermissionMode("what only reads needs no question, and nothing is changed", "deny", "read", "deny"),
+    "ask": PermissionMode("what only reads needs no question; everything else asks", "ask", "read", "ask"),
+    "edits": PermissionMode(
+        "what only reads and file edits need no question; everything else asks", "allow", "read", "ask"
     ),
-    "full": PermissionMode("everything is free", "allow", "network", "allow"),
+    "auto": PermissionMode(
+        "work in the workspace needs no question; the network and other tools ask", "allow", "write", "ask"
+    ),
+    "full": PermissionMode("nothing needs a question", "allow", "network", "allow"),
 }
 CYCLE = ("plan", "ask", "edits", "auto")  # what Shift-Tab goes through: full is only chosen by its name
 

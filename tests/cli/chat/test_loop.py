@@ -375,7 +375,7 @@ class TestModes:
         lines = ("hi", "/mode plan", "again", "/mode", "/mode yolo")
         session = Session(*lines, turns=[says("Hello."), says("", change), says("Not then.")])
         assert session.ran == []
-        assert "mode plan: reading is free, and nothing is changed" in session.aside.getvalue()
+        assert "mode plan: what only reads needs no question, and nothing is changed" in session.aside.getvalue()
         assert "* plan" in session.aside.getvalue()
         assert "There is no mode yolo." in session.aside.getvalue()
         assert "change" in session.model.asked[0].tools

@@ -254,7 +254,7 @@ def test_where_commands_run_under_landlock_the_better_sandbox_is_named(doctor):
     found = doctor(Server())[0]["sandbox"]
     if not found["said"].startswith("Landlock"):
         pytest.skip("commands run in another sandbox here")
-    assert "With bubblewrap, which your package manager has" in found["advice"]
+    assert "Better is bubblewrap: with that package" in found["advice"]
 
 
 def test_local_tool_servers_are_reported_to_run_outside_the_sandbox(doctor):
