@@ -66,12 +66,11 @@ def _start(address: str, runtime_env: Mapping[str, Any]) -> Any:
     try:
         import ray
         import ray.data
+        import ray.runtime_env
     except ImportError as error:
         raise ConfigError(f"--ray needs {error.name}.", "Install it: pip install 'vllm-bot[ray]'") from error
-    # Workers find this program where the driver has it, unless it is installed there.
+    runtime = make_runtime_env(ray, runtime_env)
     own: dict[str, Any] = {} if address else {"include_dashboard": False}
-    variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **runtime_env.get("env_vars", {})}
-    runtime = {**runtime_env, "env_vars": variables}
     try:
         ray.init(address or None, runtime_env=runtime, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (ConnectionError, RuntimeError, ValueError) as error:
@@ -81,6 +80,20 @@ def _start(address: str, runtime_env: Mapping[str, Any]) -> Any:
     context.execution_options.preserve_order = False  # a slow task holds up no other
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     return ray
+
+
+def make_runtime_env(ray: Any, given: Mapping[str, Any]) -> Any:
+    """Ray's RuntimeEnv, which checks what it is given. Raises ConfigError."""
+    try:
+        if not isinstance(given.get("env_vars", {}), dict):  # of which Ray says that it has no length
+            raise TypeError("env_vars: expected an object of names and texts")
+        runtime = ray.runtime_env.RuntimeEnv(**given)
+    except (TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise ConfigError(f"--ray-runtime-env: {reason}.", "It takes what Ray's runtime_env does.") from error
+    # Workers find this program where the driver has it, unless it is installed there.
+    runtime["env_vars"] = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **runtime.env_vars()}
+    return runtime
 
 
 class Gate:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from src.batch.cluster import make_runtime_env
 from src.batch.results import load_rows
 from src.batch.tasks import Task
+from src.errors import ConfigError
 from tests.batch.test_driver import run
 
 pytestmark = [pytest.mark.live, pytest.mark.filterwarnings("ignore")]  # Ray warns of itself
@@ -54,3 +56,11 @@ def test_a_task_whose_worker_is_killed_runs_again_and_no_row_is_lost_or_repeated
         assert {row.status for row in batch.rows} == {"answered"}
     assert killed
     assert sorted(row.id for row in load_rows(tmp_path / "on ray/out")) == sorted(task.id for task in tasks)
+
+
+@pytest.mark.parametrize("given", [{"env_vars": 5}, {"env_vars": {"A": 1}}, {"pip": 5}, {"pip": ["a"], "conda": "b"}])
+def test_a_runtime_env_that_ray_does_not_take_is_refused(given):
+    import ray.runtime_env
+
+    with pytest.raises(ConfigError, match="--ray-runtime-env: .*"):
+        make_runtime_env(ray, given)
