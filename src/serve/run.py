@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import ssl
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +16,7 @@ from ipaddress import ip_address
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias, Union
+from typing import Any, TypeAlias, Union
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -25,9 +26,9 @@ from ..app.async_model import make_async_client
 from ..app.keys import read_keys
 from ..app.listening import ListenAddress, explain_listen, find_free, parse_listen
 from ..app.state_files import ServerMemory
-from ..config import Settings
+from ..config import Settings, read_debug_level
 from ..config.settings import ServeSettings
-from ..errors import ConfigError
+from ..errors import FAILED, BotError, ConfigError, describe_error
 from ..transport.http import try_connecting
 from .access import AccessRules
 from .gateway import HAS_ASKED, MAX_HEADER_BYTES, Gateway
@@ -110,7 +111,7 @@ def serve_forever(settings: Settings, *, tls: TlsFiles = None, redact: Redact | 
         process = multiprocessing.get_context("spawn").Process
 
         def make_worker(is_restart: bool) -> BaseProcess:
-            return process(target=_serve, args=(settings, address, tls, folder, redact, is_restart))
+            return process(target=_run_worker, args=(settings, address, tls, folder, redact, is_restart))
 
         supervise(make_worker, options.workers, reloads=bool(options.keys))
 
@@ -162,6 +163,15 @@ def _complete(url: str) -> str:
     if not is_valid:
         raise ConfigError(f"serve.upstreams: expected an address such as http://gpu:8000, got {url!r}.")
     return address if address.endswith("/v1") else f"{address}/v1"
+
+
+def _run_worker(settings: Settings, *rest: Any) -> None:
+    """The process of one of many workers: what `_serve` raises is told in a line, and by the exit code."""
+    try:
+        _serve(settings, *rest)
+    except (BotError, OSError) as error:
+        log.error("A worker cannot run: %s", describe_error(error), exc_info=bool(read_debug_level(os.environ)))
+        sys.exit(error.exit_code if isinstance(error, BotError) else FAILED)
 
 
 def _serve(

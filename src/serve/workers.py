@@ -8,9 +8,9 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker
 from multiprocessing.process import BaseProcess
-from typing import NamedTuple
 
 from prometheus_client.multiprocess import mark_process_dead
 
@@ -25,11 +25,17 @@ TERMINAL = "/dev/tty"
 log = logging.getLogger(__name__.rpartition(".")[0])
 
 
-class Place(NamedTuple):
-    """A worker that ended, to be replaced at `due`. `failures`: how many ended early, one after another."""
+@dataclass
+class Place:
+    """The place of a worker, and of those that replace it. Times are of the monotonic clock.
 
-    due: float
-    failures: int
+    `failures`: how many workers ended early, one after another. `due`: when the next one starts.
+    """
+
+    began: float = 0.0
+    due: float = 0.0
+    failures: int = 0
+    is_restart: bool = False
 
 
 class Supervisor:
@@ -38,14 +44,14 @@ class Supervisor:
     def __init__(self, make_worker: Callable[[bool], BaseProcess], count: int) -> None:
         self._make_worker = make_worker
         self._count = count
-        self._workers: dict[BaseProcess, tuple[float, int]] = {}  # since when, and after how many failures
-        self._places: list[Place] = []
+        self._workers: dict[BaseProcess, Place] = {}
+        self._vacant: list[Place] = []
         self.is_stopped = False
         self._are_started = False
 
     def start(self) -> None:
         for _ in range(self._count):
-            self._start_one(is_restart=False, failures=0)
+            self._fill(Place())
         if self.is_stopped:  # maybe before the last one was among the workers
             self.stop(signal.SIGTERM)
         self._are_started = True
@@ -69,7 +75,7 @@ class Supervisor:
         """Until all have ended. Raises KeyboardInterrupt."""
         silent_waits = 0
         try:
-            while self._workers or self._places:
+            while self._workers or self._vacant:
                 ended = connection.wait([worker.sentinel for worker in self._workers], NOTICE_S)
                 if self.is_stopped and not ended:
                     silent_waits += 1
@@ -84,31 +90,36 @@ class Supervisor:
 
     def _note_ended(self, ended: Sequence[BaseProcess]) -> None:
         for worker in ended:
-            began, failures = self._workers.pop(worker)
+            place = self._workers.pop(worker)
             mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]  # it has no requests at work
-            lived, code = time.monotonic() - began, worker.exitcode or 0
-            if self.is_stopped or (code >= 0 and lived < STEADY_S):
-                continue  # it could not begin, and has said why
-            failures = 0 if lived >= STEADY_S else failures + 1
-            delay = min(2.0 ** (failures - 1), MAX_DELAY_S) if failures else 0.0
-            log.warning("A worker ended (%s) and is replaced.", describe_exit(code))
-            self._places.append(Place(time.monotonic() + delay, failures))
+            code, ended_early = worker.exitcode or 0, time.monotonic() - place.began < STEADY_S
+            # The first ones end like this where the gateway cannot run. Later ones may find what changes again.
+            could_not_begin = ended_early and code >= 0 and not place.is_restart
+            if self.is_stopped or could_not_begin:  # it has said why
+                continue
+            place.failures = place.failures + 1 if ended_early else 0
+            delay = min(2.0 ** (place.failures - 1), MAX_DELAY_S) if ended_early else 0.0
+            next_try = f"is tried again in {delay:g} s" if place.failures > 1 else "is replaced"
+            log.warning("A worker ended (%s) and %s.", describe_exit(code), next_try)
+            place.due, place.is_restart = time.monotonic() + delay, True
+            self._vacant.append(place)
 
     def _replace_ended(self) -> None:
         if self.is_stopped:
-            self._places.clear()
+            self._vacant.clear()
         now = time.monotonic()
-        for place in [each for each in self._places if each.due <= now]:
-            self._places.remove(place)
-            self._start_one(is_restart=True, failures=place.failures)
+        for place in [each for each in self._vacant if each.due <= now]:
+            self._vacant.remove(place)
+            self._fill(place)
 
-    def _start_one(self, *, is_restart: bool, failures: int) -> None:
+    def _fill(self, place: Place) -> None:
         with block_interrupts():
             if self.is_stopped:
                 return
-            worker = self._make_worker(is_restart)
+            worker = self._make_worker(place.is_restart)
             worker.start()
-            self._workers[worker] = time.monotonic(), failures
+            place.began = time.monotonic()
+            self._workers[worker] = place
         if self.is_stopped:  # by a signal that came before it was among the workers
             worker.terminate()
 

@@ -124,6 +124,32 @@ def test_a_worker_that_is_killed_is_replaced_and_told(tmp_path):
     assert "Traceback" not in errors
 
 
+def test_a_worker_that_finds_broken_keys_is_tried_again_until_they_are_whole(tmp_path, capsys):
+    file = tmp_path / "keys"
+    assert main(["serve", "--new-key", str(file)]) == 0
+    whole = file.read_text()
+    process = start(tmp_path, "--demo", "--listen", "127.0.0.1:0", "--workers", "2", "--keys", str(file))
+    assert process.stderr is not None
+    try:
+        url = read_url(process)
+        wait_until(lambda: does_answer(f"{url}/livez"), "the gateway answers")
+        file.write_text("sha256:0")
+        os.kill(find_workers(process.pid)[0], signal.SIGKILL)
+        for told in (
+            "A worker ended (SIGKILL) and is replaced.",
+            f"A worker cannot run: {file}, line 1: expected sha256: and 64 hexadecimal digits.",
+            "`vllm-bot serve --new-key FILE` makes a key, shows it once, and adds its digest.",
+            "A worker ended (exit code 2) and is tried again in 2 s.",
+        ):
+            assert process.stderr.readline() == f"{told}\n"
+        file.write_text(whole)
+        wait_until(lambda: len(find_workers(process.pid)) == 2, "the worker runs")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    assert errors == ""
+
+
 def find_workers(pid: int) -> list[int]:
     """The processes that a gateway has spawned."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
