@@ -35,10 +35,14 @@ class Unreadable(Exception):
 
 
 class Replayed(NamedTuple):
-    """What the reader makes of a recorded answer now. `unanswered`: requests that the record holds no answer to."""
+    """What the reader makes of a recorded answer now. `unanswered`: requests that the record holds no answer to.
+
+    `sent`: the data of the events that the client would get, as a chat completion's.
+    """
 
     choices: list[dict[str, Any]]
     unanswered: list[str]
+    sent: list[bytes]
 
 
 class _RecordEnds(Exception):
@@ -122,7 +126,7 @@ def replay(entry: Mapping[str, Any]) -> Replayed:
     except BotError:
         pass  # the client got what came before it, and an error: what was sent is compared
     choices = make_choices(read_answer(fold_chunks, tape.sent), tape.report, FoldedAnswer())
-    return Replayed(choices, player.unanswered)
+    return Replayed(choices, player.unanswered, tape.sent)
 
 
 def _start(entry: Mapping[str, Any], tape: Tape) -> Generator[Any, Any, None]:
