@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,8 +45,9 @@ from ..security.permissions.modes import MODES
 from ..session.session import Session
 from ..types.messages import UserMessage
 from . import choices
+from .commands import parse_command
 from .editor import Editor
-from .editor_session import EditorSession
+from .editor_session import EditorSession, StopReason
 from .greeting import SETUP_ADVICE, EditorAbilities, make_greeting, read_abilities
 from .prompt import read_prompt
 
@@ -148,12 +150,9 @@ class EditorAgent:
             await asyncio.wait([opened.running])
         if opened.cancels != cancels:  # this one, while it waited for the end of the last one
             return PromptResponse(stop_reason="cancelled")
-        try:
-            message = self._expand(opened, read_prompt(prompt, opened.settings.root))
-        except ValueError as error:
-            raise RequestError(INVALID_PARAMS, f"The prompt cannot be used: {error}.") from error
+        work = self._read_prompt(opened, prompt)
         opened.begin()
-        opened.running = asyncio.ensure_future(self._work(opened.answer, message))
+        opened.running = asyncio.ensure_future(self._work(work))
         try:
             reason = await opened.running
         finally:
@@ -227,7 +226,7 @@ class EditorAgent:
         return opened
 
     async def _add(self, settings: Settings, session: Session) -> EditorSession:
-        editor = Editor(self._client, asyncio.get_running_loop(), self._abilities)
+        editor = Editor(self._client, self._abilities)
         opened = EditorSession(settings, session, editor, lambda session: editor.run(self._announce(session)).result())
         self._sessions[opened.id] = opened
         self._models[opened.id] = await self._work(choices.list_models, settings)
@@ -244,6 +243,17 @@ class EditorAgent:
         skills = await self._work(Factory(opened.settings).load_skills)
         with suppress(ConnectionError):
             await self._client.session_update(opened.id, choices.show_commands(skills))
+
+    def _read_prompt(self, opened: EditorSession, prompt: Sequence[Any]) -> Callable[[], StopReason]:
+        """What to do for a prompt: to run a command of ours, or to answer a message."""
+        try:
+            message = read_prompt(prompt, opened.settings.root)
+            command = None if message.blocks else parse_command(message.text)
+        except (ValueError, BotError) as error:
+            raise RequestError(INVALID_PARAMS, f"The prompt cannot be used: {error}.") from error
+        if command:
+            return partial(opened.run, command)
+        return partial(opened.answer, self._expand(opened, message))
 
     def _expand(self, opened: EditorSession, message: UserMessage) -> UserMessage:
         """The message that `/NAME ARGUMENTS` stands for, where it is a skill or a command of the user."""

@@ -24,6 +24,7 @@ from ..errors import BotError
 from ..negotiation import ServerApi
 from ..security.permissions.modes import MODES
 from ..tools.sources.skills import SkillSet
+from .commands import COMMANDS, COUNT_HINT
 
 MODE, MODEL = "mode", "model"
 LIST_TIMEOUT_S = 3.0  # for the models of one server
@@ -85,16 +86,19 @@ def _list_of_server(settings: Settings) -> list[str]:
 
 
 def show_commands(skills: SkillSet) -> Any:
-    """The user's skills and commands, and our own."""
-    commands = [
-        AvailableCommand(
-            name=skill.name,
-            description=skill.description or skill.name,
-            input=AvailableCommandInput(root=UnstructuredCommandInput(hint="what it is about")),
-        )
+    """Our own commands, and the user's skills and commands."""
+    commands = [_show_command(name, about, COUNT_HINT) for name, about in COMMANDS.items()]
+    commands += [
+        _show_command(skill.name, skill.description or skill.name, "what it is about")
         for skill in skills.skills.values()
+        if skill.name not in COMMANDS
     ]
     return AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
+
+
+def _show_command(name: str, about: str, hint: str) -> AvailableCommand:
+    given = AvailableCommandInput(root=UnstructuredCommandInput(hint=hint))
+    return AvailableCommand(name=name, description=about, input=given)
 
 
 def convert_mcp_servers(servers: Sequence[Any] | None) -> tuple[dict[str, Any], ...]:

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from threading import Event as CancelToken
 from typing import Any, TypeVar
 
+from ..tools.process.async_loop import CurrentLoop
 from .greeting import EditorAbilities
 
 T = TypeVar("T")
 
 
 class Editor:
-    """`client`: the SDK's connection. Its methods are coroutines of `loop`, and no other thread may run them."""
+    """`client`: the SDK's connection. Its methods are coroutines of this event loop, and no other may run them."""
 
-    def __init__(self, client: Any, loop: asyncio.AbstractEventLoop, abilities: EditorAbilities) -> None:
+    def __init__(self, client: Any, abilities: EditorAbilities) -> None:
         self.client = client
         self.abilities = abilities
-        self._loop = loop
+        self._loop = CurrentLoop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start the coroutine in the event loop, from any thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        return self._loop.start(work)
+
+    def ask(self, work: Coroutine[Any, Any, T], cancelled: CancelToken, timeout: float) -> T:
+        """Run it and wait for its end. Raises what it raises, and ToolError if it is cancelled or takes too long.
+
+        Not for the event loop's own thread.
+        """
+        return self._loop.run(work, cancelled, timeout)
 
     def show(self, session_id: str, *updates: Any) -> None:
         """Send the updates and wait until they are written, so that a slow editor slows the turn and nothing else.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from threading import Event as CancelToken
@@ -11,16 +11,28 @@ from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
 from .. import app
+from ..app.call_title import find_title
 from ..app.factory import Factory
+from ..app.undo import (
+    RISKY,
+    describe_nothing,
+    describe_redone,
+    describe_undone,
+    list_risky_calls,
+    make_reader,
+    make_restorer,
+)
 from ..config import Settings
 from ..errors import Cancelled, LimitReached
 from ..session.session import Session
 from ..session.state import TODO_WRITE
 from ..types.events import CallFinished, Completed, Event, LimitHit, ModeChanged, Notice, SubagentStep
 from ..types.messages import Usage, UserMessage
+from .commands import REDO, UNDO, Command
 from .editor import Editor
+from .files import make_files
 from .permission import EditorApprover
-from .updates import Updates, show_todos, show_usage
+from .updates import Updates, show_plain, show_todos, show_usage
 
 if TYPE_CHECKING:
     from ..app.runtime import Runtime, Workplace
@@ -37,7 +49,6 @@ class EditorSession:
     ) -> None:
         self.settings = settings
         self.session = session
-        self.updates = Updates(settings.root)
         self.usage = Usage()  # of the last turn
         self._context_used = 0  # tokens, after the last answer
         self.running: Future[StopReason] | None = None  # the turn, in the event loop
@@ -49,6 +60,9 @@ class EditorSession:
         self._runtime: Runtime | None = None
         self._workplace: Workplace | None = None
         self._ends_after_refusal = False
+        self._files = make_files(editor, session.id, settings.workspace.max_file_bytes, self._cancelled)
+        self.updates = Updates(settings.root, self._files)
+        session.read_files_with(make_reader(settings.root, self._files))
 
     @property
     def id(self) -> str:
@@ -84,6 +98,40 @@ class EditorSession:
         if message.blocks:
             return UserMessage("", ({"type": "text", "text": text}, *message.blocks), typed=message.title)
         return UserMessage(text + message.text, typed=message.title)
+
+    def run(self, command: Command) -> StopReason:
+        """Run one of our own commands in this thread, and show what it did. Raises BotError."""
+        with self._turn:
+            runtime = self._ensure_runtime()
+            todos = list(runtime.todos or ())
+            steps = self._undo(command.turns, runtime) if command.name == UNDO else self._redo(command.turns)
+            for told in steps:
+                self._editor.show(self.id, show_plain(told))
+            runtime.restore_todos(self.session)
+            if todos != runtime.todos:
+                self.show_plan(runtime)
+        return "cancelled" if self.is_cancelled else "end_turn"
+
+    def _undo(self, turns: int, runtime: Runtime) -> Iterator[str]:
+        restore_file = make_restorer(self.settings, self._files)
+        for number in range(turns):
+            undone = self.session.undo(restore_file)
+            if undone is None:
+                yield describe_nothing(UNDO, number)
+                return
+            yield describe_undone(undone, self.settings.root)
+            is_held = runtime.sandbox is not None and runtime.sandbox.is_enforcing
+            if risky := list_risky_calls(self.settings, self.session, undone, is_held=is_held):
+                yield "\n".join([RISKY, *(f"  {find_title(call)}" for call in risky)])
+
+    def _redo(self, turns: int) -> Iterator[str]:
+        restore_file = make_restorer(self.settings, self._files)
+        for number in range(turns):
+            redone = self.session.redo(restore_file)
+            if redone is None:
+                yield describe_nothing(REDO, number)
+                return
+            yield describe_redone(redone, self.settings.root)
 
     def answer(self, message: UserMessage) -> StopReason:
         """Answer in this thread, and show it in the editor. Returns why it stopped. Raises BotError."""
@@ -155,7 +203,7 @@ class EditorSession:
 
     def _make_runtime(self) -> Runtime:
         factory = Factory(self.settings, cancelled=self._cancelled)
-        self._workplace = self._workplace or app.runtime.make_workplace(self.settings)
+        self._workplace = self._workplace or app.runtime.make_workplace(self.settings, self._files)
         save_rule = factory.rule_memory.save
         approver = EditorApprover(self._editor, self.id, self.updates, save_rule, self._await_words)
         runtime = factory.make_runtime(

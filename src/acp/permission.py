@@ -51,12 +51,11 @@ class EditorApprover:
 
     def approve(self, request: Request) -> Any:
         """The future of an Answer."""
-        return self._editor.run(self._ask(request))
+        question = describe_question(request, self._updates)  # in this thread, as it may read the editor's files
+        return self._editor.run(self._ask(request, question))
 
-    async def _ask(self, request: Request) -> Answer:
-        asked = await self._editor.client.request_permission(
-            self._session_id, describe_question(request, self._updates), list_options(request)
-        )
+    async def _ask(self, request: Request, question: Any) -> Answer:
+        asked = await self._editor.client.request_permission(self._session_id, question, list_options(request))
         chosen = getattr(asked.outcome, "option_id", "")  # there is none if the editor cancelled the turn
         if chosen == NO_WITH_WORDS:
             return await self._ask_for_words()

@@ -30,7 +30,8 @@ from ..errors import BotError
 from ..security.text.sanitize import sanitize
 from ..tools import ToolContext
 from ..tools.fs import paths
-from ..tools.fs.encoding import open_file
+from ..tools.fs.encoding import open_text
+from ..tools.fs.text_files import DISK, TextFiles
 from ..types.events import CallFinished, CallStarted, Completed, Event, Notice, ReasoningDelta, TextDelta
 from ..types.messages import (
     MalformedCall,
@@ -65,14 +66,15 @@ _BACKTICKS = re.compile("`+")
 
 
 class Updates:
-    """Updates of one session. `root`: the workspace.
+    """Updates of one session. `root`: the workspace; `files`: where the text of its files is.
 
     A server may give two calls of a conversation the same id, and the editor would take the second for the first. So
     each call gets a name of its own.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, files: TextFiles = DISK) -> None:
         self._root = root
+        self._files = files
         self._names: dict[str, str] = {}  # of the last call with an id
         self._used: set[str] = set()
         self._output: dict[str, str] = {}  # of commands that run
@@ -188,7 +190,7 @@ class Updates:
     def _make_diff(self, call: ToolCall, path: Path) -> Update | None:
         if call.name == "edit":
             old, new = call.arguments.get("oldText"), call.arguments.get("newText")
-        elif call.name == "write":
+        elif call.name == "write" and call.real_path is not None:  # no file is read before it is decided on
             old, new = self._read_text(call), call.arguments.get("content")
         else:
             return None
@@ -199,7 +201,8 @@ class Updates:
     def _read_text(self, call: ToolCall) -> str | None:
         """What a file holds before it is replaced; None if that cannot be shown."""
         try:
-            with open_file(str(call.arguments["path"]), ToolContext(self._root, call=call)) as file:
+            within = ToolContext(self._root, call=call).rewire(files=self._files)
+            with open_text(str(call.arguments["path"]), within) as file:
                 data = file.read(MAX_DIFF_BYTES + 1)
         except BotError:
             return None
@@ -222,6 +225,11 @@ def show_todos(todos: Iterable[tuple[str, str]]) -> Update:
     known = ("pending", "in_progress", "completed")
     entries = [plan_entry(text, status=status if status in known else "pending") for text, status in todos]  # type: ignore[arg-type, unused-ignore]
     return update_plan(entries)
+
+
+def show_plain(text: str) -> Update:
+    """What the program says in more than a sentence, such as names of files, as it is."""
+    return update_agent_message_text(f"\n\n{fence(sanitize(text))}\n\n")
 
 
 def show_usage(used: int, size: int) -> Update:

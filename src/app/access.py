@@ -17,7 +17,6 @@ from ..security.sandbox.limits import ResourceLimits
 from ..security.sandbox.view import SandboxView, complete_view, drop_secrets, select_environment
 from ..security.shell.workspace import list_start_files
 from ..tools import ToolContext
-from ..tools.process.jobs import Jobs
 from ..tools.sdk.output_store import Outputs
 from ..tools.sdk.wiring import Wiring
 from ..types.sandbox import Sandbox
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     from ..security.permissions.hooks import Hooks
 
 
-def make_tool_context(settings: Settings, policy: Policy, chat_jobs: Jobs | None = None) -> ToolContext:
-    """What tools work with, under these settings; `chat_jobs`: see Wiring."""
+def make_tool_context(settings: Settings, policy: Policy) -> ToolContext:
+    """What tools work with, under these settings."""
     wiring = Wiring(
-        max_file_bytes=int(settings.workspace.max_file_size_mb * 1_000_000),
+        max_file_bytes=settings.workspace.max_file_bytes,
         protected=(*settings.files, _resolve_state(settings)),
         exec_timeout=settings.security.exec_timeout,
         exec_max_timeout=settings.longest_timeout,
@@ -39,7 +38,6 @@ def make_tool_context(settings: Settings, policy: Policy, chat_jobs: Jobs | None
         outputs=Outputs(settings.state / "outputs"),
         sandbox=policy.sandbox,
         can_show=policy.can_show,
-        chat_jobs=chat_jobs,
     )
     environment = select_environment(os.environ, settings.security.environment, settings.keys)
     return ToolContext(settings.root, environment, wiring=wiring)

@@ -23,6 +23,7 @@ from ..security.sandbox.deferred import DeferredSandbox
 from ..session.session import Session
 from ..session.state import TODO_WRITE
 from ..tools import REGISTRY, ToolContext
+from ..tools.fs.text_files import DISK, TextFiles
 from ..tools.process.jobs import Jobs
 from ..tools.sdk.wiring import Wiring
 from ..types.effects import AgentSteps
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Workplace(NamedTuple):
-    """Where the commands of a chat run, whichever models it uses.
+    """Where the commands of a chat run, whichever models it uses, and where its tools find files.
 
     `jobs` are those in the background; `find_watch` gives what finds their changes to files, and those of other calls.
     """
@@ -51,6 +52,7 @@ class Workplace(NamedTuple):
     sandbox: DeferredSandbox
     jobs: Jobs
     find_watch: Callable[[], FileWatch]
+    files: TextFiles = DISK
 
 
 class Runtime(NamedTuple):
@@ -164,7 +166,7 @@ class Runtime(NamedTuple):
         }
 
 
-def make_workplace(settings: Settings) -> Workplace:
+def make_workplace(settings: Settings, files: TextFiles = DISK) -> Workplace:
     jobs = Jobs()
 
     @cache
@@ -173,7 +175,7 @@ def make_workplace(settings: Settings) -> Workplace:
 
         return FileWatch(Baseline(settings.root, settings.state), lambda: bool(jobs.running))
 
-    return Workplace(defer_sandbox(settings), jobs, find_watch)
+    return Workplace(defer_sandbox(settings), jobs, find_watch, files)
 
 
 def make_runtime(
@@ -191,7 +193,9 @@ def make_runtime(
     model = connections.make_model(model_name, answer_schema=answer_schema)
     _recall_path(settings, model)
     policy = make_policy(settings, sandbox)
-    context = make_tool_context(settings, policy, workplace.jobs if workplace else None)
+    context = make_tool_context(settings, policy)
+    if workplace:
+        context = context.rewire(chat_jobs=workplace.jobs, files=workplace.files)
     trust = TrustMemory(settings.state, settings.root)
     context = context.rewire(diagnose=_make_diagnose(settings.get_model_settings(model.name), trust))
     agent = AgentLoop(

@@ -181,6 +181,10 @@ class WorkspaceSettings:
         True, "Give the model `AGENTS.md`, or `CLAUDE.md`, of the workspace and the folders above, and your own"
     )
 
+    @property
+    def max_file_bytes(self) -> int:
+        return int(self.max_file_size_mb * 1_000_000)
+
 
 @dataclass(frozen=True, slots=True)
 class ToolSettings:

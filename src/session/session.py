@@ -20,7 +20,7 @@ from ..types.file_names import FileChange, FileState, escape_name
 from ..types.messages import JSON, Message, Response, SystemMessage, ToolCall, ToolResult, ToolResults
 from ..types.process import FindLiving, StartedProcess
 from .journal import VERSION, Journal, Record, Redact
-from .snapshots import ReadContent, RestoredFiles, RestoreFile, Snapshots
+from .snapshots import ReadContent, ReadFile, RestoredFiles, RestoreFile, Snapshots
 from .state import SessionState, Write
 from .streaming_redaction import StreamRedactor
 
@@ -227,6 +227,11 @@ class Session:
     def record_process(self, process: StartedProcess, *, has_ended: bool = False) -> None:
         """Record a process that a call has started, or the end of one in the background; any thread may call it."""
         self._append("process_end" if has_ended else "process", process._asdict())
+
+    def read_files_with(self, read_file: ReadFile) -> None:
+        """From now on, what files hold before an undo and after a write is read by this function."""
+        if self._snapshots:
+            self._snapshots.read_file = read_file
 
     def rename(self, name: str) -> None:
         self._append("rename", {"name": name})

@@ -13,6 +13,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,9 @@ from .state import Write
 
 ReadContent = Callable[[str], "bytes | None"]  # of a digest
 MAX_UNUSED_S = 90 * 24 * 3600.0
+
+# The state of what is at a path, and the content of a file or the target of a link; else None. Raises OSError.
+ReadFile = Callable[[Path], "tuple[os.stat_result, bytes | None]"]
 
 # Makes a path what it was: a file, link or folder by its mode (0: a file whose mode is not known) with this content.
 # With neither it removes what is there. Raises OSError.
@@ -41,13 +45,13 @@ class RestoredFiles(NamedTuple):
 class Snapshots:
     """`folder` is the session's own, beside its journal; the files are those below `root`.
 
-    `now` tells the age of other sessions' folders.
+    `now` tells the age of other sessions' folders. `read_file` may be replaced, where files are not read from the disk.
     """
 
     def __init__(self, folder: Path, root: Path, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
-        self._root = root
         self._now = now
+        self.read_file: ReadFile = partial(_read, root)
 
     def save(self, content: bytes) -> str:
         """Store the content; returns its hash. Raises OSError."""
@@ -70,7 +74,7 @@ class Snapshots:
     def save_file(self, path: Path) -> str | None:
         """Store what is in the file; returns its hash, None if there is no file, "" if that cannot be done."""
         try:
-            status, content = _read(path, self._root)
+            status, content = self.read_file(path)
             return self.save(content) if content is not None and stat.S_ISREG(status.st_mode) else ""
         except FileNotFoundError:
             return None
@@ -137,7 +141,7 @@ class Snapshots:
     ) -> str:
         """Restore one file; returns why not, or an empty string."""
         try:
-            now = read_state(path, self._root)
+            now = read_state(path, self.read_file)
             if is_same(now, wanted):
                 return ""
             kept = ""
@@ -161,16 +165,16 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _read(path: Path, root: Path) -> tuple[os.stat_result, bytes | None]:
+def _read(root: Path, path: Path) -> tuple[os.stat_result, bytes | None]:
     if not path.is_relative_to(root):
         raise OSError(errno.EXDEV, "it is outside the workspace", str(path))
     return read_beneath(root, str(path.relative_to(root)))
 
 
-def read_state(path: Path, root: Path) -> FileState | None:
-    """What is at the path, which is below `root`; None if nothing is. Raises OSError."""
+def read_state(path: Path, read_file: ReadFile) -> FileState | None:
+    """What is at the path; None if nothing is. Raises OSError."""
     try:
-        status, content = _read(path, root)
+        status, content = read_file(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     if content is not None:

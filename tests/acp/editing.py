@@ -16,6 +16,7 @@ from acp.schema import (
     AllowedOutcome,
     DeniedOutcome,
     ReadTextFileRequest,
+    ReadTextFileResponse,
     RequestPermissionRequest,
     RequestPermissionResponse,
     SessionNotification,
@@ -43,6 +44,10 @@ class Editor:
         self.sessions: list[str] = []
         self.asked: list[Any] = []
         self.wrong: list[Any] = []  # messages that differ from what the schema reads in them
+        self.buffers: dict[str, str] = {}  # what is open, by its path
+        self.saves = True  # what is written is on the disk at once
+        self.read: list[str] = []
+        self.written: list[str] = []
         self.watch: Callable[[dict[str, Any]], None] = lambda _: None
 
     def on_connect(self, conn: Any) -> None:
@@ -60,6 +65,16 @@ class Editor:
             chosen = AllowedOutcome(outcome="selected", option_id=self.answer)
             return RequestPermissionResponse(outcome=chosen)
         return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+
+    async def read_text_file(self, session_id: str, path: str, **_: Any) -> Any:
+        self.read.append(path)
+        return ReadTextFileResponse(content=self.buffers[path] if path in self.buffers else Path(path).read_text())
+
+    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> None:
+        self.written.append(path)
+        self.buffers[path] = content
+        if self.saves:
+            Path(path).write_text(content)
 
     def check(self, event: Any) -> None:
         """The schema drops what it cannot read; so what it read must be all that was sent."""

@@ -46,7 +46,9 @@ class TestRestoring:
         self.snapshots = Snapshots(tmp_path / "x.files", tmp_path)
         path = tmp_path / "a.txt"
         path.write_bytes(b"new")
-        return Write(1, str(path), FileState(0, self.snapshots.save(b"old")), after=read_state(path, tmp_path))
+        return Write(
+            1, str(path), FileState(0, self.snapshots.save(b"old")), after=read_state(path, self.snapshots.read_file)
+        )
 
     def test_a_file_has_its_earlier_content_again(self, write, tmp_path):
         assert self.snapshots.restore([write], restore_file).restored == [write.path]

@@ -16,16 +16,17 @@ from ..fs.encoding import (
     READ_BYTES,
     UTF_8,
     Encoding,
-    OldFile,
+    decode,
     encode,
     find_encoding,
-    open_file,
+    open_text,
     read_before_change,
     replace_file,
 )
 from ..fs.line_window import READ_BYTES as TAIL_BYTES
 from ..fs.line_window import Window, count_lines, read_tail, read_window
 from ..fs.replace import format_line_numbers, is_crlf, replace_text
+from ..fs.text_files import OldFile
 from ..sdk.context import ToolContext
 from ..sdk.result import Changed, Media, NothingToChange
 from ..sdk.tool import tool
@@ -43,8 +44,9 @@ def read(
 ) -> str | list[str | Media]:
     """Read a text file, or see an image. Each line follows its number and a tab; the sha256 comes last."""
     first = 1 if offset is None else offset
-    with open_file(path, ctx) as file:
-        size = os.fstat(file.fileno()).st_size
+    with open_text(path, ctx) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
         if kind := detect_image(file.read(HEAD_BYTES)):
             return _read_image(path, file, size, kind)
         file.seek(0)
@@ -82,7 +84,7 @@ def preview_write(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
 def _diff_write(path: str, old: OldFile | None, content: str) -> str:
     """The diff of a write; of a binary file a sentence, and the new text."""
     try:
-        before = old.decode(old.find_encoding(path)) if old else None
+        before = decode(path, old.data)[0] if old else None
     except ToolError:
         return (
             f"{escape_name(path)} is a binary file of {len(old.data if old else b''):,} bytes, replaced by:\n{content}"
@@ -174,8 +176,7 @@ def _plan_change(
     _refuse_changed(path, old, expected_hash)
     if not old and oldText:
         raise ToolError(f"{escape_name(path)} does not exist", "An empty oldText creates it.")
-    encoding = old.find_encoding(path) if old else UTF_8
-    before = old.decode(encoding) if old else None
+    before, encoding = decode(path, old.data) if old else (None, UTF_8)
     if oldText == newText:
         return PlannedEdit(old, encoding, before, before, "oldText and newText are equal")
     if not before and not oldText:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import codecs
 import io
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from ...errors import ToolError
 from ...types.file_names import escape_name
 from ..sdk.context import ToolContext
 from . import paths
+from .text_files import DISK, OldFile
 
 READ_BYTES = 1 << 16
 
@@ -43,20 +43,6 @@ ENCODINGS = (  # the first that fits; Latin-1 decodes any bytes, so that it excl
 )
 
 
-class OldFile(NamedTuple):
-    """A file before it is changed: its bytes, and its state when they were read."""
-
-    data: bytes
-    status: os.stat_result
-
-    def find_encoding(self, path: str) -> Encoding:
-        """Raises ToolError if the file is not text."""
-        return find_encoding(path, io.BytesIO(self.data), len(self.data) + 1)
-
-    def decode(self, encoding: Encoding) -> str:
-        return self.data[len(encoding.bom) :].decode(encoding.codec)
-
-
 @contextmanager
 def map_os_errors(path: str) -> Iterator[None]:
     """Raise an OSError as a ToolError about the path that the model gave."""
@@ -70,25 +56,32 @@ def map_os_errors(path: str) -> Iterator[None]:
 
 @contextmanager
 def open_file(path: str, ctx: ToolContext) -> Iterator[BinaryIO]:
-    """Open a regular file of the workspace for reading. Raises ToolError for anything else."""
-    with map_os_errors(path), os.fdopen(paths.open_to_read(paths.find_target(path, ctx)), "rb") as file:
+    """Open a regular file of the workspace for reading, on the disk. Raises ToolError for anything else."""
+    with map_os_errors(path), DISK.open(paths.find_target(path, ctx.workspace, ctx.call))[0] as file:
+        yield file
+
+
+@contextmanager
+def open_text(path: str, ctx: ToolContext) -> Iterator[BinaryIO]:
+    """As `open_file`, with what an editor holds of a text file where it holds something else."""
+    with map_os_errors(path), ctx.wiring.files.open(paths.find_target(path, ctx.workspace, ctx.call))[0] as file:
         yield file
 
 
 def read_before_change(path: str, ctx: ToolContext) -> OldFile | None:
     """Read a file that is to be changed; None if there is none. Raises ToolError if it may not be changed."""
-    target = paths.find_target(path, ctx)
+    target = paths.find_target(path, ctx.workspace, ctx.call)
     with map_os_errors(path):
         paths.refuse_protected(target, ctx.wiring.protected)
         try:
-            file = os.fdopen(paths.open_to_read(target), "rb")
+            file, status = ctx.wiring.files.open(target)
         except FileNotFoundError:
             if path.endswith("/"):
                 raise ToolError(f"{escape_name(path)} names a folder", "Missing folders are created.") from None
             return None
         with file:
             limit = ctx.wiring.max_file_bytes
-            status, data = os.fstat(file.fileno()), file.read(limit + 1)
+            data = file.read(limit + 1)
     if len(data) > limit:
         raise ToolError(f"{escape_name(path)} is too large to be changed: more than {limit:,} bytes")
     return OldFile(data, status)
@@ -113,10 +106,16 @@ def encode(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bytes:
 
 def replace_file(path: str, data: bytes, ctx: ToolContext, old: OldFile | None) -> None:
     """Write the file, after `ctx.wiring.before_write` has got the old content, for an undo."""
-    target = paths.find_target(path, ctx)
+    target = paths.find_target(path, ctx.workspace, ctx.call)
     with map_os_errors(path):
         ctx.wiring.before_write("/".join(target.parts), old.data if old else None)
-        paths.replace(target, data, ctx.wiring.protected, old.status if old else None)
+        ctx.wiring.files.replace(target, data, ctx.wiring.protected, old)
+
+
+def decode(path: str, data: bytes) -> tuple[str, Encoding]:
+    """The text of a whole file. Raises ToolError if it is none."""
+    encoding = find_encoding(path, io.BytesIO(data), len(data) + 1)
+    return data[len(encoding.bom) :].decode(encoding.codec), encoding
 
 
 def find_encoding(path: str, file: BinaryIO, max_bytes: int) -> Encoding:

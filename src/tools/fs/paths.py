@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -21,8 +21,9 @@ from ...beneath import FOLDER, MAX_PATH_CHARS, READ, STEP, find_relative, open_b
 from ...errors import ToolError
 from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
-from ..sdk.context import ToolContext
+from ...types.messages import ToolCall
 
+Replace = Callable[["Target", bytes, "tuple[Path, ...]"], object]
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 UNPASSABLE = LazyPattern("[\0\ud800-\udfff]")  # a NUL ends a string in C, and a lone surrogate is no character
 KINDS = {
@@ -61,12 +62,11 @@ def resolve(path: str, workspace: Path) -> Target:
     return make_target(path, workspace, relative)
 
 
-def find_target(path: str, ctx: ToolContext) -> Target:
+def find_target(path: str, workspace: Path, call: ToolCall | None) -> Target:
     """Where the path of a call leads: what the policy decided on, or, where no policy decides, where it leads now."""
-    call = ctx.call
     if call and call.real_path is not None and call.arguments.get("path") == path:
-        return make_target(path, ctx.workspace, call.real_path)
-    return resolve(path, ctx.workspace)
+        return make_target(path, workspace, call.real_path)
+    return resolve(path, workspace)
 
 
 def make_target(path: str, workspace: Path, relative: str) -> Target:
@@ -142,6 +142,17 @@ def stat_file(target: Target, folder: int) -> os.stat_result:
     return state
 
 
+def find_writable(target: Target, folder: int) -> os.stat_result | None:
+    """The state of a regular file that may be written; None if there is none. Raises ToolError for another one."""
+    try:
+        state = stat_file(target, folder)
+    except FileNotFoundError:
+        return None
+    if not os.access(target.parts[-1], os.W_OK, dir_fd=folder):
+        raise ToolError(f"{target.name} is read-only")
+    return state
+
+
 def open_to_read(target: Target) -> int:
     """Open a regular file. Its kind is checked before, since opening some devices has an effect."""
     with open_parent(target) as folder:
@@ -173,12 +184,7 @@ def replace(target: Target, data: bytes, protected: tuple[Path, ...], expected: 
     refuse_protected(target, protected)
     with open_parent(target, create=True) as folder:
         name = target.parts[-1]
-        try:
-            old = stat_file(target, folder)
-        except FileNotFoundError:
-            old = None
-        if old and not os.access(name, os.W_OK, dir_fd=folder):
-            raise ToolError(f"{target.name} is read-only")  # renaming does not check that
+        old = find_writable(target, folder)  # renaming does not check that
         temporary = f".vllm-bot-{os.urandom(8).hex()}.tmp"
         try:
             _write_whole(temporary, data, folder, old, name)
@@ -199,9 +205,12 @@ def replace(target: Target, data: bytes, protected: tuple[Path, ...], expected: 
     return old is None
 
 
-def put_back(target: Target, content: bytes | None, mode: int, protected: tuple[Path, ...]) -> None:
+def put_back(
+    target: Target, content: bytes | None, mode: int, protected: tuple[Path, ...], write: Replace = replace
+) -> None:
     """Make the target a file, link or folder as its mode says, with this content; remove it if it has neither.
 
+    `write` puts the content into a file.
     `mode`: 0 is a file that keeps its mode. What is of another kind is removed first, a folder only if it is empty.
     Raises OSError, and ToolError for what no tool may write.
     """
@@ -219,7 +228,7 @@ def put_back(target: Target, content: bytes | None, mode: int, protected: tuple[
         elif kind == stat.S_IFDIR:
             _make_folder(name, folder)
     if kind == stat.S_IFREG:
-        replace(target, content or b"", protected)
+        write(target, content or b"", protected)
     if mode and kind != stat.S_IFLNK:
         with open_parent(target) as folder:
             descriptor = open_beneath(folder, name, READ)

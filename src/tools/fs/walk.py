@@ -44,7 +44,7 @@ class Tree:
     """A folder or one file of the workspace, for a tool. `cut` says why not all files were seen, if so."""
 
     def __init__(self, path: str, ctx: ToolContext, tool: str = "") -> None:
-        self._target = paths.find_target(path, ctx)
+        self._target = paths.find_target(path, ctx.workspace, ctx.call)
         self._ctx = ctx
         self._tool = tool
         self._deadline = ctx.clock.monotonic() + WALK_TIMEOUT_S

@@ -16,6 +16,7 @@ from typing import Any, Union
 from ...errors import ToolError
 from ...types.process import StartedProcess
 from ...types.sandbox import Access, Grant, Sandbox
+from ..fs.text_files import DISK, TextFiles
 from ..process.async_loop import AsyncLoop
 from ..process.jobs import Jobs
 from .dependencies import Scope
@@ -77,6 +78,7 @@ class Wiring:
     """See the module. `creating`: the key of the dependency that is being made with this context."""
 
     max_file_bytes: int = 10_000_000
+    files: TextFiles = DISK  # where read, write and edit find their files
     protected: tuple[Path, ...] = ()  # paths that no tool writes, whether they exist or not
     exec_timeout: float = 120.0  # seconds
     exec_max_timeout: float = 3600.0  # seconds; the longest that a call may name

@@ -5,13 +5,21 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterable
-from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .... import app
 from ....app.changes import explain_missing, pair_writes, read_now
-from ....errors import BotError, ToolError
+from ....app.undo import (
+    RISKY,
+    describe_nothing,
+    describe_redone,
+    describe_undone,
+    list_risky_calls,
+    make_relative,
+    make_restorer,
+    parse_count,
+    shorten,
+)
+from ....errors import BotError
 from ....security.text.sanitize import sanitize
 from ....types.events import Notice
 from ....types.file_names import escape_name
@@ -25,14 +33,11 @@ if TYPE_CHECKING:
     from ....session.session import Undone
     from ....session.snapshots import RestoreFile
     from ....session.state import Write
-    from ....types.messages import ToolCall
 
 MAX_SESSIONS = 10  # in a list
 MAX_MATCHES = 50  # of messages, while a session is looked for
 NOT_SAVED = "Conversations are not saved here."
 MAX_DIFF_LINES = 400
-SUMMARY_UNDONE = "Undone: the summary. The older part of the conversation is back."
-SUMMARY_REDONE = "Done again: the summary of the older part."
 INIT_PROMPT = """\
 Write the file AGENTS.md for this folder: what an agent that works here must know. Look first: list the files, read the
 README and what configures building and testing. Then write, in at most 60 lines: what the project is, how it is laid
@@ -62,95 +67,59 @@ def format_sessions(sessions: Iterable[Summary], root: str = "") -> Iterable[str
         place = "" if each.workspace in ("", root) else f"  [{escape_name(each.workspace)}]"
         name = f"{sanitize(each.name)}: " if each.name else ""
         turns = "turn " if each.turns == 1 else "turns"
-        title = f"! {each.problem}" if each.problem else _shorten(each.title)
+        title = f"! {each.problem}" if each.problem else shorten(each.title)
         yield f"  {each.id}  {when}  {each.turns:3} {turns}  {name}{title}{place}"
 
 
-def make_restorer(state: State) -> RestoreFile:
-    """A function that restores a file as a tool would write it: only inside the workspace."""
-    from ....tools.fs import paths
+def _make_restorer(state: State) -> RestoreFile:
+    from ....tools.fs.text_files import DISK  # start-up is measured
 
-    root = state.settings.root
-
-    def put(path: Path, content: bytes | None, mode: int) -> None:
-        try:
-            target = paths.make_target(str(path), root, str(path.relative_to(root)))  # a link is not followed
-            paths.put_back(target, content, mode, state.settings.files)
-        except ToolError as error:
-            raise OSError(error.message) from error
-
-    return put
+    return make_restorer(state.settings, DISK)
 
 
 def _undo(state: State, count: str) -> None:
     """Undo the last turns. A question without an answer is none. Raises BotError."""
-    turns = _parse_count(count)
+    turns = parse_count(count)
     if question := state.unanswered:
         state.unanswered = ""
-        state.screen.say(f"That question got no answer, so there is nothing to undo: {_shorten(question)}")
+        state.screen.say(f"That question got no answer, so there is nothing to undo: {shorten(question)}")
         state.screen.say("/undo again undoes the turn before it.")
         return
     for number in range(turns):
-        if (undone := state.session.undo(make_restorer(state))) is None:
-            state.screen.say(f"There is nothing {'more ' if number else ''}to undo.")
+        if (undone := state.session.undo(_make_restorer(state))) is None:
+            state.screen.say(describe_nothing("undo", number))
             return
         _report_undo(state, undone)
 
 
-def _parse_count(word: str) -> int:
-    """The number of turns that a command is for; 1 if none is named. Raises BotError."""
-    if word and not (word.isdecimal() and int(word)):
-        raise BotError(f"{sanitize(word)} is not a number of turns.", "/undo 2 undoes the last two.")
-    return int(word or 1)
-
-
 def _redo(state: State, count: str) -> None:
-    for number in range(_parse_count(count)):
-        if (redone := state.session.redo(make_restorer(state))) is None:
-            state.screen.say(f"There is nothing {'more ' if number else ''}to redo.")
+    for number in range(parse_count(count)):
+        if (redone := state.session.redo(_make_restorer(state))) is None:
+            state.screen.say(describe_nothing("redo", number))
             return
-        _report_files(state, f"Done again: {_shorten(redone.question)}" if redone.question else SUMMARY_REDONE, redone)
+        _report_files(state, describe_redone(redone, state.settings.root))
 
 
-def _report_files(state: State, head: str, done: Undone) -> None:
+def _report_files(state: State, told: str) -> None:
     state.last_usage = None  # the last count no longer applies
     if state.runtime:
         state.runtime.restore_todos(state.session)
-    lines = [head, *(f"  restored {_make_relative(state, path)}" for path in done.files.restored)]
-    lines += [f"  removed {_make_relative(state, path)}" for path in done.files.removed]
-    lines += [f"! left {_make_relative(state, path)} alone: {sanitize(why)}" for path, why in done.files.skipped]
-    state.screen.say("\n".join(lines))
+    state.screen.say(told)
 
 
 def _report_undo(state: State, undone: Undone) -> None:
-    _report_files(state, f"Undone: {_shorten(undone.question)}" if undone.question else SUMMARY_UNDONE, undone)
-    if risky := _list_risky_calls(state, undone):
+    _report_files(state, describe_undone(undone, state.settings.root))
+    is_held = state.workplace is not None and state.workplace.sandbox.is_enforcing
+    if risky := list_risky_calls(state.settings, state.session, undone, is_held=is_held):
         calls = "\n".join(f"  {format_call(call)}" for call in risky)
-        state.screen.draw(Notice(f"These calls may have changed something else, which is not undone:\n{calls}"))
-
-
-def _list_risky_calls(state: State, undone: Undone) -> list[ToolCall]:
-    """The calls that may have changed something that undo does not restore."""
-    from ....agent.dispatch import RECORDING_TOOLS
-
-    load_tools = cache(partial(app.toolset.make_tools, state.settings))  # reads the files of tools and skills
-
-    def may_change_more(call: ToolCall) -> bool:
-        if call.name in RECORDING_TOOLS and state.session.path:
-            return False
-        is_held = state.workplace is not None and state.workplace.sandbox.is_enforcing
-        if call.name == "exec" and is_held and call.arguments.get("access") in (None, "read"):
-            return False
-        return load_tools().risk(call.name) == "high"
-
-    return [call for call in undone.calls if call.id in undone.watched or may_change_more(call)]
+        state.screen.draw(Notice(f"{RISKY}\n{calls}"))
 
 
 def _diff(state: State, word: str) -> None:
     """Show what has been changed in files, in one of the turns, or in one file. Raises BotError."""
     turn, file = (word, "") if word.isdecimal() else ("", word)
     writes = state.session.state.list_writes(int(turn)) if turn else state.session.state.writes
-    pairs = [each for each in pair_writes(writes) if file in ("", _make_relative(state, each[0].path))]
+    pairs = [each for each in pair_writes(writes) if file in ("", make_relative(each[0].path, state.settings.root))]
     if not pairs:
         what = "that turn" if turn else escape_name(file) or "this conversation"
         state.screen.say(f"No file has been changed in {what}." if not file else f"{what} has not been changed.")
@@ -160,13 +129,13 @@ def _diff(state: State, word: str) -> None:
 
 
 def _complete_changed(state: State) -> Iterable[str]:
-    return [_make_relative(state, first.path) for first, _ in pair_writes(state.session.state.writes)]
+    return [make_relative(first.path, state.settings.root) for first, _ in pair_writes(state.session.state.writes)]
 
 
 def _show_changes(state: State, first: Write, last: Write, *, is_turn: bool, is_whole: bool) -> None:
     """Show how a file differs from what it was before the first write: after the last one of a turn, or now."""
     screen = state.screen
-    name = _make_relative(state, first.path)
+    name = make_relative(first.path, state.settings.root)
     before, after = (state.session.read_content(each) for each in (first.before, last.after))
     if (first.before and before is None) or (is_turn and last.after and after is None):
         screen.say(f"  {name}: {explain_missing(first)}")
@@ -207,7 +176,7 @@ def _pick_session(state: State) -> str | None:
         for match in store.search(typed, MAX_MATCHES) if words else ():
             key = match.session.id
             if key in lines and key not in rows:
-                rows[key] = f"{lines[key]}  {match.speaker}: {_shorten(match.snippet)}"
+                rows[key] = f"{lines[key]}  {match.speaker}: {shorten(match.snippet)}"
         return list(rows.items())
 
     return state.pick("Continue which conversation?", search)
@@ -219,7 +188,7 @@ def _format_row(session: Summary, root: str) -> str:
     when = time.strftime("%H:%M" if used[:3] == today[:3] else "%Y-%m-%d", used)
     label = sanitize(f"{session.name}: {session.title}" if session.name else session.title)
     place = "" if session.workspace == root else f"  [{escape_name(session.workspace)}]"
-    return f"{when:10}  {_shorten(label)}  {_count_turns(session.turns)}{place}"
+    return f"{when:10}  {shorten(label)}  {_count_turns(session.turns)}{place}"
 
 
 def _count_turns(turns: int) -> str:
@@ -239,7 +208,7 @@ def _list_sessions(state: State, words: str) -> None:
     others = _list_others(state)
     if words and state.store:
         matches = state.store.search(words, MAX_SESSIONS)
-        lines = [f"  {each.session.id}  {each.speaker}: {_shorten(each.snippet)}" for each in matches]
+        lines = [f"  {each.session.id}  {each.speaker}: {shorten(each.snippet)}" for each in matches]
     else:
         root = str(state.settings.root)
         groups = ([each for each in others if each.one_shot is one_shot][:MAX_SESSIONS] for one_shot in (False, True))
@@ -313,21 +282,11 @@ def _retry(state: State, _: str) -> None:
     if not state.session.state.last_question:
         state.screen.say("There is no question to ask again; /redo brings back one that was undone.")
         return
-    if undone := state.session.undo(make_restorer(state)):
+    if undone := state.session.undo(_make_restorer(state)):
         _report_undo(state, undone)
         if undone.question:
             state.notes = [*state.asked_notes, *state.notes]
             state.queue.insert(0, undone.question)
-
-
-def _shorten(text: str) -> str:
-    line = " ".join(sanitize(text).split())
-    return line if len(line) <= 80 else f"{line[:77]}..."
-
-
-def _make_relative(state: State, path: str) -> str:
-    where, root = Path(path), state.settings.root
-    return escape_name(where.relative_to(root) if where.is_relative_to(root) else where)
 
 
 HISTORY_COMMANDS = (

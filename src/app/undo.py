@@ -1,0 +1,118 @@
+"""Undo and redo for every front end: how files are restored, and what a user is told of it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..beneath import read_beneath
+from ..config import Settings
+from ..errors import BotError, ToolError
+from ..security.text.sanitize import sanitize
+from ..types.file_names import escape_name
+
+if TYPE_CHECKING:
+    from ..session.session import Session, Undone
+    from ..session.snapshots import ReadFile, RestoreFile
+    from ..tools.fs.text_files import TextFiles
+    from ..types.messages import ToolCall
+
+MAX_TITLE_CHARS = 80
+SUMMARY_UNDONE = "Undone: the summary. The older part of the conversation is back."
+SUMMARY_REDONE = "Done again: the summary of the older part."
+RISKY = "These calls may have changed something else, which is not undone:"
+
+
+def make_reader(root: Path, files: TextFiles) -> ReadFile:
+    """A function that gives the state and the content of what is at a path, as the tools read it."""
+    from ..tools.fs import paths  # start-up is measured
+
+    def read(path: Path) -> tuple[os.stat_result, bytes | None]:
+        relative = str(path.relative_to(root))
+        status, content = read_beneath(root, relative)
+        if not stat.S_ISREG(status.st_mode):
+            return status, content
+        try:
+            file, status = files.open(paths.make_target(str(path), root, relative))
+        except ToolError as error:
+            raise OSError(error.message) from error
+        with file:
+            return status, file.read()
+
+    return read
+
+
+def make_restorer(settings: Settings, files: TextFiles) -> RestoreFile:
+    """A function that restores a file as a tool would write it: only inside the workspace."""
+    from ..tools.fs import paths  # start-up is measured
+
+    root = settings.root
+
+    def put(path: Path, content: bytes | None, mode: int) -> None:
+        try:
+            target = paths.make_target(str(path), root, str(path.relative_to(root)))  # a link is not followed
+            paths.put_back(target, content, mode, settings.files, files.replace)
+        except ToolError as error:
+            raise OSError(error.message) from error
+
+    return put
+
+
+def parse_count(word: str) -> int:
+    """The number of turns that a command is for; 1 if none is named. Raises BotError."""
+    if word and not (word.isdecimal() and int(word)):
+        raise BotError(f"{sanitize(word)} is not a number of turns.", "/undo 2 undoes the last two.")
+    return int(word or 1)
+
+
+def describe_nothing(verb: str, count: int) -> str:
+    """There is nothing to undo or to redo, after `count` turns."""
+    return f"There is nothing more to {verb}." if count else f"There is nothing to {verb}."
+
+
+def describe_undone(undone: Undone, root: Path) -> str:
+    head = f"Undone: {shorten(undone.question)}" if undone.question else SUMMARY_UNDONE
+    return "\n".join([head, *_describe_files(undone, root)])
+
+
+def describe_redone(redone: Undone, root: Path) -> str:
+    head = f"Done again: {shorten(redone.question)}" if redone.question else SUMMARY_REDONE
+    return "\n".join([head, *_describe_files(redone, root)])
+
+
+def _describe_files(done: Undone, root: Path) -> list[str]:
+    return [
+        *(f"  restored {make_relative(path, root)}" for path in done.files.restored),
+        *(f"  removed {make_relative(path, root)}" for path in done.files.removed),
+        *(f"! left {make_relative(path, root)} alone: {sanitize(why)}" for path, why in done.files.skipped),
+    ]
+
+
+def list_risky_calls(settings: Settings, session: Session, undone: Undone, *, is_held: bool) -> list[ToolCall]:
+    """The calls that may have changed something that undo does not restore. `is_held`: a sandbox held commands."""
+    from ..agent.dispatch import RECORDING_TOOLS
+    from .toolset import make_tools
+
+    load_tools = cache(partial(make_tools, settings))  # reads the files of tools and skills
+
+    def may_change_more(call: ToolCall) -> bool:
+        if call.name in RECORDING_TOOLS and session.path:
+            return False
+        if call.name == "exec" and is_held and call.arguments.get("access") in (None, "read"):
+            return False
+        return load_tools().risk(call.name) == "high"
+
+    return [call for call in undone.calls if call.id in undone.watched or may_change_more(call)]
+
+
+def shorten(text: str) -> str:
+    line = " ".join(sanitize(text).split())
+    return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 3]}..."
+
+
+def make_relative(path: str, root: Path) -> str:
+    where = Path(path)
+    return escape_name(where.relative_to(root) if where.is_relative_to(root) else where)
