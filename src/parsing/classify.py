@@ -22,11 +22,8 @@ from .decode.nodes import Guess, RepeatedKey
 from .echo import GivenText, Parser, SoughtCall
 from .events import Classification
 from .mention import (
-    find_placeholders,
     is_in_quoting_fence,
     is_inside_string,
-    is_meant,
-    is_pattern,
     may_stand_amid_text,
     presents_call,
     stands_as_mention,
@@ -177,37 +174,29 @@ class CallClassifier:
         """The calls and malformed calls of a block; none if it is text."""
         if not self._reads_strings and (is_inside_string(block.lead) or is_in_quoting_fence(block.lead)):
             return []
-        placeholders = [find_placeholders(call) for call in decoded.calls]
-        for call, to_fill_in in zip(decoded.calls, placeholders, strict=True):
-            if is_pattern(call, self._tools.find(call.name), to_fill_in, explicit=block.explicit):
-                return []
         self._is_presented = block.is_mentioned or stands_as_mention(block.lead) or self.presents_call(block.lead)
         if decoded.problem:
             classified = self._reject_unreadable(decoded, block)
         else:
-            classified = self._classify_calls(decoded, block, placeholders)
+            classified = self._classify_calls(decoded, block)
         return self._count_calls(classified, block.raw)
 
     def _reject_unreadable(self, decoded: DecodedBlock, block: BlockText) -> list[Classification]:
-        """The malformed call of a block that cannot be read; none if it was not meant as a call."""
+        """The malformed call of a block that cannot be read; none if it is about calls, or nothing asks for one."""
         self._is_broken = self._is_broken or block.is_bare
+        if self._is_presented:
+            return []
         name = decoded.calls[0].name if decoded.calls else ""
-        if block.explicit:
-            is_text = not is_meant(name, block.raw, block.lead, self._tools)
-        else:
-            name = "" if self._is_presented else self._find_begun(decoded, block.raw)
-            is_text = not name
-        return [] if is_text else [self._reject(name, block.raw, str(decoded.problem), block.origin)]
+        if not block.explicit:
+            name = self._find_begun(decoded, block.raw)
+            if not name:
+                return []
+        return [self._reject(name, block.raw, str(decoded.problem), block.origin)]
 
-    def _classify_calls(
-        self, decoded: DecodedBlock, block: BlockText, placeholders: list[list[bool]]
-    ) -> list[Classification]:
-        classified = [
-            self._classify_call(call, decoded, block, is_doubtful=any(to_fill_in))
-            for call, to_fill_in in zip(decoded.calls, placeholders, strict=True)
-        ]
+    def _classify_calls(self, decoded: DecodedBlock, block: BlockText) -> list[Classification]:
+        classified = [self._classify_call(call, decoded, block) for call in decoded.calls]
         calls = [call for call in classified if isinstance(call, ToolCall)]
-        is_partly_malformed = len(calls) < len(classified)
+        is_partly_malformed = len(calls) < len(classified) and not self._is_presented
         if block.is_bare and is_partly_malformed:
             # a value of the calls that could be read may go on in one that could not
             classified = [replace(call, guessed=True) if isinstance(call, ToolCall) else call for call in classified]
@@ -221,11 +210,8 @@ class CallClassifier:
 
     def _is_text(self, calls: list[ToolCall], decoded: DecodedBlock, block: BlockText) -> bool:
         """Whether a block that could be read is text: nothing in it may run and nothing asks for a call."""
-        if not calls:
-            if block.explicit and is_meant(decoded.calls[0].name, block.raw, block.lead, self._tools):
-                return False
-            if self._is_presented or not self._find_begun(decoded, block.raw):
-                return True
+        if not calls and (self._is_presented or not (block.explicit or self._find_begun(decoded, block.raw))):
+            return True
         if block.explicit or not block.after_text:
             return False
         made = [(call.name, call.arguments) for call in self._made]
@@ -242,9 +228,7 @@ class CallClassifier:
         words = _NAME_WORD.findall(raw[:_HEAD_CHARS])
         return next(filter(None, map(self.resolve_name, words)), "")
 
-    def _classify_call(
-        self, call: RawCall, decoded: DecodedBlock, block: BlockText, *, is_doubtful: bool
-    ) -> Classification:
+    def _classify_call(self, call: RawCall, decoded: DecodedBlock, block: BlockText) -> Classification:
         tool = self._tools.find(call.name)
         if tool is None:
             near = self._tools.find_nearest(call.name) or list(self._tools.tools)[:8]
@@ -260,8 +244,7 @@ class CallClassifier:
         renamed = () if call.name == tool.name else ("name",)
         repairs = (*decoded.repairs, *call.repairs, *renamed, *fitter.changes)
         guessed = (
-            is_doubtful
-            or decoded.guessed
+            decoded.guessed
             or self._is_presented
             or self._is_broken
             or any(isinstance(repair, Guess) for repair in repairs)

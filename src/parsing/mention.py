@@ -1,66 +1,37 @@
 """Whether a text is about a call, or is one: all that tells a mention, an example or a quotation from a call.
 
-A block presented by the sentence before it, quoted, in inline code or in a fence of code explains calls; so does one
-with placeholders, and what merely looks like a call well after the calls. A marker of reasoning is mentioned amid a
-sentence. Whether a call only repeats what the model was given is decided in echo.py.
+A block presented by the sentence before it, quoted, amid a sentence, in inline code or in a fence of code explains
+calls; so does what merely looks like a call well after the calls. A marker of reasoning is mentioned amid a sentence.
+Whether a call only repeats what the model was given is decided in echo.py.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 
 from ..types.lazy_pattern import LazyPattern
-from .arguments.tool_index import IndexedTool, ToolIndex
-from .decode.call_shapes import RawCall
-from .decode.nodes import Node
 from .stream.buffer import LEAD_CHARS, LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer
 from .stream.lookback import Position, starts_line
-from .stream.openers import BlockStart, NeedMore, Skip
+from .stream.openers import BLANK, SPACE, BlockStart, NeedMore, Skip
+from .stream.prefix_regex import PrefixMatcher, either, sequence, some
 
 # What the text before a block says.
 _SENTENCE_END = LazyPattern(r"[.!?](?=\s)|\n\s*\n")
-# Of a sentence in lower case, which is searched faster.
-_EXAMPLE = LazyPattern(
-    r"\be\.g\.|\b(?:for (?:example|instance)|such as|like (?:this|so|these)|as follows|looks? like|usage|syntax|how to|"
-    r"examples?\s*(?:calls?|usage|commands?)?\s*[:,(]|used? (?:it|as|like)|to (?:call|use|invoke) (?:it|this|the tool)|"
-    r"(?:would|could|can|might|may|should) (?:be|then|also|now|just|simply)|"
-    r"(?:you|one|they|users?) (?:can|could|may|might|would|should|must|need to)|"
-    r"instead of|never|avoid|(?:do not|don't) (?:run|call|use|write|do))\b"
-)
-_QUOTATION = LazyPattern(
-    r"\b(?:says?|said|reads|contain(?:s|ed)?|includes?|shows?|has|had|holds?|states?|wrote|quotes?|quoted|mentions?|"
-    r"defines?|lists?|line \d+|comments?|docstrings?|readme|documentation|docs|instructions?|asks?|suggests?|"
-    r"recommends?)\b"
-)
-_INTENTION = LazyPattern(  # "Okay, now let me look at what the file says"
-    r"\s*(?:[*#>-]+\s*)?(?:(?:ok(?:ay)?|sure|now|first|next|then|so|and)\b\W*)*(?:(?:i|let|we)\b|i['’]|we['’])"
+_EXAMPLE = LazyPattern(  # of a sentence in lower case, which is searched faster
+    r"\be\.g\.|\b(?:for (?:example|instance)|examples?(?: of\b|\s*[:,(])|like (?:this|so)|as follows|looks? like|usage|"
+    r"never|(?:do not|don't))\b"
 )
 _QUOTES = frozenset("\"'`“‘")
 
 
 def presents_call(lead: str) -> bool:
-    """Whether the text before a block presents it as an example or as a quotation."""
-    return is_presentation(lead) or is_quoted(lead)
-
-
-def is_presentation(lead: str) -> bool:
-    """Whether the sentence that a call follows presents it as an example, or as a quotation.
-
-    A sentence that tells what the model is about to do presents a call only with the words of an example.
-    """
+    """Whether the sentence that a block follows presents it as an example or forbids it, or a quote opens before it."""
+    if lead[-1:] in _QUOTES and lead[:-1].strip():
+        return True
     text = lead.rstrip(" \t\r\n`*_>-").removesuffix("json").rstrip(" \t\r\n`*_>-")
     if text.endswith((".", "!", "?")) and not text.endswith("e.g."):
         return False
-    sentence = _SENTENCE_END.split(text)[-1].lower()
-    if _EXAMPLE.search(sentence):
-        return True
-    return _QUOTATION.search(sentence) is not None and not _INTENTION.match(sentence)
-
-
-def is_quoted(lead: str) -> bool:
-    """Whether a quote opens before the block, behind other text."""
-    return lead[-1:] in _QUOTES and bool(lead[:-1].strip())
+    return _EXAMPLE.search(_SENTENCE_END.split(text)[-1].lower()) is not None
 
 
 # Where the block stands. These rules change none of the recorded right calls.
@@ -72,15 +43,13 @@ _OPEN_VALUE = LazyPattern(  # of a key, alone or in a list
     r"(?:\[\s{0,64}(?:\"(?:[^\"\\\n]|\\.)*\",\s{0,64})*)?\"(?:[^\"\\\n]|\\.)*\Z"
 )
 _SENTENCE_ENDS = frozenset(".!?>…。！？")
-_ITEM = r"[ \t]*(?:\d{1,3}[.)]|[-*+•])[ \t]"
-_LIST_ITEM = LazyPattern(rf"{_ITEM}.*[^\W\d]")
-_NEXT_ITEM = LazyPattern(rf"\s{{0,64}}\n{_ITEM}")
-_ITEM_MAY_COME = LazyPattern(r"\s{0,64}(?:\n[ \t]*(?:\d{1,3}[.)]?|[-*+•]))?\Z")
-_SENTENCE_BEHIND = LazyPattern(r"\r?\n[a-z]{1,20} [a-z]")
-_SENTENCE_MAY_COME = LazyPattern(r"\r?(?:\n(?:[a-z]{0,20}|[a-z]{1,20} ))?\Z")
-_MAX_PUNCTUATION = 8
-_WORD_BEHIND = LazyPattern(rf"[^\S\n]{{0,16}}[&)\]*_'\"`“”’,;.!?…—–-]{{0,{_MAX_PUNCTUATION}}}[^\S\n]{{0,16}}\w")
-_WORD_MAY_COME = LazyPattern(rf"[^\S\n]{{0,16}}[&)\]*_'\"`“”’,;.!?…—–-]{{0,{_MAX_PUNCTUATION}}}[^\S\n]{{0,16}}\Z")
+_LIST_ITEM = LazyPattern(r"[ \t]*(?:\d{1,3}[.)]|[-*+•])[ \t].*[^\W\d]")
+# What goes on behind a block with what was begun before it: the sentence on the same line or in the next one, the list.
+_GAP = some(r"[^\S\n]", 0, 16)
+_WORD = PrefixMatcher(sequence(_GAP, some(r"[&)\]*_'\"`“”’,;.!?…—–-]", 0, 8), _GAP, some(r"\w", 1, 1)))
+_NEXT_WORDS = PrefixMatcher(sequence(SPACE, "\n", some("[a-z]", 1, 20), " ", some("[a-z]", 1, 1)))
+_ITEM_MARK = either(sequence(some(r"\d", 1, 3), some("[.)]", 1, 1)), some("[-*+•]", 1, 1))
+_NEXT_ITEM = PrefixMatcher(sequence(SPACE, "\n", BLANK, _ITEM_MARK, some(r"[ \t]", 1, 1)))
 
 
 def stands_as_mention(lead: str) -> bool:
@@ -121,101 +90,33 @@ def is_inside_string(lead: str) -> bool:
 
 
 def may_stand_amid_text(lead: str) -> bool:
-    """Whether what follows a block decides: words precede it on its line that end no sentence, or it is in a list."""
-    line = lead[lead.rfind("\n") + 1 :]
-    return _stands_in_list(line) or _stands_in_sentence(line)
+    """Whether what follows a block decides: the text before it ends no sentence, or it is in a list."""
+    return bool(_list_continuations(lead))
 
 
-def goes_on(lead: str, text: str, at: int, *, final: bool) -> bool | None:
-    """Whether the sentence, or the list, goes on behind a block that ends at `at`; None if that needs more text."""
-    line = lead[lead.rfind("\n") + 1 :]
-    if _stands_in_sentence(line):
-        if _WORD_BEHIND.match(text, at):
-            return True
-        if not final and _WORD_MAY_COME.match(text, at):
-            return None
-    if not _stands_in_list(line):
-        return False
-    if _NEXT_ITEM.match(text, at):
-        return True
-    return None if not final and _ITEM_MAY_COME.match(text, at) else False
+def goes_on(lead: str, text: str, at: int, *, is_bare: bool, final: bool) -> bool | None:
+    """Whether the sentence, or the list, goes on behind a block that ends at `at`; None if that needs more text.
 
-
-def is_sentence_behind(text: str, at: int, *, final: bool) -> bool | None:
-    """Whether a sentence goes on in the line behind a block, of which it tells; None if that needs more text."""
-    if _SENTENCE_BEHIND.match(text, at):
-        return True
-    return None if not final and _SENTENCE_MAY_COME.match(text, at) else False
-
-
-def _stands_in_sentence(line: str) -> bool:
-    line = line.rstrip(" \t*_`\"'([")
-    return any(map(str.isalpha, line)) and line[-1] not in _SENTENCE_ENDS
-
-
-def _stands_in_list(line: str) -> bool:
-    return _LIST_ITEM.match(line) is not None
-
-
-# What the block itself says.
-_PLACEHOLDER_NAMES = frozenset(
-    ("tool_name", "function_name", "name", "tool", "function", "toolname", "functionname", "func", "func_name",
-     "func_name1", "func_name2", "your_tool", "some_tool", "example", "example_function", "example_tool",
-     "tool_name_here", "none")
-)  # fmt: skip
-_COUNTER = LazyPattern(r"_?\d{1,2}\Z")
-_DOTS = r"\s*(?:\.\.\.|…|\{\.\.\.\}|\[\.\.\.\]|<\.\.\.>)\s*"
-_FILL_IN = LazyPattern(rf"{_DOTS}|YOUR_[A-Z_]{{2,40}}|(?i:[<\[](?:your|insert)[ _-][\w -]{{2,40}}[>\]])")
-_TEMPLATE = LazyPattern(r"\{[{%][ -]")  # of Jinja
-_FRAMED = LazyPattern(r"\s*<[|｜][^<>]{1,40}>.*<[^<>]{1,40}[|｜]>\s*", re.DOTALL)  # by special tokens of a model
-_LINE_START = LazyPattern(r"(?:\A|\n)[ \t]*\**\Z")
-
-
-def is_pattern(call: RawCall, tool: IndexedTool | None, placeholders: list[bool], *, explicit: bool) -> bool:
-    """Whether a call is a pattern to fill in: with placeholders for its name or arguments.
-
-    `placeholders` says of each argument whether it is one.
+    `is_bare`: it merely looks like a call. It may be the subject of its sentence.
     """
-    if tool is None and _is_placeholder_name(call.name):
+    continuations = [*_list_continuations(lead), *([_NEXT_WORDS] if is_bare else [])]
+    if any(matcher.match(text, at) for matcher in continuations):
         return True
-    return any(placeholders) and (all(placeholders) or not explicit)
+    return None if not final and any(matcher.is_prefix(text, at) for matcher in continuations) else False
 
 
-def find_placeholders(call: RawCall) -> list[bool]:
-    """Whether each argument is a placeholder."""
-    arguments = call.arguments or {}
-    named = map(is_placeholder, arguments.values(), arguments)
-    return [*named, *map(is_placeholder, call.positional, itertools.repeat(""))]
-
-
-def is_placeholder(value: Node, name: str) -> bool:
-    """Whether the value of the parameter `name` is to be filled in: `...`, `<name>`, `YOUR_NAME`, `<your name>`."""
-    if not isinstance(value, str):
-        return False
-    return value == f"<{name}>" or _FILL_IN.fullmatch(value) is not None
-
-
-def _is_placeholder_name(name: str) -> bool:
-    if is_placeholder(name, "") or (name[:1] == "<" and name[-1:] == ">"):
-        return True
-    bare = name.strip("<>[]{}$ \n").casefold().replace("-", "_").replace(" ", "_")
-    return _COUNTER.sub("", bare) in _PLACEHOLDER_NAMES
-
-
-def is_meant(name: str, raw: str, lead: str, tools: ToolIndex) -> bool:
-    """Whether a block that cannot be read was meant as a call, so that the model is told.
-
-    It names an offered tool, or nearly so, or begins its line, and is not quoted. Otherwise it is about calls.
-    """
-    if is_quoted(lead):
-        return False
-    if (name and tools.find(name)) or tools.names.mention.search(raw):
-        return True
-    if _TEMPLATE.search(raw):
-        return False
-    if _LINE_START.search(lead) or _FRAMED.fullmatch(raw):
-        return True
-    return bool(name and tools.find_nearest(name))
+def _list_continuations(lead: str) -> list[PrefixMatcher]:
+    """What behind a block would go on with what the text before it began."""
+    above, _, line = lead.rpartition("\n")
+    continuations: list[PrefixMatcher] = []
+    if _LIST_ITEM.match(line):
+        continuations.append(_NEXT_ITEM)
+    words = line.rstrip(" \t*_`\"'([")
+    if any(map(str.isalpha, words)) and words[-1] not in _SENTENCE_ENDS:
+        continuations.append(_WORD)
+    elif not words and above.rstrip(" \t\r\n*_`\"'([")[-1:].isalnum():
+        continuations.append(_NEXT_WORDS)
+    return continuations
 
 
 # Where the block stands.

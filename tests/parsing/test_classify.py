@@ -2,7 +2,7 @@
 
 import pytest
 
-from src.parsing import StreamParser, extract_tool_calls, gathered
+from src.parsing import StreamParser, gathered
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.classify import BlockText, CallClassifier, make_id_source
 from src.parsing.decode.call_shapes import DecodedBlock, RawCall
@@ -37,32 +37,6 @@ def test_what_asks_by_name_and_does_not_fit_is_malformed_and_says_why():
 def test_what_merely_looks_like_a_call_and_does_not_fit_is_text():
     assert classify(RawCall("get_weather", {}, []), explicit=False) is None
     assert classify(RawCall("unknown", {"city": "Oslo"}, []), explicit=False) is None
-
-
-def test_placeholders_are_text_even_where_a_call_is_asked_for():
-    assert classify(RawCall("tool_name", {}, [])) is None
-    assert classify(RawCall("get_weather", {"city": "..."}, [])) is None
-    assert classify(RawCall("get_weather", {"city": "<city>"}, [])) is None
-    assert classify(RawCall("get_weather", {"city": "YOUR_CITY"}, [])) is None
-    assert classify(RawCall("get_weather", {"city": "<your city>"}, [])) is None
-    assert classify(RawCall("<function-name>", {}, [])) is None
-    assert classify(RawCall("None", {}, [])) is None
-
-
-def test_a_placeholder_among_other_arguments_makes_a_call_that_is_asked_for_a_guess():
-    text = 'TOOL_CALL: {"name": "get_weather", "args": {"city": "...", "days": 2}}'
-    assert [call.guessed for call in extract_tool_calls(text, TOOLS).calls] == [True]
-    assert classify(RawCall("get_weather", {"city": "...", "days": 2}, []), explicit=False) is None
-
-
-def test_a_value_that_speaks_of_you_is_a_value():
-    assert isinstance(classify(RawCall("get_weather", {"city": "your name"}, [])), ToolCall)
-
-
-def test_a_tool_that_is_named_like_a_placeholder_is_a_tool():
-    tools = [{"function": {"name": "example", "parameters": {}}}]
-    classifier = CallClassifier(ToolIndex(tools), make_id_source(), (), 32, lambda: StreamParser(tools))
-    assert isinstance(classify(RawCall("example", {}, []), classifier=classifier), ToolCall)
 
 
 def test_what_looks_like_a_call_made_before_is_text_after_text_and_a_call_otherwise():
@@ -105,15 +79,12 @@ def test_two_sources_give_the_same_ids():
     [
         "Use it like this:\n\n",
         "For example:\n",
-        "The call would then be ",
-        "You can also run:\n```python\n",
-        "The README says:\n\n",
-        "`notes.md` contains:\n```json\n",
+        "It looks like this:\n```python\n",
         "Never run this: ",
         "Usage: ",
     ],
 )
-def test_a_call_that_prose_presents_as_an_example_or_a_quotation_is_guessed(lead):
+def test_a_call_that_prose_presents_as_an_example_is_guessed(lead):
     for call in ('get_weather(city="Oslo")', 'TOOL_CALL: {"name": "get_weather", "args": {"city": "Oslo"}}'):
         text = f"{lead}{call}\n"
         for cuts in ((), range(1, len(text))):
@@ -169,12 +140,12 @@ def test_values_without_names_a_changed_name_and_lossy_repairs_are_guesses(text,
         "The parser looks for `<tool_call>{broken}</tool_call>`.",
         'It writes "TOOL_CALL: {" + text and so on.',
         'In the middle <tool_call>{"name": "other_tool", "arguments": {}}</tool_call> of a sentence.',
-        '<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>',
-        "{%- if tools %}\n<tool_call>{{ call | tojson }}\n{%- endif %}",
-        '<tool_call>\n{"name": "tool-name-1", "arguments": {}}\n</tool_call>',
+        'Write it like this:\n<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>',
+        "The template:\n```jinja\n{%- if tools %}\n<tool_call>{{ call | tojson }}\n{%- endif %}\n```\n",
+        'In docs <tool_call>\n{"name": "tool-name-1", "arguments": {}}\n</tool_call> is a call.',
     ],
 )
-def test_a_block_that_cannot_be_read_and_was_not_meant_as_a_call_is_text(text):
+def test_a_block_that_cannot_be_read_is_text_where_it_stands_as_a_mention(text):
     for cuts in ((), range(1, len(text))):
         found = gathered(events_of(text, cuts))
         assert (found.content, found.calls, found.malformed) == (text, (), ())
@@ -190,7 +161,7 @@ def test_a_block_that_cannot_be_read_and_was_not_meant_as_a_call_is_text(text):
         'TOOL_CALL: {"name": "read", "args": {"path": "{name} {% if %}"',
     ],
 )
-def test_a_block_that_cannot_be_read_and_was_meant_as_a_call_is_malformed(text):
+def test_a_block_that_cannot_be_read_is_malformed_where_it_stands_as_a_call(text):
     assert len(gathered(events_of(text)).malformed) == 1
 
 

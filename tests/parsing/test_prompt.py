@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from src.parsing import extract_tool_calls, render_call, render_instructions, render_message, render_results
-from src.parsing.mention import is_placeholder
 from src.types.messages import (
     MalformedCall,
     Reasoning,
@@ -65,7 +64,6 @@ json_values = st.recursive(
 
 @given(st.dictionaries(st.text(), json_values))
 def test_a_call_written_as_text_is_read_back_the_same(arguments):
-    assume(not any(is_placeholder(value, key) for key, value in arguments.items()))
     anything = ToolDefinition("read", "", {"type": "object"})
     found = extract_tool_calls(render_call(ToolCall("1", "read", arguments)), [anything])
     assert found.content == ""

@@ -15,7 +15,6 @@ from ..decode.scalars import unescape_entities
 from ..decode.tag_style import Tag, TagStyle
 from ..decode.xml import NULLS
 from ..formats.tag_syntax import MAX_TAG_CHARS
-from ..mention import is_placeholder
 from .arguments import MAX_PENDING_CHARS, ArgumentReader, encode_text
 
 _SECTION = "<![CDATA["
@@ -151,7 +150,7 @@ class TagArgumentReader(ArgumentReader):
         given = ""
         if self._value is not None:
             string = self.read_open_string()
-            if string in NULLS or is_placeholder(string, self._key):
+            if string in NULLS:
                 self._step = None
                 return None
             given = self._end_string()

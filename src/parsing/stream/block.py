@@ -32,7 +32,7 @@ from ..formats.grammars import (
     BlockBody,
     decode,
 )
-from ..mention import goes_on, is_sentence_behind, may_stand_amid_text
+from ..mention import goes_on, may_stand_amid_text
 from .brackets import (
     FENCE,
     MAX_BLOCK_CHARS,
@@ -343,11 +343,8 @@ class BlockReader:
         if self._is_fenced_among_text:
             following = text[skip_whitespace(text, self._after) :]
             return bool(following) if following or final else None
-        if not self._block.explicit and self._block.kind != "pythonic":
-            is_behind = is_sentence_behind(text, self._after, final=final)
-            if is_behind is not False:
-                return is_behind
-        return may_stand_amid_text(self._lead) and goes_on(self._lead, text, self._after, final=final)
+        is_bare = not self._block.explicit and self._block.kind != "pythonic"
+        return goes_on(self._lead, text, self._after, is_bare=is_bare, final=final)
 
     def _take_closers(self, final: bool) -> bool:
         """Passes the markers that close the block; False if that needs more text."""

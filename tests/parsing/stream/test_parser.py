@@ -8,7 +8,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from src.parsing import Cut, Malformed, ParsedCall, StreamParser, extract_tool_calls, gathered
-from src.parsing.mention import is_placeholder
 from src.types.events import TextDelta
 from src.types.messages import ToolDefinition
 from tests.each import check_each
@@ -77,9 +76,8 @@ class TestNothingImagined:
         "text",
         [
             "The tag <tool_call> starts a call and </tool_call> ends it.",
-            'To call a tool write TOOL_CALL: {"name": "tool_name", "args": {"parameter": "value"}}',
+            'Write it like this: TOOL_CALL: {"name": "tool_name", "args": {"parameter": "value"}}',
             'Write `<tool_call>{"name": "get_weather", ...}</tool_call>` for that.',
-            'TOOL_CALL: {"name": "read", "args": {...}}',
             "You could use get_weather(city='Oslo') to find out.",
             'Your file holds {"name": "John", "city": "Oslo"}.',
             "```python\ndef f():\n    return 1\n\nread(path='a')\n```",
@@ -230,9 +228,8 @@ class TestLaws:
         anything = ToolDefinition("keep", "", {"type": "object"})
         body = json.dumps({"name": "keep", "args": {"value": value}})
         call = extract_tool_calls("TOOL_CALL: " + body, [anything]).calls
-        if not is_placeholder(value, "value"):
-            assert call[0].arguments == {"value": value}
-            assert call[0].repaired == ()
+        assert call[0].arguments == {"value": value}
+        assert call[0].repaired == ()
 
 
 def count_calls(text, chunk):
