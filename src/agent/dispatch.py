@@ -17,6 +17,7 @@ from ..model.loops import MAX_ROUNDS, SLOW_S, Round, decide
 from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
+from ..tools.sdk.tool_search import CALL_TOOL, unwrap
 from ..tools.sdk.wiring import CommandReport, Inbox
 from ..types.effects import AgentSteps
 from ..types.events import CallDenied, CallFinished, CallStarted, ModeChanged, Notice
@@ -58,6 +59,7 @@ def _compare_by(result: ToolResult) -> object:
 class TurnCalls:
     """The calls of one turn, as they ran if they did, and their results so far.
 
+    A call of `call_tool` is here the call that it stands for. Its result has the name of the call in the answer.
     `task`: the user's question that they serve. `watch`: what the turns of that question make together. `results`: of
     the first calls, where the turn was suspended; with `is_suspended` the others stay without one.
     """
@@ -69,22 +71,23 @@ class TurnCalls:
         watch: LoopWatch | None = None,
         results: Sequence[ToolResult] = (),
     ) -> None:
-        self.calls = list(calls)
+        self.calls = [*map(unwrap, calls)]
         self.task = task
         self.is_suspended = False
+        self._wrapped = [unwrapped is not call for unwrapped, call in zip(self.calls, calls, strict=True)]
         self._watch = watch
         self._results = dict(enumerate(results))  # by place
 
     def finish(self, place: int, result: ToolResult) -> CallFinished:
         """Record the result of the call at this place; the last one tells the model of a loop."""
-        self._results[place] = result
+        self._results[place] = result = self._address(place, result)
         if self._watch and len(self._results) == len(self.calls):
             self._results[place] = result = _append_note(result, self._watch.add(self.calls, self.settle().results))
         return CallFinished(self.calls[place], result)
 
     def keep(self, place: int, result: ToolResult) -> None:
         """Keep the result of a call that is not finished: it holds if what follows is interrupted."""
-        self._results[place] = result
+        self._results[place] = self._address(place, result)
 
     def has_result(self, place: int) -> bool:
         return place in self._results
@@ -94,8 +97,15 @@ class TurnCalls:
         if self.is_suspended:
             return ToolResults(tuple(self._results.values()))
         return ToolResults(
-            tuple(self._results.get(place) or make_error(call, NOT_FINISHED) for place, call in enumerate(self.calls))
+            tuple(
+                self._results.get(place) or self._address(place, make_error(call, NOT_FINISHED))
+                for place, call in enumerate(self.calls)
+            )
         )
+
+    def _address(self, place: int, result: ToolResult) -> ToolResult:
+        """The result under the name of the call in the answer, which some APIs compare."""
+        return replace(result, name=CALL_TOOL) if self._wrapped[place] else result
 
 
 class ToolDispatcher:

@@ -15,8 +15,9 @@ from ..config import Settings
 from ..errors import ConfigError
 from ..security.permissions.approval import REFUSE_ALL
 from ..security.permissions.rules import find_idle_rules
-from ..tools import REGISTRY, Registry, Tool
+from ..tools import REGISTRY, Registry, Tool, registry_of
 from ..tools.builtin.task import offer_task, submit_plan
+from ..tools.sdk.tool_search import fill_much, make_search_tools
 from ..tools.sources import python_files
 from ..types.messages import ToolDefinition
 from .access import make_policy
@@ -36,12 +37,25 @@ def make_tools(
     that is taken, or one that no tool has.
     """
     registry = _load_tools(settings, get_context)
-    if only is None:
+    if only is not None:
+        names = [tool.definition.name for tool in registry]
+        if unknown := [name for name in only if name not in names]:
+            raise ConfigError(f"There is no tool {unknown[0]}.", f"There are {', '.join(names)}.")
+        registry = registry.without(*(name for name in names if name not in only))
+    return _lead_to_named(registry, settings.tools.search, get_context)
+
+
+def _lead_to_named(registry: Registry, search: str, get_context: Callable[[], int | None]) -> Registry:
+    """The registry, with what finds the tools that are only named; or with none that are, where `search` is not on."""
+    named = [each for each in registry.definitions if each.named_by]
+    if not named:
         return registry
-    names = [tool.definition.name for tool in registry]
-    if unknown := [name for name in only if name not in names]:
-        raise ConfigError(f"There is no tool {unknown[0]}.", f"There are {', '.join(names)}.")
-    return registry.without(*(name for name in names if name not in only))
+    if search == "always" or (search == "auto" and fill_much(named, get_context())):
+        found = registry.plus(make_search_tools(named))
+    else:
+        found = registry_of(replace(tool, definition=replace(tool.definition, named_by="")) for tool in registry)
+    found.notices = registry.notices
+    return found
 
 
 def _load_tools(settings: Settings, get_context: Callable[[], int | None]) -> Registry:

@@ -194,6 +194,12 @@ class ToolSettings:
         (),
         'MCP servers to take tools from, e.g. `{"name": "files", "command": ["mcp-files", "."]}`; outside the sandbox',
     )
+    search: str = option(
+        "auto",
+        "Whether prompts only name the tools of MCP servers, whose definitions the model then searches for: always, "
+        "never, or auto, where the definitions would take more than 10 % of the context",
+        choices=("auto", "always", "never"),
+    )
 
 
 @dataclass(frozen=True, slots=True)

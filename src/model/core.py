@@ -191,7 +191,8 @@ class ModelCore:
         ServerError, WireError, and BotError if the chosen tool is not offered. No call of a turn that raises may be
         run. What it learns is kept once the server accepts a request: a turn that fails changes nothing for others.
         """
-        if isinstance(tool_choice, Named) and tool_choice.name not in (tool.name for tool in tools):
+        offered = [tool.name for tool in tools if not tool.named_by]
+        if isinstance(tool_choice, Named) and tool_choice.name not in offered:
             raise BotError(f"There is no tool {tool_choice.name}, so the model cannot be made to call it.")
         self._asked = _Asked(messages, tools, tool_choice)
         self._readable = tools

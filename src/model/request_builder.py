@@ -96,13 +96,16 @@ class RequestBuilder:
         choice: ToolChoice = "auto",
         writer: str = "",
     ) -> ChatRequest:
-        """`writer`: the name of the model on its server, whose thoughts may go back; see Response."""
-        key = model, tuple(tools), path, path.mended, max_tokens, choice, writer
+        """`tools`: the request has those that are not only named. `writer`: the name of the model on its server, whose
+        thoughts may go back; see Response.
+        """
+        offered = tuple(tool for tool in tools if not tool.named_by)
+        key = model, offered, path, path.mended, max_tokens, choice, writer
         known = count_shared(self._messages, messages)
         if not self._built or self._built[0] != key or not len(messages) == len(self._messages) == known:
             self._built = None  # in case that it is interrupted here
             self._messages[known:] = messages[known:]
-            self._built = key, self._build(model, tuple(tools), path, max_tokens, choice, writer, messages)
+            self._built = key, self._build(model, offered, path, max_tokens, choice, writer, messages)
         return self._built[1]
 
     def _build(

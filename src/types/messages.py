@@ -34,13 +34,15 @@ class ToolDefinition:
 
     `strict` asks the server to constrain calls to the schema. `strict_parameters` is the schema for servers that then
     require every property: null stands for one that is not given. `aliases` are names under which models also call it;
-    they are not sent.
+    they are not sent. `named_by`: the MCP server of a tool that a prompt only names, until its definition is asked for;
+    "": prompts hold the definition. Calls of both are read.
     """
 
     name: str
     description: str
     parameters: Mapping[str, JSON]
     strict: bool = False
+    named_by: str = ""
     strict_parameters: Mapping[str, JSON] | None = field(default=None, repr=False, compare=False)
     aliases: tuple[str, ...] = field(default=(), repr=False, compare=False)
 

@@ -23,6 +23,12 @@ def to_openai_tool(tool: ToolDefinition) -> dict[str, JSON]:
     return {"type": "function", "function": function}
 
 
+def format_definition(tool: ToolDefinition) -> str:
+    """The definition as one line of JSON, for a model that is told of it in the conversation."""
+    shown = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+    return json.dumps(shown, ensure_ascii=False)
+
+
 def format_signature(name: str, parameters: Mapping[str, Any]) -> str:
     """A tool's signature, for people and models: `read(path: string, offset?: integer)`. Takes any JSON Schema."""
     return f"{name}({_format_fields(parameters, 1)})"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, ca
 from ...errors import BotError, ToolError
 from ...types.messages import JSON, MalformedCall, RequestedCall, ToolDefinition, ToolResult
 from ...types.sandbox import Access
-from ...types.tool_schema import format_signature
+from ...types.tool_schema import format_definition, format_signature
 from .containment import contain, contain_coroutine
 from .context import ToolContext
 from .docstrings import read_descriptions
@@ -198,9 +198,10 @@ class Tool(Generic[P, R]):
 
         def refuse(error: Exception) -> NoReturn:
             why = error.message if isinstance(error, WrongArguments) else f"they cannot be checked: {error}"
-            raise WrongArguments(
-                f"Wrong arguments for {self.definition.name}: {why}. Usage: {self.signature}"
-            ) from error
+            usage = f"Usage: {self.signature}"
+            if self.definition.named_by:  # the model may not have seen it
+                usage = f"Its definition:\n{format_definition(self.definition)}"
+            raise WrongArguments(f"Wrong arguments for {self.definition.name}: {why}. {usage}") from error
 
         return attempt(lambda: self._convert_arguments(arguments), refuse)
 

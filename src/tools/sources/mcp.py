@@ -190,7 +190,8 @@ class McpServer:
             self.problem = ""
             return value
 
-        return Tool(ToolDefinition(name, neutralize(description), schema), call, risk, ANY_CONTEXT)
+        definition = ToolDefinition(name, neutralize(description), schema, named_by=self.config.name)
+        return Tool(definition, call, risk, ANY_CONTEXT)
 
     def _call(self, name: str, arguments: Mapping[str, JSON], ctx: ToolContext) -> Any:
         if self.task is None or self.task.done():  # it has ended
