@@ -96,16 +96,13 @@ class RequestBuilder:
         choice: ToolChoice = "auto",
         writer: str = "",
     ) -> ChatRequest:
-        """`tools`: the request has those that are not only named. `writer`: the name of the model on its server, whose
-        thoughts may go back; see Response.
-        """
-        offered = tuple(tool for tool in tools if not tool.named_by)
-        key = model, offered, path, path.mended, max_tokens, choice, writer
+        """`writer`: the name of the model on its server, whose thoughts may go back; see Response."""
+        key = model, tuple(tools), path, path.mended, max_tokens, choice, writer
         known = count_shared(self._messages, messages)
         if not self._built or self._built[0] != key or not len(messages) == len(self._messages) == known:
             self._built = None  # in case that it is interrupted here
             self._messages[known:] = messages[known:]
-            self._built = key, self._build(model, offered, path, max_tokens, choice, writer, messages)
+            self._built = key, self._build(model, tuple(tools), path, max_tokens, choice, writer, messages)
         return self._built[1]
 
     def _build(
@@ -131,6 +128,8 @@ class RequestBuilder:
         # An error of this program shows a correct call, which the model is to repeat.
         malformed = {id for each in inputs for id in each.malformed}
         self.given = [text for each in inputs for id, text in each.texts if id not in malformed]
+        # A grammar is no part of the prompt: it also allows the tools that the prompt only names.
+        offered = tuple(tool for tool in tools if not tool.named_by)
         # By the grammar, to what the model was asked for or trained to write.
         is_held = GRAMMAR_FIELD in options and _relies_on_grammar(path)
         is_held = is_held or any(name in options for name in vllm.SCHEMA_FIELDS)
@@ -139,9 +138,9 @@ class RequestBuilder:
         return ChatRequest(
             model,
             self._renderer.render(
-                messages, tools, path, writer if sends_thoughts(path, self._options.send_thoughts) else None, model
+                messages, offered, path, writer if sends_thoughts(path, self._options.send_thoughts) else None, model
             ),
-            self._offer_tools(tools, path, allow_grammar),
+            self._offer_tools(offered, path, allow_grammar),
             self._options.temperature,
             max_tokens,
             "none" if path.prompt_style == "template" else choice,

@@ -33,7 +33,16 @@ from ...types.events import (
     ToolCallDelta,
     TurnStarted,
 )
-from ...types.messages import MEDIA_CHARS, Message, Response, ToolResults, Usage, UserMessage, count_media
+from ...types.messages import (
+    MEDIA_CHARS,
+    Message,
+    Response,
+    ToolDefinition,
+    ToolResults,
+    Usage,
+    UserMessage,
+    count_media,
+)
 from ...types.tool_schema import to_openai_tool
 from ..render.colours import Colours
 from ..tracing.debug import Debug
@@ -278,9 +287,15 @@ class State:
         if self.settings.tools.mcp or self.overhead_tokens:
             return
         with suppress(BotError):  # which the first question shows
-            offered = app.toolset.list_offered(self.settings, app.toolset.make_tools(self.settings))
-            chars = sum(len(json.dumps(to_openai_tool(tool))) for tool in offered)
+            chars = sum(len(json.dumps(to_openai_tool(tool))) for tool in self.list_tools())
             self.overhead_tokens = self.overhead_tokens or chars // CHARACTERS_PER_TOKEN
+
+    def list_tools(self) -> Sequence[ToolDefinition]:
+        """The tools that the model is offered; before the first question as far as settings tell."""
+        if self.runtime:
+            return self.runtime.agent.tools
+        tools = app.toolset.make_tools(self.settings, get_context=lambda: self.context_length)
+        return app.toolset.list_offered(self.settings, tools)
 
     @property
     def context_used(self) -> int:

@@ -45,7 +45,7 @@ def run_tools(options: argparse.Namespace) -> int:
     for notice in tools.notices:
         print(f"! {sanitize(notice)}", file=sys.stderr)
     can_hold = choose_strict(settings.get_model_settings(settings.vllm.model))
-    sent = [to_openai_tool(make_strict(each, can_hold)) for each in offered]
+    sent = [to_openai_tool(make_strict(each, can_hold)) for each in offered if not each.named_by]
     print(json.dumps(sent, indent=2, ensure_ascii=False))
     return 0
 

@@ -263,10 +263,24 @@ def _manage_mcp(state: State, words: str) -> None:
         state.discard_runtime()  # its tools may be others now
     for server in chosen or connected.servers:
         state.screen.say("\n".join(f"  {state.factory.clean(line)}" for line in describe_server(server)))
+    state.screen.say(_describe_search(state))
     problems = [server.problem for server in connected.servers if server.problem]
     for notice in connected.notices:
         if not chosen and not any(problem in notice for problem in problems):
             state.screen.draw(Notice(notice))
+
+
+def _describe_search(state: State) -> str:
+    """What the search of tools saves, or that it is off."""
+    from ....tools.sdk.tool_search import TOOL_SEARCH, measure_savings  # start-up is measured
+
+    savings = measure_savings(state.list_tools())
+    if not savings.tools:
+        return f"  Their definitions are in each prompt (tools.search: {state.settings.tools.search})."
+    return (
+        f"  {savings.tools:,} tools are only named in prompts, and found with {TOOL_SEARCH} "
+        f"(tools.search: {state.settings.tools.search}): about {savings.tokens:,} tokens less."
+    )
 
 
 def describe_server(server: McpServer) -> list[str]:

@@ -73,7 +73,7 @@ def _describe_turn(state: State) -> str:
 
 
 def _list_tools(state: State, _: str) -> None:
-    tools = app.toolset.make_tools(state.settings)
+    tools = app.toolset.make_tools(state.settings, get_context=lambda: state.context_length)
     offered = {each.name for each in app.toolset.list_offered(state.settings, tools)}
     for tool in tools:
         if tool.definition.name in offered:
