@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +14,8 @@ from src.security.permissions.approval import Answer
 from src.tools import ToolContext
 from src.tools.process.jobs import Jobs
 from src.tools.process.output import Output
+from src.tools.sdk.tool import tool as make_tool
+from src.tools.sdk.tool_search import call_tool
 from src.types.events import Notice
 from src.types.messages import MAX_CALLS
 from tests.doubles import press_ctrl_c
@@ -19,6 +23,57 @@ from tests.doubles import press_ctrl_c
 from .turns import Turn
 
 WAIT = 5.0  # seconds, so that a test which fails ends
+
+
+class TestNamedTools:
+    """Tools whose definition the prompt leaves out, called as `call_tool` or by their name."""
+
+    @staticmethod
+    def name_only(risk="low", **given):
+        def merge(id: int) -> str:
+            """Merge a branch."""
+            return f"merged {id}"
+
+        turn = Turn(*given.pop("answers", ()), **given)
+        made = make_tool(merge, risk=risk)
+        turn.registry.add(replace(made, definition=replace(made.definition, named_by="hub")))
+        turn.registry.add(call_tool)
+        return turn
+
+    @staticmethod
+    def wrap(**arguments):
+        return "call_tool", {"tool": "merge", "args": arguments}
+
+    def test_the_tool_that_it_names_runs_and_the_result_has_the_name_of_the_call(self):
+        turn = self.name_only().run(self.wrap(id=3), ("merge", {"id": 4}))
+        assert [(result.name, result.value) for result in turn.results] == [
+            ("call_tool", "merged 3"),
+            ("merge", "merged 4"),
+        ]
+        assert {event.call.name for event in turn.events} == {"merge"}
+
+    @pytest.mark.parametrize("call", [("merge", {}), ("call_tool", {"tool": "merge", "args": {}})])
+    def test_a_call_that_does_not_fit_is_answered_with_the_definition_and_asks_nobody(self, call):
+        turn = self.name_only(risk="high").run(call)
+        assert turn.results[0].text.startswith("Wrong arguments for merge: id is missing")
+        assert json.loads(turn.results[0].text.splitlines()[1])["name"] == "merge"
+        assert turn.approver.asked == []
+
+    def test_approval_is_about_the_tool_that_it_names(self):
+        turn = self.name_only(risk="high", answers=[Answer(True)]).run(self.wrap(id=3))
+        assert [request.call.name for request in turn.approver.asked] == ["merge"]
+        assert turn.values == ["merged 3"]
+
+    def test_a_rule_for_the_tool_holds(self):
+        rules = [{"tool": "merge", "action": "deny"}]
+        (result,) = self.name_only(rules=rules).run(self.wrap(id=3)).results
+        assert (result.is_denied, result.name) == (True, "call_tool")
+
+    @pytest.mark.parametrize("name", ["marge", "call_tool"])
+    def test_a_name_that_is_no_such_tool_is_told(self, name):
+        (result,) = self.name_only().run(("call_tool", {"tool": name, "args": {}})).results
+        assert (result.kind, result.name) == ("error", "call_tool")
+        assert name in result.text
 
 
 class TestOrder:

@@ -6,6 +6,8 @@ import json
 import sys
 import threading
 from dataclasses import replace
+from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ from src.negotiation.call_path import REFUSED_HERE, CallPath
 from src.security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer
 from src.session.replay import replay
 from src.types.events import CallDenied, CallFinished, Completed, Notice
-from src.types.messages import CHECKS_LEAD, Response, Text, ToolCall, UserMessage
+from src.types.messages import CHECKS_LEAD, Response, Text, ToolCall, ToolResults, UserMessage
 from tests.doubles import ScriptedServer
 from tests.waiting import PATIENCE_S
 
@@ -173,6 +175,84 @@ def test_a_server_whose_tool_has_a_taken_name_is_reported_and_breaks_nothing(tmp
     tools = make_tools(Settings(root=tmp_path, tools=ToolSettings(mcp=(row,))))
     assert ("todo_add" in tools, tools.risk("todo_write")) == (True, "low")
     assert any("todo_write" in notice for notice in tools.notices)
+
+
+MCP_SERVER = str(Path(__file__).parents[1] / "tools" / "mcp_server.py")
+MANY = {"name": "hub", "command": [sys.executable, MCP_SERVER, "many", "200"], "start_timeout": 100}
+
+
+@pytest.mark.skipif(find_spec("mcp") is None, reason="the MCP SDK is not installed")
+class TestManyTools:
+    """An MCP server with 200 tools."""
+
+    @pytest.mark.parametrize(
+        ("search", "context", "is_on"),
+        [
+            ("auto", 32_768, True),
+            ("auto", 1_000_000, False),
+            ("auto", None, True),
+            ("always", 1_000_000, True),
+            ("never", 4_096, False),
+        ],
+    )
+    def test_their_definitions_are_left_out_where_they_fill_the_context(self, tmp_path, search, context, is_on):
+        settings = Settings(root=tmp_path, tools=ToolSettings(mcp=(MANY,), search=search))
+        tools = make_tools(settings, get_context=lambda: context)
+        assert ("tool_search" in tools, bool(tools["hub_tool_7"].definition.named_by)) == (is_on, is_on)
+
+    def test_tools_that_are_chosen_by_name_are_few(self, tmp_path):
+        settings = Settings(root=tmp_path, tools=ToolSettings(mcp=(MANY,)))
+        tools = make_tools(settings, ["read", "hub_tool_7"], lambda: 32_768)
+        assert [(each.name, each.named_by) for each in tools.definitions] == [("read", ""), ("hub_tool_7", "")]
+
+    @staticmethod
+    def write(way, name, **arguments):
+        if way == "native":
+            function = {"name": name, "arguments": json.dumps(arguments)}
+            return [{"tool_calls": [{"index": 0, "id": f"id-{name}", "function": function}]}, {"finish": "tool_calls"}]
+        return [{"content": f"TOOL_CALL: {json.dumps({'name': name, 'args': arguments})}"}, {"finish": "stop"}]
+
+    @pytest.mark.parametrize("way", ["native", "text"])
+    def test_a_tool_is_found_and_called_while_the_head_of_the_prompt_stays(self, tmp_path, way):
+        turns = [
+            self.write(way, "tool_search", query="hub_tool_7"),
+            self.write(way, "call_tool", tool="hub_tool_7", args={"id": 3}),
+            self.write(way, "hub_tool_150", id=4),
+            self.write(way, "call_tool", tool="hub_tool_9", args={}),
+            self.write(way, "call_tool", tool="hub_tool_9", args={"id": 5}),
+            [{"content": "Done."}, {"finish": "stop"}],
+            [{"content": "Yes."}, {"finish": "stop"}],
+        ]
+        with ScriptedServer(*turns, card={"max_model_len": 32_768}) as server:
+            FACTS.clear()
+            settings = Settings(
+                vllm=VllmSettings(base_url=server.url, model="tiny", enable_function_calling=way == "native"),
+                root=tmp_path,
+                state=tmp_path / "state",
+                tools=ToolSettings(mcp=(MANY,)),
+            )
+            factory = Factory(settings)
+            session = factory.make_session("tiny", factory.make_store())
+            runtime = factory.make_runtime("tiny", APPROVE_ALL, lambda: session)
+            list(runtime.answer(session, UserMessage("Work.")))
+            session.close()
+            resumed, _ = factory.open_session(session.id)
+            list(factory.make_runtime("tiny", APPROVE_ALL, lambda: resumed).answer(resumed, UserMessage("Done?")))
+        results = [
+            result for message in session.messages if isinstance(message, ToolResults) for result in message.results
+        ]
+        assert json.loads(results[0].text)["parameters"]["required"] == ["id"]
+        assert [each.text for each in (results[1], results[2], results[4])] == [
+            "tool_7 did 3",
+            "tool_150 did 4",
+            "tool_9 did 5",
+        ]
+        assert '"name": "hub_tool_9"' in results[3].text
+        sent = [(request.get("tools"), request["messages"]) for request in server.requests]
+        for (tools, before), (tools_now, now) in pairwise(sent):
+            assert (tools_now, now[: len(before)]) == (tools, before)
+        assert "hub_tool_199" in json.dumps(sent[0])
+        assert "Do work of the kind" not in json.dumps(sent[0])
 
 
 @pytest.mark.parametrize("profile", ["workspace", "full"])

@@ -94,6 +94,20 @@ def test_what_is_sent_extends_what_was_sent_before(provider, path, conversation)
         before = now
 
 
+@pytest.mark.parametrize("provider", ["vllm", "anthropic", "gemini"])
+@pytest.mark.parametrize("path", PATHS, ids=str)
+@given(conversation=CONVERSATIONS)
+def test_tools_that_are_only_named_change_nothing_of_what_is_sent(provider, path, conversation):
+    messages = [SystemMessage("Be brief."), UserMessage("Go."), *(each for turn in conversation for each in turn)]
+    named = ToolDefinition("hub_merge", "Merge.", {"type": "object"}, named_by="hub")
+    builder = RequestBuilder(codec(provider), ModelOptions(constrained="off"))
+    without, with_named = (
+        builder.encode(builder.build("m", messages, tools, path, None, writer="own"))
+        for tools in ([READ], [READ, named])
+    )
+    assert without == with_named
+
+
 # What real templates make of it
 
 

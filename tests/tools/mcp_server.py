@@ -1,6 +1,6 @@
-"""A small MCP server for the tests: `python mcp_server.py [stdio | http PORT | write | plain | lie | hang | die]`.
+"""A small MCP server for the tests: `python mcp_server.py [stdio | http PORT | write | plain | many N | lie | hang | die]`.
 
-`plain`, `banner` and `lie` do without the SDK, which takes half a second to load.
+`plain`, `many`, `banner` and `lie` do without the SDK, which takes half a second to load.
 """
 
 import json
@@ -29,6 +29,9 @@ def main(mode: str, port: int) -> None:
         return
     if mode in ("plain", "banner"):
         serve_plainly()
+        return
+    if mode == "many":
+        serve_many(port)
         return
     from mcp.server.mcpserver import Image, MCPServer
     from mcp_types import ToolAnnotations
@@ -114,6 +117,22 @@ def serve_plainly() -> None:
             later = threading.Timer(given.get("seconds", 0.0), write_result, (asked, result))
             later.daemon = True
             later.start()
+
+
+def serve_many(count: int) -> None:
+    """So many tools, each of which repeats its name and its argument."""
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    rows = [
+        {"name": f"tool_{each}", "inputSchema": schema, "description": f"Do work of the kind {each}."}
+        for each in range(count)
+    ]
+    for asked in read_requests():
+        if asked["method"] == "tools/list":
+            write_result(asked, {"tools": rows})
+        elif asked["method"] == "tools/call":
+            call = asked["params"]
+            text = f"{call['name']} did {call['arguments']['id']}"
+            write_result(asked, {"content": [{"type": "text", "text": text}]})
 
 
 def describe_tool(name: str) -> dict[str, Any]:

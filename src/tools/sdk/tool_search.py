@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Annotated, Any, NamedTuple
 
 from ...errors import ToolError
@@ -95,16 +96,26 @@ def list_names(named: Sequence[ToolDefinition], room: int = MAX_NAMES_CHARS) -> 
     for each in named:
         by_server.setdefault(each.named_by, []).append(each.name)
     shown = dict.fromkeys(by_server, 0)
-    for turn in range(max(map(len, by_server.values()), default=0)):
-        for server, names in by_server.items():
-            if turn < len(names) and (room := room - len(names[turn]) - len(", ")) >= 0:
-                shown[server] = turn + 1
+    for server, name in _take_turns(by_server):
+        room -= len(name) + len(", ")
+        if room < 0:
+            break
+        shown[server] += 1
     return "; ".join(_list_server(server, names, shown[server]) for server, names in by_server.items())
 
 
+def _take_turns(by_server: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """The first name of each server, then the second ones, and so on."""
+    for row in zip_longest(*by_server.values()):
+        yield from ((server, name) for server, name in zip(by_server, row, strict=True) if name)
+
+
 def _list_server(server: str, names: Sequence[str], count: int) -> str:
-    rest = [f"and {len(names) - count} more"] if count < len(names) else []
-    return f"{server}: {', '.join([*names[:count], *rest])}"
+    left = len(names) - count
+    if not count:
+        return f"{server}: {left} tools"
+    rest = f", and {left} more" * bool(left)
+    return f"{server}: {', '.join(names[:count])}{rest}"
 
 
 def describe_found(named: Sequence[ToolDefinition], query: str) -> str:

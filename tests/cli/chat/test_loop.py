@@ -242,6 +242,7 @@ class TestMcp:
                 run_command(state, line)
                 return session.aside.getvalue()
 
+            ask.state = state
             yield ask
 
     def test_it_shows_servers_tools_and_errors_and_starts_one_again(self, ask):
@@ -250,6 +251,11 @@ class TestMcp:
         assert "    small_add, " in shown
         assert "  gone  not connected, 0 tools: /no/such/program\n      /no/such/program: No such file" in shown
         assert "  small  connected, " in ask("/mcp restart small")
+
+    def test_it_tells_what_the_search_of_tools_saves(self, ask):
+        assert "Their definitions are in each prompt (tools.search: auto)." in ask("/mcp")
+        ask.state.settings = replace(ask.state.settings, tools=replace(ask.state.settings.tools, search="always"))
+        assert "4 tools are only named in prompts, and found with tool_search (tools.search: always): " in ask("/mcp")
 
     def test_a_name_that_is_none_is_told_with_those_there_are(self, ask):
         assert "/mcp restart NAME starts one again: small, gone." in ask("/mcp restart smal")
