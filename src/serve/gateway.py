@@ -374,13 +374,13 @@ class Gateway:
         has_choice = len(self._upstreams.replicas) > 1  # else a large body need not be read
         for replica in self._upstreams.rank(_read_beginning(body) if has_choice else {}):
             if record := self._records.get(id(request)):
-                record.server = replica.name
+                record.server = replica.root
             with replica.count_running():
                 try:
                     answer = await self._send(request, replica, body, left_out)
                 except (aiohttp.ClientError, OSError) as error:
                     reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-                    replica.mark_failed(f"{replica.name} cannot be reached: {reason}.")
+                    replica.mark_failed(f"{replica.root} cannot be reached: {reason}.")
                     continue
                 replica.mark_answered(answer.status)
                 self._metrics.count_relay(answer.status)

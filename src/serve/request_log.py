@@ -64,7 +64,7 @@ class RequestRecord:
         first_byte = (self.first_byte_at or now) - self.began
         done: dict[str, Any] = {}
         if exchange := self.exchange:
-            server = exchange.replica.name if exchange.replica else ""
+            server = exchange.replica.root if exchange.replica else ""
             error = error or exchange.error
             path = exchange.report.path
             first_byte = exchange.first_byte_at - exchange.began

@@ -118,7 +118,7 @@ def serve_forever(settings: Settings, *, tls: TlsFiles = None, redact: Redact | 
 
 def describe(settings: Settings, tls: TlsFiles = None) -> str:
     """Where the gateway listens and what for. Raises ConfigError."""
-    servers = ", ".join(replica.name for replica in make_upstreams(settings).replicas)
+    servers = ", ".join(replica.root for replica in make_upstreams(settings).replicas)
     scheme, address = "https" if tls else "http", parse_listen(settings.serve.listen, "serve.listen")
     return f"vllm-bot serve: {scheme}://{address} in front of {servers}. Ctrl-C ends it."
 
@@ -129,7 +129,7 @@ def list_unreachable(settings: Settings) -> Iterator[str]:
         try:
             try_connecting(replica.root, CONNECT_TIMEOUT_S)
         except OSError as error:
-            yield f"{replica.name} does not answer yet: {error.strerror or error}."
+            yield f"{replica.root} does not answer yet: {error.strerror or error}."
 
 
 def _is_loopback(host: str) -> bool:

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from typing import Any
-from urllib.parse import urlsplit
 
 from ..app.state_files import ServerMemory
 from ..errors import BotError
@@ -44,7 +43,6 @@ class Replica:
         self.client = client
         self.address = client.base_url
         self.root = client.base_url.removesuffix("/v1")
-        self.name = _leave_out_login(self.root)  # for logs, counts and the page
         self.facts = FactStore(time.monotonic)
         self.is_healthy = True
         self.running = 0  # requests of this worker that it has not answered to the end
@@ -87,13 +85,13 @@ class Replica:
 
     def hide_address(self, message: str) -> str:
         """The message without where the server is."""
-        for name in (self.address, self.root, self.root.partition("://")[2], self.name, self.name.partition("://")[2]):
+        for name in (self.address, self.root, self.root.partition("://")[2]):
             message = message.replace(name, "the server")
         return message.replace("the", "The", 1) if message.startswith("the server") else message
 
     def mark_answered(self, status: int) -> None:
         if status < SERVER_TROUBLE and not self.is_healthy:
-            log.warning("%s answers again.", self.name)
+            log.warning("%s answers again.", self.root)
             self.is_healthy = True
 
     async def check_health(self) -> bool:
@@ -107,7 +105,7 @@ class Replica:
         if status < SERVER_TROUBLE:
             self.mark_answered(status)
         else:
-            self.mark_failed(f"{self.name} answers its health check with HTTP {status}.")
+            self.mark_failed(f"{self.root} answers its health check with HTTP {status}.")
         with suppress(BotError):
             await reply.release()
         return self.is_healthy
@@ -161,9 +159,3 @@ class Upstreams:
     async def close(self) -> None:
         for each in self.replicas:
             await each.client.close()
-
-
-def _leave_out_login(address: str) -> str:
-    """The address without a user's name and password."""
-    parts = urlsplit(address)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

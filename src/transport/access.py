@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from ..errors import ClientError, ConfigError
 from .deadlines import Timeouts
@@ -32,7 +33,8 @@ class ServerAccess:
     """The address of a server, the headers of a request to it, and the errors that name it.
 
     The key is sent under `key_header`, after `key_prefix`; `headers` go with every request. `ssl_verify`: True, False,
-    or the path of a CA file. `cert`: see Route. Raises ConfigError if a header cannot hold the key.
+    or the path of a CA file. `cert`: see Route. A login that stands in the address is sent as a header: `base_url` is
+    shown, logged and recorded, and has none. Raises ConfigError if a header cannot hold the key.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class ServerAccess:
         if not (api_key.isascii() and api_key.isprintable()):
             hint = "Check VLLM_API_KEY and vllm.api_key."
             raise ConfigError("The API key contains a character that is not allowed in an HTTP header.", hint)
-        self.base_url = base_url
+        self.base_url, login = _split_login(base_url)
         self.limits = limits
         self.has_answered = False  # whether the server has ever answered
         self._api_key = api_key
@@ -57,7 +59,10 @@ class ServerAccess:
         self._headers = {**HEADERS, **(headers or {})}
         if api_key:
             self._headers[key_header] = f"{key_prefix}{api_key}"
-        self._route = find_route(base_url, ssl_verify, cert)
+        self._login = f"Basic {b64encode(login.encode()).decode()}" if login else ""
+        if login:  # of this address, where the key may be that of all
+            self._headers["Authorization"] = self._login
+        self._route = find_route(self.base_url, ssl_verify, cert)
 
     def build_url(self, path: str) -> str:
         """`path` is relative to base_url, or with a leading slash to the server's root, above /v1."""
@@ -84,6 +89,13 @@ class ServerAccess:
 
     def build_loop_error(self, last: str) -> ClientError:
         return ClientError(f"{self.base_url} redirects in a loop, last to {last}.", "Check vllm.base_url.")
+
+
+def _split_login(address: str) -> tuple[str, str]:
+    """The address without a user's name and password, and these two; empty if it has none."""
+    parts = urlsplit(address)
+    login, _, host = parts.netloc.rpartition("@")
+    return parts._replace(netloc=host).geturl() if login else address, unquote(login)
 
 
 def find_redirect(url: str, status: int, location: str) -> str | None:

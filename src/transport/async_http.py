@@ -180,8 +180,9 @@ class AsyncClient(ServerAccess):
 
     @property
     def key_headers(self) -> dict[str, str]:
-        """The header with the API key; none if there is no key."""
-        return {name: value for name, value in self._headers.items() if self._api_key and self._api_key in value}
+        """The headers with the API key or the login; none if there is neither."""
+        secrets = [secret for secret in (self._api_key, self._login) if secret]
+        return {name: value for name, value in self._headers.items() if any(secret in value for secret in secrets)}
 
     async def open(
         self, method: str, path: str, body: bytes | None = None, *, within: float | None = None

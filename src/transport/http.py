@@ -79,7 +79,7 @@ class Client(ServerAccess):
         self.sleep = sleep
         self._deadline = Deadline(clocks, now)
         self._headers.setdefault("Accept-Encoding", ACCEPT_ENCODING)
-        self._pool = SharedPool.join(self, base_url, api_key, self._route)
+        self._pool = SharedPool.join(self, self.base_url, api_key, self._route)
         if not ssl_verify:
             urllib3.disable_warnings(urllib3_errors.InsecureRequestWarning)  # the user is told once
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 
+import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from src.app.keys import KeyRing, hash_key
 from src.app.state_files import ServerMemory
 from src.serve.gateway import Gateway
 from src.serve.pages.metrics import Metrics
+from src.serve.record.log_file import LogFile
+from src.serve.record.recorder import Recorder
 from src.serve.request_log import RequestLog
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
@@ -120,11 +124,17 @@ def test_a_log_that_can_no_longer_be_written_is_told_once_and_fails_no_request(t
 
 
 def test_a_login_in_the_address_of_a_server_is_shown_nowhere(tmp_path, caplog):
+    """Neither of a server that answers, nor of one that cannot be reached."""
+    record = tmp_path / "record.jsonl"
+    fake = FakeServer(lambda _: say("Yes."))
+
     async def run() -> None:
-        async with TestServer(FakeServer(lambda _: say("Yes.")).make_app()) as server:
-            address = str(server.make_url("/v1")).replace("://", "://me:hunter22@")
+        async with TestServer(fake.make_app()) as server:
+            address = str(server.make_url("/v1")).replace("://", "://me:hunter%2F22@")
             upstreams = Upstreams([Replica(AsyncClient(address), ServerMemory(tmp_path))])
-            own = Gateway(upstreams, Metrics(tmp_path), None, request_log=RequestLog(str(tmp_path / "log")))
+            recorder = Recorder(LogFile(record, 10**9, 3))
+            log = RequestLog(str(tmp_path / "log"))
+            own = Gateway(upstreams, Metrics(tmp_path), None, request_log=log, recorder=recorder)
             async with TestClient(TestServer(own.make_app())) as client:
                 await ask(client, WORDS)
                 await ask(client, {**WORDS, "tools": []})
@@ -132,10 +142,32 @@ def test_a_login_in_the_address_of_a_server_is_shown_nowhere(tmp_path, caplog):
                     assert 'vllm_bot_upstream_requests_total{upstream="http://127.0.0.1:' in (
                         text := await reply.text()
                     )
-                    assert "hunter22" not in text
+                    assert "hunter" not in text
                 async with client.get("/vllm-bot/events") as reply:
-                    assert b"hunter22" not in await reply.content.readline()
+                    assert b"hunter" not in await reply.content.readline()
+                await server.close()
+                await ask(client, WORDS)
 
     asyncio.run(run())
-    assert (tmp_path / "log").read_text().count('"server":"http://127.0.0.1:') == 2
-    assert "hunter22" not in (tmp_path / "log").read_text() + caplog.text
+    assert (tmp_path / "log").read_text().count('"server":"http://127.0.0.1:') == 3
+    assert record.read_text().count("\n") == 3
+    assert "No server at http://127.0.0.1:" in caplog.text
+    written = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+    assert b"hunter" not in b"".join([*written, caplog.text.encode()])
+
+
+@pytest.mark.parametrize("more", [{}, {"tools": []}], ids=["guarded", "relayed"])
+def test_a_login_in_the_address_of_a_server_is_sent_to_it(tmp_path, more):
+    fake = FakeServer(lambda _: say("Yes."))
+
+    async def run() -> None:
+        async with TestServer(fake.make_app()) as server:
+            address = str(server.make_url("/v1")).replace("://", "://me:hunter%2F22@")
+            replica = Replica(AsyncClient(address, "sk-of-all-servers"), ServerMemory(tmp_path))
+            async with TestClient(
+                TestServer(Gateway(Upstreams([replica]), Metrics(tmp_path), None).make_app())
+            ) as client:
+                await ask(client, {**WORDS, **more}, Authorization="Bearer own")
+
+    asyncio.run(run())
+    assert fake.headers[-1]["Authorization"] == f"Basic {b64encode(b'me:hunter/22').decode()}"

@@ -47,7 +47,7 @@ class Pages:
             await reply.release()
         except BotError:
             return ""
-        return "".join(f"{line}\n" for line in select_gauges(body, replica.name))
+        return "".join(f"{line}\n" for line in select_gauges(body, replica.root))
 
     async def stream_events(self, request: web.Request) -> web.StreamResponse:
         """Every second the counts, and what came since to the last hour and to the last calls."""
@@ -58,7 +58,7 @@ class Pages:
             number, calls = history.read_calls(number)
             minutes, minute = history.read_minutes(since), history.minute
             since = minute - 1  # which a slow request may still have come to
-            servers = [{"address": each.name, "healthy": each.is_healthy} for each in self._upstreams.replicas]
+            servers = [{"address": each.root, "healthy": each.is_healthy} for each in self._upstreams.replicas]
             event = {
                 "counts": self._metrics.summarize(),
                 "calls": calls,
