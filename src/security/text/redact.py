@@ -3,7 +3,8 @@
 A secret is known by its value (the API key in use, in the forms in which it may be written), or by its shape (the
 prefixes of providers' keys, PEM, JWT, headers, `password=`). A shape is a guess, which redacts too much rather than
 too little. Each pattern is bounded, or cannot begin after a run of its own characters, so that no text makes it slow.
-Most shapes lie within a line: their patterns search only the lines that contain a word of theirs.
+Most shapes lie within a line: their patterns search only the lines that contain a word of theirs. A search in C stops
+every other thread, so that a long text is searched in parts, and a part only if a word of the shape stands in it.
 Sources of the shapes: GitHub's secret scanning patterns and detect-secrets 1.5.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from typing import NamedTuple, Union
 from urllib.parse import quote
@@ -49,8 +50,10 @@ _KEYS = (
     (":aa", r"[0-9]{8,10}:AA[A-Za-z0-9_-]{32,}"),  # Telegram
     ("akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
     ("ltai", r"LTAI[A-Za-z0-9]{16,24}(?![A-Za-z0-9])"),  # Alibaba
-    ("eyj", r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"),  # a JSON Web Token
 )
+PART_CHARS = 4096  # of a text that is searched at once
+REACH_CHARS = 512
+JWT_REACH_CHARS = 8192  # its head may hold certificates
 MAX_SHORT_CHARS = 100  # of a text whose redaction is remembered
 MIN_KEY_CHARS = 15  # of the shortest of them
 _RUN = re.compile(rf"[A-Za-z0-9_.:/+=%-]{{{MIN_KEY_CHARS},}}", re.ASCII)  # every key lies within one
@@ -59,15 +62,43 @@ Replacement = Union[str, Callable[[re.Match[str]], str]]
 
 
 class _Shape(NamedTuple):
-    """`words`, divided by blanks: every text that the pattern matches contains one of them, in any case."""
+    """`words`, divided by blanks: every text that the pattern matches contains one of them, in any case.
+
+    `reach`: so many characters, from the first on, tell whether the pattern may match there, and hold a word.
+    """
 
     words: str
     pattern: str
     replacement: Replacement = rf"\1{MARK}"
     flags: int = re.ASCII
+    reach: int = REACH_CHARS
 
     def substitute(self, text: str) -> str:
-        return _compile(self.pattern, self.flags).sub(self.replacement, text)
+        pattern = _compile(self.pattern, self.flags)
+        if len(text) <= PART_CHARS:
+            return pattern.sub(self.replacement, text)
+        cleaned: list[str] = []
+        kept = 0  # what stands before is cleaned
+        for match in self._find_in_parts(pattern, text):
+            written = match.expand(self.replacement) if isinstance(self.replacement, str) else self.replacement(match)
+            cleaned += [text[kept : match.start()], written]
+            kept = match.end()
+        return "".join([*cleaned, text[kept:]])
+
+    def _find_in_parts(self, pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+        """What `finditer` finds. A part ends behind the reach of what begins in it."""
+        words, at = self.words.split(), 0
+        for start in range(0, len(text), PART_CHARS):
+            end = start + PART_CHARS
+            part = text[start : end + self.reach].lower()
+            if not any(word in part for word in words):
+                continue
+            at = max(at, start)
+            while (found := pattern.search(text, at, end + self.reach)) and found.start() < end:
+                match = pattern.match(text, found.start())  # it may be longer than the part, or none there
+                at = match.end() if match else found.start() + 1
+                if match:
+                    yield match
 
 
 @cache
@@ -95,6 +126,12 @@ _BLOCK_SHAPES = (  # these may span lines
     ),
 )
 _LINE_SHAPES = (
+    _Shape(  # a JSON Web Token
+        "eyj",
+        _AT + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?",
+        MARK,
+        reach=JWT_REACH_CHARS,
+    ),
     _Shape(
         "://",
         r"(://)(?:[^\s/@:\"']{0,100}:[^\s/@\"']{1,200}|(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,200})@",
@@ -109,7 +146,7 @@ _LINE_SHAPES = (
     ),
     _Shape(
         "bearer basic",
-        r"(?i)\b((?:bearer|basic)[ \t]{1,4})(?=[A-Za-z0-9._~+/=-]*[0-9._~+/=-])[A-Za-z0-9._~+/=-]{8,}",
+        r"(?i)\b((?:bearer|basic)[ \t]{1,4})(?=[A-Za-z]{0,200}[0-9._~+/=-])[A-Za-z0-9._~+/=-]{8,}",
     ),
     _Shape(
         "pass pwd secret key token",
@@ -175,7 +212,7 @@ def _redact_shapes(text: str) -> str:
         if shape.words in lowered:
             text = shape.substitute(text)
     lowered = text.lower()
-    runs = "\n".join(set(_RUN.findall(text))).lower()
+    runs = "\n".join(_find_runs(text)).lower()
     keys = dict.fromkeys(shape for word, shape in _KEY_WORDS if word in runs)
     shapes = keys | dict.fromkeys(shape for word, shape in _LINE_WORDS if word in lowered)
     if not shapes:
@@ -188,6 +225,12 @@ def _redact_shapes(text: str) -> str:
 
 
 _redact_short = lru_cache(maxsize=256)(_redact_shapes)  # a call's id stands in four records
+
+
+def _find_runs(text: str) -> set[str]:
+    """The runs of characters in which keys lie; a long one in parts, each key in one of them."""
+    parts = range(0, len(text), PART_CHARS)
+    return {run for start in parts for run in _RUN.findall(text, start, start + PART_CHARS + REACH_CHARS)}
 
 
 def _find_lines(words: Iterable[str], text: str) -> set[int]:

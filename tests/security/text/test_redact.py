@@ -2,12 +2,22 @@
 
 import json
 import re
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.security.text.redact import _KEYS, MARK, MIN_KEY_CHARS, redact
+from src.security.text.redact import (
+    _BLOCK_SHAPES,
+    _KEY_WORDS,
+    _KEYS,
+    _LINE_SHAPES,
+    MARK,
+    MIN_KEY_CHARS,
+    PART_CHARS,
+    redact,
+)
 from tests.each import check_each
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
@@ -159,6 +169,46 @@ def test_each_key_contains_a_word_by_which_it_is_searched_for(words, pattern, da
     assert any(word in key.lower() for word in words.split())
     assert len(key) >= MIN_KEY_CHARS
     assert redact(f"It is {key}") == f"It is {MARK}"
+
+
+LONG_TEXTS = [*SHAPES.values(), *(text for text, _ in NAMED), *NO_SECRETS, JWT.replace(".", "a" * 6000 + ".", 1)]
+
+
+ALL_SHAPES = [*_BLOCK_SHAPES, *_LINE_SHAPES, *dict.fromkeys(shape for _, shape in _KEY_WORDS)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(LONG_TEXTS), st.integers(0, 2 * PART_CHARS)), min_size=1, max_size=4))
+def test_a_long_line_is_searched_in_parts_with_the_result_of_one_search(placed):
+    """Wherever the secrets stand in it."""
+    filler = "x. " * PART_CHARS
+    line = "".join(f"{filler[:size]} {text} | " for text, size in placed) + filler
+    for shape in ALL_SHAPES:
+        whole = re.compile(shape.pattern, shape.flags).sub(shape.replacement, line)
+        assert shape.substitute(line) == whole
+
+
+@pytest.mark.parametrize("piece", ["password words ", "eyJ ", "A1b2", "-----BEGIN PRIVATE KEY----- auth "])
+def test_no_search_stops_other_threads_for_longer_in_a_longer_line(piece):
+    """Its calls of regular expressions grow with a line, instead of the time that each of them takes."""
+    short, long = (count_searches(piece * (size // len(piece))) for size in (200_000, 1_600_000))
+    assert 6 < long / short < 10
+
+
+def count_searches(text: str) -> int:
+    """The calls into the module of regular expressions."""
+    calls = 0
+
+    def note(_: object, event: str, function: object) -> None:
+        nonlocal calls
+        searched = getattr(function, "__self__", None)
+        calls += event == "c_call" and isinstance(searched, re.Pattern)
+
+    sys.setprofile(note)
+    try:
+        redact(text)
+    finally:
+        sys.setprofile(None)
+    return calls
 
 
 def test_what_is_around_a_secret_can_be_read():
