@@ -14,6 +14,7 @@ from .. import __version__
 from ..app.pipes import open_pipes
 from ..config import Settings
 from .greeting import EditorAbilities, answer_greeting
+from .json_lines import JsonLines
 
 READ_BYTES = 1 << 16
 
@@ -61,6 +62,6 @@ async def _serve(agent: Any, received: bytes, incoming: int, outgoing: int) -> N
 
     async with open_pipes(incoming, outgoing, received) as (reader, writer):
         try:
-            await run_agent(agent, writer, reader, use_unstable_protocol=True)
+            await run_agent(agent, JsonLines(reader, writer), use_unstable_protocol=True)
         finally:
             await agent.close_all()

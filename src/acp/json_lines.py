@@ -1,0 +1,87 @@
+"""JSON-RPC messages, one a line. What is no message is answered with an error, and the program goes on.
+
+The SDK's own transport takes any JSON for a message, and ends at one that is no object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import Any
+
+PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+
+
+class NoMessage(Exception):
+    """`answer` is the error to send for it."""
+
+    def __init__(self, code: int, text: str, request_id: object = None) -> None:
+        super().__init__(text)
+        self.answer = {"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": text}}
+
+
+def read_message(line: bytes) -> dict[str, Any]:
+    """The request, notification or answer on a line. Raises NoMessage."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise NoMessage(PARSE_ERROR, f"Parse error: {error}") from error
+    if not isinstance(message, dict):
+        raise NoMessage(INVALID_REQUEST, "Invalid request: a message is an object; there are no batches")
+    request_id = message.get("id")
+    known_id = request_id if isinstance(request_id, (int, str)) else None
+    if "method" in message:
+        if not isinstance(message["method"], str):
+            raise NoMessage(INVALID_REQUEST, "Invalid request: its method is no text", known_id)
+        if known_id is None and request_id is not None:
+            raise NoMessage(INVALID_REQUEST, "Invalid request: its id is no number and no text")
+    elif not message.keys() & {"result", "error"}:
+        raise NoMessage(INVALID_REQUEST, "Invalid request: it has no method", known_id)
+    return message
+
+
+class JsonLines:
+    """A transport of the SDK on two streams, which belong to whoever opened them."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._sending = asyncio.Lock()
+
+    async def send(self, message: dict[str, Any]) -> None:
+        async with self._sending:
+            self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            await self._writer.drain()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; None at the end of the input."""
+        while True:
+            try:
+                line = await self._read_line()
+                if not line:
+                    return None
+                if line.strip():
+                    return read_message(line)
+            except NoMessage as error:
+                await self.send(error.answer)
+
+    async def _read_line(self) -> bytes:
+        """The next line; b"" at the end. Raises NoMessage for one that is too long, which is skipped."""
+        is_skipped = False
+        while True:
+            try:
+                line = await self._reader.readuntil(b"\n")
+            except asyncio.IncompleteReadError as error:
+                line = error.partial
+            except asyncio.LimitOverrunError as error:
+                is_skipped = True
+                await self._reader.readexactly(error.consumed)
+                continue
+            if is_skipped:
+                raise NoMessage(PARSE_ERROR, "Parse error: the line is too long")
+            return line
+
+    async def close(self) -> None:
+        with suppress(ConnectionError):
+            await self._writer.drain()
