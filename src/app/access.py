@@ -77,7 +77,7 @@ def defer_sandbox(settings: Settings) -> DeferredSandbox:
     name, policy = sha256(os.fsencode(settings.root)).hexdigest()[:16], make_policy(settings, None)
     own = SandboxView(
         settings.root,
-        readable=tuple(map(Path, security.sandbox_read)),
+        readable=tuple(Path(each).expanduser() for each in security.sandbox_read),
         protected=(*settings.files, state / ALLOWED),
         network=security.sandbox_network,
         hidden=(state,),
@@ -89,8 +89,14 @@ def defer_sandbox(settings: Settings) -> DeferredSandbox:
     limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
 
     def choose_sandbox() -> SandboxChoice:
+        """Raises BotError where no container of the image can be had."""
         from ..security.sandbox.choose import choose  # loads all kinds of sandboxes
+        from ..security.sandbox.container import ContainerOptions, open_container
 
+        if security.exec_enabled and security.container_image:
+            options = ContainerOptions(security.container_image, security.container_runtime, security.container_cpus)
+            image_view = visible._replace(readable=own.readable)  # programs are those of the image
+            return SandboxChoice(open_container(options, image_view, limits, environment))
         return choose(security.sandbox if security.exec_enabled else "off", visible, limits, environment)
 
     return DeferredSandbox(choose_sandbox)

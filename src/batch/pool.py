@@ -25,7 +25,7 @@ from typing import NoReturn
 from ..errors import describe_error
 from ..security.sandbox.scratch import SOCKETS_PREFIX, hold_folder
 from .results import Row
-from .task_run import Job, TaskOutcome, describe_ended, get_folder, get_private_folder, run_task
+from .task_run import Job, TaskOutcome, describe_ended, get_private_folder, remove_traces, run_task
 
 END_GRACE_S = 10.0  # from SIGTERM to SIGKILL; a task ends the commands that it runs, which takes up to 7
 EXIT_SIGNAL = 128
@@ -83,7 +83,7 @@ class ProcessPool:
             if outcome:
                 self._running.remove(each)
                 each.pipe.close()
-                shutil.rmtree(get_folder(each.job), ignore_errors=True)
+                remove_traces(each.job, was_killed=outcome.row.status in ("timeout", "crashed"))
                 ended.append((each.job, outcome))
         return ended
 
@@ -103,7 +103,7 @@ class ProcessPool:
         _end(self._running)
         for each in self._running:
             each.pipe.close()
-            shutil.rmtree(get_folder(each.job), ignore_errors=True)
+            remove_traces(each.job, was_killed=True)
         self._running.clear()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from contextlib import closing, suppress
@@ -19,6 +20,7 @@ from ..app.state_files import SERVERS, ServerMemory
 from ..config import Settings
 from ..errors import BotError, ConnectFailed, ServerError, ServerLoading, ToolError, describe_error
 from ..security.permissions.approval import NoApprover
+from ..security.sandbox.container import ContainerOptions, remove_abandoned_containers
 from ..security.sandbox.deferred import DeferredSandbox
 from ..session.replay import replay
 from ..session.session import Session
@@ -111,6 +113,14 @@ def get_folder(job: Job) -> Path:
     return job.scratch / "tasks" / sha256(f"{job.task.id} {job.hash}".encode()).hexdigest()[:16]
 
 
+def remove_traces(job: Job, *, was_killed: bool) -> None:
+    """Of a task whose process has ended: its folder, and the containers that a killed one could not remove."""
+    shutil.rmtree(get_folder(job), ignore_errors=True)
+    security = job.settings.security
+    if was_killed and (image := job.task.image or security.container_image):
+        remove_abandoned_containers(ContainerOptions(image, security.container_runtime), os.environ)
+
+
 def _is_overload(error: BaseException) -> bool:
     return isinstance(error, (ServerLoading, ConnectFailed)) or (
         isinstance(error, ServerError) and error.status in OVERLOAD_STATUS
@@ -129,6 +139,8 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
     store = factory.make_store()
     session = factory.make_session(settings.vllm.model, store)
     runtime = factory.make_runtime(settings.vllm.model, NoApprover(), lambda: session, task.tools)
+    if settings.security.container_image and runtime.sandbox:
+        runtime.sandbox.choose_now()  # before anything is asked
     counts, failure, value, is_overload = _Counts(), "", None, False
     with runtime.model:
         try:
@@ -186,13 +198,14 @@ def _adapt_settings(job: Job, root: Path, state: Path, readable: tuple[str, ...]
     seed = settings.get_model_settings(settings.vllm.model).seed
     if seed is not None:  # so that each run of a task differs, and comes out again
         settings = settings.with_model_values(settings.vllm.model, {"seed": seed + task.sample - 1})
-    return replace(
-        settings,
-        root=root,
-        state=state,
-        workspace=replace(settings.workspace, dir=str(root)),
-        security=replace(settings.security, mode=task.mode, sandbox_read=(*settings.security.sandbox_read, *readable)),
+    security = replace(
+        settings.security,
+        mode=task.mode,
+        sandbox_read=(*settings.security.sandbox_read, *readable),
+        container_image=task.image or settings.security.container_image,
     )
+    workspace = replace(settings.workspace, dir=str(root))
+    return replace(settings, root=root, state=state, workspace=workspace, security=security)
 
 
 class _Counts:

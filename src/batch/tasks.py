@@ -38,12 +38,14 @@ INCIDENTAL = {
     ),
     "workspace": ("dir",),
     "review": ("timeout", "chair"),
+    "security": ("container_runtime", "container_cpus"),
 }
 REVIEWER_PLACES = ("base_url", "api_key")  # of an entry of review.models
 SECTIONS_OF_RESULTS = ("vllm", "text_protocol", "agent", "workspace", "tools", "security", "system_prompt")
 
 
 SWE_BENCH_KEYS = {"instance_id", "problem_statement", "base_commit"}
+IMAGE_KEYS = ("image", "image_name", "docker_image")  # the latter two in rows like those of SWE-bench
 GITHUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -54,6 +56,7 @@ class Task(NamedTuple):
     `files`: path to text, written before the model begins. `checks`: commands that run after it. `tools`: the names of
     those on offer; None: all. `schema`: the JSON Schema of the answer. `sample`: the number of this run of the task,
     from 1; each has an id and a seed of its own. `extra`: the other keys of its row, which go into that of the result.
+    `image`: that of a container, in which its commands run.
     """
 
     id: str
@@ -67,10 +70,13 @@ class Task(NamedTuple):
     schema: Mapping[str, JSON] | None = None
     sample: int = 1
     extra: Mapping[str, JSON] = {}
+    image: str = ""
 
     def compute_hash(self, relevant: Mapping[str, Any]) -> str:
         """Of the task and of the settings that its result depends on: 16 hexadecimal digits."""
         counted = {name: value for name, value in self._asdict().items() if name in TASK_KEYS}
+        if not self.image:  # as before there were images, so that nothing runs again
+            del counted["image"]
         text = json.dumps([counted, relevant], sort_keys=True, default=str)
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -158,7 +164,7 @@ def _read_task(value: object, repo: str, mode: str) -> Task:
         raise ValueError("expected a JSON object")
     extra = {name: each for name, each in value.items() if name not in TASK_KEYS}
     if set(value) >= SWE_BENCH_KEYS:
-        extra = {name: each for name, each in value.items() if name not in (*SWE_BENCH_KEYS, "repo")}
+        extra = {name: each for name, each in value.items() if name not in (*SWE_BENCH_KEYS, *IMAGE_KEYS, "repo")}
         value = _read_swe_bench(value, repo)
     for name in ("id", "prompt"):
         if not isinstance(value.get(name), (str, int) if name == "id" else str) or not str(value[name]).strip():
@@ -184,7 +190,8 @@ def _read_swe_bench(value: Mapping[str, Any], repo: str) -> dict[str, Any]:
     if isinstance(where, str) and GITHUB_NAME.fullmatch(where):
         where = f"https://github.com/{where}"
     keys = {"id": "instance_id", "prompt": "problem_statement", "base": "base_commit"}
-    return {name: value.get(key) for name, key in keys.items()} | {"repo": repo or where}
+    image = next((value[key] for key in IMAGE_KEYS if value.get(key)), "")
+    return {name: value.get(key) for name, key in keys.items()} | {"repo": repo or where, "image": image}
 
 
 def _read_texts(name: str, value: object) -> tuple[str, ...]:
@@ -194,7 +201,7 @@ def _read_texts(name: str, value: object) -> tuple[str, ...]:
 
 
 def _check_source(fields: Mapping[str, Any]) -> None:
-    for name in ("repo", "base", "mode"):
+    for name in ("repo", "base", "mode", "image"):
         if not isinstance(fields.get(name, ""), str):
             raise ValueError(f"{name}: expected a text")
         if fields.get(name, "").startswith("-"):

@@ -55,4 +55,6 @@ def _describe_sandbox(security: SecuritySettings) -> str:
         return "Commands run without a sandbox."
     network = "reach the network" if security.sandbox_network else "reach the network only with access=network"
     sandbox = "Commands run in a sandbox, where the system has one"
+    if security.container_image:
+        sandbox = f"Commands run in a container of {security.container_image}"
     return f"{sandbox}: they do not see the home folder, keep temporary files in $TMPDIR, and {network}."

@@ -223,6 +223,13 @@ class SecuritySettings:
         "Sandbox for commands: auto, the best one that works; required: none works, none runs; off: no sandbox",
         choices=("auto", "required", "off"),
     )
+    container_image: str = option(
+        "", "Image of podman or docker in whose containers commands run, in place of the sandbox; see docs/batch.md"
+    )
+    container_runtime: str = option(
+        "auto", "What runs them: auto, the first that is installed", choices=("auto", "podman", "docker")
+    )
+    container_cpus: float = option(0.0, "Processors that a container may use; 0: all", least=0, most=1024)
     sandbox_network: bool = option(False, "Whether commands in the sandbox may use the network")
     sandbox_read: tuple[str, ...] = option((), "More files and folders that commands in the sandbox may read")
     environment: tuple[str, ...] = option(

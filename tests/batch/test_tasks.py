@@ -73,6 +73,7 @@ def test_each_sample_is_a_task_with_an_id_of_its_own(tmp_path):
         ("[" * 99_999, "line 2: it is nested too deep"),
         ("[1]", "line 2: expected a JSON object"),
         ({"id": "b"}, "line 2: prompt: expected a text"),
+        ({"id": "b", "prompt": "x", "image": 5}, "line 2: image: expected a text"),
         (SWE_BENCH | {"base_commit": "-x"}, "line 2: base must not begin with -"),
         (SWE_BENCH | {"problem_statement": 1}, "line 2: prompt: expected a text"),
         ({"prompt": "x"}, "line 2: id: expected a text"),
@@ -98,6 +99,19 @@ def test_other_keys_are_kept_and_no_other_task_follows_from_them(tmp_path):
     (one,), (other,) = (read(tmp_path, row) for row in rows)
     assert one.extra == {"level": 3, "cheks": []}
     assert one.compute_hash({}) == other.compute_hash({})
+
+
+@pytest.mark.parametrize("key", ["image", "image_name", "docker_image"])
+def test_a_row_of_swe_bench_names_its_image(tmp_path, key):
+    (task,) = read(tmp_path, SWE_BENCH | {key: "org/image:1"})
+    assert task.image == "org/image:1"
+    assert key not in task.extra
+
+
+def test_an_image_counts_and_none_changes_nothing():
+    task = Task("a", "x")
+    assert task.compute_hash({}) != task._replace(image="b").compute_hash({})
+    assert task.compute_hash({}) == "cc0d8b40b15d1548"
 
 
 def test_several_files_are_one_batch_and_share_the_ids(tmp_path):

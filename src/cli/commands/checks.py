@@ -366,7 +366,10 @@ def check_sandbox(settings: Settings) -> Finding:
     """Where commands would run; it is tried out."""
     if not settings.security.exec_enabled:
         return Finding("pass", "not needed: commands are switched off (security.exec_enabled)")
-    choice = defer_sandbox(settings).choice
+    try:
+        choice = defer_sandbox(settings).choice
+    except BotError as error:  # there is no container of the image
+        return Finding("fail", error.message, error.hint)
     if choice.sandbox.is_enforcing and choice.sandbox.kind != "refused":
         notes = [choice.note, "" if choice.sandbox.has_loopback else NO_LOOPBACK]
         status: Status = "warn" if any(notes) else "pass"

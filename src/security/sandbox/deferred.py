@@ -42,6 +42,10 @@ class DeferredSandbox:
     def choice(self) -> SandboxChoice:
         return self._choose()
 
+    def choose_now(self) -> None:
+        """Raises BotError where commands have to run in a container, and there is none."""
+        _ = self.choice
+
     @property
     def is_chosen(self) -> bool:
         """Whether it has been chosen, so that asking about it takes no time."""

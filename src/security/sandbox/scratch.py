@@ -43,6 +43,24 @@ def remove_abandoned(temporary: Path) -> None:
             os.close(descriptor)
 
 
+def is_abandoned(folder: Path) -> bool:
+    """Whether no program holds the folder, or it is gone; False for one of another user."""
+    try:
+        descriptor = _open_own(folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)
+
+
 def _is_at(descriptor: int, folder: Path) -> bool:
     """Whether the open folder is still the one of that name."""
     try:
