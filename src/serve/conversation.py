@@ -66,6 +66,7 @@ class Conversation:
         self._trail_seed = encode_json(["trail", credential, chat.model])
         answers = (each for each in reversed(chat.messages) if each.get("role") == "assistant")
         self._last_answer = next(answers, None)
+        self._last_calls = as_dicts(as_dict(self._last_answer).get("tool_calls"))
         self._old_key = self._find_last_key()
         self._before: Trail | None = None
         self._known: array[int] | None = None  # the checksums of the prompt's first blocks
@@ -76,7 +77,7 @@ class Conversation:
     def _find_last_key(self) -> bytes:
         if self._last_answer is None:
             return b""
-        return self._make_trail_key(list_ids(self._last_answer), *self._history.answer)
+        return self._make_trail_key(list_ids(self._last_calls), *self._history.answer)
 
     def _make_trail_key(self, ids: Sequence[str], text: str, calls: Sequence[Sequence[str]]) -> bytes:
         """An answer is found again by itself and the question that the conversation began with."""
@@ -148,8 +149,7 @@ class Conversation:
         await self._memory.replace(key, _write_trail(trail, spelling, self._has_warned), self._old_key)
 
     def _spell_last(self) -> bytes:
-        calls = as_dicts(as_dict(self._last_answer).get("tool_calls"))
-        functions = [as_dict(call.get("function")) for call in calls]
+        functions = [as_dict(call.get("function")) for call in self._last_calls]
         return _digest([as_str(each.get("arguments")) for each in functions])
 
     def _read_trail(self, data: bytes) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from ..model.loops import MAX_ROUNDS, SLOW_S, Round, decide
 from ..negotiation.history.exchange_text import read_text
 from ..negotiation.history.messages import LATE_SYSTEM, add_content
-from .restore import describe_answer
+from .restore import describe_calls
 
 
 class LoopNotes:
@@ -57,7 +57,7 @@ def _list_rounds(messages: Sequence[Mapping[str, Any]], slow: Sequence[bool]) ->
         if message.get("role") == "tool":
             results.insert(0, read_text(message.get("content")))
             continue
-        calls = describe_answer(message)[1] if message.get("role") == "assistant" else []
+        calls = describe_calls(message) if message.get("role") == "assistant" else []
         if not calls or len(rounds) == len(slow):
             break
         rounds.append(Round([(name, arguments) for name, arguments in calls], results, slow[-1 - len(rounds)]))

@@ -30,6 +30,7 @@ _MARK_BYTES = 8
 _THINK = "<think>"
 _INLINE_THOUGHT = re.compile(rf"\s*{_THINK}.*?</think>", re.DOTALL)
 _CACHE_MARK = "cache_control"
+_CACHE_MARK_BYTES = _CACHE_MARK.encode()
 
 
 class KeptAnswer(NamedTuple):
@@ -43,12 +44,8 @@ class KeptAnswer(NamedTuple):
     def encode(self) -> bytes:
         return msgspec.msgpack.encode(self)
 
-    @classmethod
-    def decode(cls, data: bytes) -> KeptAnswer:
-        return _decode_kept(data)
 
-
-_decode_kept = msgspec.msgpack.Decoder(KeptAnswer).decode
+decode_kept = msgspec.msgpack.Decoder(KeptAnswer).decode
 
 
 class RestoredAnswer(NamedTuple):
@@ -85,18 +82,20 @@ class HistoryDigest:
             self.restored.update(known.restored)
             self.answer = known.answer
             self._digest = known._digest.copy()
-        for place in range(len(self.marks), len(messages)):
-            message = messages[place]
-            if message.get("role") == "assistant":
-                self.answer = describe_answer(message)
-                data = encode_json(self.answer)
-                self.keys[place] = self._make_key(data)
-                data += encode_json(list_ids(message))
-            else:
-                data = _encode_without_marks(message)
+        for message in messages[len(self.marks) :]:
+            is_answer = message.get("role") == "assistant"
+            data = self._note_answer(message) if is_answer else _encode_without_marks(message)
             digest = sha256(data).digest()  # of which the others are made: a text is hashed once
             self._digest.update(digest)
             self.marks.append(digest[:_MARK_BYTES])
+
+    def _note_answer(self, message: Mapping[str, Any]) -> bytes:
+        """Take in the next message, an answer; returns what its mark is made of."""
+        calls = as_dicts(message.get("tool_calls"))
+        self.answer = _read_text(message), _describe_calls(calls)
+        data = encode_json(self.answer)
+        self.keys[len(self.marks)] = self._make_key(data)
+        return data + encode_json(list_ids(calls))
 
     def make_key(self, answer: Response) -> bytes:
         """What the answer to this request is kept under."""
@@ -147,16 +146,25 @@ class HistoryMemo:
             self._store.put(key, history, history.size)
 
 
-def describe_answer(message: Mapping[str, Any]) -> tuple[str, list[list[str]]]:
-    """Text and calls of an answer, without what clients change: thoughts, blanks around, the spelling of arguments."""
+def describe_calls(message: Mapping[str, Any]) -> list[list[str]]:
+    """Names and arguments of an answer's calls, without what clients change: the spelling of arguments."""
+    return _describe_calls(as_dicts(message.get("tool_calls")))
+
+
+def _describe_calls(calls: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    functions = [as_dict(call.get("function")) for call in calls]
+    return [[as_str(each.get("name")), _read_arguments(each.get("arguments"))] for each in functions]
+
+
+def _read_text(message: Mapping[str, Any]) -> str:
+    """The text of an answer, without what clients change: thoughts, blanks around."""
     content = message.get("content")
     if isinstance(content, list):
         content = "\n".join(as_str(part.get("text")) for part in as_dicts(content))
     text = as_str(content)
     if _THINK in text:
         text = _INLINE_THOUGHT.sub("", text, count=1)
-    calls = [as_dict(call.get("function")) for call in as_dicts(message.get("tool_calls"))]
-    return text.strip(), [[as_str(each.get("name")), _read_arguments(each.get("arguments"))] for each in calls]
+    return text.strip()
 
 
 def _read_arguments(arguments: object) -> str:
@@ -186,14 +194,14 @@ def sort_arguments(arguments: object) -> str:
         return json.dumps(arguments, sort_keys=True, separators=(",", ":"))
 
 
-def list_ids(message: Mapping[str, Any]) -> list[str]:
-    return [as_str(call.get("id")) for call in as_dicts(message.get("tool_calls"))]
+def list_ids(calls: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [as_str(call.get("id")) for call in calls]
 
 
 def _encode_without_marks(message: Mapping[str, Any]) -> bytes:
     """Without `cache_control`, which clients move from message to message."""
     data = encode_json(message)
-    return encode_json(_leave_out_marks(message)) if _CACHE_MARK.encode() in data else data
+    return encode_json(_leave_out_marks(message)) if _CACHE_MARK_BYTES in data else data
 
 
 def _leave_out_marks(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,7 +232,7 @@ def choose(values: Sequence[bytes], ids: tuple[str, ...]) -> KeptAnswer | None:
 
     Ids that a client dropped come back; an answer with other ids than ours is another answer.
     """
-    candidates = [KeptAnswer.decode(value) for value in values]
+    candidates = [*map(decode_kept, values)]
     if any(ids):
         candidates = [each for each in candidates if each.ids == ids]
     return candidates[0] if len(candidates) == 1 else None
@@ -270,11 +278,12 @@ def _rename_results(messages: list[dict[str, Any]], answers: Mapping[int, Restor
 
 def restore_answer(message: dict[str, Any], values: tuple[bytes, ...], *, with_thoughts: bool) -> RestoredAnswer:
     """The answer with what was kept of it, if that is certain."""
-    ids = tuple(list_ids(message))
+    calls = as_dicts(message.get("tool_calls"))
+    ids = tuple(list_ids(calls))
     kept = choose(values, ids)
     if kept is None:
         return RestoredAnswer(values, message, is_changed=False, renamed={})
-    changed = _restore(message, kept, with_thoughts=with_thoughts)
+    changed = _restore(message, calls, kept, with_thoughts=with_thoughts)
     is_changed = changed != message
     if kept.written:
         changed[WRITTEN] = kept.written
@@ -282,13 +291,15 @@ def restore_answer(message: dict[str, Any], values: tuple[bytes, ...], *, with_t
     return RestoredAnswer(values, changed, is_changed, renamed)
 
 
-def _restore(message: dict[str, Any], kept: KeptAnswer, *, with_thoughts: bool) -> dict[str, Any]:
+def _restore(
+    message: dict[str, Any], calls: Sequence[dict[str, Any]], kept: KeptAnswer, *, with_thoughts: bool
+) -> dict[str, Any]:
     restored = dict(message)
     if kept.thought and with_thoughts and not _has_thought(message):
         restored["reasoning"] = kept.thought
     if kept.ids:
-        calls = zip(as_dicts(message.get("tool_calls")), kept.ids, kept.arguments, strict=False)
-        restored["tool_calls"] = [_restore_call(call, id, arguments) for call, id, arguments in calls]
+        spelled = zip(calls, kept.ids, kept.arguments, strict=False)
+        restored["tool_calls"] = [_restore_call(call, id, arguments) for call, id, arguments in spelled]
     return restored
 
 
