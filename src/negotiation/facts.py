@@ -81,9 +81,10 @@ class FactTable(Generic[K, V]):
 class FactStore:
     """`infos`: what servers tell of themselves; `paths`: what was learned from refusals.
 
-    `accepted`: the models whose server has accepted a request with tools. `thinks_in_text`: the models whose thoughts
-    the server leaves in the text, as an answer has shown. `measured`: the models of which a prompt looked too short for
-    its tools, which is measured once. `late_system`: whether the template shows a late system message in its place;
+    `accepted`: the models whose server has accepted a request with tools. `thought_starts`: the last tokens of prompts
+    in which the template of a model opens a thought that the server leaves in the text, their ids joined by commas; ""
+    if the server tells no tokens. `measured`: the models of which a prompt looked too short for its tools, which is
+    measured once. `late_system`: whether the template shows a late system message in its place;
     None: it was not asked yet. `parser_records`: how often the server's parser failed on a model's answers.
     `clean_ends`: by address, models that write calls without tags, each with the last tokens of an answer of which the
     server's parser lost nothing. What one conversation is finding out by `claim`, others wait for. `now`: seconds from
@@ -95,7 +96,7 @@ class FactStore:
         self.infos: FactTable[str, ServerInfo] = FactTable(ServerInfo())
         self.paths: FactTable[ServedModel, CallPath] = FactTable(CallPath())
         self.accepted: FactTable[ServedModel, bool] = FactTable(False)
-        self.thinks_in_text: FactTable[ServedModel, bool] = FactTable(False)
+        self.thought_starts: FactTable[ServedModel, frozenset[str]] = FactTable(frozenset())
         self.measured: FactTable[ServedModel, bool] = FactTable(False)
         self.late_system: FactTable[ServedModel, bool | None] = FactTable(None)
         self.parser_records: FactTable[ServedModel, ParserRecord] = FactTable(ParserRecord())
@@ -141,5 +142,5 @@ class FactStore:
         self.infos.clear()
         self.paths.clear()
         self.accepted.clear()
-        self.thinks_in_text.clear()
+        self.thought_starts.clear()
         self.parser_records.clear()

@@ -33,6 +33,7 @@ from ..negotiation.server import OK, ServerApi, read_refusal
 from ..negotiation.token_budget import TokenBudget
 from ..parsing.arguments.native import count_fitted, fits_form
 from ..parsing.events import is_safe
+from ..parsing.formats.envelopes import opens_thought
 from ..providers.base import ChatRequest
 from ..providers.openai import CHAT_PATH, OpenAICodec
 from ..providers.server_errors import is_error, judge_own_words, read_mid_stream_error
@@ -55,6 +56,10 @@ from .resumption import Resumption
 UNKNOWN_TOOL = "There is no such tool, and nothing was run. The tools are: {names}."
 GUESSED = "It is not certain that a call was meant, or what it was."
 REPAIR = "{reasons} Nothing was run. Write the call again, correctly, and nothing else."
+
+THOUGHT_START_TOKENS = 2  # of a prompt: they say whether it ends in an opened thought
+PROMPT_TAIL_TOKENS = 16  # that hold the longest marker of a thought
+MAX_THOUGHT_STARTS = 8  # of a model
 
 T = TypeVar("T")
 
@@ -133,6 +138,7 @@ class ChatTurn:
         self.conversation: Conversation | None = None  # that the request goes on with, if it is known
         self.answered: Response | None = None  # the answer that the client gets, once it is whole
         self.answer_tokens: list[int] = []
+        self._prompt_tail: list[int] = []  # the last tokens of the prompt, if the server tells them
 
     @property
     def headers(self) -> Sequence[tuple[str, str]]:
@@ -289,7 +295,7 @@ class ChatTurn:
         return StreamGuard(
             self._request,
             self._new_id,
-            thinks=bool(self._facts.thinks_in_text.get(self.fact_key)),  # and drafts calls in its thoughts
+            thinks=self._prompt_end in self._facts.thought_starts.get(self.fact_key),  # and drafts calls in thoughts
             may_be_cut=not any(model == self._request.model for model, _ in ends),
             fits_native=self._fits_native,
         )
@@ -299,10 +305,24 @@ class ChatTurn:
         for guard in self._guards.values():
             guard.close(last if len(self._guards) == 1 else (), is_done=is_done)
             if guard.ends_thought and not is_raw:
-                self._facts.thinks_in_text.update(self.fact_key, lambda _: True)
+                yield from self._learn_thought_start()
             ending = yield from self._finish(guard.assembler)
             yield Payload(guard.settle(ending))
         yield Payload([*last, DONE])
+
+    def _learn_thought_start(self) -> Aside[None]:
+        """An answer ended a thought that nothing in it began: later prompts that end so begin one.
+
+        A client can have any model write that. So the prompt has to show who began it, if the server tells its tokens.
+        """
+        end, known = self._prompt_end, self._facts.thought_starts.get(self.fact_key)
+        if end in known or len(known) >= MAX_THOUGHT_STARTS:
+            return
+        if end:
+            prompt = yield from self._server.detokenize(self._request.model, self._prompt_tail)
+            if not opens_thought(prompt or ""):
+                return
+        self._facts.thought_starts.update(self.fact_key, lambda starts: starts | {end})
 
     def _answer_whole(self, body: bytes, *, is_raw: bool = False) -> GatewayTurn:
         """A client that wants a stream gets one."""
@@ -410,8 +430,16 @@ class ChatTurn:
     def _find_prompt(self, events: Sequence[bytes]) -> bool:
         """Measure the prompt by the first event of a stream. Returns whether that has come."""
         if events:
-            self._measure(find_prompt_ids(events[0]))
+            ids = find_prompt_ids(events[0])
+            self._measure(ids)
+            last = ids.rsplit(b",", PROMPT_TAIL_TOKENS)[-PROMPT_TAIL_TOKENS:] if ids else []
+            self._prompt_tail = [*map(int, last)]
         return bool(events)
+
+    @property
+    def _prompt_end(self) -> str:
+        """The last tokens of the prompt, which its template wrote; "" if the server tells none."""
+        return ",".join(map(str, self._prompt_tail[-THOUGHT_START_TOKENS:]))
 
     def _measure(self, prompt_ids: bytes) -> None:
         if self.conversation and prompt_ids:

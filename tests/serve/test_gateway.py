@@ -1147,21 +1147,44 @@ def test_a_connection_without_a_whole_head_is_closed_and_one_that_has_asked_is_k
     drive(tmp_path, lambda _: say("x"), use)
 
 
-def test_a_model_that_ends_a_thought_in_its_text_sends_no_call_before_its_answer_is_whole(tmp_path):
+def stream_prompted(prompt: list[int], text: str) -> list[bytes]:
+    """The events of `stream`; the first one tells the tokens of the prompt, if there are any."""
+    events = stream(text)
+    first = json.loads(events[0].removeprefix(b"data: "))
+    first |= {"prompt_token_ids": prompt} if prompt else {}
+    return [f"data: {json.dumps(first, separators=(',', ':'))}\n\n".encode(), *events[1:]]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "rendered", "waits"),
+    [
+        ([[], []], "", [False, True]),
+        ([[1, 5, 6], [2, 5, 6]], "assistant\n<think>\n", [False, True]),
+        ([[1, 5, 6], [2, 7, 8]], "assistant\n<think>\n", [False, False]),
+        ([[1, 7, 8], [2, 7, 8]], "assistant\n", [False, False]),
+    ],
+    ids=["no tokens", "the template opens a thought", "another prompt", "the model was asked to write the end of one"],
+)
+def test_calls_wait_for_the_whole_answer_where_the_template_opens_a_thought(tmp_path, prompts, rendered, waits):
+    """And the model has ended one in its text before."""
     long = {"path": "a/long/path/" * 10}
     draft = f'Maybe this:\n<tool_call>{{"name": "read", "arguments": {json.dumps(long)}}}</tool_call>\nThat is right.'
     parameters = {"type": "object", "properties": {"path": {"type": "string"}}}
     typed = json.loads(json.dumps(BODY).replace(json.dumps(FUNCTION["parameters"]), json.dumps(parameters)))
+    left = list(prompts)
 
-    async def read(client):
-        async with client.post("/v1/chat/completions", json={**typed, "stream": True}) as reply:
-            return await reply.text()
+    def answer(sent):
+        text = f"{draft}\n</think>\n\nIt is done."
+        return stream_prompted(left.pop(0), text) if sent.get("stream") else say("It is done.")
 
-    async def use(client, _):
-        assert "tool_calls" in await read(client)  # not known yet
-        assert "tool_calls" not in await read(client)
+    async def use(client, fake):
+        fake.written = rendered
+        for is_waiting in waits:
+            async with client.post("/v1/chat/completions", json={**typed, "stream": True}) as reply:
+                assert ("tool_calls" in await reply.text()) is not is_waiting
+        assert left == []
 
-    drive(tmp_path, lambda _: stream(f"{draft}\n</think>\n\nIt is done."), use)
+    drive(tmp_path, answer, use)
 
 
 def encode_events(*choices: dict[str, Any], done: bool = True, end: str = "\n\n") -> list[bytes]:

@@ -111,3 +111,9 @@ _MARKERS |= {marker for pair in REASONING for marker in (pair.opener, pair.close
 # The characters that such a marker may begin with; `to=` is found by its sign.
 MARKER_STARTS = frozenset("=" if marker.startswith("to=") else marker[0] for marker in _MARKERS)
 UNUSUAL_MARKERS = frozenset(marker for marker in _MARKERS if marker[0] not in "<[>" and not marker.startswith("to="))
+_OPENERS = tuple(pair.opener.casefold().rstrip() for pair in REASONING)
+
+
+def opens_thought(prompt: str) -> bool:
+    """Whether a prompt ends in the marker that opens a thought, which its chat template wrote."""
+    return prompt.casefold().rstrip().endswith(_OPENERS)

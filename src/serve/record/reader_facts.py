@@ -18,7 +18,7 @@ def describe_facts(facts: FactStore, served: ServedModel) -> dict[str, Any]:
     return {
         "info": asdict(facts.infos.get(served.address)),
         "path": path.to_dict(),
-        "thinks_in_text": facts.thinks_in_text.get(served),
+        "thought_starts": sorted(facts.thought_starts.get(served)),
         "measured": facts.measured.get(served),
         "late_system": facts.late_system.get(served),
         "clean_ends": ends,
@@ -34,7 +34,7 @@ def restore_facts(stored: Mapping[str, Any], address: str, model: str) -> FactSt
     ends = frozenset((model, tuple(tokens)) for tokens in stored.get("clean_ends") or ())
     facts.infos.update(address, lambda _: info)
     facts.paths.update(served, lambda _: path)
-    facts.thinks_in_text.update(served, lambda _: bool(stored.get("thinks_in_text")))
+    facts.thought_starts.update(served, lambda _: frozenset(stored.get("thought_starts") or ()))
     facts.measured.update(served, lambda _: bool(stored.get("measured")))
     facts.late_system.update(served, lambda _: stored.get("late_system"))
     facts.clean_ends.update(address, lambda _: ends)
