@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,6 +38,29 @@ def find_relative(path: str, top: Path) -> str | None:
     except (ValueError, OSError):  # it holds a NUL or a lone surrogate; a link that may not be read, as /proc/1/root
         return None
     return str(real.relative_to(root)) if real.is_relative_to(root) else None
+
+
+def find_place(path: str, workspace: Path, added: Sequence[Path] = ()) -> str | None:
+    """Where a path leads: below the workspace as find_relative, in one of the `added` folders the whole path.
+
+    None if it is in none of them. `added` are resolved.
+    """
+    place = find_relative(path, workspace)
+    for top in added if place is None else ():
+        below = find_relative(str(workspace / path), top)
+        if below is not None:
+            return str(top / below)
+    return place
+
+
+def split_place(place: str, workspace: Path, added: Sequence[Path] = ()) -> tuple[Path, str]:
+    """The folder that a place is in, and its path below that."""
+    for top in added:
+        if place.startswith(f"{top}/"):
+            return top, place[len(f"{top}/") :]
+        if place == str(top):
+            return top, "."
+    return workspace, place
 
 
 def open_top(top: Path) -> int:

@@ -128,7 +128,7 @@ def _map_errors(what: str, hint: str = "") -> Iterator[None]:
 
 
 def _get_path(target: paths.Target) -> str:
-    return str(target.workspace.joinpath(*target.parts))
+    return str(target.top.joinpath(*target.parts))
 
 
 def _encode(target: paths.Target, text: str, encoding: Encoding) -> bytes:

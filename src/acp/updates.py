@@ -185,7 +185,7 @@ class Updates:
             target = paths.resolve(given, self._root)
         except BotError:
             return None
-        return target.workspace.joinpath(*target.parts)
+        return target.top.joinpath(*target.parts)
 
     def _make_diff(self, call: ToolCall, path: Path) -> Update | None:
         if call.name == "edit":

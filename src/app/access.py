@@ -31,6 +31,7 @@ def make_tool_context(settings: Settings, policy: Policy) -> ToolContext:
     """What tools work with, under these settings."""
     wiring = Wiring(
         max_file_bytes=settings.workspace.max_file_bytes,
+        added_folders=settings.added,
         protected=(*settings.files, _resolve_state(settings)),
         exec_timeout=settings.security.exec_timeout,
         exec_max_timeout=settings.longest_timeout,
@@ -54,6 +55,7 @@ def make_policy(settings: Settings, sandbox: Sandbox | None) -> Policy:
         allowed_commands=security.allowed_commands,
         protected=(*settings.files, _resolve_state(settings), *list_start_files(os.environ.get("HOME", ""))),
         sandbox=sandbox,
+        added=settings.added,
     )
 
 
@@ -84,6 +86,7 @@ def defer_sandbox(settings: Settings) -> DeferredSandbox:
         cache=state / "caches" / name,
         aside=state / "aside" / name,
         is_unreadable=policy.is_unreadable if policy.denies_reading else None,
+        added=settings.added,
     )
     visible = complete_view(own, environment, (sys.prefix, sys.base_prefix))
     limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)

@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..beneath import read_beneath
+from ..beneath import read_beneath, split_place
+from ..config import Settings
 from ..types.file_names import escape_name
 
 if TYPE_CHECKING:
@@ -24,10 +25,22 @@ def pair_writes(writes: Iterable[Write]) -> list[tuple[Write, Write]]:
     return [pairs[path] for path in sorted(pairs)]
 
 
-def read_now(root: Path, path: str) -> bytes | None:
-    """What the file holds now; None if there is none, or it is not in the workspace."""
-    with suppress(OSError, ValueError):  # out of the workspace, as in a session that took place elsewhere
-        return read_beneath(root, str(Path(path).relative_to(root)))[1]
+def find_folder(settings: Settings, path: str) -> tuple[Path, str] | None:
+    """The workspace or the added folder that a whole path is in, and its path below; None if in neither.
+
+    So it is with one of a session that took place elsewhere.
+    """
+    root = settings.root
+    place = str(Path(path).relative_to(root)) if Path(path).is_relative_to(root) else path
+    top, below = split_place(place, root, settings.added)
+    return None if below.startswith("/") else (top, below)
+
+
+def read_now(settings: Settings, path: str) -> bytes | None:
+    """What the file holds now; None if there is none, or it is where tools cannot reach it."""
+    found = find_folder(settings, path)
+    with suppress(OSError):
+        return read_beneath(*found)[1] if found else None
     return None
 
 
@@ -38,19 +51,19 @@ def explain_missing(write: Write) -> str:
     return "its content was not saved"
 
 
-def make_session_diff(session: Session, root: Path, can_show: Callable[[str], bool]) -> tuple[list[str], str]:
+def make_session_diff(session: Session, settings: Settings, can_show: Callable[[str], bool]) -> tuple[list[str], str]:
     """The files that the session has changed, and a unified diff to what they hold now.
 
     Of a file without a diff there is a line that begins with `#`. `can_show`: whether what is in a file may be told, by
-    its path below `root`.
+    its path below the workspace, or its whole one.
     """
     from ..tools.fs.diff import make_diff  # start-up is measured
 
-    names, parts = [], []
+    names, parts, root = [], [], settings.root
     for first, _ in pair_writes(session.state.writes):
         path = Path(first.path)
         name = str(path.relative_to(root)) if path.is_relative_to(root) else first.path
-        before, after = session.read_content(first.before), read_now(root, first.path)
+        before, after = session.read_content(first.before), read_now(settings, first.path)
         shown = escape_name(name)
         if first.before and before is None:
             part = f"# {shown}: {explain_missing(first)}\n"

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 
 def check_settings(settings: Settings) -> None:
-    """Check the rules, the reviewers, the MCP servers, and what is asked of the server's API. Raises ConfigError."""
+    """Check the added folders, the rules, the reviewers, the MCP servers, and what is asked of the server's API.
+
+    Raises ConfigError.
+    """
+    if settings.added:
+        from ..security.shell.workspace import check_added
+
+        with _name_file(settings, "workspace.add_dirs"):
+            own = (*settings.files, settings.state)
+            check_added(settings.added, settings.root, own, os.environ.get("HOME", ""))
     if settings.security.rules:
         from ..security.permissions.rules import parse_rules
 

@@ -18,6 +18,7 @@ from ..config import Settings, describe_environment, get_user_guide, read_guides
 from ..security.text.sanitize import sanitize
 from ..session.session import Session
 from ..session.store import Store
+from ..types.file_names import escape_name
 from ..types.messages import JSON, Message, SystemMessage
 from ..types.process import StartedProcess
 from .state_files import RuleMemory, ServerMemory, TrustMemory
@@ -148,6 +149,9 @@ class Factory:
             note.replace("{workspace}", str(root)).replace("{workspace_dir}", str(root))
             for note in (prompt.role, prompt.workspace_note, prompt.tools_note)
         ]
+        if self.settings.added:
+            folders = ", ".join(escape_name(each) for each in self.settings.added)
+            notes.append(f"These folders can be read and changed like your files, by their whole paths: {folders}.")
         if prompt.environment:
             notes.append(describe_environment(root, self.settings.security, time.strftime("%Y-%m-%d, %A")))
         guides = []

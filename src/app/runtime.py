@@ -173,7 +173,8 @@ def make_workplace(settings: Settings, files: TextFiles = DISK) -> Workplace:
     def find_watch() -> FileWatch:
         from ..tools.fs.baseline import Baseline, FileWatch  # start-up is measured
 
-        return FileWatch(Baseline(settings.root, settings.state), lambda: bool(jobs.running))
+        others = [Baseline(each, settings.state, f"{each}/") for each in settings.added]
+        return FileWatch([Baseline(settings.root, settings.state), *others], lambda: bool(jobs.running))
 
     return Workplace(defer_sandbox(settings), jobs, find_watch, files)
 

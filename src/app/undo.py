@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from functools import cache, partial
@@ -13,6 +14,7 @@ from ..config import Settings
 from ..errors import BotError, ToolError
 from ..security.text.sanitize import sanitize
 from ..types.file_names import escape_name
+from .changes import find_folder
 
 if TYPE_CHECKING:
     from ..session.session import Session, Undone
@@ -26,17 +28,17 @@ SUMMARY_REDONE = "Done again: the summary of the older part."
 RISKY = "These calls may have changed something else, which is not undone:"
 
 
-def make_reader(root: Path, files: TextFiles) -> ReadFile:
+def make_reader(settings: Settings, files: TextFiles) -> ReadFile:
     """A function that gives the state and the content of what is at a path, as the tools read it."""
     from ..tools.fs import paths  # start-up is measured
 
     def read(path: Path) -> tuple[os.stat_result, bytes | None]:
-        relative = str(path.relative_to(root))
-        status, content = read_beneath(root, relative)
+        top, below = _find_folder(settings, path)
+        status, content = read_beneath(top, below)
         if not stat.S_ISREG(status.st_mode):
             return status, content
         try:
-            file, status = files.open(paths.make_target(str(path), root, relative))
+            file, status = files.open(paths.make_target(str(path), top, below))
         except ToolError as error:
             raise OSError(error.message) from error
         with file:
@@ -46,19 +48,25 @@ def make_reader(root: Path, files: TextFiles) -> ReadFile:
 
 
 def make_restorer(settings: Settings, files: TextFiles) -> RestoreFile:
-    """A function that restores a file as a tool would write it: only inside the workspace."""
+    """A function that restores a file as a tool would write it: only in the workspace and added folders."""
     from ..tools.fs import paths  # start-up is measured
 
-    root = settings.root
-
     def put(path: Path, content: bytes | None, mode: int) -> None:
+        top, below = _find_folder(settings, path)
         try:
-            target = paths.make_target(str(path), root, str(path.relative_to(root)))  # a link is not followed
+            target = paths.make_target(str(path), top, below)  # a link is not followed
             paths.put_back(target, content, mode, settings.files, files.replace)
         except ToolError as error:
             raise OSError(error.message) from error
 
     return put
+
+
+def _find_folder(settings: Settings, path: Path) -> tuple[Path, str]:
+    """See find_folder. Raises OSError where tools cannot reach the path."""
+    if found := find_folder(settings, str(path)):
+        return found
+    raise OSError(errno.EXDEV, "it is outside the workspace", str(path))
 
 
 def parse_count(word: str) -> int:

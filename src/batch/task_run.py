@@ -205,7 +205,8 @@ def _adapt_settings(job: Job, root: Path, state: Path, readable: tuple[str, ...]
         container_image=task.image or settings.security.container_image,
     )
     workspace = replace(settings.workspace, dir=str(root))
-    return replace(settings, root=root, state=state, workspace=workspace, security=security)
+    # Each task has a folder of its own, so none is added to it.
+    return replace(settings, root=root, added=(), state=state, workspace=workspace, security=security)
 
 
 class _Counts:

@@ -100,6 +100,13 @@ def add_common(parser: argparse.ArgumentParser, default: str | None) -> None:
         help="the folder the tools work in (default: the current one)",
     )
     add(
+        "--add-dir",
+        metavar="DIR",
+        action="append",
+        default=default,
+        help="a further folder that tools read and change as the workspace; may be repeated",
+    )
+    add(
         "--mode",
         choices=("plan", "ask", "edits", "auto", "full"),
         default=default,
@@ -153,6 +160,7 @@ def load_settings(options: argparse.Namespace, **more: object) -> Settings:
         "vllm.model": options.model,
         "vllm.enable_function_calling": False if options.no_function_calling else None,
         "workspace.dir": options.workspace,
+        "workspace.add_dirs": options.add_dir,
         "security.mode": options.mode or PROFILE_MODES.get(options.profile),
         "security.profile": options.profile,
         "agent.max_tool_turns": options.max_turns,

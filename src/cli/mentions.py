@@ -10,11 +10,12 @@ import base64
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
+from ..beneath import find_place, split_place
 from ..errors import ToolError
 from ..types.file_names import escape_name, read_name
 from ..types.images import MAX_IMAGE_BYTES, SUFFIXES, describe_excess, detect_image
@@ -64,10 +65,11 @@ class Mentions(NamedTuple):
 
 
 class _Reader:
-    """Reads the files that one message mentions. `is_denied`: whether a rule denies reading a path of the workspace."""
+    """Reads the files that one message mentions. `is_denied`: whether a rule denies reading a place, see find_place."""
 
-    def __init__(self, root: Path, is_denied: Callable[[str], bool]) -> None:
+    def __init__(self, root: Path, is_denied: Callable[[str], bool], added: Sequence[Path]) -> None:
         self._root = root
+        self._added = added
         self._is_denied = is_denied
         self._room = MAX_CONTENT_BYTES
         self.parts: list[str] = []
@@ -92,21 +94,22 @@ class _Reader:
             self.notes.append(f"{CLIPBOARD} not added: {error}")
 
     def _find_target(self, path: Path, name: str) -> Target:
-        """What a path leads to. Raises ValueError where a link of the workspace, which the user may not know of, leads
-        out of it, or to a file that a rule denies to the tool read.
+        """What a path leads to. Raises ValueError where a link of the workspace, or of an added folder, which the user
+        may not know of, leads out of them, or to a file that a rule denies to the tool read.
         """
         from ..tools.fs.paths import Target  # start-up is measured
 
-        real, top = Path(os.path.realpath(path)), Path(os.path.realpath(self._root))
-        named = os.path.relpath(path, self._root)  # without following links
-        if not real.is_relative_to(top):
-            if Path(named).parts[:1] != ("..",):
+        named = Path(os.path.abspath(path))  # noqa: PTH100 - without following links
+        place = find_place(str(path), self._root, self._added)
+        if place is None:
+            real = Path(os.path.realpath(path))
+            if any(named.is_relative_to(top) for top in (self._root, *self._added)):
                 raise ValueError(f"a link out of the workspace, to {escape_name(real)}: name that file instead")
             return Target(name, real.parent, tuple(filter(None, [real.name])))
-        relative = str(real.relative_to(top))
-        if relative != named and self._is_denied(relative):
-            raise ValueError(f"a link to {escape_name(relative)}, which a rule denies reading: name that file instead")
-        return Target(name, top, Path(relative).parts)
+        top, below = split_place(place, self._root, self._added)
+        if top / below != named and self._is_denied(place):
+            raise ValueError(f"a link to {escape_name(place)}, which a rule denies reading: name that file instead")
+        return Target(name, Path(os.path.realpath(top)), Path(below).parts)
 
     def _read(self, target: Target, name: str) -> str:
         """Add a file or folder, and describe what was added. Raises OSError, or ValueError if it cannot be added."""
@@ -165,15 +168,20 @@ class _Reader:
 
 
 def read_mentions(
-    text: str, root: Path, is_denied: Callable[[str], bool] = lambda _: False, *, dropped: bool = False
+    text: str,
+    root: Path,
+    is_denied: Callable[[str], bool] = lambda _: False,
+    added: Sequence[Path] = (),
+    *,
+    dropped: bool = False,
 ) -> Mentions:
     """The message with what it mentions. `dropped`: the paths of images are mentions without an @ too.
 
-    `is_denied`: whether a rule denies reading a path, given relative to `root`.
+    `is_denied`: whether a rule denies reading a place; `added`: the folders added to `root`. See find_place.
     """
     from ..types.special_tokens import neutralize_with_note  # start-up is measured
 
-    reader, seen = _Reader(root, is_denied), set()
+    reader, seen = _Reader(root, is_denied, added), set()
     for path, name in [*_find_mentions(text, root), *(_find_dropped(text, root) if dropped else ())]:
         if (path or name) in seen:
             continue
@@ -184,8 +192,8 @@ def read_mentions(
             reader.add_clipboard()
         else:
             reader.notes.append(f"{escape_name(name)}: no such file, so nothing was added")
-    added = "\n\n".join([text, *map(neutralize_with_note, reader.parts)])
-    return Mentions(text, added, tuple(reader.images), tuple(reader.notes))
+    whole = "\n\n".join([text, *map(neutralize_with_note, reader.parts)])
+    return Mentions(text, whole, tuple(reader.images), tuple(reader.notes))
 
 
 def _find_mentions(text: str, root: Path) -> Iterator[tuple[Path | None, str]]:

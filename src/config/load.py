@@ -70,6 +70,7 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
         server=MAIN_SERVER if MAIN_SERVER in servers else "",
         state=get_state_folder(environ),
         root=workspace,
+        added=_find_added(single.get("workspace.add_dirs"), workspace),
         files=tuple(Path(os.path.realpath(each)) for each in (*protected, *tool_files)),
         places=_list_places(given),
     )
@@ -164,6 +165,15 @@ def _make_server(entry: Mapping[str, GivenValue]) -> VllmSettings:
         place = entry["default_model_index"].place
         raise ConfigError(f"{place}: {vllm.default_model_index}, and the last of available_models is {last}")
     return replace(vllm, model=vllm.model or vllm.available_models[vllm.default_model_index])
+
+
+def _find_added(given: GivenValue | None, workspace: Path) -> tuple[Path, ...]:
+    """The folders that are added to the workspace. One of a file that is the workspace, or is in it, is left out."""
+    if given is None:
+        return ()
+    named = cast("tuple[str, ...]", given.value)
+    folders = dict.fromkeys(resolve_path(name, given.place, "folder") for name in named)
+    return tuple(each for each in folders if given.file is None or not each.is_relative_to(workspace))
 
 
 def _find_tools(known: dict[str, GivenValue]) -> list[str]:

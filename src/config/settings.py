@@ -174,6 +174,9 @@ class AgentSettings:
 @dataclass(frozen=True, slots=True)
 class WorkspaceSettings:
     dir: str = option(".", "Folder the tools work in; relative to the current folder")
+    add_dirs: tuple[str, ...] = option(
+        (), "Further folders in which tools read and write as in the workspace; see docs/security.md"
+    )
     max_file_size_mb: float = option(
         10.0, "Largest file that may be read whole, written or edited, in MB", least=0.001, most=1e4
     )
@@ -359,6 +362,7 @@ class Settings:
     servers: Mapping[str, VllmSettings] = field(default_factory=dict)  # by name; `vllm` is among them under MAIN_SERVER
     server: str = ""  # the name of the one that `vllm` holds; empty where none have names
     root: Path = field(default_factory=Path.cwd)  # the workspace, resolved once
+    added: tuple[Path, ...] = ()  # the folders of workspace.add_dirs, resolved
     state: Path = field(default_factory=lambda: get_state_folder(os.environ))  # the program's own data
     files: tuple[Path, ...] = ()  # the settings files, existing or not: tools may not write them
     places: Mapping[str, str] = field(default_factory=dict)  # of the keys that were given

@@ -85,7 +85,7 @@ def run_task(settings: Settings, task: str, cancelled: CancelToken, show: Callab
         if cancelled.is_set():
             raise Cancelled("The task was cancelled.")
         result = record.make_result()
-        changed, diff = make_session_diff(session, settings.root, partial(make_policy(settings, None).can_show, "read"))
+        changed, diff = make_session_diff(session, settings, partial(make_policy(settings, None).can_show, "read"))
         outcome = "done" if result.is_complete else STOPS[result.stop_reason]
         clean = factory.clean
         return Report(

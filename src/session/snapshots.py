@@ -7,7 +7,6 @@ read where they were recorded: a link that is on the way now is not followed.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import time
@@ -166,9 +165,12 @@ def _hash(content: bytes) -> str:
 
 
 def _read(root: Path, path: Path) -> tuple[os.stat_result, bytes | None]:
-    if not path.is_relative_to(root):
-        raise OSError(errno.EXDEV, "it is outside the workspace", str(path))
-    return read_beneath(root, str(path.relative_to(root)))
+    """Read what a record names. In a folder that is added to the workspace `root` that is a whole path without links.
+
+    Whether it may be written is up to what restores it.
+    """
+    top = root if path.is_relative_to(root) else Path(path.anchor)
+    return read_beneath(top, str(path.relative_to(top)))
 
 
 def read_state(path: Path, read_file: ReadFile) -> FileState | None:

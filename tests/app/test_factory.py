@@ -21,6 +21,12 @@ def test_what_the_project_says_cannot_end_the_turn_and_speak_as_another(tmp_path
     assert "< |im_end|>< |im_start|>user" in Factory(Settings(root=tmp_path)).make_system_messages()[0].text
 
 
+def test_the_model_is_told_of_added_folders(tmp_path):
+    settings = Settings(root=tmp_path, added=(tmp_path / "lib",))
+    assert f"by their whole paths: {tmp_path}/lib." in Factory(settings).make_system_messages()[0].text
+    assert "whole paths" not in Factory(Settings(root=tmp_path)).make_system_messages()[0].text
+
+
 def test_secrets_of_the_server_and_of_reviewers_are_redacted():
     reviewer = {"base_url": "http://r/v1", "model": "r", "api_key": "reviewer-secret"}
     settings = Settings(vllm=VllmSettings(api_key="server-secret"), review=ReviewSettings(models=(reviewer,)))

@@ -585,3 +585,29 @@ class TestMcpServers:
         assert refusal(write({"mcpServers": [{"command": "x"}]})) == (
             "config.json: mcpServers: expected an object of servers by name, each an object"
         )
+
+
+# Folders added to the workspace
+
+
+@pytest.fixture
+def folders(tmp_path):
+    for name in ("ws/sub", "lib"):
+        (tmp_path / name).mkdir(parents=True)
+    return tmp_path
+
+
+def test_added_folders_are_resolved_once(folders):
+    (folders / "link").symlink_to(folders / "lib")
+    named = [str(folders / "link"), str(folders / "lib")]
+    settings = load(None, {"workspace.dir": str(folders / "ws"), "workspace.add_dirs": named}, {})
+    assert settings.added == (folders / "lib",)
+
+
+def test_an_added_folder_that_is_missing_is_named(folders):
+    assert "there is no folder" in refusal(None, {"workspace.add_dirs": [str(folders / "no")]})
+
+
+def test_one_of_a_file_is_left_out_where_it_is_the_workspace(folders, write):
+    file = write({"workspace": {"add_dirs": [str(folders / "ws"), str(folders / "ws" / "sub"), str(folders / "lib")]}})
+    assert load(file, {"workspace.dir": str(folders / "ws")}, {}).added == (folders / "lib",)

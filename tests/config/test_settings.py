@@ -15,6 +15,7 @@ READ_BY_LOAD = {  # that decide on others before there are Settings
     ("vllm", "available_models"),
     ("vllm", "default_model_index"),
     ("workspace", "dir"),
+    ("workspace", "add_dirs"),
 }
 
 

@@ -111,7 +111,8 @@ class Chat:
             state.debug.print_traceback()
 
     def _read_mentions(self, text: str) -> Mentions:
-        return read_mentions(text, self.state.settings.root, self.state.factory.is_unreadable, dropped=True)
+        settings, is_denied = self.state.settings, self.state.factory.is_unreadable
+        return read_mentions(text, settings.root, is_denied, settings.added, dropped=True)
 
     def _answer_question(self, question: str, typed: str = "") -> None:
         """`typed`: what the user typed for it, where that is not the question itself."""

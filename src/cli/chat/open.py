@@ -20,7 +20,7 @@ from ..render.plain import PATH_DESCRIPTIONS, PlainScreen, format_model, get_col
 from ..render.wrap import wrap_text
 from ..tracing.debug import Debug
 
-BETTER_SANDBOX = "bubblewrap is not installed; with that package commands have a loopback, a /tmp and shared memory"
+BETTER_SANDBOX = "install bubblewrap: commands get a /tmp, loopback, shared memory"
 ASK_ADDRESS = "Where is your server? HOST, HOST:PORT or a URL (Enter leaves): "
 
 
@@ -141,6 +141,8 @@ def format_banner(target: ServerTarget, *, yes: bool, columns: int = 0) -> str:
         "model": f"{format_model(target.model)}{context}, {_describe_path(target)}",
         "workspace": f"{escape_name(settings.root)}; {asking}",
     }
+    if settings.added:
+        rows["added"] = ", ".join(map(escape_name, settings.added))
     if lacks_bubblewrap(settings.security, os.environ):
         rows["sandbox"] = BETTER_SANDBOX
     lines = [f"  {name:9}  {sanitize(value)}" for name, value in rows.items()]

@@ -142,7 +142,7 @@ class State:
         self.model_name = model_name
         self.store = store
         self.pick: PickRow | None = None  # where there is a terminal for it
-        self.files = FileIndex(settings.root)
+        self.files = FileIndex(settings.root, added=settings.added)
         self.session = self._new_session()
         self.queue: list[str] = []  # messages to handle before the user is prompted again
         self.draft = ""  # text in the next prompt, for the user to edit

@@ -67,7 +67,7 @@ def _read_text(text: str, factory: Factory) -> Question:
     if "@" in text:
         from ..mentions import read_mentions  # start-up is measured
 
-        mentions = read_mentions(text, factory.settings.root, factory.is_unreadable)
+        mentions = read_mentions(text, factory.settings.root, factory.is_unreadable, factory.settings.added)
     material = _read_pipe().rstrip()
     if material:
         from ...types.special_tokens import neutralize_with_note

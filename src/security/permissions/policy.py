@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ...beneath import find_relative
+from ...beneath import find_place, split_place
 from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
@@ -75,7 +75,11 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """What may run. `protected`: files that no tool may write; `sandbox`: where commands run, None: without one."""
+    """What may run. `protected`: files that no tool may write; `sandbox`: where commands run, None: without one.
+
+    `added`: folders, resolved, where tools may read and write as in the workspace. A place is a path below the
+    workspace, or the whole path in an added folder.
+    """
 
     workspace: Path
     mode: str = "ask"
@@ -83,6 +87,7 @@ class Policy:
     allowed_commands: tuple[str, ...] = ()
     protected: tuple[Path, ...] = ()
     sandbox: Sandbox | None = None
+    added: tuple[Path, ...] = ()
 
     @property
     def is_enforced(self) -> bool:
@@ -95,7 +100,7 @@ class Policy:
         Its path is resolved here, once: the decision holds for what it leads to now.
         """
         path = call.arguments.get("path")
-        real_path = find_relative(path, self.workspace) if isinstance(path, str) else None
+        real_path = find_place(path, self.workspace, self.added) if isinstance(path, str) else None
         decision = self._decide_resolved(replace(call, real_path=real_path), risk, access)
         return decision._replace(real_path=real_path)
 
@@ -159,18 +164,18 @@ class Policy:
         return not is_destructive and not FORCED_REFERENCE.search(line)
 
     def can_show(self, tool: str, path: str) -> bool:
-        """Whether the rules let a tool that searches show a file, given relative to the workspace.
+        """Whether the rules let a tool that searches show the file at a place.
 
         `grep` shows what is in it, so it needs what `read` needs.
         """
         return all(
-            rule.action == "allow" or not rule.path or not _speaks_of(rule, tool) or not rule.matches_path(path)
+            rule.action == "allow" or not rule.path or not _speaks_of(rule, tool) or not self._matches(rule, path)
             for rule in self.rules
         )
 
     def is_unreadable(self, path: str) -> bool:
-        """Whether a rule denies reading a path, given relative to the workspace, with / at the end for a folder."""
-        return any(rule.matches_path(path) for rule in self._list_hiding())
+        """Whether a rule denies reading a place, with / at the end for a folder."""
+        return any(self._matches(rule, path) for rule in self._list_hiding())
 
     @property
     def denies_reading(self) -> bool:
@@ -220,8 +225,10 @@ class Policy:
         for path in paths:
             if path is None and call.name == "exec" and not (only_reads and self.is_enforced):
                 return "it is not known which file it writes, which may be a protected one; name the file"
-            if isinstance(path, str) and (why := explain_protection(path, self.workspace, self.protected)):
-                return why
+            if isinstance(path, str):
+                why = explain_protection(path, self.workspace, self.protected, self.added)
+                if why:
+                    return why
         return ""
 
     def _explain_reach(self, call: ToolCall) -> str:
@@ -244,13 +251,27 @@ class Policy:
         line = call.arguments.get("command")
         if rule.command and isinstance(line, str) and rule.matches_tool(call.name):
             return deny.judge_line(line, split_words(rule.command))
-        matches_path = not rule.path or (call.real_path is not None and rule.matches_path(call.real_path))
+        matches_path = not rule.path or (call.real_path is not None and self._matches(rule, call.real_path))
         is_meant = not rule.command and _speaks_of(rule, call.name) and matches_path
         return deny.DenyVerdict("denied" if is_meant else "clear")
 
     def _leads_to(self, rule: Rule, path: str) -> bool:
-        relative = find_relative(path, self.workspace)
-        return relative is not None and rule.matches_path(relative)
+        place = find_place(path, self.workspace, self.added)
+        return place is not None and self._matches(rule, place)
+
+    def _matches(self, rule: Rule, place: str) -> bool:
+        """Whether a rule about a path applies to a place.
+
+        In an added folder its pattern is read below that folder, as below the workspace. But one that begins with the
+        whole path of the folder is about that folder alone, and only such a rule allows anything there.
+        """
+        top, below = split_place(place, self.workspace, self.added)
+        names_added = any(rule.path.startswith(_escape_pattern(str(each))) for each in self.added)
+        if top == self.workspace:
+            return not (names_added and rule.action == "allow") and rule.matches_path(place)
+        if names_added or not rule.path:
+            return rule.matches_path(place)
+        return rule.action != "allow" and rule.matches_path(below)
 
     def _decide_command(self, call: ToolCall) -> Decision:
         line, named = call.arguments.get("command"), _get_named_access(call)
@@ -339,12 +360,14 @@ class Policy:
 
     def _explain_running(self, path: str, real: str) -> str:
         """Why a file may run something by itself later, or ""."""
-        lexical = os.path.relpath(self.workspace / path, self.workspace)
-        if is_running_by_itself(lexical) or is_running_by_itself(real):
+        tops = (self.workspace, *self.added)
+        top, below = split_place(real, self.workspace, self.added)
+        lexical = [os.path.relpath(self.workspace / path, each) for each in tops]
+        if any(map(is_running_by_itself, (*lexical, below))):
             return f"{escape_name(path)} runs by itself when a shell or an editor opens the folder"
-        if is_part_of_repository(self.workspace, real):
+        if is_part_of_repository(top, below):
             return f"git takes the folder of {escape_name(path)} for a repository"
-        return f"git runs {escape_name(path)} as a hook" if is_hook(self.workspace, real) else ""
+        return f"git runs {escape_name(path)} as a hook" if is_hook(top, below, tops) else ""
 
     def _list_narrow_rules(self, call: ToolCall, access: Access | None) -> Iterator[Rule]:
         if call.name == "exec":
@@ -413,5 +436,5 @@ def _find_first_words(line: str) -> str:
 
 
 def _escape_pattern(path: str) -> str:
-    """The pattern that matches this path of the workspace, and no other."""
-    return "/" + re.sub(r"([\\*?\[\]! ])", r"\\\1", path)
+    """The pattern that matches this place, and no other."""
+    return "/" + re.sub(r"([\\*?\[\]! ])", r"\\\1", path.removeprefix("/"))

@@ -84,7 +84,7 @@ class SandboxBase(ABC):
                 _write_git_identity(git_config, home)
         self.cache = _make_cache(view.cache, self.scratch / "cache")
         aside = view.aside or self.scratch / "aside"
-        self.leftovers = Leftovers(view.workspace, aside, find_hooks_path(view.home))
+        self.leftovers = Leftovers(view.workspace, aside, find_hooks_path(view.home), view.added)
 
     def has_network(self, access: Access) -> bool:
         return self.view.has_network(access)

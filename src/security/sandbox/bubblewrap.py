@@ -109,12 +109,15 @@ class BubblewrapSandbox(SandboxBase):
             words += ["--bind", str(find_home(self.scratch, access)), self._home]
         for path in view.readable:
             words += _bind("--ro-bind", path)
-        words += _bind("--ro-bind" if access == "read" else "--bind", view.workspace)
+        for top in view.tops:
+            words += _bind("--ro-bind" if access == "read" else "--bind", top)
         hidden = [each for each in view.hidden if each.is_dir() and each.is_relative_to(view.workspace)]
         # Those are mounted as well: else a command moves their folder, and reads them there.
         unreadable = list(list_unreadable(view))
-        for mount in () if access == "read" else _list_mounts(view.workspace, [*protected, *hidden, *unreadable]):
-            words += _bind(*mount)
+        fixed = [] if access == "read" else [*protected, *hidden, *unreadable]
+        for top in view.tops:
+            for mount in _list_mounts(top, [each for each in fixed if each.is_relative_to(top)]):
+                words += _bind(*mount)
         for path in hidden:
             words += ["--tmpfs", str(path)]
         if access == "read":

@@ -21,6 +21,7 @@ from .bubblewrap import BubblewrapSandbox
 from .deferred import SandboxChoice
 from .limits import ResourceLimits
 from .loopback import Loopback, find_loopback
+from .running_files import find_top
 from .view import SandboxView
 
 TOO_WIDE = ("/", "/dev")  # as a workspace: they contain the kernel's own files, and everything else
@@ -67,7 +68,7 @@ def make_sandbox(kind: str, view: SandboxView, limits: ResourceLimits, environme
 
 def _make_bubblewrap(view: SandboxView, limits: ResourceLimits, environment: Mapping[str, str]) -> SandboxBase:
     program = shutil.which("bwrap", path=environment.get("PATH") or os.defpath)
-    if program is None or os.path.realpath(program).startswith(f"{view.workspace}{os.sep}"):
+    if program is None or find_top(Path(os.path.realpath(program)), view.tops):
         raise SandboxUnusable("not installed")
     filters = _build_filters(view, (*INTERNET, seccomp.UNIX))
     return BubblewrapSandbox(program, environment.get("USER", ""), view, limits, filters)
@@ -115,7 +116,7 @@ def _try(sandbox: SandboxBase, environment: Mapping[str, str]) -> None:
     view = sandbox.view
     with tempfile.NamedTemporaryFile(prefix="vllm-bot-") as outside:
         path = Path(os.path.realpath(outside.name))
-        is_visible = any(path.is_relative_to(each) for each in (view.workspace, *view.readable))
+        is_visible = any(path.is_relative_to(each) for each in (*view.tops, *view.readable))
         try:
             done = sandbox.run_trial(
                 [PROBE, "nowhere/at/all" if is_visible else str(path)], {"PATH": environment.get("PATH", os.defpath)}

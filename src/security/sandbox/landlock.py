@@ -94,9 +94,9 @@ class LandlockSandbox(SandboxBase):
         system = map(Path, (*SYSTEM, *KERNEL, *(RESOLVER if has_network else ()), "/proc"))
         readable = [*system, *list_etc(), *self.view.readable]
         if access == "read":
-            readable, writable = [*readable, self.view.workspace], [temporary, home, self.cache]
+            readable, writable = [*readable, *self.view.tops], [temporary, home, self.cache]
         else:
-            writable = [self.view.workspace, temporary, home]
+            writable = [*self.view.tops, temporary, home]
         loopback = None if has_network else self._find_loopback(access)
         fd = create_ruleset(readable, writable, self._abi, network=has_network or loopback is not None)
         scope_fd = _make_ruleset(0, 0, SIGNALS, self._abi) if self._abi >= 6 else NO_FD

@@ -16,7 +16,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -25,11 +25,21 @@ from typing import NamedTuple, Union
 from ...beneath import get_mark
 from ...types.file_names import escape_name
 from .git_config import clean_config
-from .running_files import CONFIGS, GIT_LINKS, RunningFiles, grant_rights, open_folder, read_file, read_text, walk
+from .running_files import (
+    CONFIGS,
+    GIT_LINKS,
+    RunningFiles,
+    find_top,
+    grant_rights,
+    open_folder,
+    read_file,
+    read_text,
+    walk,
+)
 
 
 class SetAside(NamedTuple):
-    """`path`: relative to the workspace; `kept`: where it is now; `why`: what it would have run."""
+    """`path`: relative to the workspace, or whole; `kept`: where it is now; `why`: what it would have run."""
 
     path: str
     kept: Path
@@ -54,15 +64,18 @@ class SavedFile(NamedTuple):
 
 
 class Leftovers:
-    """Those of one workspace. Commands run between `take` and `set_aside`; `hooks_path`: see RunningFiles.
+    """Those of a workspace, and the folders `added` to it. Commands run between `take` and `set_aside`.
+
+    `hooks_path`: see RunningFiles.
 
     Where several run at the same time, what is there at the end of each is compared with what the first one found.
     """
 
-    def __init__(self, top: Path, aside: Path, hooks_path: str = "") -> None:
+    def __init__(self, top: Path, aside: Path, hooks_path: str = "", added: Sequence[Path] = ()) -> None:
         self._top = top
+        self._tops = (top, *added)
         self._aside = aside
-        self._running_files = RunningFiles(top, hooks_path)
+        self._running_files = RunningFiles(self._tops, hooks_path)
         self._protected: set[Path] = set()
         self._parents: set[Path] = set()  # folders on the way to them
         self._guarded: list[Path] = []  # all that was there of both
@@ -75,8 +88,8 @@ class Leftovers:
         """Record what is there before a command, or that nothing is. Raises OSError."""
         with self._lock:
             if not self._running:
-                paths = {path for path in protected if path != self._top and path.is_relative_to(self._top)}
-                self._parents = {parent for path in paths for parent in list_parents(self._top, path)}
+                paths = {path for path in protected if path not in self._tops and find_top(path, self._tops)}
+                self._parents = {parent for path in paths for parent in self._list_parents(path)}
                 self._protected = paths - self._parents
                 self._guarded = self._list_protected()
                 found = dict.fromkeys([*self._guarded, *self._running_files.list(read_text)])
@@ -100,7 +113,7 @@ class Leftovers:
     def put_back(self, item: SetAside) -> None:
         """Undo what setting it aside did. Raises OSError."""
         path = self._top / item.path
-        with pin_folder(self._top, path, makes=True) as place:
+        with pin_folder(self._tops, path, makes=True) as place:
             _remove(place)
             shutil.move(item.kept, place)
         with self._lock:
@@ -117,7 +130,7 @@ class Leftovers:
     def _list_protected(self) -> list[Path]:
         """The protected paths, what is in them, and the folders on the way: folders before their files."""
         found = {*self._parents}
-        for folder in (self._top, *sorted(self._parents)):
+        for folder in (*self._tops, *sorted(self._parents)):
             open_folder(folder)
         for path in self._protected:
             if not self._is_unreachable(path):
@@ -128,7 +141,15 @@ class Leftovers:
 
     def _is_unreachable(self, path: Path) -> bool:
         """Whether a link or a file is on the way to the path: then it is not in the workspace."""
-        return any((mark := _get_mark(each)) and not _is_folder(mark) for each in list_parents(self._top, path))
+        return any((mark := _get_mark(each)) and not _is_folder(mark) for each in self._list_parents(path))
+
+    def _list_parents(self, path: Path) -> tuple[Path, ...]:
+        top = find_top(path, self._tops)
+        return list_parents(top, path) if top else ()
+
+    def _name(self, path: Path) -> str:
+        """The path relative to the workspace; in an added folder the whole one."""
+        return str(path.relative_to(self._top)) if path.is_relative_to(self._top) else str(path)
 
     def _has_changed(self, path: Path) -> bool:
         """Whether it came, went, or has another content, mode or number of names."""
@@ -156,7 +177,7 @@ class Leftovers:
             if self._is_way(path, before, mark) or not self._has_changed(path) or self._is_unreachable(path):
                 continue
             place = next((each for each in self._protected if path.is_relative_to(each)), path)
-            name = escape_name(str(place.relative_to(self._top)))
+            name = escape_name(self._name(place))
             try:
                 if before and before.is_unsaved:
                     raise OSError(errno.ENODATA, "its content was not saved")
@@ -185,10 +206,10 @@ class Leftovers:
                     with self._note_failure(path, failed):
                         found[path] = self._move(path, why)
                         if path.name in CONFIGS:
-                            with pin_folder(self._top, path) as place:
+                            with pin_folder(self._tops, path) as place:
                                 _write(place, os.fsencode(clean_config(text, self._read_before(path)).text))
         for path, before in self._before.items():
-            was_moved = any(each in found for each in (path, *list_parents(self._top, path)))
+            was_moved = any(each in found for each in (path, *self._list_parents(path)))
             if was_moved and before.content is not None and not os.path.lexists(path):
                 with self._note_failure(path, failed):
                     self._restore(path, before)
@@ -201,7 +222,7 @@ class Leftovers:
         except (FileNotFoundError, NotADirectoryError, FileExistsError):
             pass  # a command that still runs moved it
         except OSError as error:
-            failed.append(f"{escape_name(str(path.relative_to(self._top)))}: {error.strerror}")
+            failed.append(f"{escape_name(self._name(path))}: {error.strerror}")
 
     def _read_before(self, path: Path) -> str:
         before = self._before.get(path)
@@ -245,33 +266,34 @@ class Leftovers:
 
     def _move(self, path: Path, why: str) -> SetAside:
         """Set aside what is there. If it cannot be kept, as on a full disk, it is removed. Raises OSError."""
-        relative, kept = path.relative_to(self._top), self._aside
-        with pin_folder(self._top, path) as place:
+        kept = self._aside
+        with pin_folder(self._tops, path) as place:
             if _is_folder((place.lstat().st_mode,)):
                 for _ in walk(place, os.R_OK | os.W_OK | os.X_OK):
                     pass  # now it can be moved whole
             try:
                 self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
-                kept = Path(tempfile.mkdtemp(prefix=f"{int(time.time())}-", dir=self._aside), relative.name)
+                kept = Path(tempfile.mkdtemp(prefix=f"{int(time.time())}-", dir=self._aside), path.name)
                 shutil.move(place, kept)
             except OSError:
                 _remove(place)
                 why += ", and could not be kept"
-        return SetAside(str(relative), kept, why)
+        return SetAside(self._name(path), kept, why)
 
     def _restore(self, path: Path, was: SavedFile) -> None:
-        with pin_folder(self._top, path, makes=True) as place:
+        with pin_folder(self._tops, path, makes=True) as place:
             _restore(place, was)
 
 
 @contextmanager
-def pin_folder(top: Path, path: Path, *, makes: bool = False) -> Iterator[Path]:
+def pin_folder(tops: Sequence[Path], path: Path, *, makes: bool = False) -> Iterator[Path]:
     """The path by a descriptor of its folder: a link that a running command puts on the way leads nowhere else.
 
-    `makes`: folders that are missing are made. Raises OSError, where the folder is not in `top` too.
+    `makes`: folders that are missing are made. Raises OSError, where the folder is in none of `tops` too.
     """
     real = Path(os.path.realpath(path.parent))
-    if not real.is_relative_to(top):
+    top = find_top(real, tops)
+    if not top:
         raise FileNotFoundError(errno.ENOENT, "not in the workspace", str(path))
     folder = os.open(top, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -18,7 +18,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -83,10 +83,10 @@ class KnownFolder(NamedTuple):
 
 
 class RunningFiles:
-    """Those of the workspace `top`. `hooks_path`: core.hooksPath of the user's own configuration of git."""
+    """Those of the folders `tops`. `hooks_path`: core.hooksPath of the user's own configuration of git."""
 
-    def __init__(self, top: Path, hooks_path: str = "") -> None:
-        self._top = top
+    def __init__(self, tops: Sequence[Path], hooks_path: str = "") -> None:
+        self._tops = tops
         self._hooks_path = hooks_path
         self._folders: dict[str, KnownFolder] = {}
 
@@ -129,41 +129,47 @@ class RunningFiles:
 
     def is_inside(self, path: Path) -> bool:
         with suppress(ValueError):  # it holds a NUL
-            return Path(os.path.realpath(path)).is_relative_to(self._top)
+            return find_top(Path(os.path.realpath(path)), self._tops) is not None
         return False
 
     def find_git_folder(self, link: Path) -> Path | None:
-        """The folder in the workspace that a file of GIT_LINKS names, or None, also for a name of an unusual form."""
+        """The folder in `tops` that a file of GIT_LINKS names, or None, also for a name of an unusual form."""
         found = (GIT_LINK if link.name == GIT else COMMON_LINK).fullmatch(read_text(link))
         target = Path(os.path.realpath(link.parent / found[1])) if found else None
-        return target if target and target.is_relative_to(self._top) else None
+        return target if target and find_top(target, self._tops) else None
 
     def is_harmless_link(self, link: Path) -> bool:
         """Whether it is a link to a file of the workspace, and does not run by itself. Raises OSError."""
         if not link.is_symlink() or not link.name.startswith(".") or link.name == GIT:
             return False
-        return self.is_inside(link) and link.is_file() and not _is_running(str(link.relative_to(self._top)))
+        top = find_top(link, self._tops) or link.parent
+        return self.is_inside(link) and link.is_file() and not _is_running(str(link.relative_to(top)))
 
     def _list_hits(self) -> Iterator[tuple[str, str]]:
         """Each folder with a name in it that may run by itself. Such a link is followed, but none behind it."""
-        stack, known = [str(self._top)], self._folders
+        stack, known = [(str(top), str(top)) for top in self._tops], self._folders
         self._folders = {}
         while stack:
-            folder = stack.pop()
+            top, folder = stack.pop()
             with suppress(OSError):  # it has just gone
                 found = os.stat(folder)  # noqa: PTH116 - a Path takes three times as long
                 stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
                 entry = known.get(folder)
                 if entry is None or entry.stamp != stamp or entry.read_ns - found.st_mtime_ns < RACY_NS:
-                    entry = _read_folder(str(self._top), folder, stamp)
+                    entry = _read_folder(top, folder, stamp)
                 self._folders[folder] = entry
-                stack += [f"{folder}/{name}" for name in entry.folders]
+                stack += [(top, f"{folder}/{name}") for name in entry.folders]
                 for name in entry.hits:
                     yield folder, name
                     path = Path(folder, name)
                     is_followed = path.is_symlink() and name != GIT and os.path.realpath(folder) == folder
                     if is_followed and self.is_inside(path) and os.path.isdir(path):  # noqa: PTH112 - raises nothing
-                        stack.append(str(path))
+                        stack.append((top, str(path)))
+
+
+def find_top(path: Path, tops: Iterable[Path]) -> Path | None:
+    """The one of these folders that a path is below, or is."""
+    return next((top for top in tops if path.is_relative_to(top)), None)
 
 
 def walk(top: Path, rights: int = READABLE) -> Iterator[tuple[Path, list[str], list[str]]]:
@@ -246,14 +252,15 @@ def is_running_by_itself(path: str) -> bool:
     return is_started or _is_running(path)
 
 
-def is_hook(top: Path, path: str) -> bool:
+def is_hook(top: Path, path: str, others: Iterable[Path] = ()) -> bool:
     """Whether a file of this relative path is in the folder that core.hooksPath names.
 
-    That of a repository around it, or of the user's own configuration of git.
+    That of a repository around it, of one in the `others`, or of the user's own configuration of git.
     """
     own = find_hooks_path(Path(os.path.expanduser("~")))  # noqa: PTH111 - raises nothing, as Path's does
-    for folder in (top / path).parents:
-        if folder.is_relative_to(top) and os.path.lexists(folder / GIT):
+    around = [folder for folder in (top / path).parents if folder.is_relative_to(top)]
+    for folder in (*around, *others):
+        if os.path.lexists(folder / GIT):
             name = find_value(read_text(folder / GIT / CONFIGS[0]), HOOKS_PATH) or own
             if name and (top / path).is_relative_to(os.path.realpath(folder / name)):
                 return True

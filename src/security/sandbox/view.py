@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from ...types.sandbox import Access
 from .repository import find_repository
-from .running_files import GIT_SETTINGS, START_FILES, walk
+from .running_files import GIT_SETTINGS, START_FILES, find_top, walk
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 KERNEL = ("/sys/devices/system/cpu",)  # the number of processors
@@ -57,8 +58,14 @@ class SandboxView(NamedTuple):
     hidden: tuple[Path, ...] = ()  # folders of the bot that no command sees
     cache: Path | None = None  # kept for the workspace: the caches of commands that may not change it
     aside: Path | None = None  # where that goes which a command left to run later
-    is_unreadable: Callable[[str], bool] | None = None  # whether a rule denies reading a path of the workspace
+    is_unreadable: Callable[[str], bool] | None = None  # whether a rule denies reading a place, see find_place
     warning: str = ""  # about what is not opened to commands, for the user
+    added: tuple[Path, ...] = ()  # folders that commands use as the workspace, resolved
+
+    @property
+    def tops(self) -> tuple[Path, ...]:
+        """The workspace and the added folders."""
+        return (self.workspace, *self.added)
 
     def has_network(self, access: Access) -> bool:
         return access == "network" or (self.network and access == "write")
@@ -73,8 +80,10 @@ def complete_view(view: SandboxView, environment: Mapping[str, str], installatio
     named = [Path(os.path.expanduser(each)) for each in view.readable]  # noqa: PTH111 - raises nothing, as Path's does
     own = [part for each in installations for part in _list_installation(Path(each) / "bin", home)]
     pythons = [base for name in VIRTUAL_FOLDERS for base in _find_base_python(workspace / name)]
-    repository, warning = find_repository(workspace)
-    found = {*own, *_list_programs(environment, home), *pythons, *([repository] if repository else [])}
+    repositories = list(map(find_repository, view.tops))
+    warning = "\n".join(each.warning for each in repositories if each.warning)
+    shared = [each.folder for each in repositories if each.folder]
+    found = {*own, *_list_programs(environment, home), *pythons, *shared}
     seen = [each for each in found if not (_contains(each, home) or _contains(each, workspace))]
     return view._replace(home=home, readable=_drop_nested([*named, *seen]), warning=warning)
 
@@ -106,25 +115,26 @@ def list_etc() -> Iterator[Path]:
 
 
 def list_protected(view: SandboxView) -> list[Path]:
-    """The protected paths in the workspace as it is now, whether they exist or not."""
-    top = view.workspace
-    paths = [path for path in view.protected if path.is_relative_to(top)]
-    folders = (top, view.home) if view.home and view.home.is_relative_to(top) else (top,)
-    paths += [folder / name for folder in folders for name in START_FILES]
-    if os.path.lexists(git := top / ".git"):
-        paths += [git, *(git / name for name in GIT_SETTINGS)]
+    """The protected paths in the workspace and the added folders as they are now, whether they exist or not."""
+    paths = [path for path in view.protected if find_top(path, view.tops)]
+    homes = [view.home] if view.home and find_top(view.home, view.tops) else []
+    paths += [folder / name for folder in (*view.tops, *homes) for name in START_FILES]
+    for git in (top / ".git" for top in view.tops):
+        if os.path.lexists(git):
+            paths += [git, *(git / name for name in GIT_SETTINGS)]
     return list(dict.fromkeys(paths))
 
 
 def list_unreadable(view: SandboxView) -> Iterator[Path]:
-    """The files and folders of the workspace that a rule denies to `read`, as it is now; links aside.
+    """The files and folders of the workspace and the added ones that a rule denies to `read`, as they are now.
 
-    Raises OSError if there are too many to be hidden.
+    Links aside. Raises OSError if there are too many to be hidden.
     """
     count = 0
-    for folder, folders, files in walk(view.workspace) if view.is_unreadable else ():
-        inner = os.path.relpath(folder, view.workspace)
-        prefix = "" if inner == "." else f"{inner}/"
+    walks = (walk(top) for top in view.tops) if view.is_unreadable else ()
+    for folder, folders, files in chain.from_iterable(walks):
+        inner = "" if folder == view.workspace else f"{folder}/"
+        prefix = inner.removeprefix(f"{view.workspace}/")
         folders[:] = [name for name in folders if name != ".git"]
         for name in (*(f"{each}/" for each in folders), *files):
             path = Path(folder, name)

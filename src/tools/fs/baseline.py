@@ -44,11 +44,15 @@ class SeenFile(NamedTuple):
 
 
 class Baseline:
-    """That of one workspace. `folder` is where the temporary file is."""
+    """That of one workspace, or of a folder added to it, whose paths are told whole with `before` them.
 
-    def __init__(self, workspace: Path, folder: Path) -> None:
+    `folder` is where the temporary file is.
+    """
+
+    def __init__(self, workspace: Path, folder: Path, before: str = "") -> None:
         self._workspace = workspace
         self._folder = folder
+        self._before = before
         self._seen: dict[str, SeenFile] = {}
         self._rules: dict[str, tuple[tuple[int, ...], tuple[IgnoreFile, ...]]] = {}
         self._kept: dict[str, tuple[int, int]] = {}  # digest -> place and size in the file
@@ -71,7 +75,7 @@ class Baseline:
         changes = []
         for path in sorted(before.keys() | now.keys()):
             old, new = before.get(path), now.get(path)
-            change = FileChange(path, old and old.state, new and new.state)
+            change = FileChange(f"{self._before}{path}", old and old.state, new and new.state)
             if old is not new and change.before != change.after:
                 changes.append(change)
         return changes, was_complete and self._is_complete
@@ -182,8 +186,8 @@ RecordChanges = Callable[..., None]  # (changes, read: digest -> content, is_com
 class FileWatch:
     """Finds what calls change in files. `has_jobs`: whether commands in the background run, which change them, too."""
 
-    def __init__(self, baseline: Baseline, has_jobs: Callable[[], bool]) -> None:
-        self._baseline = baseline
+    def __init__(self, baselines: Sequence[Baseline], has_jobs: Callable[[], bool]) -> None:
+        self._baselines = baselines
         self._has_jobs = has_jobs
         self._lock = threading.Lock()
         self._calls = 0  # that run now; subagents run several at the same time
@@ -195,7 +199,7 @@ class FileWatch:
             if self._calls or self._has_jobs():  # what they have changed since the last look
                 self._record(record)
             else:
-                self._baseline.refresh()
+                self._refresh()
             self._calls += 1
         try:
             yield
@@ -208,14 +212,24 @@ class FileWatch:
     def watch_jobs(self, record: RecordChanges) -> Iterator[None]:
         """Record what commands of before change during an answer, as its work."""
         with self._lock:
-            self._baseline.refresh()
+            self._refresh()
         try:
             yield
         finally:
             with self._lock:
                 self._record(record)
 
+    def _refresh(self) -> None:
+        for each in self._baselines:
+            each.refresh()
+
+    def _read(self, digest: str) -> bytes | None:
+        found = (each.read(digest) for each in self._baselines)
+        return next((content for content in found if content is not None), None)
+
     def _record(self, record: RecordChanges, *, only_files: bool = False) -> None:
-        changes, are_all = self._baseline.find_changes()
+        looks = [each.find_changes() for each in self._baselines]
+        changes = [change for found, _ in looks for change in found]
+        are_all = all(is_all for _, is_all in looks)
         if changes or only_files:
-            record(changes, self._baseline.read, is_complete=are_all and only_files)
+            record(changes, self._read, is_complete=are_all and only_files)

@@ -34,7 +34,9 @@ def make_diff(path: str, before: str | None, after: str | None) -> str:
     crlf = bool(texts) and all(map(is_crlf, texts))
     old, new = _split_lines(before or "", crlf), _split_lines(after or "", crlf)
     path = escape_name(path)
-    source, target = "/dev/null" if before is None else f"a/{path}", "/dev/null" if after is None else f"b/{path}"
+    below = path.removeprefix("/")  # a whole path is one in a folder that was added to the workspace
+    source = "/dev/null" if before is None else f"a/{below}"
+    target = "/dev/null" if after is None else f"b/{below}"
     lines = [f"--- {source}", f"+++ {target}"]
     for group in _group_changes(_find_opcodes(old, new)):
         (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]

@@ -57,20 +57,20 @@ def map_os_errors(path: str) -> Iterator[None]:
 @contextmanager
 def open_file(path: str, ctx: ToolContext) -> Iterator[BinaryIO]:
     """Open a regular file of the workspace for reading, on the disk. Raises ToolError for anything else."""
-    with map_os_errors(path), DISK.open(paths.find_target(path, ctx.workspace, ctx.call))[0] as file:
+    with map_os_errors(path), DISK.open(_find_target(path, ctx))[0] as file:
         yield file
 
 
 @contextmanager
 def open_text(path: str, ctx: ToolContext) -> Iterator[BinaryIO]:
     """As `open_file`, with what an editor holds of a text file where it holds something else."""
-    with map_os_errors(path), ctx.wiring.files.open(paths.find_target(path, ctx.workspace, ctx.call))[0] as file:
+    with map_os_errors(path), ctx.wiring.files.open(_find_target(path, ctx))[0] as file:
         yield file
 
 
 def read_before_change(path: str, ctx: ToolContext) -> OldFile | None:
     """Read a file that is to be changed; None if there is none. Raises ToolError if it may not be changed."""
-    target = paths.find_target(path, ctx.workspace, ctx.call)
+    target = _find_target(path, ctx)
     with map_os_errors(path):
         paths.refuse_protected(target, ctx.wiring.protected)
         try:
@@ -106,9 +106,10 @@ def encode(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bytes:
 
 def replace_file(path: str, data: bytes, ctx: ToolContext, old: OldFile | None) -> None:
     """Write the file, after `ctx.wiring.before_write` has got the old content, for an undo."""
-    target = paths.find_target(path, ctx.workspace, ctx.call)
+    target = _find_target(path, ctx)
     with map_os_errors(path):
-        ctx.wiring.before_write("/".join(target.parts), old.data if old else None)
+        place = paths.get_place(target, ctx.wiring.added_folders)
+        ctx.wiring.before_write(place, old.data if old else None)
         ctx.wiring.files.replace(target, data, ctx.wiring.protected, old)
 
 
@@ -116,6 +117,10 @@ def decode(path: str, data: bytes) -> tuple[str, Encoding]:
     """The text of a whole file. Raises ToolError if it is none."""
     encoding = find_encoding(path, io.BytesIO(data), len(data) + 1)
     return data[len(encoding.bom) :].decode(encoding.codec), encoding
+
+
+def _find_target(path: str, ctx: ToolContext) -> paths.Target:
+    return paths.find_target(path, ctx.workspace, ctx.call, ctx.wiring.added_folders)
 
 
 def find_encoding(path: str, file: BinaryIO, max_bytes: int) -> Encoding:

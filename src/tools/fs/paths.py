@@ -1,8 +1,8 @@
-"""Where a file tool may go: to a regular file inside the workspace, and nowhere else.
+"""Where a file tool may go: to a regular file inside the workspace or an added folder, and nowhere else.
 
-There are two steps. `resolve` follows links and `..`; the result must lie in the workspace, else it raises a clear
-error. For a call on which the policy has decided, the first step was taken there (`find_target`). Then the file is
-opened beneath the workspace without following a link (beneath.py): what was decided on is opened, or nothing, whatever
+There are two steps. `resolve` follows links and `..`; the result must lie in one of these folders, else it raises a
+clear error. For a call on which the policy has decided, the first step was taken there (`find_target`). Then the file
+is opened beneath that folder without following a link (beneath.py): what was decided on is opened, or nothing, whatever
 changes between the steps.
 
 POSIX only, since it needs openat(). Paths are not expanded: `$HOME` and `*` are plain names.
@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from ...beneath import FOLDER, MAX_PATH_CHARS, READ, STEP, find_relative, open_beneath, stat_beneath
+from ...beneath import FOLDER, MAX_PATH_CHARS, READ, STEP, find_place, open_beneath, split_place, stat_beneath
 from ...errors import ToolError
 from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
@@ -36,42 +36,50 @@ KINDS = {
 
 
 class Target(NamedTuple):
-    """A path as the model gave it, for messages, and the components below the workspace that it leads to.
+    """A path as the model gave it, for messages, and the components below the folder `top` that it leads to.
 
-    None of these is a link.
+    None of these is a link. `top` is the workspace or an added folder.
     """
 
     name: str
-    workspace: Path
+    top: Path
     parts: tuple[str, ...]
 
 
-def resolve(path: str, workspace: Path) -> Target:
-    """Find where a path leads. Raises ToolError if that is not inside the workspace."""
+def resolve(path: str, workspace: Path, added: Sequence[Path] = ()) -> Target:
+    """Find where a path leads. Raises ToolError if that is neither inside the workspace nor in an added folder."""
     if len(path) > MAX_PATH_CHARS:
         raise ToolError(f"a path of {len(path):,} characters is too long")
     if not path.strip() or UNPASSABLE.search(path):
         raise ToolError(f"{path!a} is not a path")
     if path == "~" or path.startswith("~/"):
         raise ToolError(f"{escape_name(path)}: ~ is not expanded", "Give a path relative to the workspace.")
-    relative = find_relative(path, workspace)
-    if relative is None:
+    place = find_place(path, workspace, added)
+    if place is None:
         raise ToolError(
             f"{escape_name(path)} is outside the workspace", "Only files inside the workspace can be reached."
         )
-    return make_target(path, workspace, relative)
+    return make_target(path, workspace, place, added)
 
 
-def find_target(path: str, workspace: Path, call: ToolCall | None) -> Target:
+def find_target(path: str, workspace: Path, call: ToolCall | None, added: Sequence[Path] = ()) -> Target:
     """Where the path of a call leads: what the policy decided on, or, where no policy decides, where it leads now."""
     if call and call.real_path is not None and call.arguments.get("path") == path:
-        return make_target(path, workspace, call.real_path)
-    return resolve(path, workspace)
+        return make_target(path, workspace, call.real_path, added)
+    return resolve(path, workspace, added)
 
 
-def make_target(path: str, workspace: Path, relative: str) -> Target:
-    """The target of a path that leads to `relative` below the workspace."""
-    return Target(escape_name(path), Path(os.path.realpath(workspace)), Path(relative).parts)
+def make_target(path: str, workspace: Path, place: str, added: Sequence[Path] = ()) -> Target:
+    """The target of a path that leads to this place, see find_place."""
+    top, below = split_place(place, workspace, added)
+    return Target(escape_name(path), Path(os.path.realpath(top)), Path(below).parts)
+
+
+def get_place(target: Target, added: Sequence[Path]) -> str:
+    """The target relative to the workspace; in an added folder the whole path. See find_place."""
+    if target.top in added:
+        return str(target.top.joinpath(*target.parts))
+    return "/".join(target.parts)
 
 
 def refuse_protected(target: Target, protected: tuple[Path, ...]) -> None:
@@ -82,7 +90,7 @@ def refuse_protected(target: Target, protected: tuple[Path, ...]) -> None:
     parts = _casefold(target.parts)
     if ".git" in parts:
         raise ToolError(f"{target.name}: git's own files are not written", "Use git through a command.")
-    real = _casefold(target.workspace.parts) + parts
+    real = _casefold(target.top.parts) + parts
     for path in protected:
         if real[: len(path.parts)] == _casefold(path.parts):
             raise ToolError(f"{target.name} is protected: it holds settings or the state of this program")
@@ -102,7 +110,7 @@ def open_parent(target: Target, *, create: bool = False) -> Iterator[int]:
     if not target.parts:
         raise ToolError(f"{target.name} is a folder")
     with ExitStack() as opened, ExitStack() as made:
-        folder = os.open(target.workspace, FOLDER if create else STEP)
+        folder = os.open(target.top, FOLDER if create else STEP)
         opened.callback(os.close, folder)
         for step in target.parts[:-1] if create else ["/".join(target.parts[:-1]) or "."]:
             if create and _make_folder(step, folder):
@@ -128,7 +136,7 @@ def _remove_folder(name: str, folder: int) -> None:
 
 def open_folder(target: Target) -> int:
     """Open the target if it is a folder. Raises OSError."""
-    top = os.open(target.workspace, STEP)
+    top = os.open(target.top, STEP)
     try:
         return open_beneath(top, "/".join(target.parts) or ".", FOLDER)
     finally:

@@ -44,7 +44,9 @@ class Tree:
     """A folder or one file of the workspace, for a tool. `cut` says why not all files were seen, if so."""
 
     def __init__(self, path: str, ctx: ToolContext, tool: str = "") -> None:
-        self._target = paths.find_target(path, ctx.workspace, ctx.call)
+        self._target = target = paths.find_target(path, ctx.workspace, ctx.call, ctx.wiring.added_folders)
+        is_added = target.top in ctx.wiring.added_folders
+        self._before = f"{target.top}/" if is_added else ""  # paths in an added folder are whole
         self._ctx = ctx
         self._tool = tool
         self._deadline = ctx.clock.monotonic() + WALK_TIMEOUT_S
@@ -60,8 +62,8 @@ class Tree:
 
     @contextmanager
     def open_root(self) -> Iterator[Tree]:
-        """Hold the folder of the workspace open, as the other methods need it."""
-        self._root = os.open(self._target.workspace, FOLDER)
+        """Hold the workspace, or the added folder, open, as the other methods need it."""
+        self._root = os.open(self._target.top, FOLDER)
         try:
             yield self
         finally:
@@ -69,12 +71,19 @@ class Tree:
 
     @property
     def start(self) -> str:
-        """The folder as a prefix of paths: "" or "a/b/"."""
+        """The folder as a prefix of the paths of `files`: "" or "a/b/"."""
+        return f"{self._before}{self._folder}"
+
+    @property
+    def _folder(self) -> str:
         return "".join(f"{part}/" for part in self._target.parts)
 
     def open(self, path: str) -> BinaryIO:
-        """Open a regular file for reading by its path in the workspace. Raises OSError."""
-        return to_regular_file(open_beneath(self._root, path, READ))
+        """Open one of `files` for reading. Raises OSError."""
+        return self._open(path.removeprefix(self._before))
+
+    def _open(self, below: str) -> BinaryIO:
+        return to_regular_file(open_beneath(self._root, below, READ))
 
     def is_late(self) -> bool:
         """Whether the time is over; `cut` then says so. Raises ToolError if the call is cancelled."""
@@ -84,18 +93,19 @@ class Tree:
         return bool(self.cut)
 
     def files(self) -> Iterator[str]:
-        """Yield paths relative to the workspace, but for those that rules keep from the tool.
+        """Yield paths relative to the workspace, or whole ones, but for those that rules keep from the tool.
 
         Raises ToolError if it is neither a folder nor a file.
         """
-        for path in self._list_all():
+        for below in self._list_all():
+            path = f"{self._before}{below}"
             if self._ctx.wiring.can_show(self._tool, path):
                 yield path
             else:
                 self._has_left_out = True
 
     def _list_all(self) -> Iterator[str]:
-        start = self.start.rstrip("/")
+        start = self._folder.rstrip("/")
         try:
             os.close(open_beneath(self._root, start or ".", FOLDER))
         except NotADirectoryError:
@@ -104,7 +114,7 @@ class Tree:
             return
         except OSError as error:
             raise ToolError(f"{self._target.name}: {error.strerror}") from error
-        yield from self._walk(self.start, self._read_rules_above())
+        yield from self._walk(self._folder, self._read_rules_above())
 
     def _read_rules_above(self) -> tuple[IgnoreFile, ...]:
         """The rules of the folders above; none if the folder is ignored itself, since the model asked for it."""
@@ -148,7 +158,7 @@ class Tree:
 
     def _read_rules(self, folder: str) -> tuple[IgnoreFile, ...]:
         try:
-            with self.open(f"{folder}{IGNORE_FILE}") as file:
+            with self._open(f"{folder}{IGNORE_FILE}") as file:
                 rules = parse_rules(file.read(MAX_IGNORE_BYTES))
         except OSError:
             return ()

@@ -123,10 +123,10 @@ def _find_namespace() -> str:
     return ""
 
 
-def find_program(name: str, search_path: str, workspace: Path) -> str:
-    """The first such program of a PATH; "" if there is none. One inside the workspace is not the user's own."""
+def find_program(name: str, search_path: str, folders: Sequence[Path]) -> str:
+    """The first such program of a PATH; "" if there is none. One inside these folders is not the user's own."""
     from shutil import which  # start-up is measured
 
-    top = os.path.realpath(workspace)
+    tops = [os.path.realpath(each) for each in folders]
     paths = (os.path.realpath(each) for folder in search_path.split(os.pathsep) if (each := which(name, path=folder)))
-    return next((each for each in paths if not Path(each).is_relative_to(top)), "")
+    return next((each for each in paths if not any(Path(each).is_relative_to(top) for top in tops)), "")

@@ -79,13 +79,14 @@ class Wiring:
 
     max_file_bytes: int = 10_000_000
     files: TextFiles = DISK  # where read, write and edit find their files
+    added_folders: tuple[Path, ...] = ()  # besides the workspace, resolved: tools read and write there, too
     protected: tuple[Path, ...] = ()  # paths that no tool writes, whether they exist or not
     exec_timeout: float = 120.0  # seconds
     exec_max_timeout: float = 3600.0  # seconds; the longest that a call may name
     exec_max_output: int = 30_000  # characters
     can_show: Callable[[str, str], bool] = lambda *_: True  # whether a tool that searches may show a file, by its path
     outputs: Outputs | None = None  # where whole outputs are stored; None: nowhere
-    # Called before a tool replaces or creates a file, with its path relative to the workspace, links resolved, and its
+    # Called before a tool replaces or creates a file, with its place (beneath.find_place) and its
     # old content (None: no file). The file is not written if it raises.
     before_write: Callable[[str, Union[bytes, None]], None] = lambda *_: None
     # Entered around a call that may change files and does not say which, with whether it can change nothing else.

@@ -129,10 +129,12 @@ class Diagnostics:
     def check(self, files: Iterable[str], ctx: ToolContext, may_run: Callable[[str], bool]) -> str:
         """A note on errors in these files, relative to the workspace; "" if there are none that are new.
 
+        The files of added folders, with whole paths, are not checked: the user trusts the workspace alone.
+
         `may_run`: whether a command line may run with access=read without asking.
         """
         root, deadline = ctx.workspace, time.monotonic() + self._max_s
-        changed = {(root / name).resolve() for name in files}
+        changed = {(root / name).resolve() for name in files if not name.startswith("/")}
         found: dict[Path, dict[str, list[str]]] = {file: {} for file in sorted(changed) if file.is_file()}
         for checker in self._checkers:
             for folder, theirs in _group_by_project(checker, found, root).items():

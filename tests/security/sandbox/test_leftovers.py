@@ -278,9 +278,9 @@ def test_a_folder_that_became_a_link_leads_nowhere_else(tmp_path):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "tasks.json").write_text(folder)
     top = tmp_path / "top"
-    with pin_folder(top, top / "in" / "tasks.json") as place:
+    with pin_folder([top], top / "in" / "tasks.json") as place:
         (top / "in").rename(top / "moved")
         (top / "in").symlink_to(tmp_path / "out")
         assert place.read_text() == "top/in"
-    with pytest.raises(FileNotFoundError), pin_folder(top, top / "in" / "tasks.json"):
+    with pytest.raises(FileNotFoundError), pin_folder([top], top / "in" / "tasks.json"):
         pass

@@ -1,4 +1,4 @@
-"""The files of the workspace that `@` finds: what git lists, or a bounded walk outside of a repository.
+"""The files of the workspace and of added folders that `@` finds: what git lists, or a bounded walk elsewhere.
 
 A path matches if it holds the typed characters in their order, in any case. Best are paths whose last part begins with
 them, then those that hold them together, then the rest; of equals the shorter ones.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 MAX_FILES = 100_000  # of a repository
@@ -25,10 +25,11 @@ SKIPPED_FOLDERS = ("node_modules", "__pycache__")
 
 
 class FileIndex:
-    """The files below `root`, listed when they are first searched, and again some seconds later."""
+    """The files below `root`, and in `added`, listed when they are first searched, and again some seconds later."""
 
-    def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic, added: Sequence[Path] = ()) -> None:
         self._root = root
+        self._added = added
         self._clock = clock
         self._paths: list[str] = []
         self._expires = -1.0
@@ -36,7 +37,7 @@ class FileIndex:
     def search(self, typed: str) -> list[str]:
         """The best matches, the best first; folders end in a slash."""
         if (now := self._clock()) >= self._expires:
-            self._paths = list_paths(self._root)
+            self._paths = list_paths(self._root, self._added)
             took = self._clock() - now
             self._expires = now + max(MIN_AGE_S, AGE_FACTOR * took)
         matches = iter(match_paths(typed, self._paths))
@@ -44,11 +45,15 @@ class FileIndex:
         return [path for path, _ in zip(existing, range(MAX_MATCHES), strict=False)]
 
 
-def list_paths(root: Path) -> list[str]:
-    """Paths of files, and of the folders that hold them, relative to `root`."""
-    files = dict.fromkeys(_list_by_git(root)[:MAX_FILES] or _walk(root))
-    folders = {parent: None for path in files for parent in _list_parents(path)}
-    return [*files, *folders]
+def list_paths(root: Path, added: Sequence[Path] = ()) -> list[str]:
+    """Paths of files, and of the folders that hold them, relative to `root`; those in `added` are whole."""
+    paths: list[str] = []
+    for top in (root, *added):
+        files = dict.fromkeys(_list_by_git(top, (root, *added))[:MAX_FILES] or _walk(top))
+        folders = {parent: None for path in files for parent in _list_parents(path)}
+        before = "" if top == root else f"{top}/"
+        paths += [f"{before}{path}" for path in (*files, *folders)]
+    return paths
 
 
 def match_paths(typed: str, paths: list[str]) -> list[str]:
@@ -65,13 +70,16 @@ def match_paths(typed: str, paths: list[str]) -> list[str]:
     return sorted(filter(wanted.match, paths), key=rank)
 
 
-def _list_by_git(root: Path) -> list[str]:
-    """Tracked and new files, without ignored ones; none outside of a repository, and in a folder that it ignores."""
+def _list_by_git(root: Path, tops: Sequence[Path]) -> list[str]:
+    """Tracked and new files, without ignored ones; none outside of a repository, and in a folder that it ignores.
+
+    `tops`: folders that may be written to, so a git in them is not the user's own.
+    """
     import subprocess  # start-up is measured
 
     from ....tools.process.proc import find_program
 
-    if not (git := find_program("git", os.environ.get("PATH", os.defpath), root)):
+    if not (git := find_program("git", os.environ.get("PATH", os.defpath), tops)):
         return []
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command

@@ -141,7 +141,7 @@ def _show_changes(state: State, first: Write, last: Write, *, is_turn: bool, is_
         screen.say(f"  {name}: {explain_missing(first)}")
         return
     if not is_turn:
-        after = read_now(state.settings.root, first.path)
+        after = read_now(state.settings, first.path)
     lines = draw_file_diff(name, before, after, screen.colours)
     modes = [each.mode for each in (first.before, last.after) if each and each.mode]
     if len(set(modes)) == 2:

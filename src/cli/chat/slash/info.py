@@ -94,10 +94,11 @@ def _show_status(state: State, _: str) -> None:
         "model": state.model_name,
         "tools": PATH_DESCRIPTIONS[state.path] if state.path else "not needed yet",
         "workspace": escape_name(state.settings.root),
+        "added": ", ".join(map(escape_name, state.settings.added)),
         "context": _describe_context(state),
         "tokens": _describe_tokens(state),
     }
-    state.screen.say("\n".join(f"  {name:10} {sanitize(value)}" for name, value in rows.items()))
+    state.screen.say("\n".join(f"  {name:10} {sanitize(value)}" for name, value in rows.items() if value))
 
 
 def describe_path(state: State) -> list[str]:

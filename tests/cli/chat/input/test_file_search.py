@@ -120,3 +120,9 @@ def test_a_git_in_the_workspace_is_not_run(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert list_paths(tmp_path) == ["git"]
     assert not (tmp_path / "ran").exists()
+
+
+def test_files_of_added_folders_have_whole_paths(root, tmp_path_factory):
+    added = tmp_path_factory.mktemp("lib")
+    (added / "scan_more.py").touch()
+    assert FileIndex(root, added=(added,)).search("scan_more") == [f"{added}/scan_more.py"]

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,12 +31,13 @@ def write(path, content):
 class Chatting:
     """A chat in the folder, with all tools, in which these lines are typed."""
 
-    def __init__(self, folder: Path, *lines, turns=(), resume=None, pick=None):
+    def __init__(self, folder: Path, *lines, turns=(), resume=None, pick=None, added=()):
         self.lines = [*lines, EOFError()]
         self.model = ScriptedModel(*turns)
         self.aside = io.StringIO()
         screen = PlainScreen(io.StringIO(), self.aside, thoughts=False, styled=False)
-        self.state = State(Settings(root=folder), screen, Debug(0), self._bot, "tiny", Store(folder / "state"))
+        settings = Settings(root=folder, added=added)
+        self.state = State(settings, screen, Debug(0), self._bot, "tiny", Store(folder / "state"))
         self.state.pick = pick
         if resume is not None:
             resume_session(self.state, resume)
@@ -46,8 +48,11 @@ class Chatting:
         def before_write(path, content):
             self.state.session.record_write(path, content)
 
-        ctx = ToolContext(workspace=self.state.settings.root).rewire(before_write=before_write)
-        return Runtime(AgentLoop(self.model, REGISTRY, ctx, APPROVE_ALL, POLICY), self.model, Settings())
+        settings = self.state.settings
+        wired = {"before_write": before_write, "added_folders": settings.added}
+        ctx = ToolContext(workspace=settings.root).rewire(**wired)
+        policy = replace(POLICY, workspace=settings.root, added=settings.added) if settings.added else POLICY
+        return Runtime(AgentLoop(self.model, REGISTRY, ctx, APPROVE_ALL, policy), self.model, Settings())
 
     def _read(self, prompt):
         line = self.lines.pop(0)
@@ -84,6 +89,27 @@ class TestUndo:
         assert "restored a.txt" in chat.shown
         assert "removed b.txt" in chat.shown
         assert chat.questions[-1] == ["and?"]
+
+    def test_so_they_are_in_an_added_folder(self, folder, tmp_path):
+        added = (tmp_path / "lib").resolve()
+        added.mkdir()
+        (added / "a.txt").write_text("old\n")
+        writes = (says("", write(str(added / "a.txt"), "new\n"), write("../lib/b/c.txt", "made\n")), says("Done."))
+        chat = Chatting(folder, "go", "/diff", turns=writes, added=(added,))
+        assert (added / "b" / "c.txt").read_text() == "made\n"
+        assert "-old" in chat.shown
+        chat = Chatting(folder, "/undo", resume=chat.state.session.id, added=(added,))
+        assert (added / "a.txt").read_text() == "old\n"
+        assert not (added / "b" / "c.txt").exists()
+
+    def test_but_not_where_it_is_not_added_any_more(self, folder, tmp_path):
+        added = (tmp_path / "lib").resolve()
+        added.mkdir()
+        writes = (says("", write(str(added / "a.txt"), "new\n")), says("Done."))
+        session = Chatting(folder, "go", turns=writes, added=(added,)).state.session.id
+        chat = Chatting(folder, "/undo", resume=session)
+        assert f"left {added}/a.txt alone: it is outside the workspace" in chat.shown
+        assert (added / "a.txt").exists()
 
     def test_a_file_changed_since_is_left_alone(self, folder):
         class Meddling(str):
