@@ -27,6 +27,7 @@ from ..errors import (
     WireError,
     join_names,
 )
+from ..negotiation.answer_ids import AnswerIds
 from ..negotiation.call_gap import GAP_PROBE, has_gap, learn_gap
 from ..negotiation.call_path import PARSER_FAILED, TOOLS_LEFT_OUT, CallPath, Downgrade, blames_grammar
 from ..negotiation.continuity import ContinuityMeter, Sent
@@ -129,6 +130,7 @@ class ModelCore:
         self._can_tell_thoughts = True  # the server: what it makes of a thought
         self._mends_history = False  # the server refuses what is odd in this conversation
         self._continuity = ContinuityMeter()
+        self._answer_ids = AnswerIds(self.server)
         self._beginning: dict[str, object] = {}  # of the last prompt
         self._held: list[ModelEvent] = []  # until the server accepts the request
         self._first_turn: ServedModel | None = None  # that this model finds out about for others
@@ -310,7 +312,9 @@ class ModelCore:
             self._held.append(PromptChanged(changed))
         tools, choice = self._readable, self._asked.choice
         self._continuity.begin(self._describe_sent(request, path))
+        self._answer_ids.begin()
         turn = yield from self._stream_answer(request, tools, path)
+        self._answer_ids.end(turn.tokens, turn.raw_text())
         if kept := self._continuity.end(turn.tokens.ids):
             yield kept
         recovery = Recovery(
@@ -538,8 +542,10 @@ class ModelCore:
         if is_generated:
             rendered = yield from self.server.render(wire)
             self._prompt_watch.compare(rendered.size)
-            self._continuity.read_prompt(rendered.ids)
-            wire = rendered.request
+            index = self._index_tools(tuple(self._readable))
+            prompt = yield from self._answer_ids.extend(rendered, request.model, index, self._thought_closer)
+            self._continuity.read_prompt(prompt.ids)
+            wire = prompt.request
         head: ReplyHead = yield Open("POST", wire.path, wire.body)
         if not head.is_ok:
             refusal = read_refusal(head, (yield from read_body()), load_json(wire.body))

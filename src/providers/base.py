@@ -35,10 +35,14 @@ class ChatRequest:
 
 
 class RawTokens(NamedTuple):
-    """The token ids of an answer; `unaccounted`: how many of them became neither text nor a call."""
+    """The token ids of an answer; `unaccounted`: how many of them became neither text nor a call.
+
+    `end`: the token with which the model ended its turn, which is none of them; None where it was cut off.
+    """
 
     ids: list[int]
     unaccounted: int
+    end: int | None = None
 
 
 class PromptSize(NamedTuple):

@@ -216,6 +216,7 @@ class CompletionChoice(WireStruct):
     message: CompletionDelta | None = None
     text: str | None = None  # of /v1/completions
     finish_reason: str | None = None
+    stop_reason: Any = None  # vLLM: the string that ended the answer, or another token than the usual one
     token_ids: list[int] | None = None
     error: Any = None  # OpenRouter
 
@@ -277,6 +278,7 @@ class OpenAIStream(StreamDecoder):
         self._reasoning = self._builder.begin_text(Reasoning)
         self._text = self._builder.begin_text(Text)
         self._token_ids: list[int] = []
+        self._end_id: int | None = None
         self.unaccounted = 0  # tokens that became neither text nor a call
 
     def read_event(self, data: bytes, found: list[WireEvent]) -> None:
@@ -312,9 +314,15 @@ class OpenAIStream(StreamDecoder):
         if choice.delta:
             self._add_delta(choice.delta, found)
         if choice.token_ids:
-            ids = drop_end(choice.token_ids, choice.finish_reason)
-            self._token_ids += ids
-            self.unaccounted += 0 if len(found) > before else len(ids)
+            count = self._add_ids(choice.token_ids, choice.finish_reason)
+            self.unaccounted += 0 if len(found) > before else count
+
+    def _add_ids(self, ids: list[int], finish_reason: str | None) -> int:
+        """How many are added. The token that ends the turn is kept apart; others may come in the same event."""
+        if finish_reason and finish_reason != "length":
+            *ids, self._end_id = ids
+        self._token_ids += ids
+        return len(ids)
 
     def _add_delta(self, delta: CompletionDelta, found: list[WireEvent]) -> None:
         content = delta.content
@@ -358,15 +366,11 @@ class OpenAIStream(StreamDecoder):
 
     def close(self) -> list[WireEvent]:
         completed = super().close()
-        return [RawTokens(self._token_ids, self.unaccounted), *completed] if self._token_ids else completed
+        tokens = RawTokens(self._token_ids, self.unaccounted, self._end_id)
+        return [tokens, *completed] if self._token_ids else completed
 
 
 def _index_calls(message: CompletionDelta | None) -> None:
     """Those of a whole message have no indexes."""
     for index, call in enumerate((message and message.tool_calls) or ()):
         call.index = index
-
-
-def drop_end(ids: list[int], finish_reason: str | None) -> list[int]:
-    """Without the token that ends the turn; others may come in the same event."""
-    return ids[:-1] if finish_reason and finish_reason != "length" else ids

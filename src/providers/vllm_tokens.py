@@ -15,35 +15,49 @@ import msgspec
 
 from ..errors import TokensUnsupported
 from .base import Decoder, HttpRequest, WireEvent
-from .openai import CompletionChoice, CompletionDelta, OpenAIStream, drop_end
+from .openai import CompletionChoice, CompletionDelta, OpenAIStream
 from .stream.decoder import BodySniffer
 
 RENDER_PATH = "chat/completions/render"
 GENERATE_PATH = "/inference/v1/generate"
+NO_PROMPT = "The server rendered something that is not a prompt."
+_NULL = msgspec.Raw(b"null")
 _TEXT = msgspec.Raw(b'"text"')  # without it the answer is token ids alone
 
 
 class RenderedPrompt(NamedTuple):
-    """`request` makes the model answer; `ids`: of the prompt, as the server writes them in a list, without brackets."""
+    """`ids`: of the prompt, as the server writes them in a list, without brackets; `fields`: all that it answered."""
 
-    request: HttpRequest
     ids: bytes
+    fields: dict[str, msgspec.Raw]
+
+    @property
+    def request(self) -> HttpRequest:
+        """It makes the model answer."""
+        ids = msgspec.Raw(b"[%s]" % self.ids)
+        return HttpRequest(GENERATE_PATH, msgspec.json.encode(self.fields | {"token_ids": ids, "output_mode": _TEXT}))
 
     @property
     def size(self) -> int:
         """In tokens."""
         return self.ids.count(b",") + 1
 
+    @property
+    def has_media(self) -> bool:
+        """Whether images or sound have their places among the ids."""
+        return self.fields.get("features", _NULL) != _NULL
+
 
 def read_rendered(body: bytes) -> RenderedPrompt:
-    """The answer of the render endpoint; its fields are passed on as they came. Raises TokensUnsupported."""
+    """The answer of the render endpoint. Raises TokensUnsupported."""
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        tokens = bytes(fields["token_ids"])
+        ids = bytes(fields["token_ids"]).strip(b"[] \n")
     except (msgspec.DecodeError, KeyError) as error:
-        raise TokensUnsupported("The server rendered something that is not a prompt.") from error
-    request = HttpRequest(GENERATE_PATH, msgspec.json.encode(fields | {"output_mode": _TEXT}))
-    return RenderedPrompt(request, tokens.strip(b"[] \n"))
+        raise TokensUnsupported(NO_PROMPT) from error
+    if not ids or ids.translate(None, b"0123456789, \n"):
+        raise TokensUnsupported(NO_PROMPT)
+    return RenderedPrompt(ids, fields)
 
 
 def make_generate_decoder(content_type: str, new_id: Callable[[], str]) -> Decoder:
@@ -57,7 +71,10 @@ class GenerateStream(OpenAIStream):
         if choice.text is None and choice.token_ids:
             raise TokensUnsupported("The server generates token ids without their text.")
         self._add_delta(CompletionDelta(content=choice.text), found)
-        self._token_ids += drop_end(choice.token_ids or [], choice.finish_reason)
+        if choice.token_ids:
+            self._add_ids(choice.token_ids, choice.finish_reason)
+        if isinstance(choice.stop_reason, str):  # the text ends before it, and the ids behind it
+            self._token_ids = []
 
     def read_whole(self, answer: Any) -> list[WireEvent]:
         """See StreamDecoder."""

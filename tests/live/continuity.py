@@ -1,9 +1,10 @@
 """How much of a conversation's last prompt and answer the next prompt begins with, on a real server.
 
-    python -m tests.live.continuity http://127.0.0.1:8190/v1 [--path tokens native text] [--turns 40]
+    python -m tests.live.continuity http://127.0.0.1:8190/v1 [--path tokens native text] [--turns 40] [--loose]
 
 The server has the rig's scripted model. Each turn is a thought and a call, of values with what encoders disagree about;
-every eighth answer has no call, and a question follows.
+every eighth answer has no call, and a question follows. `--loose`: the model writes blanks where its chat template has
+none, and JSON otherwise.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ def find_format(name: str):
     return next(row for row in FORMATS if row.name == name)
 
 
+def loosen(answer: str) -> str:
+    """An answer as a model may write it that was trained on another template."""
+    compact = answer.replace('": ', '":').replace(', "', ',"')
+    return compact.replace("Turn ", "\n Turn ").replace("</think>\n\n", "</think>\n")
+
+
 def write_turns(mode: str, turns: int, opener: str, form: str) -> list[str]:
     """What the model says after one question."""
     said = []
@@ -44,13 +51,16 @@ def write_turns(mode: str, turns: int, opener: str, form: str) -> list[str]:
     return [*said, f"{opener}I have all.\n</think>\n\nThat is all."]
 
 
-def talk(address: str, mode: str, turns: int, opener: str, form: str) -> Iterator[tuple[PrefixKept | None, Response]]:
+def talk(
+    address: str, mode: str, turns: int, opener: str, form: str, *, is_loose: bool = False
+) -> Iterator[tuple[PrefixKept | None, Response]]:
     """Each turn with what the meter told of it."""
     with Model.connect(address, "tiny") as model:
         model.path = CallPath().choose(mode)  # type: ignore[arg-type] # a name of the command line
         messages: list[Message] = [SystemMessage("Be brief.")]
         while turns > 0:
-            script = json.dumps(write_turns(mode, min(turns, 8), opener, form))
+            answers = write_turns(mode, min(turns, 8), opener, form)
+            script = json.dumps([loosen(each) for each in answers] if is_loose else answers)
             turns -= 8
             messages.append(UserMessage(f"Read on.\n@@SCRIPT@@{script}@@END@@"))
             while True:
@@ -74,13 +84,14 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--format", default="hermes", help="of native calls: a name of the table of formats")
     parser.add_argument("--opened", action="store_true", help="the chat template opens the thought, and not the model")
+    parser.add_argument("--loose", action="store_true", help="the model writes otherwise than its chat template")
     options = parser.parse_args()
     for mode in options.path:
         causes: Counter[str] = Counter()
         kept = of = cached = prompt = 0
-        for number, (told, response) in enumerate(
-            talk(options.address, mode, options.turns, "" if options.opened else "<think>\n", options.format)
-        ):
+        opener = "" if options.opened else "<think>\n"
+        said = talk(options.address, mode, options.turns, opener, options.format, is_loose=options.loose)
+        for number, (told, response) in enumerate(said):
             if number and response.usage:
                 cached += response.usage.cached_tokens
                 prompt += response.usage.input_tokens

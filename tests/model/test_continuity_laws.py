@@ -4,6 +4,7 @@ The exception: an answer without text and calls is not sent where roles must alt
 to what was before.
 """
 
+import functools
 import json
 import os
 from pathlib import Path
@@ -128,7 +129,8 @@ SHOWING = (
 )
 
 
-def render(name, messages):
+@functools.lru_cache
+def compile_template(name):
     jinja2 = pytest.importorskip("jinja2")
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -142,9 +144,14 @@ def render(name, messages):
         raise jinja2.TemplateError(text)
 
     made.globals |= {"raise_exception": refuse, "strftime_now": lambda _: "today"}
+    return made.from_string(path.read_text(encoding="utf-8"))
+
+
+def render(name, messages, *, opens=True, eos=""):
+    """`opens`: an answer; `eos`: the token that ends one, where the template has it from its tokenizer."""
     tools = [{"type": "function", "function": {"name": "read", "description": "Read.", "parameters": READ.parameters}}]
-    return made.from_string(path.read_text(encoding="utf-8")).render(
-        messages=messages, tools=tools, add_generation_prompt=True, bos_token="", eos_token=""
+    return compile_template(name).render(
+        messages=messages, tools=tools, add_generation_prompt=opens, bos_token="", eos_token=eos
     )
 
 
