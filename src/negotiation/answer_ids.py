@@ -48,9 +48,6 @@ class _Prompt(NamedTuple):
     last: bytes
     replacements: tuple[_Replacement, ...]
 
-    def begins(self, rendered: bytes) -> bool:
-        return sha256(rendered[: self.size]).digest() == self.checksum
-
 
 class AnswerIds:
     """Makes the prompts of one conversation. Ids are kept as `write_ids` gives them."""
@@ -74,16 +71,19 @@ class AnswerIds:
         if rendered.has_media:  # a field of the request says where in the rendered prompt they are
             return rendered
         ids = write_ids(rendered.ids)
+        size = ids.rfind(b",", 0, -1) + 1
         before, replacements = self._prompt, tuple[_Replacement, ...]()
-        if before and before.begins(ids):
+        known = min(before.size, size) if before else 0
+        checksum = sha256(ids[:known])
+        if before and (known, checksum.digest()) == (before.size, before.checksum):
             replacements = before.replacements
             written = self._find_written(ids[before.size :], before.last)
             text = (yield from self._read(model, written, before.last)) if written else None
             if text is not None and reads_alike(text, self._text, tools, thought_closer):
                 own = _Replacement(before.size, before.size + len(written), before.last + self._answer)
                 replacements = (*replacements, own)
-        size = ids.rfind(b",", 0, -1) + 1
-        self._asked = _Prompt(size, sha256(ids[:size]).digest(), ids[size:], replacements)
+        checksum.update(ids[known:size])
+        self._asked = _Prompt(size, checksum.digest(), ids[size:], replacements)
         return rendered._replace(ids=_replace(ids, replacements)[:-1])
 
     def end(self, answer: RawTokens, text: str) -> None:
