@@ -23,6 +23,7 @@ from acp.schema import (
     CloseSessionResponse,
     ConfigOptionUpdate,
     CurrentModeUpdate,
+    DeleteSessionRequest,
     ForkSessionResponse,
     InitializeResponse,
     ListSessionsResponse,
@@ -40,7 +41,7 @@ from .. import __version__
 from ..app.discovery import find_server, locate_model
 from ..app.factory import Factory
 from ..config import Settings
-from ..errors import BotError, ClientError, ConfigError, Unauthorized
+from ..errors import BotError, ConfigError, HostUnknown, NeverReached, NotHttp, TlsFailed, Unauthorized
 from ..security.permissions.modes import MODES
 from ..session.session import Session
 from ..types.messages import UserMessage
@@ -48,13 +49,16 @@ from . import choices
 from .commands import parse_command
 from .editor import Editor
 from .editor_session import EditorSession, StopReason
-from .greeting import SETUP_ADVICE, EditorAbilities, make_greeting, read_abilities
+from .greeting import SETUP, SETUP_ADVICE, EditorAbilities, make_greeting, read_abilities
+from .json_lines import UNROUTED
 from .prompt import read_prompt
 
 T = TypeVar("T")
 SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 PAGE = 50  # sessions in one answer of session/list
 THREADS = 64  # turns and other long work at once
+# Until a user does something about these, no prompt is answered. After others the next one may be.
+SETUP_ERRORS = (NeverReached, HostUnknown, TlsFailed, NotHttp, Unauthorized)
 AUTH_REQUIRED, INVALID_PARAMS, INTERNAL_ERROR = -32000, -32602, -32603
 
 
@@ -84,7 +88,8 @@ class EditorAgent:
 
     async def authenticate(self, method_id: str, **_: Any) -> Any:
         """Look whether the server answers now. What it needs is asked for in a terminal, by `vllm-bot acp --setup`."""
-        del method_id
+        if method_id != SETUP:
+            raise RequestError(INVALID_PARAMS, f"There is no way to authenticate named {method_id}; there is {SETUP}.")
         settings = await self._work(self._find_settings, Path.cwd(), ())
         await self._work(Factory(settings).connections.list_models)
         return AuthenticateResponse()
@@ -97,12 +102,14 @@ class EditorAgent:
         return NewSessionResponse(session_id=opened.id, **self._show_choices(opened))
 
     async def load_session(self, cwd: str, session_id: str, mcp_servers: Any = None, **_: Any) -> Any:
-        opened = await self._reopen(cwd, session_id, mcp_servers)
+        opened, notices = await self._reopen(cwd, session_id, mcp_servers)
         await self._work(opened.replay)
+        await self._work(opened.show_notices, notices)
         return LoadSessionResponse(**self._show_choices(opened))
 
     async def resume_session(self, session_id: str, cwd: str, mcp_servers: Any = None, **_: Any) -> Any:
-        opened = await self._reopen(cwd, session_id, mcp_servers)
+        opened, notices = await self._reopen(cwd, session_id, mcp_servers)
+        await self._work(opened.show_notices, notices)
         return ResumeSessionResponse(**self._show_choices(opened))
 
     async def fork_session(self, session_id: str, cwd: str, mcp_servers: Any = None, **_: Any) -> Any:
@@ -140,6 +147,22 @@ class EditorAgent:
     async def close_session(self, session_id: str, **_: Any) -> Any:
         await self._close(self._find(session_id))
         return CloseSessionResponse()
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """What the SDK does not route; see UNROUTED in json_lines.py."""
+        if method not in UNROUTED:
+            raise RequestError.method_not_found(f"_{method}")
+        await self.delete_session(DeleteSessionRequest.model_validate(params).session_id)
+        return {}
+
+    async def delete_session(self, session_id: str) -> None:
+        """Delete a saved session, open or not; one that is not there is deleted already."""
+        if opened := self._sessions.get(_check_id(session_id)):
+            await self._close(opened)
+        settings = await self._work(self._make_settings, Path.cwd())
+        store = Factory(settings).make_store()
+        if store.journal_path(session_id).exists():
+            await self._work(store.delete, session_id)
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> Any:
         opened = self._find(session_id)
@@ -209,21 +232,21 @@ class EditorAgent:
         tools = replace(settings.tools, mcp=(*settings.tools.mcp, *mcp_rows))
         return find_server(replace(settings, tools=tools))
 
-    async def _reopen(self, cwd: str, session_id: str, mcp_servers: Any) -> EditorSession:
-        """Open a saved session, which may be open here already. One that holds nothing yet stays as it is."""
+    async def _reopen(self, cwd: str, session_id: str, mcp_servers: Any) -> tuple[EditorSession, Sequence[str]]:
+        """Open a saved session, which may be open here already, and notices about it.
+
+        One that holds nothing yet stays as it is.
+        """
         if opened := self._sessions.get(_check_id(session_id)):
             if not opened.is_saved:
-                return opened
+                return opened, ()
             await self._close(opened)
         settings = await self._open_settings(cwd, mcp_servers)
         factory = Factory(settings)
         session, notices = await self._work(
             factory.make_store().reopen, session_id, factory.make_system_messages(), settings.root
         )
-        opened = await self._add(settings, session)
-        for notice in notices:
-            await self._work(opened.show_notice, notice)
-        return opened
+        return await self._add(settings, session), notices
 
     async def _add(self, settings: Settings, session: Session) -> EditorSession:
         editor = Editor(self._client, self._abilities)
@@ -300,7 +323,7 @@ def _check_id(session_id: str) -> str:
 def _explain(error: BotError) -> RequestError:
     """Without a server or a key, the editor shows how to name one."""
     data = {"hint": error.hint} if error.hint else None
-    if isinstance(error, (ClientError, Unauthorized)):
+    if isinstance(error, SETUP_ERRORS):
         return RequestError(AUTH_REQUIRED, f"{error.message}\n{SETUP_ADVICE}", data)
     code = INVALID_PARAMS if isinstance(error, ConfigError) else INTERNAL_ERROR
     return RequestError(code, str(error), data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from threading import Event as CancelToken
@@ -21,6 +21,7 @@ from ..app.undo import (
     list_risky_calls,
     make_reader,
     make_restorer,
+    shorten,
 )
 from ..config import Settings
 from ..errors import Cancelled, LimitReached
@@ -32,7 +33,7 @@ from .commands import REDO, UNDO, Command
 from .editor import Editor
 from .files import make_files
 from .permission import EditorApprover
-from .updates import Updates, show_plain, show_todos, show_usage
+from .updates import Updates, show_plain, show_title, show_todos, show_usage
 
 if TYPE_CHECKING:
     from ..app.runtime import Runtime, Workplace
@@ -136,7 +137,12 @@ class EditorSession:
     def answer(self, message: UserMessage) -> StopReason:
         """Answer in this thread, and show it in the editor. Returns why it stopped. Raises BotError."""
         with self._turn:
-            return self._answer(message)
+            if not self.is_saved:
+                self._editor.show(self.id, show_title(shorten(message.title)))
+            try:
+                return self._answer(message)
+            finally:
+                self._editor.show(self.id, *self.updates.end_calls())
 
     def _answer(self, message: UserMessage) -> StopReason:
         stop_reason: StopReason = "end_turn"
@@ -158,7 +164,7 @@ class EditorSession:
             return "cancelled"
         self._show_usage(runtime)
         if failure := runtime.save_server_facts():
-            self.show_notice(failure)
+            self.show_notices([failure])
         return stop_reason
 
     def _show(self, event: Event, runtime: Runtime) -> None:
@@ -175,8 +181,10 @@ class EditorSession:
             self.switch_mode(event.mode)
             self._on_mode(self)
 
-    def show_notice(self, text: str) -> None:
-        self._editor.show(self.id, *self.updates.translate(Notice(text)))
+    def show_notices(self, texts: Iterable[str]) -> None:
+        """In a thread."""
+        for text in texts:
+            self._editor.show(self.id, *self.updates.translate(Notice(text)))
 
     def show_plan(self, runtime: Runtime) -> None:
         if runtime.todos is not None:
@@ -215,7 +223,7 @@ class EditorSession:
         return runtime
 
     def _show_output(self, call_id: str, text: str) -> None:
-        self._editor.show(self.id, self.updates.add_output(call_id, text))
+        self._editor.show(self.id, *self.updates.add_output(call_id, text))
 
     def _await_words(self) -> None:
         self._ends_after_refusal = True

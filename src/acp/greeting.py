@@ -54,7 +54,7 @@ def make_greeting(abilities: EditorAbilities, version: str) -> dict[str, Any]:
             "loadSession": True,
             "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
             "mcpCapabilities": {"http": True, "sse": False},
-            "sessionCapabilities": {"list": {}, "fork": {}, "resume": {}, "close": {}},
+            "sessionCapabilities": {"list": {}, "delete": {}, "fork": {}, "resume": {}, "close": {}},
         },
         "authMethods": [setup],
     }

@@ -10,7 +10,11 @@ import json
 from contextlib import suppress
 from typing import Any
 
+from acp.meta import AGENT_METHODS
+
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+# Methods of the protocol that the SDK does not route; as extensions they reach EditorAgent.ext_method.
+UNROUTED = frozenset({AGENT_METHODS["session_delete"]})
 
 
 class NoMessage(Exception):
@@ -36,6 +40,8 @@ def read_message(line: bytes) -> dict[str, Any]:
             raise NoMessage(INVALID_REQUEST, "Invalid request: its method is no text", known_id)
         if known_id is None and request_id is not None:
             raise NoMessage(INVALID_REQUEST, "Invalid request: its id is no number and no text")
+        if message["method"] in UNROUTED:
+            message["method"] = f"_{message['method']}"
     elif not message.keys() & {"result", "error"}:
         raise NoMessage(INVALID_REQUEST, "Invalid request: it has no method", known_id)
     return message

@@ -14,7 +14,6 @@ from .. import __version__
 from ..app.pipes import open_pipes
 from ..config import Settings
 from .greeting import EditorAbilities, answer_greeting
-from .json_lines import JsonLines
 
 READ_BYTES = 1 << 16
 
@@ -59,6 +58,8 @@ def _greet(incoming: int, outgoing: int) -> tuple[bytes, EditorAbilities]:
 
 async def _serve(agent: Any, received: bytes, incoming: int, outgoing: int) -> None:
     from acp import run_agent
+
+    from .json_lines import JsonLines
 
     async with open_pipes(incoming, outgoing, received) as (reader, writer):
         try:

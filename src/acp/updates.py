@@ -23,7 +23,7 @@ from acp import (
     update_user_message,
     update_user_message_text,
 )
-from acp.schema import ToolCallLocation, ToolCallProgress, ToolCallStart, UsageUpdate
+from acp.schema import SessionInfoUpdate, ToolCallLocation, ToolCallProgress, ToolCallStart, UsageUpdate
 
 from ..app.call_title import find_title, make_title
 from ..errors import BotError
@@ -56,6 +56,10 @@ KINDS: Mapping[str, str] = {
     "grep": "search",
     "exec": "execute",
     "task": "think",
+    "todo_write": "think",
+    "todo_read": "think",
+    "tool_output_cache": "read",
+    "tool_output_cache_grep": "search",
     "skill": "read",
     "submit_plan": "switch_mode",
 }
@@ -78,6 +82,7 @@ class Updates:
         self._names: dict[str, str] = {}  # of the last call with an id
         self._used: set[str] = set()
         self._output: dict[str, str] = {}  # of commands that run
+        self._open: dict[str, None] = {}  # names of the calls without an end, in their order
 
     def name(self, call_id: str) -> str:
         """The editor's name of a call."""
@@ -111,14 +116,25 @@ class Updates:
             return [self._end_call(event.call, event.result)]
         return []
 
-    def add_output(self, call_id: str, text: str) -> Update:
+    def add_output(self, call_id: str, text: str) -> Sequence[Update]:
         """What a running command printed, with what it printed before."""
         whole = (self._output.get(call_id, "") + text)[-LIVE_CHARS:]
         self._output[call_id] = whole
-        content: list[Any] = [tool_content(text_block(fence(sanitize(whole))))]
-        return ToolCallProgress(
+        shown = sanitize(whole)
+        if not shown.strip():
+            return []
+        content: list[Any] = [tool_content(text_block(fence(shown)))]
+        update = ToolCallProgress(
             tool_call_id=self.name(call_id), content=content, status="in_progress", session_update="tool_call_update"
         )
+        return [update]
+
+    def end_calls(self) -> Sequence[Update]:
+        """The end of calls that a turn left without one, as it was cancelled or failed."""
+        names, self._open = self._open, {}
+        return [
+            ToolCallProgress(tool_call_id=name, status="failed", session_update="tool_call_update") for name in names
+        ]
 
     def replay(self, messages: Sequence[Message]) -> Iterator[Update]:
         """A saved conversation, as it was shown."""
@@ -145,11 +161,13 @@ class Updates:
 
     def _start_call(self, call: RequestedCall, *, with_diff: bool = True) -> Update:
         self._names[call.id] = self._choose_name(call.id)
+        self._open[self._names[call.id]] = None
         about = self.describe(call, with_diff=with_diff)
         return ToolCallStart(**about, status="pending", session_update="tool_call")
 
     def _end_call(self, call: RequestedCall, result: ToolResult) -> Update:
         self._output.pop(call.id, None)
+        self._open.pop(self.name(call.id), None)
         has_diff = result.kind != "error" and isinstance(call, ToolCall) and call.name in ("write", "edit")
         return ToolCallProgress(
             tool_call_id=self.name(call.id),
@@ -225,6 +243,11 @@ def show_todos(todos: Iterable[tuple[str, str]]) -> Update:
     known = ("pending", "in_progress", "completed")
     entries = [plan_entry(text, status=status if status in known else "pending") for text, status in todos]  # type: ignore[arg-type, unused-ignore]
     return update_plan(entries)
+
+
+def show_title(title: str) -> Update:
+    """The name of a session, in the editor's list of them."""
+    return SessionInfoUpdate(title=title, session_update="session_info_update")
 
 
 def show_plain(text: str) -> Update:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Iterator
 from itertools import count
@@ -16,6 +17,7 @@ pytest.importorskip("acp", reason="the SDK of editors is not installed: pip inst
 from acp import RequestError, embedded_text_resource, image_block, resource_block, resource_link_block, text_block
 from acp.schema import HttpHeader, HttpMcpServer, McpServerStdio, SseMcpServer
 
+from src.acp.agent import INTERNAL_ERROR
 from src.acp.greeting import PROTOCOL_VERSION
 from src.security.permissions.modes import MODES
 from tests.doubles import ScriptedServer
@@ -88,8 +90,9 @@ def test_a_write_is_shown_as_a_diff_and_asked_about_before_the_file_changes(tmp_
     ]
     steps = [shown.get("status") for shown in editor.updates if shown["sessionUpdate"].startswith("tool_call")]
     assert steps == ["pending", "in_progress", "completed"]
-    assert editor.updates[1]["kind"] == "edit"
-    assert editor.updates[1]["locations"] == [{"path": str(tmp_path / "a.txt")}]
+    started = next(shown for shown in editor.updates if shown["sessionUpdate"] == "tool_call")
+    assert started["kind"] == "edit"
+    assert started["locations"] == [{"path": str(tmp_path / "a.txt")}]
     assert (tmp_path / "a.txt").read_text() == "new\n"
 
 
@@ -190,6 +193,109 @@ def test_a_cancelled_turn_ends_as_cancelled_and_the_session_goes_on(tmp_path):
     with ScriptedServer(endless(), says("Here.")) as server:
         run(work(server.url))
     assert editor.join_text().endswith("Here.")
+
+
+def test_a_call_of_a_cancelled_turn_is_shown_as_ended(tmp_path):
+    editor = Editor()
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            begun = asyncio.Event()
+            editor.watch = lambda shown: begun.set() if shown.get("status") == "in_progress" else None
+            turn = asyncio.ensure_future(client.prompt(session_id=session.session_id, prompt=[text_block("Wait.")]))
+            await begun.wait()
+            await client.cancel(session_id=session.session_id)
+            await turn
+
+    with ScriptedServer(calls("exec", command="sleep 600")) as server:
+        run(work(server.url))
+    assert [shown["status"] for shown in editor.updates if "status" in shown][-1] == "failed"
+
+
+def test_a_command_that_printed_nothing_yet_shows_no_empty_block(tmp_path):
+    editor = Editor()
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            await client.prompt(session_id=session.session_id, prompt=[text_block("Go")])
+
+    with ScriptedServer(calls("exec", command="true"), says("Done.")) as server:
+        run(work(server.url))
+    assert "```\n\n```" not in json.dumps(editor.updates)
+
+
+def test_a_session_gets_its_title_from_the_first_prompt(tmp_path):
+    editor = Editor()
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            for text in ("First " * 40, "Second"):
+                await client.prompt(session_id=session.session_id, prompt=[text_block(text)])
+
+    with ScriptedServer(says("One."), says("Two.")) as server:
+        run(work(server.url))
+    titles = [shown["title"] for shown in editor.updates if shown["sessionUpdate"] == "session_info_update"]
+    assert titles == ["First " * 12 + "First..."]
+
+
+def test_a_session_is_deleted_open_or_not_and_twice(tmp_path):
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), Editor()) as client:
+            sessions = [await client.new_session(cwd=str(tmp_path)) for _ in range(2)]
+            for each in sessions:
+                await client.prompt(session_id=each.session_id, prompt=[text_block("Hi")])
+            closed, opened = (each.session_id for each in sessions)
+            await client.close_session(session_id=closed)
+            for session_id in (closed, opened, opened):  # the SDK's client has no method for it
+                assert await client._conn.send_request("session/delete", {"sessionId": session_id}) == {}
+            assert (await client.list_sessions()).sessions == []
+            with pytest.raises(RequestError, match="not the id"):
+                await client._conn.send_request("session/delete", {"sessionId": "../x"})
+
+    with ScriptedServer(says("One."), says("Two.")) as server:
+        run(work(server.url))
+
+
+def test_what_an_interruption_left_is_told_below_the_conversation(tmp_path):
+    editor = Editor()
+
+    async def begin(url: str) -> str:
+        async with open_program(make_settings(url), editor) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            await client.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
+            return session.session_id
+
+    async def load(url: str, session_id: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            await client.load_session(session_id=session_id, cwd=str(tmp_path))
+
+    with ScriptedServer(calls("exec", command="true"), says("Done.")) as server:
+        session_id = asyncio.run(begin(server.url))
+        (journal,) = Path(os.environ["XDG_STATE_HOME"]).rglob(f"{session_id}.jsonl")
+        lines = journal.read_text().splitlines(keepends=True)
+        started = next(place for place, line in enumerate(lines) if '"exec"' in line and '"call"' in line)
+        journal.write_text("".join(lines[: started + 1]))
+        editor.updates.clear()
+        run(load(server.url, session_id))
+    shown = [each for each in editor.updates if each["sessionUpdate"] != "available_commands_update"]
+    assert shown[0]["sessionUpdate"] == "user_message_chunk"
+    assert "stopped before these calls finished" in shown[-1]["content"]["text"]
+
+
+def test_a_connection_that_breaks_in_a_turn_does_not_ask_to_set_up(tmp_path):
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), Editor()) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            with pytest.raises(RequestError) as raised:
+                await client.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
+            assert raised.value.code == INTERNAL_ERROR
+            assert "--setup" not in str(raised.value)
+
+    with ScriptedServer(b'data: {"choices": [{"delta": {"content": "cut"}}]}\n\n') as server:
+        run(work(server.url))
 
 
 def test_a_session_is_listed_loaded_resumed_and_forked(tmp_path):
@@ -300,6 +406,7 @@ def test_models_of_every_server_can_be_chosen(tmp_path):
         (lambda client: client.prompt(session_id="none", prompt=[text_block("Hi")]), "no open session"),
         (lambda client: client.load_session(cwd="/", session_id="../../etc/passwd"), "not the id"),
         (lambda client: client.authenticate(method_id="setup"), "vllm-bot acp --setup"),
+        (lambda client: client.authenticate(method_id="other"), "there is setup"),
         (
             lambda client: client.new_session(
                 cwd="/", mcp_servers=[SseMcpServer(type="sse", name="x", url="http://x", headers=[])]
