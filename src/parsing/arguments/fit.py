@@ -23,18 +23,14 @@ _PLAIN_KINDS = {str: "string", int: "integer", float: "number", bool: "boolean",
 _SOLE_TYPES = {kind: (kind,) for kind in KINDS.values()}
 _REFERENCES = frozenset(("anyOf", "oneOf", "$ref"))
 _CONSTRAINTS = _REFERENCES | {"enum"}
-_SYNONYMS = (
-    ("path", "file_path", "file", "filename", "absolute_path", "target_file", "relative_path"),
-    ("path", "dir", "directory", "folder", "directory_path", "dir_path"),
-    ("command", "cmd", "shell_command", "bash_command", "command_line"),
-    ("old_text", "old_string", "old_str", "old", "search"),
-    ("new_text", "new_string", "new_str", "new", "replace", "replacement"),
-    ("content", "contents", "file_text", "text", "file_content"),
-    ("query", "q", "search_query", "search_term"),
-    ("pattern", "regex", "regexp", "query"),
-    ("url", "uri", "link"),
-    ("limit", "max_lines", "num_lines", "max_results"),
-    ("offset", "start_line", "line_offset"),
+_SYNONYMS = (  # as other agents call the parameters of the same tools
+    ("path", "file_path", "file", "filename", "absolute_path", "target_file"),
+    ("path", "dir", "directory", "folder"),
+    ("command", "cmd"),
+    ("old_text", "old_string", "old_str"),
+    ("new_text", "new_string", "new_str"),
+    ("content", "contents", "file_text", "text"),
+    ("pattern", "regex", "query"),
 )
 _GROUPS: dict[str, set[str]] = {}
 for _group in _SYNONYMS:

@@ -27,24 +27,16 @@ from .nodes import (
 from .scalars import unescape_entities
 from .xml import NULLS, Markup
 
-NAME_KEYS = (
-    "name", "function", "function_name", "tool", "tool_name", "toolName", "functionName", "action", "func",
-    "recipient_name", "api_name", "fn", "method", "tool_call_name", "call",
-)  # fmt: skip
-ARGUMENT_KEYS = (
-    "args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "toolInput", "inputs",
-    "kwargs", "argument", "parameter", "param", "function_args", "function_arguments", "tool_args",
-    "tool_arguments", "tool_parameters", "toolArgs", "actionInput", "action_args", "keyword_arguments",
-)  # fmt: skip
+NAME_KEYS = ("name", "function", "function_name", "tool", "tool_name", "action", "func", "recipient_name")
+ARGUMENT_KEYS = ("args", "arguments", "parameters", "params", "input", "tool_input", "action_input", "param")
 _ARGUMENT_RANKS = {key: rank for rank, key in enumerate(ARGUMENT_KEYS)}  # of several keys the first counts
 WRAPPER_KEYS = (
-    "tool_calls", "function_calls", "toolCalls", "functionCalls", "tool_call", "function_call", "toolCall",
-    "functionCall", "calls", "tools", "functions", "actions", "tool_uses", "tool_use", "function", "TOOL_CALL", "call",
+    "tool_calls", "function_calls", "tool_call", "function_call", "functionCall", "tools", "functions", "tool_uses",
+    "function", "TOOL_CALL",
 )  # fmt: skip
 ENVELOPE_KEYS = frozenset(
-    ("id", "type", "index", "tool_call_id", "call_id", "callId", "thought", "thoughts", "reasoning", "role", "content",
-     "description", "strict", "status", "explanation")
-)  # fmt: skip
+    ("id", "type", "index", "tool_call_id", "thought", "reasoning", "role", "content", "description", "status")
+)
 CALL_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *WRAPPER_KEYS, *ENVELOPE_KEYS))
 NO_END = UnreadableValue("The block was cut off before its end.")
 NO_NAME = UnreadableValue("No tool's name could be read in it.")

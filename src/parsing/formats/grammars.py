@@ -23,7 +23,7 @@ from ..decode.call_shapes import (
 from ..decode.nodes import Node
 from ..decode.xml import find_children
 from ..stream.openers import BlockStart
-from ..stream.prefix_regex import PrefixMatcher, PrefixPattern, any_of, maybe, sequence, some
+from ..stream.prefix_regex import PrefixMatcher, PrefixPattern, any_of, any_of_caseless, either, maybe, sequence, some
 
 MAX_MARKER_CHARS = 48  # of the longest marker here
 
@@ -39,16 +39,17 @@ SURPLUS_BRACES = PrefixMatcher(some(r"\}", 1, 4))
 LINE_END = PrefixMatcher(sequence(some(r"[ \t)\]\"'`*.:]", 0, 8), some(r"[\n<#\[/,;-]", 1, 1)))
 
 # What no model may write after its calls: a tool's result, or the next turn.
-_FABRICATED = (
-    "Observation:", "Observation\n", "Tool execution results:", "Tool result:", "Tool results:", "Tool response:",
-    "Tool output:", "Function result:", "Function response:", "Function output:", "<tool_response>", "<tool_result>",
-    "<tool_results>", "<tool_output>", "<function_results>", "<function_result>", "<function_response>",
-    "<|observation|>", "<observation>", "[TOOL_RESULTS]", "<|im_start|>user", "<|im_start|>tool",
-    "<|start_header_id|>ipython", "<|start_header_id|>user", "<｜tool▁outputs▁begin｜>", "<|tool_response>",
-    "```tool_output", "<start_function_response>", "<|start|>functions.", "### Instruction:", "### Human:", "### User:",
-    "### Input:", "Human:", "<|user|>", "[INST]",
+_TOOL, _OUTPUT = any_of(("tool", "function")), any_of(("result", "results", "response", "output"))
+_NEXT_TURN = (
+    "Observation:", "Observation\n", "<|observation|>", "<observation>", "[TOOL_RESULTS]", "<|im_start|>user",
+    "<|im_start|>tool", "<|start_header_id|>ipython", "<|start_header_id|>user", "<｜tool▁outputs▁begin｜>",
+    "<|tool_response>", "```tool_output", "<start_function_response>", "<|start|>functions.", "<|user|>", "[INST]",
+    "Tool execution results:", "### Instruction:", "### Human:", "### User:", "### Input:", "Human:",
 )  # fmt: skip
-_RESULT = sequence(maybe(some("[*#>]", 1, 1), some(r"[ \t*#>]", 0, 7)), any_of(_FABRICATED))
+_FABRICATED = either(
+    any_of_caseless(_NEXT_TURN), sequence(_TOOL, " ", _OUTPUT, ":"), sequence("<", _TOOL, "_", _OUTPUT, ">")
+)
+_RESULT = sequence(maybe(some("[*#>]", 1, 1), some(r"[ \t*#>]", 0, 7)), _FABRICATED)
 FABRICATED = PrefixMatcher(_RESULT, re.IGNORECASE)
 
 

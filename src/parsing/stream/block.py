@@ -89,7 +89,6 @@ class BlockReader:
         self.follower: Follower | None = None
         self.in_call_fence = False  # the block began with a fence that is still open
         self.rescan = MAX_RESCAN_CHARS  # characters left
-        self.max_returned_chars = 0  # of the longest block that was text
         self._block = _NO_BLOCK
         self._at = -1  # where the block starts in the buffer, or -1 once part of it has left the buffer
         self._head = ""  # the text from the start of the block to its body
@@ -449,7 +448,6 @@ class BlockReader:
         """Returns `raw` to the text; in `size` characters of it blocks are searched for while the budget lasts."""
         buffer, block = self._buffer, self._block
         self.in_call_fence = False
-        self.max_returned_chars = max(self.max_returned_chars, len(raw))
         if self._at >= 0:
             buffer.start = self._at
         else:

@@ -37,7 +37,6 @@ from .reasoning import MARKER
 
 _RECIPIENT = LazyPattern(TO + r"\Z")
 _FUNCTOOLS = "functools"
-_METHOD = frozenset("\\$-./")  # before a name, they make it another's
 _LABEL = LazyPattern(
     r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
     re.IGNORECASE,
@@ -279,7 +278,7 @@ class BlockDetector:
     def _detect_parenthesis(self, position: Position) -> Detection:
         text, at, _, line, _ = position
         word = find_preceding_name(self._names, position)
-        if not word or word.gap or word.previous in _METHOD:
+        if not word or word.gap:
             return None
         if word.mark and word.mark != text[word.start : word.begin]:  # a decoration stands on both sides of the name
             return None
@@ -341,14 +340,11 @@ class BlockDetector:
         if match := own.match(text, at):
             return self._detect_after_own(text, match.end(), at)
         match = matcher.match(text, at)
-        may_come = own.is_prefix(text, at) or ((not match or match["name"] == "print") and matcher.is_prefix(text, at))
-        if may_come and at < len(text):
-            return NeedMore(at)
+        if at < len(text) and (own.is_prefix(text, at) or matcher.is_prefix(text, at)):
+            return NeedMore(at)  # what follows a match may make it part of a name, too
         if not match:
             return None
         mark = match.start("mark")
-        if text[mark] == ":" and len(text) < mark + 10 and not text[mark + 1 :].strip():
-            return NeedMore(at)  # what follows may make it part of a name before a bracket
         if not is_language or (match["mark"] in "({" and self._names.find(match["name"])):
             if text[mark] == ":":
                 return self._detect_colon(Position(text, mark, at, ""))

@@ -27,7 +27,7 @@ _KEYWORDS = frozenset(  # besides names, without punctuation: the words that lab
 _KEYWORD_PREFIXES = frozenset(word[:end] for word in _KEYWORDS for end in range(len(word) + 1))
 _OWN_CHARS = 48  # more than `TOOL_CALL` and its decoration have
 _APART = r"(?<![\w\\$-])"  # begins a word
-_OWN_MARKER = re.compile(rf"{_APART}\*{{0,3}}TOOL[ _-]?CALLS?[*`\s]{{0,24}}\Z", re.IGNORECASE)
+_OWN_MARKER = re.compile(rf"{_APART}\*{{0,3}}TOOL[ _-]?CALLS?[*`]{{0,4}}\s{{0,16}}\Z", re.IGNORECASE)
 _OWN_LAST_CHARS = frozenset("lLsS")
 _PHRASE = (
     re.compile(  # a marker or a label of two words, or its beginning: `tool call`, `Function name:`, `commentary to`

@@ -117,20 +117,19 @@ FENCED_CALL = PrefixMatcher(
 ARGS_MARKER = PrefixMatcher(sequence("[ARGS]", SPACE, "{"))
 
 # ReAct: a name on one labelled line, its arguments after the label of the next.
-_NAME_LABELS = (
-    "Action", "Tool Name", "Tool_Name", "Tool", "Function Name", "Function_Name", "Function Call", "Function", "name",
-)  # fmt: skip
-_ARGUMENT_LABELS = (
-    "Action Input", "Action_Input", "Arguments", "Args", "Parameters", "Params", "Input", "Tool Input", "Tool_Input",
-    "Function Arguments",
-)  # fmt: skip
+_TOOL = any_of(("tool", "function"))
+_NAME_LABEL = either(any_of(("action", "name", "function call")), sequence(_TOOL, maybe(some("[ _]", 1, 1), "name")))
+_ARGUMENT_LABEL = sequence(
+    maybe(any_of(("action", "tool", "function")), some("[ _]", 1, 1)),
+    any_of(("input", "arguments", "args", "parameters")),
+)
 _DECORATION = some(r"[*\"'` ]", 0, 6)
 _LABELLED_JSON = group("json", some(r"[*\s]", 0, 16), FENCE, some(r"[{\[]", 1, 1))
 _LABELLED_LINE = group("line", some(r"[ \t*]", 0, 8), some(r"[^\s{\[*]", 1, 1))
 LABELLED_CALL = PrefixMatcher(
     sequence(
-        any_of(_NAME_LABELS), _DECORATION, ":", _DECORATION, NAME, some(r"[*\"'`,() \t\r]", 0, 8),
-        "\n", some(r"[\s*\"'-]", 0, 8), group("label", any_of(_ARGUMENT_LABELS)), some(r"[*\"']", 0, 3),
+        _NAME_LABEL, _DECORATION, ":", _DECORATION, NAME, some(r"[*\"'`,() \t\r]", 0, 8),
+        "\n", some(r"[\s*\"'-]", 0, 8), group("label", _ARGUMENT_LABEL), some(r"[*\"']", 0, 3),
         ":", either(_LABELLED_JSON, _LABELLED_LINE),
     ),
     re.IGNORECASE,

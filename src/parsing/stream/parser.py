@@ -32,7 +32,6 @@ from .brackets import MAX_BLOCK_CHARS
 from .buffer import CONTEXT_CHARS, LOOK_BACK_CHARS, StreamBuffer, count_backticks, skip_blanks
 from .detector import BlockDetector, Detection, make_detector
 from .lookback import Position, find_hold, joins_word
-from .loops import LoopSkipper
 from .openers import ANCHOR_LEAD_CHARS, BlockStart, NeedMore, Skip, await_match
 from .reasoning import Marker, ReasoningReader
 
@@ -100,7 +99,6 @@ class StreamParser:
         self._find_anchor = formats.anchor.search
         self._count_held: Callable[[str], int] = detector.count_held
         self._block = BlockReader(self._buffer, classifier, previews=previews, eager=eager, formats=formats)
-        self._loops = LoopSkipper(self._buffer, self._block)
         self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
         self._previews = previews
         self._truncated = False
@@ -234,8 +232,6 @@ class StreamParser:
         if at < 0:
             self._show_plain(final)
             return False
-        if self._loops.skip(at):
-            return True
         detection = self._detect(at, final)
         if isinstance(detection, NeedMore) and not final:
             low = max(0, at - LOOK_BACK_CHARS)  # a name before the anchor may belong to it

@@ -23,10 +23,12 @@ SHAPES = {
     "one in a call in a value": "<invoke name=d\n<parametername=h\n<invokename=&<|e|>\n</invoke></ax:tool_call>",
     "a fence that is a label": "```tool\nread\nBEGIN_ARG: 3\nBEGIN_ARG: ````\n",
     "a backtick behind our marker": "TOOLCALL\n`{n",
+    "one behind a bullet": "toolcall\n*`python(",
+    "two colons behind a label in a fence": "```\nTOOL_NAME: : ",
     "two, on its line": "toolcall ``TOOL_NAME:e",
 }
 
 
 @pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
 def test_a_marker_that_more_text_changes_waits_for_it(text):
-    assert not differs(text, TOOLS[0])
+    assert not any(differs(text, tools) for tools in TOOLS)
