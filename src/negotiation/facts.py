@@ -139,8 +139,7 @@ class FactStore:
             self.release(question)
 
     def clear(self) -> None:
-        self.infos.clear()
-        self.paths.clear()
-        self.accepted.clear()
-        self.thought_starts.clear()
-        self.parser_records.clear()
+        """Forget all of it, as a new program would."""
+        for table in vars(self).values():
+            if isinstance(table, FactTable):
+                table.clear()

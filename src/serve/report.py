@@ -51,6 +51,14 @@ class Report:
     kept: PrefixKept | None = None
     restored: int = 0
 
+    @property
+    def tokens(self) -> dict[str, int]:
+        """As the server counted them, by what they are; none if it did not."""
+        if self.usage is None:
+            return {}
+        usage = self.usage
+        return {"prompt": usage.input_tokens, "cached": usage.cached_tokens, "completion": usage.output_tokens}
+
     def to_header(self) -> str:
         """The value of x-vllm-bot."""
         origins = [call.origin for call in self.calls if call.how not in (NATIVE, LOST)]
@@ -73,8 +81,6 @@ class Report:
 
     def to_entry(self) -> dict[str, Any]:
         """For the request log; what is empty was not done."""
-        usage = self.usage or Usage()
-        tokens = {"prompt": usage.input_tokens, "cached": usage.cached_tokens, "completion": usage.output_tokens}
         return {
             "calls": [call.describe() for call in self.calls],
             "repairs": list(dict.fromkeys(self.repairs)),
@@ -85,5 +91,5 @@ class Report:
             "restored": self.restored,
             "kept": round(self.kept.share, 4) if self.kept else None,
             "broken_by": self.kept.cause if self.kept else "",
-            "tokens": tokens if self.usage else {},
+            "tokens": self.tokens,
         }

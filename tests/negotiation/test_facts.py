@@ -55,6 +55,15 @@ class TestFactTable:
         assert len(set(table.get("a"))) == 800
 
 
+def test_a_store_that_is_cleared_knows_nothing():
+    facts, fresh = FactStore(), FactStore()
+    tables = [name for name, table in vars(facts).items() if isinstance(table, FactTable)]
+    for name in tables:
+        getattr(facts, name).update("a", lambda _: "known")
+    facts.clear()
+    assert all(getattr(facts, name).get("a") == getattr(fresh, name).get("a") for name in tables)
+
+
 class TestSharing:
     def test_what_one_model_learns_another_on_the_same_server_knows(self):
         facts = FactStore()

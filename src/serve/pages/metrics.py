@@ -136,10 +136,8 @@ class Metrics:
             self._rescues.labels(model, why).inc()
         for guard, count in report.guards.items():
             self._guards.labels(model, guard).inc(count)
-        if usage := report.usage:
-            self._tokens.labels(model, "prompt").inc(usage.input_tokens)
-            self._tokens.labels(model, "cached").inc(usage.cached_tokens)
-            self._tokens.labels(model, "completion").inc(usage.output_tokens)
+        for kind, tokens in report.tokens.items():
+            self._tokens.labels(model, kind).inc(tokens)
         for call in report.calls:
             self._calls.labels(model, call.how, call.origin).inc()
 

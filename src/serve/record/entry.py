@@ -14,7 +14,7 @@ from ...types.messages import NATIVE, Usage
 from ..chat_request import ChatBody
 from ..chunks.intake import take_rest
 from ..report import LOST, RELAYED_PATH, LandedCall, Report
-from .fold import FoldedAnswer, FoldedCall, FoldedChoice, fold_chunks, fold_tokens
+from .fold import FoldedAnswer, FoldedCall, FoldedChoice, fold_chunks
 from .relayed import fold_relayed
 from .tape import Exchange, Tape
 
@@ -41,7 +41,7 @@ def make_entry(tape: Tape) -> dict[str, Any]:
     events = list_events(tape)
     is_relayed = report.path == RELAYED_PATH
     sent = read_answer(fold_relayed, tape.api, events) if is_relayed else read_answer(fold_chunks, tape.sent)
-    answered = read_answer(fold_tokens, events)
+    answered = read_answer(fold_chunks, events)
     entry: dict[str, Any] = {
         "version": VERSION,
         "time": datetime.fromtimestamp(tape.began_at, timezone.utc).isoformat(timespec="milliseconds"),

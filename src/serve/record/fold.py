@@ -37,26 +37,17 @@ class _Choice(WireStruct):
     delta: _Delta | None = None
     message: _Delta | None = None
     finish_reason: str | None = None
+    token_ids: list[int] | None = None
+    logprobs: _Logprobs | None = None
 
 
 class _Chunk(WireStruct):
     choices: list[_Choice] | None = None
     usage: Any = None
-
-
-class _TokensOfChoice(WireStruct):
-    index: int | None = None
-    token_ids: list[int] | None = None
-    logprobs: _Logprobs | None = None
-
-
-class _TokensOfChunk(WireStruct):
-    choices: list[_TokensOfChoice] | None = None
     prompt_token_ids: list[int] | None = None
 
 
 _read = StructReader(_Chunk).read
-_read_tokens = StructReader(_TokensOfChunk).read
 
 
 @dataclass(slots=True)
@@ -76,8 +67,10 @@ class FoldedChoice:
     logprobs: list[Any] = field(default_factory=list)
 
     def _add(self, choice: _Choice) -> None:
-        if choice.finish_reason:
-            self.finish_reason = choice.finish_reason
+        self.finish_reason = choice.finish_reason or self.finish_reason
+        self.token_ids += choice.token_ids or ()
+        if choice.logprobs is not None:
+            self.logprobs += choice.logprobs.content or ()
         piece = choice.delta or choice.message
         if piece is None:
             return
@@ -107,24 +100,12 @@ class FoldedAnswer:
         """A chunk, or a whole answer. Raises WireError where it is no JSON."""
         chunk = _read(data)
         self.usage = chunk.usage or self.usage
-        for place, choice in enumerate(chunk.choices or ()):
-            index = place if choice.index is None else choice.index
-            if index not in self.choices:
-                self.choices[index] = FoldedChoice()
-            self.choices[index]._add(choice)
-
-    def add_tokens(self, data: bytes) -> None:
-        """Only what a chunk, or a whole answer, tells of its tokens. Raises WireError where it is no JSON."""
-        chunk = _read_tokens(data)
         self.prompt_token_ids = self.prompt_token_ids or chunk.prompt_token_ids or []
         for place, choice in enumerate(chunk.choices or ()):
             index = place if choice.index is None else choice.index
             if index not in self.choices:
                 self.choices[index] = FoldedChoice()
-            if choice.token_ids:
-                self.choices[index].token_ids += choice.token_ids
-            if choice.logprobs is not None:
-                self.choices[index].logprobs += choice.logprobs.content or ()
+            self.choices[index]._add(choice)
 
 
 def fold_chunks(events: Iterable[bytes]) -> FoldedAnswer:
@@ -133,13 +114,4 @@ def fold_chunks(events: Iterable[bytes]) -> FoldedAnswer:
     for data in events:
         if data != DONE:
             answer.add(data)
-    return answer
-
-
-def fold_tokens(events: Iterable[bytes]) -> FoldedAnswer:
-    """As fold_chunks, of what a server tells of the tokens only."""
-    answer = FoldedAnswer()
-    for data in events:
-        if data != DONE:
-            answer.add_tokens(data)
     return answer
