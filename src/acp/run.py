@@ -30,7 +30,7 @@ def serve_editor(
     received, abilities = _greet(incoming, outgoing)
     from .agent import EditorAgent  # loads the SDK, after the greeting
 
-    if not tracebacks:  # the SDK logs a line that is no JSON with its own, on the root logger
+    if not tracebacks:  # the SDK logs a notification that it cannot read with its own, on the root logger
         handler = logging.StreamHandler()
         handler.setFormatter(_WithoutTraceback("vllm-bot acp: %(message)s"))
         logging.basicConfig(handlers=[handler])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -14,6 +16,7 @@ pytest.importorskip("acp", reason="the SDK of editors is not installed: pip inst
 
 from src.acp.json_lines import INVALID_REQUEST, PARSE_ERROR, JsonLines
 from src.acp.run import serve_editor
+from tests.sources import ROOT
 from tests.waiting import PATIENCE_S
 
 from .editing import make_settings
@@ -63,6 +66,15 @@ def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read(place, l
     assert errors == [(code, request_id)]
     assert answers[-1]["id"] == GREETING["id"]
     assert answers[-1]["result"]["protocolVersion"] == 1
+
+
+def test_a_notification_that_cannot_be_read_is_told_without_a_traceback(tmp_path):
+    words = [sys.executable, str(ROOT / "cli.py"), "acp"]
+    asked = json.dumps({"jsonrpc": "2.0", "method": "session/cancel", "params": {}}).encode()
+    done = subprocess.run(words, input=asked + b"\n", capture_output=True, cwd=tmp_path, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.startswith(b"vllm-bot acp: Unhandled error while handling notification method=session/cancel")
+    assert b"Traceback" not in done.stderr
 
 
 def test_a_blank_line_is_nothing():

@@ -240,23 +240,6 @@ def test_without_input_the_program_ends_in_silence(command, root):
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_a_line_of_an_editor_that_is_no_json_is_told_without_a_traceback(root):
-    words = [sys.executable, str(ROOT / "cli.py"), "acp"]
-    with subprocess.Popen(
-        words,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=root,
-    ) as program:
-        shown, told = program.communicate(b"hello\n", timeout=PATIENCE_S)
-    assert (program.returncode, shown) == (0, b"")
-    assert told.decode().splitlines() == [
-        "vllm-bot acp: Error parsing JSON-RPC message",
-        "JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
-    ]
-
-
 def test_a_signal_ends_the_program_while_the_client_is_there(root):
     words = make_words("http://127.0.0.1:9/v1", root)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
