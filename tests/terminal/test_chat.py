@@ -291,7 +291,7 @@ class TestAtThePrompt:
         chat.keys("/stat")
         chat.shows("/status .*show server")
         chat.keys("\t\r")
-        chat.shows("^  workspace ")
+        chat.shows(r"(?s)^> /status$.*^  workspace ")
         chat.prompts()
         chat.keys("@hero")
         chat.shows("^ +@heron.txt *$")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from pathlib import Path
 
+from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer, BufferAcceptHandler
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -73,11 +75,24 @@ class _PasteHistory(FileHistory):
 
 
 class _PromptCompleter(Completer):
+    """Searches in a thread. A buffer begins no search while one goes on, so that for the next line begins behind it."""
+
     def __init__(self, state: State) -> None:
         self._state = state
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:  # noqa: ARG002
         return complete(document.text_before_cursor, self._state)
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        buffer = get_app().current_buffer
+        found = await asyncio.to_thread(list, self.get_completions(document, complete_event))
+        # Of a text that goes on the buffer searches again by itself; where some was deleted it completes nothing.
+        if not buffer.text.startswith(document.text) and not document.text.startswith(buffer.text):
+            asyncio.get_running_loop().call_soon(buffer.start_completion)
+        for completion in found:
+            yield completion
 
 
 class ChatPrompt:
@@ -93,7 +108,7 @@ class ChatPrompt:
         self.question = ""  # which the reply answers
         self.message = Buffer(
             history=_open_history(folder, self.pastes),
-            completer=ThreadedCompleter(_PromptCompleter(state)),
+            completer=_PromptCompleter(state),
             complete_while_typing=True,
             accept_handler=accept,
             tempfile_suffix=".md",
