@@ -70,7 +70,9 @@ def _start(address: str, runtime_env: Mapping[str, Any]) -> Any:
     except ImportError as error:
         raise ConfigError(f"--ray needs {error.name}.", "Install it: pip install 'vllm-bot[ray]'") from error
     runtime = make_runtime_env(ray, runtime_env)
-    own: dict[str, Any] = {} if address else {"include_dashboard": False}
+    own: dict[str, Any] = {}
+    if not address:
+        own["include_dashboard"] = False
     try:
         ray.init(address or None, runtime_env=runtime, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (ConnectionError, RuntimeError, ValueError) as error:

@@ -122,13 +122,9 @@ class Batch:
             try:
                 while waiting or len(pool):
                     now = time.monotonic()
-                    for _ in range(len(waiting)):
-                        if self.is_over_budget or (server := self._acquire(waiting, control, now)) is None:
-                            break
-                        attempt = waiting.popleft()
-                        job = attempt.job
-                        placed[job.task.id] = attempt, server
-                        pool.start(job._replace(settings=point_to(job.settings, server)))
+                    for attempt, server in self._place(waiting, control, now):
+                        placed[attempt.job.task.id] = attempt, server
+                        pool.start(attempt.job._replace(settings=point_to(attempt.job.settings, server)))
                     if self.is_over_budget and not len(pool):
                         return
                     for job, outcome in pool.wait(WAIT_S):
@@ -145,13 +141,17 @@ class Batch:
             finally:
                 pool.stop()
 
-    @staticmethod
-    def _acquire(waiting: deque[_Attempt], control: LoadControl, now: float) -> str | None:
-        """A server for the first job that waits; one that is due later goes behind the others."""
-        if waiting[0].due > now:
-            waiting.rotate(-1)
-            return None
-        return control.acquire()
+    def _place(self, waiting: deque[_Attempt], control: LoadControl, now: float) -> Iterator[tuple[_Attempt, str]]:
+        """The jobs that may start now, each with its server; one that is due later goes behind the others."""
+        for _ in range(len(waiting)):
+            if self.is_over_budget:
+                return
+            if waiting[0].due > now:
+                waiting.rotate(-1)
+                return
+            if (server := control.acquire()) is None:
+                return
+            yield waiting.popleft(), server
 
     def _record(self, outcome: TaskOutcome) -> None:
         self.results.add(outcome.row._replace(extra=self._extra[outcome.row.id]), outcome.conversation)

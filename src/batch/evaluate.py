@@ -98,7 +98,10 @@ def count_passed(verdicts: Iterable[Verdict]) -> int:
 
 
 def _judge(row: Row, evaluated: Row) -> Verdict:
-    verdict = "passed" if evaluated.is_success else "failed"
     if evaluated.status != SUCCESS:
         verdict = "error"
+    elif evaluated.is_success:
+        verdict = "passed"
+    else:
+        verdict = "failed"
     return Verdict(row.id, row.instance, row.sample, verdict, evaluated.reason, evaluated.checks, evaluated.seconds)

@@ -76,7 +76,11 @@ def fetch_waiting(settings: Settings) -> float | None:
     opened = fill_client(Client, settings, METRICS_TIMEOUT_S)
     try:
         with opened as client, client.open("GET", "/metrics", within=METRICS_TIMEOUT_S) as reply:
-            counts = WAITING.findall(reply.read()) if reply.status == 200 else []
+            if reply.status != 200:
+                return None
+            counts = WAITING.findall(reply.read())
     except BotError:
         return None
-    return sum(map(float, counts)) if counts else None
+    if not counts:
+        return None
+    return sum(map(float, counts))

@@ -92,8 +92,10 @@ class ProcessPool:
             outcome: TaskOutcome = running.pipe.recv()
         except (EOFError, OSError):
             _end([running])
-            number = -(running.process.exitcode or 0)
-            how = f"signal {signal.Signals(number).name}" if number > 0 else f"exit code {-number}"
+            code = running.process.exitcode or 0
+            how = f"exit code {code}"
+            if code < 0:
+                how = f"signal {signal.Signals(-code).name}"
             return describe_ended(running.job, "crashed", f"Its process ended with {how}.")
         _end([running], grace=END_GRACE_S)
         return outcome

@@ -27,14 +27,19 @@ td.n { text-align: right; font-variant-numeric: tabular-nums }
 def summarize(rows: Sequence[Row], total: int) -> list[tuple[str, str]]:
     """Label and value of each line of the summary."""
     seconds = [row.seconds for row in rows]
+    duration = "-"
+    if seconds:
+        duration = f"{median(seconds):,.1f} (median), {max(seconds):,.1f} (longest)"
+    answered = [row for row in rows if row.status == SUCCESS]
+    successful = sum(row.is_success for row in answered)
     return [
         ("tasks", f"{len(rows):,} of {total:,}"),
-        ("successful", f"{sum(row.is_success for row in rows):,}"),
-        ("answered, but a check failed", f"{sum(row.status == SUCCESS and not row.is_success for row in rows):,}"),
+        ("successful", f"{successful:,}"),
+        ("answered, but a check failed", f"{len(answered) - successful:,}"),
         *((status, f"{count:,}") for status, count in count_statuses(rows) if status != SUCCESS),
         ("tokens", f"{sum(row.tokens for row in rows):,}"),
         ("calls", f"{sum(row.calls for row in rows):,}, {sum(row.repairs for row in rows):,} repaired"),
-        ("seconds a task", f"{median(seconds):,.1f} (median), {max(seconds):,.1f} (longest)" if seconds else "-"),
+        ("seconds a task", duration),
     ]
 
 
@@ -115,6 +120,8 @@ def write_page(folder: Path, rows: Sequence[Row], total: int, clean: Callable[[s
 def _make_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     if not rows:
         return "<p>None.</p>"
-    top = "".join(f"<th>{each}</th>" for each in head)
+    top = ""
+    if head:
+        top = "<tr>" + "".join(f"<th>{each}</th>" for each in head) + "</tr>"
     body = "".join("<tr>" + "".join(f"<td>{each}</td>" for each in row) + "</tr>" for row in rows)
-    return f"<table>{f'<tr>{top}</tr>' if head else ''}{body}</table>"
+    return f"<table>{top}{body}</table>"

@@ -64,7 +64,9 @@ class Row(NamedTuple):
     @property
     def instance(self) -> str:
         """The id of the task in its file: a later run has the number of its sample behind it."""
-        return self.id.removesuffix(f"@{self.sample}") if self.sample > 1 else self.id
+        if self.sample <= 1:
+            return self.id
+        return self.id.removesuffix(f"@{self.sample}")
 
     @property
     def key(self) -> tuple[str, str]:
@@ -146,9 +148,12 @@ class Results:
         flat = [dict(row.to_dict()) for row in rows]
         for row_of_texts in flat:
             for name, value in row_of_texts.items():
-                if not isinstance(value, (int, float)):
-                    text = value if isinstance(value, str) else json.dumps(value)
-                    row_of_texts[name] = text.encode("utf-8", "replace").decode()
+                if isinstance(value, (int, float)):
+                    continue
+                text = value
+                if not isinstance(value, str):
+                    text = json.dumps(value)
+                row_of_texts[name] = text.encode("utf-8", "replace").decode()
         table = pyarrow.Table.from_pylist(flat)
         part = self.folder / f".{PARQUET}"
         parquet.write_table(table, part)

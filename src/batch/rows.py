@@ -30,9 +30,12 @@ def list_files(path: Path) -> list[Path]:
 
 def _name_split(file: Path) -> str:
     """As `datasets` names files: by the split, or `data` in a folder of the split's name."""
-    shard = SHARD.fullmatch(file.stem)
-    name = shard[1] if shard else file.stem
-    return file.parent.name if name == "data" else name
+    name = file.stem
+    if shard := SHARD.fullmatch(name):
+        name = shard[1]
+    if name == "data":
+        return file.parent.name
+    return name
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, object]]:

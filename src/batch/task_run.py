@@ -15,6 +15,7 @@ from ..app.access import defer_sandbox, make_policy, make_tool_context
 from ..app.factory import Factory
 from ..app.library.result import STOPS, RunRecord
 from ..app.library.structured import Form
+from ..app.model import Model
 from ..app.runtime import Runtime
 from ..app.state_files import SERVERS, ServerMemory
 from ..config import Settings
@@ -67,7 +68,10 @@ def run_task(job: Job) -> TaskOutcome:
     shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
     began = time.monotonic()
     try:
-        outcome = _run_in(folder, job) if job.patch is None else _evaluate_in(folder, job, job.patch)
+        if job.patch is None:
+            outcome = _run_in(folder, job)
+        else:
+            outcome = _evaluate_in(folder, job, job.patch)
     except BotError as error:
         reason = describe_error(error).replace(f"{folder}/", "")  # so that reports show what tasks have in common
         row = Row(job.task.id, job.hash, "error", reason, model=job.settings.vllm.model)
@@ -141,29 +145,29 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
     runtime = factory.make_runtime(settings.vllm.model, NoApprover(), lambda: session, task.tools)
     if settings.security.container_image and runtime.sandbox:
         runtime.sandbox.choose_now()  # before anything is asked
-    counts, failure, value, is_overload = _Counts(), "", None, False
+    counts = _Counts()
     with runtime.model:
         try:
             with closing(session):
-                value = _converse(runtime, session, task, counts)
+                counts.value = _converse(runtime, session, task, counts)
         except BotError as error:
-            failure, is_overload = describe_error(error), _is_overload(error)
+            counts.failure, counts.is_overload = describe_error(error), _is_overload(error)
         finally:
-            path, vllm = runtime.model.path, job.settings.vllm
-            if path.is_learned:  # it serves the tasks that start from now on
-                version = runtime.model.server_version
-                ServerMemory(job.scratch).save(vllm.base_url, vllm.model, version, path)
-    status, reason = _judge(counts, failure, has_value=task.schema is None or value is not None)
-    checks = () if failure else tuple(_check(each, runtime.settings, runtime.sandbox) for each in task.checks)
+            _share_path(runtime.model, job)
+    checks: tuple[CheckResult, ...] = ()
+    if not counts.failure:
+        checks = tuple(_check(each, runtime.settings, runtime.sandbox) for each in task.checks)
     patch, problem = workspace.make_patch()
+    status, reason = _judge(counts, task)
+    if problem and status == SUCCESS:
+        status, reason = "error", problem
     result = counts.record.make_result()
-    journal = store.journal_path(session.id)
     row = Row(
         task.id,
         job.hash,
-        "error" if problem and status == SUCCESS else status,
+        status,
         reason or problem,
-        result.text if value is None else value,
+        counts.value if counts.value is not None else result.text,
         patch,
         checks,
         {"input_tokens": result.usage.input_tokens, "output_tokens": result.usage.output_tokens},
@@ -174,7 +178,17 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
         session=session.id,
         model=counts.model or settings.vllm.model,
     )
-    return TaskOutcome(row, journal.read_bytes() if journal.exists() else b"", is_overload)
+    conversation = b""
+    if (journal := store.journal_path(session.id)).exists():
+        conversation = journal.read_bytes()
+    return TaskOutcome(row, conversation, counts.is_overload)
+
+
+def _share_path(model: Model, job: Job) -> None:
+    """What was learned of the server serves the tasks that start from now on."""
+    vllm = job.settings.vllm
+    if model.path.is_learned:
+        ServerMemory(job.scratch).save(vllm.base_url, vllm.model, model.server_version, model.path)
 
 
 def _evaluate_in(folder: Path, job: Job, patch: str) -> TaskOutcome:
@@ -210,12 +224,15 @@ def _adapt_settings(job: Job, root: Path, state: Path, readable: tuple[str, ...]
 
 
 class _Counts:
-    """What the events of a task say."""
+    """What the events of a task say. `value`: the answer, if it has the schema; `failure`: what ended it, in words."""
 
     def __init__(self) -> None:
         self.record = RunRecord()
         self.turns_ended = self.repairs = 0
         self.model = ""
+        self.value: JSON = None
+        self.failure = ""
+        self.is_overload = False
 
     def add(self, event: Event) -> None:
         self.record.add(event)
@@ -228,27 +245,32 @@ class _Counts:
 
 def _converse(runtime: Runtime, session: Session, task: Task, counts: _Counts) -> JSON:
     """Ask, and ask once more where the answer is not of the schema. Returns the value that has the schema, if any."""
-    form = None if task.schema is None else Form(task.schema)
-    question = UserMessage(f"{task.prompt}\n\n{form.instructions}" if form else task.prompt)
-    with closing(runtime.answer(session, question, form)) as events:
+    form, text = None, task.prompt
+    if task.schema is not None:
+        form = Form(task.schema)
+        text = f"{task.prompt}\n\n{form.instructions}"
+    with closing(runtime.answer(session, UserMessage(text), form)) as events:
         for event in events:
             counts.add(event)
-    text = counts.record.text
-    if form is None or not counts.record.make_result().is_complete or form.find_mistake(text):
+    answer = counts.record.text
+    if form is None or not counts.record.make_result().is_complete or form.find_mistake(answer):
         return None
-    return cast("JSON", form.read(text))  # of a schema that is JSON
+    return cast("JSON", form.read(answer))  # of a schema that is JSON
 
 
-def _judge(counts: _Counts, failure: str, *, has_value: bool) -> tuple[str, str]:
+def _judge(counts: _Counts, task: Task) -> tuple[str, str]:
     """Status and reason."""
     result = counts.record.make_result()
-    if failure:
-        return "error", failure
+    if counts.failure:
+        return "error", counts.failure
     if not result.is_complete:
-        return "no_answer" if result.stop_reason == "stuck" else "limit", STOPS[result.stop_reason]
-    if not has_value:
+        status = "no_answer" if result.stop_reason == "stuck" else "limit"
+        return status, STOPS[result.stop_reason]
+    if task.schema is not None and counts.value is None:
         return "invalid", "The answer does not have the form of the schema, and its repair does not either."
-    return (SUCCESS, "") if result.text else ("no_answer", "The model ended its answer without text.")
+    if not result.text:
+        return "no_answer", "The model ended its answer without text."
+    return SUCCESS, ""
 
 
 def _check(command: str, settings: Settings, sandbox: DeferredSandbox | None) -> CheckResult:

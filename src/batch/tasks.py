@@ -126,11 +126,10 @@ class BatchOptions(NamedTuple):
 
 def repeat_tasks(tasks: Sequence[Task], samples: int) -> list[Task]:
     """Each task so many times; the second run of `a` is `a@2`. Raises ConfigError where a task has that id already."""
-    runs = [
-        task._replace(id=f"{task.id}@{number}" if number > 1 else task.id, sample=number)
-        for task in tasks
-        for number in range(1, samples + 1)
-    ]
+    runs = []
+    for task in tasks:
+        runs.append(task)
+        runs += [task._replace(id=f"{task.id}@{number}", sample=number) for number in range(2, samples + 1)]
     for name, count in Counter(run.id for run in runs).items():
         if count > 1:
             raise ConfigError(f"--samples: two runs would have the id {name}.", "Give the task another id.")
@@ -162,16 +161,22 @@ def _read_task(value: object, repo: str, mode: str) -> Task:
     """Raises ValueError with what is wrong."""
     if not isinstance(value, dict):
         raise ValueError("expected a JSON object")
-    extra = {name: each for name, each in value.items() if name not in TASK_KEYS}
+    known, row = TASK_KEYS, value
     if set(value) >= SWE_BENCH_KEYS:
-        extra = {name: each for name, each in value.items() if name not in (*SWE_BENCH_KEYS, *IMAGE_KEYS, "repo")}
-        value = _read_swe_bench(value, repo)
-    for name in ("id", "prompt"):
-        if not isinstance(value.get(name), (str, int) if name == "id" else str) or not str(value[name]).strip():
-            raise ValueError(f"{name}: expected a text")
+        known, row = (*SWE_BENCH_KEYS, *IMAGE_KEYS, "repo"), _read_swe_bench(value, repo)
     fields: dict[str, Any] = {"repo": repo, "mode": mode or DEFAULT_MODE}
-    given = {name: each for name, each in value.items() if name in TASK_KEYS and each not in (None, "")}
-    fields |= given | {"id": str(value["id"]), "extra": extra}
+    fields |= {name: each for name, each in row.items() if name in TASK_KEYS and each not in (None, "")}
+    fields["extra"] = {name: each for name, each in value.items() if name not in known}
+    _check_fields(fields)
+    return Task(**fields)
+
+
+def _check_fields(fields: dict[str, Any]) -> None:
+    """Also makes the id a text, and tuples of the lists. Raises ValueError with what is wrong."""
+    for name, kinds in (("id", (str, int)), ("prompt", str)):
+        if not isinstance(fields.get(name), kinds) or not str(fields[name]).strip():
+            raise ValueError(f"{name}: expected a text")
+    fields["id"] = str(fields["id"])
     if not ID.fullmatch(fields["id"]):
         raise ValueError(f"id: {fields['id'][:80]!r} holds more than letters, digits and _.@+:-, or is too long")
     _check_source(fields)
@@ -181,7 +186,6 @@ def _read_task(value: object, repo: str, mode: str) -> Task:
     _check_files(fields.get("files", {}))
     if not isinstance(fields.get("schema", {}), dict):
         raise ValueError("schema: expected a JSON Schema")
-    return Task(**fields)
 
 
 def _read_swe_bench(value: Mapping[str, Any], repo: str) -> dict[str, Any]:

@@ -51,8 +51,9 @@ class Repositories:
                 part = bare.with_suffix(".part")
                 shutil.rmtree(part, ignore_errors=True)
                 # The user's own configuration holds: it may name credentials.
-                folder = Path(source).expanduser()
-                place = str(folder.resolve()) if folder.is_dir() else source  # else it is a URL
+                place, folder = source, Path(source).expanduser()
+                if folder.is_dir():  # else it is a URL
+                    place = str(folder.resolve())
                 _run_git(["clone", "--quiet", "--bare", "--", place, part], timeout=CLONE_TIMEOUT_S, own=False)
                 part.replace(bare)
         return bare
@@ -127,7 +128,9 @@ class TaskWorkspace:
                 return "", f"The changed files hold {size // 1_000_000:,} MB, so there is no patch."
             nested = [name for name in changed if name.endswith("/")]
             after = self._write_tree(nested)
-            problem = f"Not in the patch, as it is a Git repository of its own: {nested[0]}" if nested else ""
+            problem = ""
+            if nested:
+                problem = f"Not in the patch, as it is a Git repository of its own: {nested[0]}"
             if after == self._before:
                 return "", problem
             return self._diff(after), problem
@@ -176,15 +179,11 @@ def _run_git(
     own: bool = True,
 ) -> str:
     """What Git prints. `own`: the user's configuration is not used. Raises BotError."""
-    inherited = (
-        {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} if own else os.environ
-    )
-    variables = {**inherited, **(ISOLATED if own else {"GIT_TERMINAL_PROMPT": "0"}), **(environment or {})}
     try:
         done = subprocess.run(  # noqa: S603 - the words begin with git, and no shell reads them
             ["git", *map(str, words)],  # noqa: S607 - the user's git
             cwd=folder,
-            env=variables,
+            env={**_list_variables(own=own), **(environment or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=timeout,
@@ -194,7 +193,14 @@ def _run_git(
     except subprocess.TimeoutExpired as error:
         raise BotError(f"git {words[0]} took longer than {timeout:g} seconds.") from error
     if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
         verb = next(word for word in map(str, words) if not word.startswith("-") and "=" not in word)
-        raise BotError(f"git {verb}: {lines[-1] if lines else f'exit code {done.returncode}'}")
+        raise BotError(f"git {verb}: {lines[-1]}")
     return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def _list_variables(*, own: bool) -> dict[str, str]:
+    if not own:
+        return {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return {**inherited, **ISOLATED}

@@ -51,14 +51,18 @@ class Advice(NamedTuple):
 def advise(best: Arm, search: Search, settings: Settings, facts: ServerFacts) -> Advice:
     outcomes = [each for arm in search.outcomes.values() for each in arm.values() if each.counts]
     changes = find_new(best, settings, search.list_offered())
-    flags, why = _find_flags(best, search, outcomes, facts) if facts.is_vllm else ([], [])
-    if facts.is_vllm and _hides_tools(outcomes) and facts.template is None:
-        why.append("The chat template shows the model no tools.")
     failed = [name for name, standing in search.standings.items() if standing.verdict == "failed"]
-    why += [
-        f"Undecided, because its runs failed by themselves: {name}. To try it, run the eval again." for name in failed
-    ]
-    command = " ".join(["vllm serve", shlex.quote(facts.weights), *flags]) if flags else ""
+    flags: list[str] = []
+    why: list[str] = []
+    if facts.is_vllm:
+        flags, why = _find_flags(best, search, outcomes, facts)
+        if _hides_tools(outcomes) and facts.template is None:
+            why.append("The chat template shows the model no tools.")
+    for name in failed:
+        why.append(f"Undecided, because its runs failed by themselves: {name}. To try it, run the eval again.")
+    command = ""
+    if flags:
+        command = " ".join(["vllm serve", shlex.quote(facts.weights), *flags])
     return Advice(_write_headline(changes, command), changes, command, tuple(why))
 
 
@@ -68,7 +72,9 @@ def _write_headline(changes: Mapping[str, JSON], command: str) -> str:
         return f"Restart the server: {command}\nUntil then, {here}"
     if command:
         return f"Restart the server: {command}"
-    return f"{here[0].upper()}{here[1:]}" if changes else "Nothing to change: no arm does better than what you have."
+    if changes:
+        return f"{here[0].upper()}{here[1:]}"
+    return "Nothing to change: no arm does better than what you have."
 
 
 def hides_tools(search: Search) -> bool:
@@ -80,51 +86,74 @@ def _hides_tools(outcomes: Sequence[Outcome]) -> bool:
     return any(each.shows_tools is False for each in outcomes)
 
 
-def _is_telling(outcome: Outcome, best: Arm) -> bool:
-    """Of the best arm, where that is native: what other settings spoil is no reason to restart the server."""
-    return outcome.arm == best.name if best.path == "native" else outcome.arm.split(",")[0] == "native"
-
-
 def _find_flags(
     best: Arm, search: Search, outcomes: Sequence[Outcome], facts: ServerFacts
 ) -> tuple[list[str], list[str]]:
     """The flags for native calls, and why; none where native calls come as they should."""
-    why: list[str] = []
     thinks_less = "chat_template_kwargs" in "".join(best.changes)
-    native = [each for each in outcomes if _is_telling(each, best) and each.origins]
+    native = _list_native(best, outcomes)
     foreign = [each for each in native if set(each.origins) != {NATIVE}]
-    refused = search.standings.get("native")
-    is_refused = refused is not None and refused.verdict == "refused"
-    if is_refused:
-        why.append("The server refuses native calls: it was started without a tool parser, or with tools left out.")
-    elif native and len(foreign) > FEW * len(native):
-        why.append(f"{len(foreign)} of {len(native)} native answers had calls that the server's parser did not read.")
-    elif not thinks_less:
+    problem = _describe_problem(search, native, foreign)
+    if not problem and not thinks_less:
         return [], []
-    written = Counter(origin for each in outcomes if each.passed for origin in each.origins if list_parsers(origin))
-    hidden = _hides_tools(outcomes)
-    family = find_family(facts.weights)
-    parser = UNIVERSAL_PARSER
-    if hidden and facts.template:
-        parser = "hermes"
-        why.append("The chat template shows the model no tools; the one named here does, and is otherwise the same.")
-    elif written:
-        origin = written.most_common(1)[0][0]
-        parser = list_parsers(origin)[0]
-        why.append(f"The model writes its calls in the format {origin}, which the parser {parser} reads.")
-    elif family:
-        parser = family.tool_parser
-        why.append(f"The parser is the one for models named like {facts.weights}.")
-    else:
-        why.append("The parser `any` comes with vllm-bot: install it beside vLLM (docs/plugin.md).")
+    parser, reason = _choose_parser(outcomes, facts)
+    why = [reason]
+    if problem:
+        why.insert(0, problem)
     flags = ["--enable-auto-tool-choice", f"--tool-call-parser {parser}"]
-    if hidden and facts.template:
-        flags.append(f"--chat-template {shlex.quote(str(facts.template))}")
-    elif family and family.template and hidden:
-        flags.append(f"--chat-template examples/{family.template}")
+    if template := _choose_template(outcomes, facts):
+        flags.append(f"--chat-template {template}")
     if thinks_less:
         flags.append(NO_THINKING)
         why.append("With thinking, calls end up in thoughts.")
     elif sum(each.in_thoughts for each in foreign) > FEW * len(native):
         why.append(IN_THOUGHTS)
     return flags, why
+
+
+def _list_native(best: Arm, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes with calls, of the best arm, where that is native: what other settings spoil is no reason to restart
+    the server.
+    """
+    if best.path == "native":
+        telling = [each for each in outcomes if each.arm == best.name]
+    else:
+        telling = [each for each in outcomes if each.arm.split(",")[0] == "native"]
+    return [each for each in telling if each.origins]
+
+
+def _describe_problem(search: Search, native: Sequence[Outcome], foreign: Sequence[Outcome]) -> str:
+    """Why native calls do not come as they should; "" where they do."""
+    standing = search.standings.get("native")
+    if standing is not None and standing.verdict == "refused":
+        return "The server refuses native calls: it was started without a tool parser, or with tools left out."
+    if native and len(foreign) > FEW * len(native):
+        return f"{len(foreign)} of {len(native)} native answers had calls that the server's parser did not read."
+    return ""
+
+
+def _choose_parser(outcomes: Sequence[Outcome], facts: ServerFacts) -> tuple[str, str]:
+    """The name of the parser, and why it is that one."""
+    if facts.template and _hides_tools(outcomes):
+        reason = "The chat template shows the model no tools; the one named here does, and is otherwise the same."
+        return "hermes", reason
+    written = Counter(origin for each in outcomes if each.passed for origin in each.origins if list_parsers(origin))
+    if written:
+        origin = written.most_common(1)[0][0]
+        parser = list_parsers(origin)[0]
+        return parser, f"The model writes its calls in the format {origin}, which the parser {parser} reads."
+    if family := find_family(facts.weights):
+        return family.tool_parser, f"The parser is the one for models named like {facts.weights}."
+    return UNIVERSAL_PARSER, "The parser `any` comes with vllm-bot: install it beside vLLM (docs/plugin.md)."
+
+
+def _choose_template(outcomes: Sequence[Outcome], facts: ServerFacts) -> str:
+    """A chat template that shows the model its tools, where its own does not; "": there is none, or no need."""
+    if not _hides_tools(outcomes):
+        return ""
+    if facts.template:
+        return shlex.quote(str(facts.template))
+    family = find_family(facts.weights)
+    if family and family.template:
+        return f"examples/{family.template}"
+    return ""

@@ -40,7 +40,10 @@ class Arm:
         for key, value in self.changes.items():
             section, _, name = key.partition(".")
             checked = check_value(GivenValue(key, value, f"arm {self.name}")).value
-            (vllm if section == "vllm" else others)[name] = checked
+            if section == "vllm":
+                vllm[name] = checked
+            else:
+                others[name] = checked
         text = replace(settings.text_protocol, **others)  # type: ignore[arg-type]  # checked above
         changed = replace(settings, vllm=replace(settings.vllm, **vllm), text_protocol=text)  # type: ignore[arg-type]
         check_settings(changed)
@@ -49,7 +52,9 @@ class Arm:
 
 def list_paths(settings: Settings) -> list[Arm]:
     """One arm a call path, in the order in which the chat would try them."""
-    configured = [*settings.vllm.paths] if settings.vllm.enable_function_calling else ["text"]
+    configured = ["text"]
+    if settings.vllm.enable_function_calling:
+        configured = [*settings.vllm.paths]
     if settings.vllm.provider != "vllm":
         return [Arm(path, {"vllm.paths": [path]}) for path in ("native", "text")]
     order = [*configured, *(path for path in PATHS if path not in configured)]
@@ -76,10 +81,11 @@ def drop_grammar(arm: Arm, settings: Settings) -> list[Arm]:
 
     What the model then writes freely shows which format it was trained on.
     """
-    if arm.path == "native":
-        return [arm.vary("strict off", vllm__strict_tools=False)] if settings.vllm.strict_tools else []
-    is_held = settings.text_protocol.constrained != "off"
-    return [arm.vary("grammar off", text_protocol__constrained="off")] if is_held else []
+    if arm.path == "native" and settings.vllm.strict_tools:
+        return [arm.vary("strict off", vllm__strict_tools=False)]
+    if arm.path != "native" and settings.text_protocol.constrained != "off":
+        return [arm.vary("grammar off", text_protocol__constrained="off")]
+    return []
 
 
 def describe_changes(changes: Mapping[str, JSON]) -> list[str]:

@@ -44,8 +44,11 @@ class BfclTurn(Turn):
         output = [{call.name: dict(call.arguments)} for call in calls]
         if not output:
             return "no call"
-        found = self.checker([*self.functions], output, [*self.answers], _python(), self.category, MODEL)
-        return "" if found["valid"] else f"{found.get('error_type', '')}: {found['error']}"
+        python = import_module(f"{PACKAGE}.constants.enums").Language.PYTHON
+        found = self.checker([*self.functions], output, [*self.answers], python, self.category, MODEL)
+        if found["valid"]:
+            return ""
+        return f"{found.get('error_type', '')}: {found['error']}"
 
 
 def read_bfcl(count: int) -> list[Case]:
@@ -113,7 +116,3 @@ def _load_checker() -> Checker:
         else:
             sys.modules[MODELS] = before
     return checker
-
-
-def _python() -> Any:
-    return import_module(f"{PACKAGE}.constants.enums").Language.PYTHON

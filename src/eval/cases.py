@@ -64,7 +64,9 @@ class Turn:
         """Why the answer is not as expected; "" if it is."""
         if self.expect is not None and (why := _compare(self.expect, calls)):
             return why
-        return _check_answer(self.check, calls, text) if self.check else ""
+        if not self.check:
+            return ""
+        return _check_answer(self.check, calls, text)
 
     def pick_result(self, call: ToolCall) -> str:
         """What the tool answers."""
@@ -81,18 +83,24 @@ class Case:
 
 def fits_value(value: object, wanted: object) -> bool:
     """Texts are compared without regard to case and blanks around them, numbers by their value."""
-    if isinstance(wanted, dict) and len(wanted) == 1 and (name := next(iter(wanted))) in MATCHERS:
-        return MATCHERS[name](value, wanted[name])
+    if isinstance(wanted, dict) and len(wanted) == 1:
+        name, operand = next(iter(wanted.items()))
+        if name in MATCHERS:
+            return MATCHERS[name](value, operand)
+    if isinstance(wanted, list) and isinstance(value, list):
+        return len(wanted) == len(value) and all(map(fits_value, value, wanted))
+    if isinstance(wanted, dict) and isinstance(value, dict):  # which may have more members
+        return all(key in value and fits_value(value[key], each) for key, each in wanted.items())
+    return _fits_scalar(value, wanted)
+
+
+def _fits_scalar(value: object, wanted: object) -> bool:
     if isinstance(wanted, bool) or isinstance(value, bool):
         return value is wanted
     if isinstance(wanted, (int, float)) and isinstance(value, (int, float)):
         return abs(value - wanted) < 1e-9 * max(1.0, abs(wanted))
     if isinstance(wanted, str) and isinstance(value, str):
         return wanted.strip().lower() == value.strip().lower()
-    if isinstance(wanted, list) and isinstance(value, list):
-        return len(wanted) == len(value) and all(map(fits_value, value, wanted))
-    if isinstance(wanted, dict) and isinstance(value, dict):
-        return all(key in value and fits_value(value[key], each) for key, each in wanted.items())
     return value == wanted
 
 
@@ -101,7 +109,7 @@ def read_cases(path: Path) -> list[Case]:
     content = read_file(path)
     if not isinstance(content, dict) or not isinstance(content.get("cases"), list):
         raise ConfigError(f"{path}: expected `tools` and a list of `cases`.", EXAMPLE)
-    tools = {name: _read_tool(f"{path}: tools.{name}", name, row) for name, row in _get(content, "tools").items()}
+    tools = _read_tools(path, content.get("tools", {}))
     cases = [_read_case(f"{path}: case {number}", row, tools) for number, row in enumerate(content["cases"], 1)]
     seen: set[str] = set()
     for case in cases:
@@ -126,7 +134,9 @@ def _compare(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> str
         if found is None:
             return f"expected {_show(wanted.name, wanted.arguments)}, got {_show_all(calls)}"
         left.remove(found)
-    return f"expected {len(expected) or 'no'} calls, got {_show_all(calls)}" if left else ""
+    if left:
+        return f"expected {len(expected) or 'no'} calls, got {_show_all(calls)}"
+    return ""
 
 
 def _show_all(calls: Sequence[ToolCall]) -> str:
@@ -138,12 +148,14 @@ def _show(name: str, arguments: Mapping[str, JSON]) -> str:
 
 
 def _check_answer(check: str, calls: Sequence[ToolCall], text: str) -> str:
-    names = {"calls": list(calls), "call": calls[0] if calls else None, "text": text}
+    names = {"calls": list(calls), "call": next(iter(calls), None), "text": text}
     try:
         holds = eval(_compile(check), {"re": re, "json": json, **names})  # noqa: S307 - the user's own file
     except Exception as error:  # noqa: BLE001 - whatever the user's expression raises of this answer
         return f"{check}: {type(error).__name__}: {error}"
-    return "" if holds else f"it does not hold: {check}"
+    if holds:
+        return ""
+    return f"it does not hold: {check}"
 
 
 def _compile(check: str) -> CodeType:
@@ -157,11 +169,19 @@ def _read_case(place: str, row: object, tools: Mapping[str, ToolDefinition]) -> 
     if not name:
         raise ConfigError(f"{place}: it has no id.", EXAMPLE)
     place = f"{place} ({name})"
-    offered = row.get("tools", list(tools))
-    offered = offered if isinstance(offered, list) else [offered]
+    offered = _read_offered(place, row.get("tools", list(tools)), tools)
+    return Case(name, tuple(tools[each] for each in offered), _read_turns(place, row, tools))
+
+
+def _read_offered(place: str, names: object, tools: Mapping[str, ToolDefinition]) -> list[str]:
+    offered: list[Any] = names if isinstance(names, list) else [names]
     for each in offered:
         if not isinstance(each, str) or each not in tools:
             raise ConfigError(f"{place}: there is no tool {each!r}; there is {', '.join(tools) or 'none'}.")
+    return offered
+
+
+def _read_turns(place: str, row: Mapping[str, Any], tools: Mapping[str, ToolDefinition]) -> tuple[Turn, ...]:
     rows = row.get("turns", [row])
     if not isinstance(rows, list) or not rows or not all(isinstance(each, dict) for each in rows):
         raise ConfigError(f"{place}: expected a list of turns.", EXAMPLE)
@@ -171,7 +191,7 @@ def _read_case(place: str, row: object, tools: Mapping[str, ToolDefinition]) -> 
     for number, (before, turn) in enumerate(pairwise(turns), 2):
         if not turn.ask and not before.expect:
             raise ConfigError(f"{place}, turn {number}: it needs a question, since no call comes before it.")
-    return Case(name, tuple(tools[each] for each in offered), turns)
+    return turns
 
 
 def _read_turn(place: str, row: Mapping[str, Any], tools: Mapping[str, ToolDefinition]) -> Turn:
@@ -179,20 +199,27 @@ def _read_turn(place: str, row: Mapping[str, Any], tools: Mapping[str, ToolDefin
         raise ConfigError(f"{place}: there is no key {min(unknown)!r}.", EXAMPLE)
     check = str(row.get("assert", ""))
     if check:
-        try:
-            _compile(check)
-        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:  # the last two: nested too deep
-            raise ConfigError(f"{place}: assert: {str(error) or 'it is nested too deep'}.") from error
-    if "expect" not in row and not check:
+        _try_check(place, check)
+    elif "expect" not in row:
         raise ConfigError(f"{place}: it needs `expect`, `assert`, or both.", EXAMPLE)
-    wanted = row.get("expect") or []
-    if not isinstance(wanted, list):
-        raise ConfigError(f"{place}: `expect` is a list of calls, got {wanted!r:.60}.", EXAMPLE)
-    expect = tuple(_read_call(place, each, tools) for each in wanted) if "expect" in row else None
+    expect = _read_expected(place, row["expect"] or [], tools) if "expect" in row else None
     results = row.get("results", [])
     if not isinstance(results, list) or len(results) > len(expect or ()):
         raise ConfigError(f"{place}: `results` is a list with one text for each expected call.", EXAMPLE)
     return Turn(str(row.get("ask", "")), expect, tuple(map(str, results)), check)
+
+
+def _read_expected(place: str, rows: object, tools: Mapping[str, ToolDefinition]) -> tuple[ExpectedCall, ...]:
+    if not isinstance(rows, list):
+        raise ConfigError(f"{place}: `expect` is a list of calls, got {rows!r:.60}.", EXAMPLE)
+    return tuple(_read_call(place, each, tools) for each in rows)
+
+
+def _try_check(place: str, check: str) -> None:
+    try:
+        _compile(check)
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:  # the last two: nested too deep
+        raise ConfigError(f"{place}: assert: {str(error) or 'it is nested too deep'}.") from error
 
 
 def _read_call(place: str, row: object, tools: Mapping[str, ToolDefinition]) -> ExpectedCall:
@@ -203,15 +230,26 @@ def _read_call(place: str, row: object, tools: Mapping[str, ToolDefinition]) -> 
     name, arguments = next(iter(row.items()))
     if name not in tools:
         raise ConfigError(f"{place}: it expects the tool {name!r}, which is not among `tools`.")
-    if not isinstance(arguments or {}, dict):
+    arguments = arguments or {}
+    if not isinstance(arguments, dict):
         raise ConfigError(f"{place}: the arguments of {name}: expected an object, got {arguments!r:.60}.")
-    for key, value in (arguments or {}).items():
+    for key, value in arguments.items():
         if isinstance(value, dict) and "matches" in value:
-            try:
-                re.compile(value["matches"])
-            except (re.error, TypeError) as error:
-                raise ConfigError(f"{place}: {name}.{key}: matches: {error}.") from error
-    return ExpectedCall(name, arguments or {})
+            _try_pattern(f"{place}: {name}.{key}", value["matches"])
+    return ExpectedCall(name, arguments)
+
+
+def _try_pattern(place: str, pattern: Any) -> None:
+    try:
+        re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise ConfigError(f"{place}: matches: {error}.") from error
+
+
+def _read_tools(path: Path, rows: object) -> dict[str, ToolDefinition]:
+    if not isinstance(rows, dict):
+        raise ConfigError(f"tools: expected an object, got {rows!r:.60}.", EXAMPLE)
+    return {name: _read_tool(f"{path}: tools.{name}", name, row) for name, row in rows.items()}
 
 
 def _read_tool(place: str, name: str, row: object) -> ToolDefinition:
@@ -221,10 +259,3 @@ def _read_tool(place: str, name: str, row: object) -> ToolDefinition:
     if not isinstance(parameters, dict) or parameters.get("type") != "object":
         raise ConfigError(f"{place}: `parameters` is a JSON Schema of type object.", EXAMPLE)
     return ToolDefinition(name, str(row.get("description", "")), parameters)
-
-
-def _get(content: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = content.get(key, {})
-    if not isinstance(value, dict):
-        raise ConfigError(f"{key}: expected an object, got {value!r:.60}.", EXAMPLE)
-    return value

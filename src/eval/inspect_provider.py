@@ -111,24 +111,34 @@ def _convert_messages(given: Sequence[ChatMessage]) -> list[Message]:
     """Raises BotError for what would be lost: an image of a user."""
     messages: list[Message] = []
     for each in given:
-        if isinstance(each, ChatMessageSystem):
-            messages.append(SystemMessage(each.text))
-        elif isinstance(each, ChatMessageAssistant):
-            calls = [ToolCall(call.id, call.function, call.arguments) for call in each.tool_calls or ()]
-            messages.append(Response((*_convert_content(each.content), *calls)))
-        elif isinstance(each, ChatMessageTool):
-            kind, text = ("error", each.error.message) if each.error else ("text", each.text)
-            result = ToolResult(each.tool_call_id or "", each.function or "", kind, text)  # type: ignore[arg-type]
-            before = messages[-1].results if messages and isinstance(messages[-1], ToolResults) else ()
-            if before:
-                messages.pop()
-            messages.append(ToolResults((*before, result)))
-        elif not isinstance(each.content, str) and not all(isinstance(part, ContentText) for part in each.content):
-            kinds = sorted({part.type for part in each.content if not isinstance(part, ContentText)})
-            raise BotError(f"A message holds {', '.join(kinds)}: this provider sends text only.")
+        message = _convert_message(each)
+        last = messages[-1] if messages else None
+        if isinstance(message, ToolResults) and isinstance(last, ToolResults):
+            messages[-1] = ToolResults((*last.results, *message.results))
         else:
-            messages.append(UserMessage(each.text))
+            messages.append(message)
     return messages
+
+
+def _convert_message(given: ChatMessage) -> Message:
+    if isinstance(given, ChatMessageSystem):
+        return SystemMessage(given.text)
+    if isinstance(given, ChatMessageAssistant):
+        calls = [ToolCall(call.id, call.function, call.arguments) for call in given.tool_calls or ()]
+        return Response((*_convert_content(given.content), *calls))
+    if isinstance(given, ChatMessageTool):
+        return ToolResults((_convert_result(given),))
+    parts: Sequence[Content] = () if isinstance(given.content, str) else given.content
+    if kinds := sorted({part.type for part in parts if not isinstance(part, ContentText)}):
+        raise BotError(f"A message holds {', '.join(kinds)}: this provider sends text only.")
+    return UserMessage(given.text)
+
+
+def _convert_result(given: ChatMessageTool) -> ToolResult:
+    call_id, name = given.tool_call_id or "", given.function or ""
+    if given.error:
+        return ToolResult(call_id, name, "error", given.error.message)
+    return ToolResult(call_id, name, "text", given.text)
 
 
 def _convert_content(content: str | Sequence[Content]) -> Iterable[Block]:

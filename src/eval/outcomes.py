@@ -86,7 +86,8 @@ class Journal(NamedTuple):
 
 def read_results(path: Path) -> Journal:
     """Raises BotError. `path`: the file, or its folder."""
-    path = path / RESULTS if path.is_dir() else path
+    if path.is_dir():
+        path /= RESULTS
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -130,18 +131,7 @@ class Results:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = ResultFile(self.path)
             try:
-                before = read_results(self.path) if self._file.size else None
-                if before and before.found and not (reuses and not _find_difference(before.about, about)):
-                    self.path.replace(folder / LAST)
-                    self._file.close()
-                    self._file, before = ResultFile(self.path), None
-                if before is None:
-                    self._file.add({"type": "eval", **about})
-                elif different := _find_difference(before.about, about):
-                    hint = "Name another folder with --out, or remove the file."
-                    raise BotError(f"{self.path} is of an eval with {different}, and was not finished.", hint)
-                else:
-                    self.earlier = before.outcomes
+                self._begin(about, folder / LAST, reuses=reuses)
             except BaseException:
                 self._file.close()
                 raise
@@ -149,6 +139,24 @@ class Results:
             raise BotError(f"Another eval is writing to {folder}.", "Wait for it, or name another --out.") from error
         except OSError as error:
             raise BotError(f"{folder}: {error.strerror or error}.") from error
+
+    def _begin(self, about: Mapping[str, JSON], last: Path, *, reuses: bool) -> None:
+        """Take up what the file holds; one that was finished goes to `last`. Raises BotError."""
+        if not self._file.size:
+            self._file.add({"type": "eval", **about})
+            return
+        before = read_results(self.path)
+        different = _find_difference(before.about, about)
+        if before.found and (different or not reuses):
+            self.path.replace(last)
+            self._file.close()
+            self._file = ResultFile(self.path)
+            self._file.add({"type": "eval", **about})
+        elif different:
+            hint = "Name another folder with --out, or remove the file."
+            raise BotError(f"{self.path} is of an eval with {different}, and was not finished.", hint)
+        else:
+            self.earlier = before.outcomes
 
     def add(self, outcome: Outcome) -> Outcome:
         """The outcome as it was written: without secrets. Raises BotError where it cannot be written."""

@@ -145,12 +145,16 @@ def _draw_grid(search: Search, names: Sequence[str], cases: Sequence[Case]) -> s
 def _draw_square(x: int, y: int, runs: Sequence[Outcome]) -> str:
     worst = max(runs, key=_rank)
     right = sum(each.passed for each in runs)
-    title = f"{worst.arm}, {worst.case}: {right} of {len(runs)} right{f'; {worst.why}' if worst.why else ''}"
+    title = f"{worst.arm}, {worst.case}: {right} of {len(runs)} right"
+    if worst.why:
+        title += f"; {worst.why}"
     square = (
         f'<rect x="{x}" y="{y}" width="{CELL}" height="{CELL}" rx="2" fill="var(--{worst.kind or "clean"})">'
         f"<title>{_escape(title[:300])}</title></rect>"
     )
-    return f'<a href="#{_name(worst)}">{square}</a>' if worst.kind else square
+    if not worst.kind:
+        return square
+    return f'<a href="#{_name(worst)}">{square}</a>'
 
 
 def _rank(outcome: Outcome) -> int:

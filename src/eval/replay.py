@@ -103,16 +103,20 @@ def split_pieces(raw: bytes) -> list[bytes]:
 
 def _make_error(exchange: Mapping[str, Any]) -> BotError:
     """What ended the answer, as the reader met it."""
-    kind = getattr(errors, as_str(exchange.get("error")), StreamCut)
-    is_of_connection = isinstance(kind, type) and issubclass(kind, ClientError)
-    return (kind if is_of_connection else StreamCut)(as_str(exchange.get("message")))
+    message = as_str(exchange.get("message"))
+    kind = getattr(errors, as_str(exchange.get("error")), None)
+    if isinstance(kind, type) and issubclass(kind, ClientError):
+        return kind(message)
+    return StreamCut(message)
 
 
 def find_obstacle(line: RecordLine) -> str:
     """Why a call is not read again; "" if it is."""
     if line.is_redacted:
         return "redacted"
-    return RELAYED_PATH if line.entry.get("path") == RELAYED_PATH else ""
+    if line.entry.get("path") == RELAYED_PATH:
+        return RELAYED_PATH
+    return ""
 
 
 def replay(entry: Mapping[str, Any]) -> Replayed:
@@ -226,4 +230,9 @@ def _show_difference(old: str, new: str) -> str:
 
 def _shorten(text: str, start: int) -> str:
     end = start + MAX_SHOWN_CHARS
-    return ("..." if start else "") + repr(text[start:end]) + ("..." if end < len(text) else "")
+    shown = repr(text[start:end])
+    if start:
+        shown = f"...{shown}"
+    if end < len(text):
+        shown = f"{shown}..."
+    return shown

@@ -51,7 +51,11 @@ def list_rows(search: Search) -> list[Row]:
 
 def _make_row(standing: Standing, runs: Iterable[Outcome]) -> Row:
     outcomes = [*runs]
-    counted = [each for each in outcomes if each.counts and standing.verdict != "refused"]
+    counted: list[Outcome] = []
+    kinds: dict[str, int] = {}
+    if standing.verdict != "refused":
+        counted = [each for each in outcomes if each.counts]
+        kinds = {str(kind): count for kind, count in count_kinds(outcomes).items()}
     prompt = sum(each.input_tokens for each in counted)
     return Row(
         standing.arm.name,
@@ -59,12 +63,16 @@ def _make_row(standing: Standing, runs: Iterable[Outcome]) -> Row:
         len(counted),
         sum(each.passed for each in counted),
         sum(each.is_clean for each in counted),
-        {str(kind): count for kind, count in count_kinds(outcomes).items() if standing.verdict != "refused"},
+        kinds,
         sum(each.requests for each in outcomes),
-        sum(each.seconds for each in counted) / len(counted) if counted else 0.0,
+        _average([each.seconds for each in counted]),
         sum(each.cached_tokens for each in counted) / prompt if prompt else None,
-        sum(each.output_tokens for each in counted) / len(counted) if counted else 0.0,
+        _average([each.output_tokens for each in counted]),
     )
+
+
+def _average(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
 
 
 def describe_verdict(standing: Standing) -> str:
@@ -80,7 +88,9 @@ def describe_verdict(standing: Standing) -> str:
         return f"undecided after {pairs.total} runs: its runs failed: {first[:MAX_REASON_CHARS]}"
     if standing.verdict == "open":
         return f"undecided after {pairs.total} runs: {standing.reason}"
-    return "the best" if standing.verdict == "best" else str(standing.verdict)
+    if standing.verdict == "best":
+        return "the best"
+    return str(standing.verdict)
 
 
 def render_text(search: Search, advice: Advice) -> str:
@@ -92,22 +102,20 @@ def render_text(search: Search, advice: Advice) -> str:
     for row in rows:
         low, high = estimate_interval(row.passed, row.runs)
         cached = "" if row.cached is None else f"{row.cached:.0%}"
-        clean = f"{row.clean / row.runs:.0%}" if row.runs else ""
-        between = f"{100 * low:.0f}-{high:.0%}"
-        numbers = f"{row.share:5.0%}  {between:>8}  {clean:>5}" if row.runs else f"{'':22}"
+        numbers = f"{'':22}"
+        if row.runs:
+            between, clean = f"{100 * low:.0f}-{high:.0%}", f"{row.clean / row.runs:.0%}"
+            numbers = f"{row.share:5.0%}  {between:>8}  {clean:>5}"
         lines.append(f"{row.name:{width}}  {numbers}  {row.runs:4}  {row.seconds:6.2f}  {cached:>6}  {row.verdict}")
     lines += ["", *_list_kinds(rows)]
-    lines.append(f"requests: {search.requests:,}{_describe_saving(search)}")
+    saving = ""
+    if search.compared:
+        share = search.compared / count_all_requests(search)
+        saving = f"; comparing the arms took {search.compared:,}, {share:.0%} of all cases under all arms"
+    lines.append(f"requests: {search.requests:,}{saving}")
     if advice.settings:
         lines += ["recommended settings:", *(f"  {each}" for each in describe_changes(advice.settings))]
     return "\n".join(lines)
-
-
-def _describe_saving(search: Search) -> str:
-    if not search.compared:
-        return ""
-    share = search.compared / count_all_requests(search)
-    return f"; comparing the arms took {search.compared:,}, {share:.0%} of all cases under all arms"
 
 
 def _list_kinds(rows: Sequence[Row]) -> list[str]:

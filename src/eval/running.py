@@ -6,7 +6,7 @@ What a run did is told by the core: where each call came from, what was repaired
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -40,10 +40,11 @@ from ..types.messages import (
     ToolCall,
     ToolResult,
     ToolResults,
+    Usage,
     UserMessage,
 )
 from .arms import Arm
-from .cases import Case, Turn
+from .cases import Case
 from .outcomes import Exchange, Kind, Outcome
 
 SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help, and answer directly where they do not."
@@ -142,7 +143,8 @@ class _Play:
             self._marks += self._list_marks(response)
             self._messages.append(response)
             if response.requested_calls:
-                self._messages.append(_play_tools(turn, response.calls))
+                results = [ToolResult(each.id, each.name, "text", turn.pick_result(each)) for each in response.calls]
+                self._messages.append(ToolResults(tuple(results)))
         self._passed = True
         if self._marks:
             self._kind, self._why = min(self._marks, key=lambda mark: mark[0] != "server")
@@ -187,27 +189,37 @@ class _Play:
             marks.append(("server", "the call was recovered from a thought"))
         for call in response.calls:
             if is_native and call.origin != NATIVE:
-                where = "in a TOOL_CALL block" if call.origin == TEXT else f"in the format {call.origin}"
+                where = _describe_origin(call.origin)
                 marks.append(("server", f"the call was recovered: it came {where} and not as a tool call"))
             if repairs := _list_repairs(call):
                 marks.append(("format", f"repaired: {', '.join(repairs)}"))
-        if noticed := [notice for notice in self._notices if notice in RECOVERED_NOTICES]:
-            marks.append(("server", noticed[0]))
+        if noticed := next((notice for notice in self._notices if notice in RECOVERED_NOTICES), ""):
+            marks.append(("server", noticed))
         return marks
 
     def sort_error(self, error: BotError) -> None:
         self._why = str(error)
         if isinstance(error, ParserFailed):
             self._kind = "lost"
-        elif isinstance(error, (ToolsDropped, TemplateFailed)) or _is_refusal(error):
+        elif isinstance(error, (ToolsDropped, TemplateFailed)):
             self._kind = "refused"
+        elif isinstance(error, ServerError) and error.is_about_request:
+            # One that comes too soon, or took too long, the server may take later.
+            self._kind = "harness" if error.status in TRANSIENT_STATUS else "refused"
         else:
             self._kind = "harness"
 
     def outcome(self, arm: Arm, seed: int, seconds: float, client: RecordingClient) -> Outcome:
-        usages = [response.usage for response in self._responses if response.usage]
+        usage = sum((response.usage for response in self._responses if response.usage), Usage())
         calls = [call for response in self._responses for call in response.calls]
-        keeps = bool(self._kind)  # what went well is not opened
+        exchanges: tuple[Exchange, ...] = ()
+        read: tuple[dict[str, JSON], ...] = ()
+        if self._kind:  # what went well is not opened
+            exchanges = tuple(
+                Exchange(path, _decode(body), status, _decode(received))
+                for path, body, received, status in client.exchanges
+            )
+            read = tuple(response.to_dict() for response in self._responses)
         return Outcome(
             arm.name,
             self._case.id,
@@ -217,31 +229,34 @@ class _Play:
             why=self._why,
             requests=len(client.exchanges),
             seconds=round(seconds, 3),
-            input_tokens=sum(usage.input_tokens for usage in usages),
-            cached_tokens=sum(usage.cached_tokens for usage in usages),
-            output_tokens=sum(usage.output_tokens for usage in usages),
+            input_tokens=usage.input_tokens,
+            cached_tokens=usage.cached_tokens,
+            output_tokens=usage.output_tokens,
             thinks=bool(self._thoughts) or any(map(_join_thoughts, self._responses)),
             in_thoughts=self._in_thoughts,
             origins=tuple(call.origin for call in calls),
             shows_tools=self._model.path.template_shows_tools,
             notices=tuple(dict.fromkeys(self._notices)),
-            exchanges=tuple(_show_exchange(each) for each in client.exchanges) if keeps else (),
-            read=tuple(_show_read(response) for response in self._responses) if keeps else (),
+            exchanges=exchanges,
+            read=read,
         )
-
-
-def _is_refusal(error: BotError) -> bool:
-    """Whether the server will not take such a request. One that comes too soon, or took too long, it may take later."""
-    return isinstance(error, ServerError) and error.is_about_request and error.status not in TRANSIENT_STATUS
 
 
 def _join_thoughts(response: Response) -> str:
     return "".join(block.text for block in response.content if isinstance(block, Reasoning))
 
 
+def _describe_origin(origin: str) -> str:
+    if origin == TEXT:
+        return "in a TOOL_CALL block"
+    return f"in the format {origin}"
+
+
 def _list_repairs(call: ToolCall) -> list[str]:
     """What was mended of the call, without what its format always needs."""
-    repairs = ["it can be read in two ways"] if call.guessed else []
+    repairs: list[str] = []
+    if call.guessed:
+        repairs.append("it can be read in two ways")
     for repair in call.repaired:
         is_usual = (call.origin in TAGGED and " string to " in repair) or (
             call.origin in PYTHONIC and repair == "quotes"
@@ -251,15 +266,6 @@ def _list_repairs(call: ToolCall) -> list[str]:
     return repairs
 
 
-def _play_tools(turn: Turn, calls: Sequence[ToolCall]) -> ToolResults:
-    return ToolResults(tuple(ToolResult(call.id, call.name, "text", turn.pick_result(call)) for call in calls))
-
-
-def _show_exchange(exchange: tuple[str, bytes, bytearray, int]) -> Exchange:
-    path, body, received, status = exchange
-    return Exchange(path, _decode(body), status, _decode(received))
-
-
 def _decode(body: bytes | bytearray) -> str:
     text = bytes(body).decode(errors="replace")
     left_out = len(text) - MAX_KEPT_CHARS
@@ -267,8 +273,3 @@ def _decode(body: bytes | bytearray) -> str:
         return text
     half = MAX_KEPT_CHARS // 2
     return f"{text[:half]}\n[... {left_out:,} characters ...]\n{text[-half:]}"
-
-
-def _show_read(response: Response) -> dict[str, JSON]:
-    shown: dict[str, JSON] = response.to_dict()
-    return shown

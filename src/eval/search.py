@@ -125,18 +125,23 @@ class Search:
             if not alive:
                 break
             block = range(start, min(start + BLOCK, self.plan.pairs))
-            has_room = all(self._try(best, at) for at in block)
-            for arm in list(alive):
-                has_room = has_room and all(self._is_out(arm) or self._try(arm, at) for at in block)
-                if self._is_out(arm):
-                    self._set_aside(arm, best)
-                    alive.remove(arm)
+            has_room = self._run_block(best, alive, block)
             best, alive = self._decide(best, alive, is_over=block.stop == self.plan.pairs)
             if not has_room:
                 break
         for arm in alive:
             self.standings[arm.name] = Standing(arm, "open", best.name, "no requests left", self.judge(arm, best)[2])
         return best
+
+    def _run_block(self, best: Arm, alive: list[Arm], block: range) -> bool:
+        """Run these samples; an arm that fails or is refused is alive no more. False if there are no requests left."""
+        has_room = all(self._try(best, at) for at in block)
+        for arm in list(alive):
+            has_room = has_room and all(self._is_out(arm) or self._try(arm, at) for at in block)
+            if self._is_out(arm):
+                self._set_aside(arm, best)
+                alive.remove(arm)
+        return has_room
 
     def _decide(self, best: Arm, alive: list[Arm], *, is_over: bool) -> tuple[Arm, list[Arm]]:
         """The best now, and the arms that are undecided."""
@@ -154,15 +159,12 @@ class Search:
 
     def judge(self, arm: Arm, best: Arm, *, is_over: bool = False) -> tuple[Verdict, str, Pairs]:
         """How the arm does against the best, by what, and the pairs that tell."""
-        ours = {each.key[1:]: each for each in self.list_outcomes(arm)}
-        theirs = {each.key[1:]: each for each in self.list_outcomes(best)}
-        right = tally({at: each.passed for at, each in ours.items()}, {at: each.passed for at, each in theirs.items()})
+        ours, theirs = self.list_outcomes(arm), self.list_outcomes(best)
+        right = tally(_mark_passed(ours), _mark_passed(theirs))
         verdict = compare(right, self.plan.margin, is_over=is_over)
         if verdict in ("better", "worse"):
             return verdict, "right runs", right
-        clean = tally(
-            {at: each.is_clean for at, each in ours.items()}, {at: each.is_clean for at, each in theirs.items()}
-        )
+        clean = tally(_mark_clean(ours), _mark_clean(theirs))
         cleaner = compare(clean, self.plan.margin, is_over=is_over)
         tends = right.wins - right.losses
         if (cleaner == "worse" and tends <= 0) or (cleaner == "better" and tends >= 0):
@@ -197,10 +199,13 @@ class Search:
         if self._is_refused(arm):
             self.standings[arm.name] = Standing(arm, "refused", reason=self.list_outcomes(arm)[0].why)
             return
-        pairs = self.judge(arm, best)[2] if best else Pairs(0, 0, 0)
-        runs = list(self.outcomes.get(arm.name, {}).values())
-        why = runs[-1].why if runs else "there are too few requests for one run"
-        self.standings[arm.name] = Standing(arm, "failed", best.name if best else "", why, pairs)
+        pairs, against = Pairs(0, 0, 0), ""
+        if best:
+            pairs, against = self.judge(arm, best)[2], best.name
+        why = "there are too few requests for one run"
+        if runs := list(self.outcomes.get(arm.name, {}).values()):
+            why = runs[-1].why
+        self.standings[arm.name] = Standing(arm, "failed", against, why, pairs)
 
     def _try(self, arm: Arm, at: int) -> bool:
         """Run a sample, unless it was run; False if there are no requests left for it."""
@@ -212,7 +217,10 @@ class Search:
             return False
         outcome = done[case.id, seed] = self._run(arm, case, seed)
         self.requests += max(outcome.requests, 1)
-        self._failures = self._failures + 1 if outcome.kind == "harness" else 0
+        if outcome.kind != "harness":
+            self._failures = 0
+            return True
+        self._failures += 1
         if self._failures >= self.plan.patience:
             raise HarnessFailed(outcome.why)
         return True
@@ -220,3 +228,11 @@ class Search:
 
 class HarnessFailed(BotError):
     """The eval itself cannot go on: so many runs in a row failed, and not because of the model."""
+
+
+def _mark_passed(outcomes: Sequence[Outcome]) -> dict[Sample, bool]:
+    return {(each.case, each.seed): each.passed for each in outcomes}
+
+
+def _mark_clean(outcomes: Sequence[Outcome]) -> dict[Sample, bool]:
+    return {(each.case, each.seed): each.is_clean for each in outcomes}

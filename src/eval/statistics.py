@@ -25,11 +25,6 @@ ONE_SIDED_Z = NormalDist().inv_cdf(0.95)
 Verdict = Literal["better", "worse", "same", "open"]
 
 
-class Interval(NamedTuple):
-    low: float
-    high: float
-
-
 class Pairs(NamedTuple):
     """How often an arm and the one that it is compared with passed the same case: `wins` by the arm alone."""
 
@@ -43,14 +38,14 @@ class Pairs(NamedTuple):
         return self.both + self.wins + self.losses
 
 
-def estimate_interval(passed: int, total: int, z: float = INTERVAL_Z) -> Interval:
-    """Of a share, with 95 % (Wilson 1927)."""
+def estimate_interval(passed: int, total: int, z: float = INTERVAL_Z) -> tuple[float, float]:
+    """The ends of the interval of a share, with 95 % (Wilson 1927)."""
     if not total:
-        return Interval(0.0, 1.0)
+        return 0.0, 1.0
     share = passed / total
     centre = (share + z * z / (2 * total)) / (1 + z * z / total)
     half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    return Interval(max(0.0, centre - half), min(1.0, centre + half))
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def compare(pairs: Pairs, margin: float, *, is_over: bool = False) -> Verdict:
@@ -65,9 +60,12 @@ def compare(pairs: Pairs, margin: float, *, is_over: bool = False) -> Verdict:
         return "better"
     if pairs.losses * win + pairs.wins * loss >= bound:
         return "worse"
-    alone = max(pairs.wins, pairs.losses)
-    is_same = pairs.total and estimate_interval(alone, pairs.total, ONE_SIDED_Z).high < margin
-    return "same" if is_same or is_over else "open"
+    if is_over:
+        return "same"
+    _, most_alone = estimate_interval(max(pairs.wins, pairs.losses), pairs.total, ONE_SIDED_Z)
+    if pairs.total and most_alone < margin:
+        return "same"
+    return "open"
 
 
 def tally(ours: Mapping[tuple[str, int], bool], theirs: Mapping[tuple[str, int], bool]) -> Pairs:

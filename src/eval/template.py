@@ -74,7 +74,9 @@ def derive_template(server: ServerApi, model: str) -> Aside[str | None]:
     turns: list[Message] = [UserMessage(first), Response((Text(answer),)), UserMessage(second)]
     whole = yield from _render(server, model, [SystemMessage(system), *turns])
     bare = yield from _render(server, model, turns)
-    return None if whole is None or bare is None else write_template(whole, bare)
+    if whole is None or bare is None:
+        return None
+    return write_template(whole, bare)
 
 
 def write_template(whole: str, bare: str) -> str | None:
@@ -96,11 +98,14 @@ def write_template(whole: str, bare: str) -> str | None:
 
 def _render(server: ServerApi, model: str, messages: Sequence[Message]) -> Aside[str | None]:
     prompt = yield from server.tokenize_prompt(ChatRequest(model, messages))
-    return (yield from server.detokenize(model, prompt.tokens)) if prompt else None
+    if not prompt:
+        return None
+    return (yield from server.detokenize(model, prompt.tokens))
 
 
 def _split(text: str, marks: Sequence[str]) -> list[str] | None:
     """What stands before, between and behind the marks; None unless each is there once, in order."""
     found = re.fullmatch("(.*?)" + "(.*?)".join(marks) + "(.*)", text, re.DOTALL)
-    is_once = all(text.count(mark) == 1 for mark in marks)
-    return [*found.groups()] if found and is_once else None
+    if found is None or any(text.count(mark) != 1 for mark in marks):
+        return None
+    return [*found.groups()]
