@@ -17,11 +17,19 @@ from ..model.loops import MAX_ROUNDS, SLOW_S, Round, decide
 from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
-from ..tools.sdk.tool_search import CALL_TOOL, unwrap
 from ..tools.sdk.wiring import CommandReport, Inbox
 from ..types.effects import AgentSteps
 from ..types.events import CallDenied, CallFinished, CallStarted, ModeChanged, Notice
-from ..types.messages import MAX_CALLS, MalformedCall, RequestedCall, ToolCall, ToolResult, ToolResults
+from ..types.messages import (
+    CALL_TOOL,
+    MAX_CALLS,
+    MalformedCall,
+    RequestedCall,
+    ToolCall,
+    ToolResult,
+    ToolResults,
+    unwrap_call,
+)
 from ..types.sandbox import Grant
 from .permission import Permission, PermissionGate
 from .steps import wait_for
@@ -71,7 +79,7 @@ class TurnCalls:
         watch: LoopWatch | None = None,
         results: Sequence[ToolResult] = (),
     ) -> None:
-        self.calls = [*map(unwrap, calls)]
+        self.calls = [*map(unwrap_call, calls)]
         self.task = task
         self.is_suspended = False
         self._wrapped = [unwrapped is not call for unwrapped, call in zip(self.calls, calls, strict=True)]

@@ -26,7 +26,6 @@ from ..security.permissions.policy import Policy
 from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
-from ..tools.sdk.tool_search import unwrap
 from ..types.caching import MessageMemo
 from ..types.effects import AgentSteps
 from ..types.events import Completed, Event, LimitHit, ModelEvent, Notice, TextDelta, TurnStarted
@@ -43,6 +42,7 @@ from ..types.messages import (
     ToolResults,
     UserMessage,
     split_open_turn,
+    unwrap_call,
 )
 from .compaction import Compactor, SummaryModel
 from .dispatch import LoopWatch, ToolDispatcher, TurnCalls, make_error
@@ -137,12 +137,14 @@ class AgentLoop:
 
     def list_asking(self, calls: Sequence[RequestedCall]) -> tuple[ToolCall, ...]:
         """Those of the calls that may not run without asking."""
-        can_run = [call for call in map(unwrap, calls) if isinstance(call, ToolCall) and not self._registry.check(call)]
+        can_run = [
+            call for call in map(unwrap_call, calls) if isinstance(call, ToolCall) and not self._registry.check(call)
+        ]
         return tuple(call for call in can_run if not self._gate.find_free(call))
 
     def may_run_command(self, call: ToolCall) -> bool:
         """Whether the call may use the sandbox: tools of low risk that have no access of their own run no command."""
-        registry, name = self._registry, unwrap(call).name
+        registry, name = self._registry, unwrap_call(call).name
         return name == TASK or registry.risk(name) == "high" or registry.access(name) is not None
 
     def set_mode(self, mode: str) -> None:

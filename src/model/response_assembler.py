@@ -15,13 +15,14 @@ from ..parsing import (
     EventFold,
     GivenText,
     Malformed,
+    ParsedCall,
     ParserEvent,
     Reasoned,
     StreamParser,
     render_example,
     render_text,
 )
-from ..parsing.arguments.native import fit_native
+from ..parsing.arguments.native import fit_inner, fit_native
 from ..parsing.arguments.tool_index import ToolIndex
 from ..parsing.decode.json_repair import MISSING_CLOSERS
 from ..parsing.formats.table import find_last_tag
@@ -132,7 +133,7 @@ class ResponseAssembler:
         if tool is None:
             return call
         named = replace(call, name=tool.name)
-        return fit_native(named, tool) if self._fits_native else named
+        return fit_inner(fit_native(named, tool), self._index) if self._fits_native else named
 
     def _watch(self, piece: str) -> None:
         self.size += len(piece)
@@ -266,6 +267,8 @@ class ResponseAssembler:
                 event = event._replace(malformed=self._add_example(event.malformed))
             elif isinstance(event, (Reasoned, Answered)):
                 self.thought_closer = event.closer if isinstance(event, Reasoned) else ""
+            elif isinstance(event, ParsedCall):
+                event = event._replace(call=fit_inner(event.call, self._index))
             self._answer.add(event)
         return [*decisions, *self.landing.close()] if is_over else decisions
 

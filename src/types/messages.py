@@ -230,6 +230,19 @@ def is_open_thought(block: object) -> bool:
 
 
 RequestedCall: TypeAlias = Union[ToolCall, MalformedCall]
+CALL_TOOL = "call_tool"  # the tool that calls one which a prompt only names; see tools/sdk/tool_search.py
+
+
+def unwrap_call(call: RequestedCall) -> RequestedCall:
+    """The call that a call of CALL_TOOL stands for; any other call as it is."""
+    if not isinstance(call, ToolCall) or call.name != CALL_TOOL:
+        return call
+    name, arguments = call.arguments.get("tool"), call.arguments.get("args", {})
+    if not isinstance(name, str) or not isinstance(arguments, Mapping):
+        return call
+    return replace(call, name=name, arguments=arguments)
+
+
 Block = Union[Text, Reasoning, ToolCall, MalformedCall]
 
 

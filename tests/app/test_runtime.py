@@ -212,11 +212,27 @@ class TestManyTools:
             return [{"tool_calls": [{"index": 0, "id": f"id-{name}", "function": function}]}, {"finish": "tool_calls"}]
         return [{"content": f"TOOL_CALL: {json.dumps({'name': name, 'args': arguments})}"}, {"finish": "stop"}]
 
+    @staticmethod
+    def make_factory(folder, url, way):
+        FACTS.clear()
+        vllm = VllmSettings(base_url=url, model="tiny", enable_function_calling=way == "native")
+        return Factory(Settings(vllm=vllm, root=folder, state=folder / "state", tools=ToolSettings(mcp=(MANY,))))
+
+    def test_a_subagent_searches_as_well(self, tmp_path):
+        turns = [call_task(), self.write("text", "call_tool", tool="hub_tool_7", args={"id": 3}), REPORT, REPORT]
+        with ScriptedServer(*turns, card={"max_model_len": 32_768}) as server:
+            factory = self.make_factory(tmp_path, server.url, "text")
+            session = factory.make_session("tiny", factory.make_store())
+            list(factory.make_runtime("tiny", APPROVE_ALL, lambda: session).answer(session, UserMessage("Work.")))
+        heads = [json.dumps(request["messages"][0]) for request in server.requests]
+        assert ["tool_search" in head and "Do work of the kind" not in head for head in heads] == [True] * 4
+        assert "hub_tool_7 is of high risk" in json.dumps(server.requests[2]["messages"][-1])  # it only reads
+
     @pytest.mark.parametrize("way", ["native", "text"])
     def test_a_tool_is_found_and_called_while_the_head_of_the_prompt_stays(self, tmp_path, way):
         turns = [
             self.write(way, "tool_search", query="hub_tool_7"),
-            self.write(way, "call_tool", tool="hub_tool_7", args={"id": 3}),
+            self.write(way, "call_tool", tool="hub_tool_7", args={"id": "3"}),
             self.write(way, "hub_tool_150", id=4),
             self.write(way, "call_tool", tool="hub_tool_9", args={}),
             self.write(way, "call_tool", tool="hub_tool_9", args={"id": 5}),
@@ -224,14 +240,7 @@ class TestManyTools:
             [{"content": "Yes."}, {"finish": "stop"}],
         ]
         with ScriptedServer(*turns, card={"max_model_len": 32_768}) as server:
-            FACTS.clear()
-            settings = Settings(
-                vllm=VllmSettings(base_url=server.url, model="tiny", enable_function_calling=way == "native"),
-                root=tmp_path,
-                state=tmp_path / "state",
-                tools=ToolSettings(mcp=(MANY,)),
-            )
-            factory = Factory(settings)
+            factory = self.make_factory(tmp_path, server.url, way)
             session = factory.make_session("tiny", factory.make_store())
             runtime = factory.make_runtime("tiny", APPROVE_ALL, lambda: session)
             list(runtime.answer(session, UserMessage("Work.")))

@@ -16,11 +16,11 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from ...types.messages import JSON, ToolCall, write_arguments
+from ...types.messages import JSON, ToolCall, ToolDefinition, unwrap_call, write_arguments
 from ..decode.nodes import Node
 from .coerce import COERCIONS, MISSING, get_kind, unwrap
 from .fit import list_types, make_items
-from .tool_index import ANY, IndexedTool, normalize
+from .tool_index import ANY, IndexedTool, ToolIndex, normalize
 
 FITTED = "fitted"  # begins what `ToolCall.repaired` says of a native call
 _NUMBERS = ("integer", "number")
@@ -162,6 +162,22 @@ def fit_native(call: ToolCall, tool: IndexedTool) -> ToolCall:
         return call
     written = call.written or write_arguments(call.arguments)
     return replace(call, arguments=fitted, written=written, repaired=(*call.repaired, *changes))
+
+
+def fit_inner(call: ToolCall, index: ToolIndex) -> ToolCall:
+    """A call of CALL_TOOL with the arguments in it fitted to the tool that it names."""
+    inner = unwrap_call(call)
+    if inner is call or not isinstance(inner, ToolCall):
+        return call
+    definition = index.tools.get(inner.name)
+    if not isinstance(definition, ToolDefinition) or not definition.named_by:  # the tool may be one of a client's
+        return call
+    fitted = fit_native(inner, IndexedTool(definition.name, definition.parameters))
+    if fitted is inner:
+        return call
+    arguments = {**call.arguments, "args": dict(fitted.arguments)}
+    written = call.written or write_arguments(call.arguments)
+    return replace(call, arguments=arguments, written=written, repaired=fitted.repaired)
 
 
 def fits_form(text: str, form: Mapping[str, Any]) -> bool:

@@ -13,17 +13,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 from typing import Annotated, Any, NamedTuple
 
 from ...errors import ToolError
-from ...types.messages import RequestedCall, ToolCall, ToolDefinition
+from ...types.messages import CALL_TOOL, ToolDefinition
 from ...types.tool_schema import format_definition, to_openai_tool
 from .tool import Tool, tool
 
 TOOL_SEARCH = "tool_search"
-CALL_TOOL = "call_tool"
 CHARS_PER_TOKEN = 4  # of a definition, about
 MAX_SHARE = 0.1  # of the context: definitions that take more are not put into the prompt
 USUAL_CONTEXT = 32_768  # tokens, where the server does not say
@@ -78,16 +76,6 @@ def call_tool(
 ) -> str:
     """Call a tool that tool_search names. A call that does not fit its definition is answered with it."""
     raise ToolError(f"{tool} cannot be called here")  # where no loop runs the call of that tool in place of this one
-
-
-def unwrap(call: RequestedCall) -> RequestedCall:
-    """The call that a call of `call_tool` stands for; any other call as it is."""
-    if not isinstance(call, ToolCall) or call.name != CALL_TOOL:
-        return call
-    name, arguments = call.arguments.get("tool"), call.arguments.get("args", {})
-    if not isinstance(name, str) or not isinstance(arguments, Mapping):
-        return call
-    return replace(call, name=name, arguments=arguments)
 
 
 def list_names(named: Sequence[ToolDefinition], room: int = MAX_NAMES_CHARS) -> str:

@@ -10,9 +10,9 @@ from fastjsonschema import JsonSchemaValueException, compile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.parsing.arguments.native import NativeFitter, count_fitted, fit_native
-from src.parsing.arguments.tool_index import IndexedTool
-from src.types.messages import ToolCall
+from src.parsing.arguments.native import NativeFitter, count_fitted, fit_inner, fit_native
+from src.parsing.arguments.tool_index import IndexedTool, ToolIndex
+from src.types.messages import CALL_TOOL, ToolCall, ToolDefinition
 
 STRING, INTEGER, NUMBER, BOOLEAN, NULL, OBJECT = (
     {"type": kind} for kind in ("string", "integer", "number", "boolean", "null", "object")
@@ -22,6 +22,7 @@ INTEGERS = {"type": "array", "items": INTEGER}
 OBJECTS = {"type": "array", "items": OBJECT}
 EDIT = {"type": "object", "properties": {"old": STRING, "count": INTEGER}, "required": ["old"]}
 EDITS = {"type": "array", "items": EDIT}
+MERGE = {"type": "object", "properties": {"id": INTEGER}, "required": ["id"]}
 UNIT = {"type": "string", "enum": ["celsius", "kelvin"]}
 
 FITTED: dict[str, tuple[Any, Any, Any]] = {
@@ -179,3 +180,24 @@ def test_a_value_that_the_schema_accepts_is_never_touched_and_what_is_fitted_is_
     else:
         assert fitted.value is value
         assert not fitted.changes
+
+
+class TestInnerCalls:
+    """Calls of tools that a prompt only names, as arguments of CALL_TOOL."""
+
+    def fit(self, args, named_by="hub", tool="merge"):
+        definition = ToolDefinition("merge", "Merge.", MERGE, named_by=named_by)
+        return fit_inner(ToolCall("1", CALL_TOOL, {"tool": tool, "args": args}), ToolIndex([definition]))
+
+    def test_they_are_fitted_to_the_tool_that_is_named(self):
+        fitted = self.fit({"id": "7"})
+        assert fitted.arguments == {"tool": "merge", "args": {"id": 7}}
+        assert json.loads(fitted.written) == {"tool": "merge", "args": {"id": "7"}}
+        assert count_fitted([fitted]) == 1
+
+    def test_arguments_that_fit_stay_as_they_are(self):
+        assert self.fit({"id": 7}).written == ""
+
+    @pytest.mark.parametrize("others", [{"named_by": ""}, {"tool": "marge"}])
+    def test_a_tool_of_that_name_that_a_client_has_is_left_alone(self, others):
+        assert self.fit({"id": "7"}, **others).arguments["args"] == {"id": "7"}

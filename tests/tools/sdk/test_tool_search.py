@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.tools.sdk.tool_search import (
-    CALL_TOOL,
     MAX_FOUND,
     MAX_FOUND_CHARS,
     MAX_NAMES_CHARS,
@@ -20,9 +19,8 @@ from src.tools.sdk.tool_search import (
     make_search_tools,
     measure_savings,
     rank,
-    unwrap,
 )
-from src.types.messages import MalformedCall, ToolCall, ToolDefinition
+from src.types.messages import CALL_TOOL, MalformedCall, ToolCall, ToolDefinition, unwrap_call
 
 ANY = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
 
@@ -117,10 +115,10 @@ class TestSearch:
 class TestCall:
     def test_a_call_stands_for_one_of_the_tool_that_it_names(self):
         call = ToolCall("1", CALL_TOOL, {"tool": "hub_merge", "args": {"id": 3}})
-        assert unwrap(call) == ToolCall("1", "hub_merge", {"id": 3})
+        assert unwrap_call(call) == ToolCall("1", "hub_merge", {"id": 3})
 
     def test_without_arguments_it_stands_for_one_without(self):
-        assert unwrap(ToolCall("1", CALL_TOOL, {"tool": "hub_merge"})) == ToolCall("1", "hub_merge", {})
+        assert unwrap_call(ToolCall("1", CALL_TOOL, {"tool": "hub_merge"})) == ToolCall("1", "hub_merge", {})
 
     @pytest.mark.parametrize(
         "call",
@@ -132,7 +130,7 @@ class TestCall:
         ],
     )
     def test_any_other_call_stays_as_it_is(self, call):
-        assert unwrap(call) is call
+        assert unwrap_call(call) is call
 
 
 class TestMeasure:
