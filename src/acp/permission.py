@@ -136,4 +136,6 @@ def describe_rule(rule: str) -> str:
     entry = json.loads(rule)
     what = entry.get("command") or entry.get("path")
     shown = f"{entry['tool']}:{what}" if what else str(entry["tool"])
+    if entry.get("server"):
+        shown = f"{entry['tool']}: requests to {entry['server']}"
     return make_title(f"{shown} (access={entry['access']})" if "access" in entry else shown)

@@ -179,6 +179,17 @@ def decide_all(commands: list[str], mode: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def _ask_with_network(calls: list[dict[str, Any]]) -> bool:
+    """The same hour where a loopback needs access=network, each question answered for the chat; whether it misses."""
+    for call in calls:
+        if call["tool"] == "exec":
+            call["arguments"].setdefault("access", "network")
+    questions, results = run_program(calls, "edits", b"c\n")
+    answered = sum(result.startswith("200") for result in results)
+    print(f"mode edits  {len(questions):3} where it needs access=network, {answered} of 10; bar: {MAX_WEB_QUESTIONS}")
+    return len(questions) > MAX_WEB_QUESTIONS or answered != 10
+
+
 def main() -> int:
     facts = Path(sys.argv[1])
     calls = [json.loads(line) for line in (facts / "working_day.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -198,6 +209,7 @@ def main() -> int:
         end="",
     )
     print(f"bar: {MAX_WEB_QUESTIONS}")
+    missed = _ask_with_network(web_calls) or missed
     commands = list_everyday_commands(facts)
     asking = [
         each for each, found in zip(commands, decide_all(commands, "auto"), strict=True) if found["decision"] != "allow"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from ...types.messages import ToolCall
 from ...types.sandbox import ACCESSES, Access, Sandbox
 from ..sandbox.running_files import is_hook, is_part_of_repository, is_running_by_itself
 from ..shell import deny
+from ..shell.local_requests import find_local_server
 from ..shell.readable import PROJECT, list_programs
 from ..shell.reader import ReadCommand, UnsafeToParse, parse_line, split_words
 from ..shell.workspace import explain_protection
@@ -46,6 +47,7 @@ _READERS = "[ cat cd cmp diff egrep fgrep file grep head jq ls rg stat tail test
 READERS = frozenset(_READERS.split())
 GIT_READERS = (("git", "grep"), ("git", "diff"))
 EXIT_NOT_FOUND = 127
+AND = " && "  # between the commands of a rule about each of them
 SUBCOMMAND = LazyPattern(r"[a-z][a-z-]*")
 _DESTRUCTIVE = (
     "rm|rmdir|unlink|shred|dd|mkfs|find -delete|git clean|git reset --hard|git stash clear|git stash drop"
@@ -156,12 +158,16 @@ class Policy:
         return self._decide(replace(call, name="read"), "low", None).action == "allow"
 
     def can_be_kept(self, call: ToolCall) -> bool:
-        """Whether a rule for a call may be saved for good: not for a command that deletes, or discards commits."""
+        """Whether a rule for a call may be saved for good.
+
+        Not for a command that deletes, or discards commits, nor for a server that may be another one tomorrow.
+        """
         line = call.arguments.get("command")
         if not isinstance(line, str):
             return True
         is_destructive = any(deny.judge_line(line, words).verdict == "denied" for words in DESTRUCTIVE)
-        return not is_destructive and not FORCED_REFERENCE.search(line)
+        is_local = bool(find_local_server(_try_parse(line)[0]))
+        return not (is_destructive or is_local or FORCED_REFERENCE.search(line))
 
     def can_show(self, tool: str, path: str) -> bool:
         """Whether the rules let a tool that searches show the file at a place.
@@ -311,6 +317,10 @@ class Policy:
         grant_of_line = _find_widest(each for each in rules if each[0].is_whole(line))
         if grant_of_line or not self.is_enforced or not commands:
             return grant_of_line
+        if server := find_local_server(commands):
+            asking = _find_widest(each for each in rules if each[0].server == server)
+            if asking:
+                return asking
         grants = []
         for command in commands:
             grant = _find_widest(each for each in rules if _begins_with(command, each[0]))
@@ -373,8 +383,11 @@ class Policy:
         if call.name == "exec":
             if isinstance(line := call.arguments.get("command"), str):
                 access = access or _get_named_access(call) or "read"
-                if self.is_enforced and (words := _find_first_words(line)):
-                    yield Rule("exec", "allow", words, access=access)
+                commands, _ = _try_parse(line)
+                if self.is_enforced and access == "network" and (server := find_local_server(commands)):
+                    yield Rule("exec", "allow", access=access, server=server)
+                if self.is_enforced and (words := _find_first_words(commands)):
+                    yield Rule("exec", "allow", words, access=access, each=AND in words)
                 yield Rule("exec", "allow", line.strip(" \t\n"), exact=True, access=access)
         elif isinstance(call.arguments.get("path"), str):
             # A pattern loses blanks at its end, but for escaped spaces: it would match another file, or be invalid.
@@ -408,8 +421,11 @@ def _only_reads(command: ReadCommand) -> bool:
 
 
 def _begins_with(command: ReadCommand, rule: Rule) -> bool:
-    words = () if rule.exact else split_words(rule.command)
-    return bool(words) and command.texts[: len(words)] == words
+    if rule.exact:
+        return False
+    parts = rule.command.split(AND) if rule.each else [rule.command]
+    starts = filter(None, map(split_words, parts))
+    return any(command.texts[: len(words)] == words for words in starts)
 
 
 def _find_widest(rules: Iterable[tuple[Rule, str]]) -> tuple[Access, str] | None:
@@ -418,19 +434,23 @@ def _find_widest(rules: Iterable[tuple[Rule, str]]) -> tuple[Access, str] | None
     return max(grants, key=lambda grant: ACCESSES.index(grant[0]), default=None)
 
 
-def _find_first_words(line: str) -> str:
-    """`git commit` of a line that is one simple command with a sub-command; "" for any other line.
+def _find_first_words(commands: Sequence[ReadCommand]) -> str:
+    """`git add && git commit` of commands that all have a sub-command, each pair of words once; else "".
 
     The second word of `rm build` is no sub-command: a rule for it would allow `rm build src`, too.
     """
-    commands, _ = _try_parse(line)
-    words = commands[0].texts[:2] if len(commands) == 1 and not commands[0].writes else ()
+    found = [_find_sub_command(command) for command in commands]
+    return AND.join(dict.fromkeys(found)) if all(found) else ""
+
+
+def _find_sub_command(command: ReadCommand) -> str:
+    words = () if command.writes else command.texts[:2]
     if len(words) < 2 or not (words[0] in ("git", *PROJECT) and SUBCOMMAND.fullmatch(words[1])):
         return ""
     if any(each[:2] == words for each in DESTRUCTIVE):  # a rule for `git push` would allow `git push --force`, too
         return ""
     with suppress(UnsafeToParse):
-        list_programs(commands[0])
+        list_programs(command)
         return " ".join(words)
     return ""
 

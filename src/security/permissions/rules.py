@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 Action = Literal["allow", "ask", "deny"]
-RULE_KEYS = {"tool": str, "action": str, "command": str, "path": str, "exact": bool, "access": str}
+RULE_KEYS = {"tool": str, "action": str, "command": str, "path": str, "exact": bool, "access": str, "each": bool}
 
 
 class Rule(NamedTuple):
     """`exact`: the command is the whole line, not its first words. `access`: what a rule that allows commands lets
-    them do; None: write.
+    them do; None: write. `each`: the command is the first words of several, with && between them. `server`:
+    what it allows only asks this server, see find_local_server.
     """
 
     tool: str
@@ -32,6 +33,8 @@ class Rule(NamedTuple):
     path: str = ""
     exact: bool = False
     access: Access | None = None
+    each: bool = False
+    server: str = ""
 
     def to_entry(self) -> dict[str, Any]:
         """The rule as an entry of `security.rules`."""
@@ -45,7 +48,7 @@ class Rule(NamedTuple):
 
     def is_whole(self, line: str) -> bool:
         """Whether a rule about commands allows the line as it stands, or every line."""
-        return not self.path and self.command.strip() in ("", line.strip(" \t\n"))
+        return not (self.path or self.server) and self.command.strip() in ("", line.strip(" \t\n"))
 
     def matches_path(self, path: str) -> bool:
         """Whether the rule applies to a path, given relative to the workspace with `/` between its parts.

@@ -27,6 +27,7 @@ from .scratch import SANDBOX_PREFIX, hold_folder, remove_abandoned
 from .view import SandboxView, list_protected
 
 TRIAL_TIMEOUT_S = 10.0
+CURL_SETTINGS = ".curlrc"  # empty
 
 
 class NoSandbox:
@@ -77,6 +78,9 @@ class SandboxBase(ABC):
         weakref.finalize(self, os.close, hold_folder(self.scratch))
         threading.Thread(target=remove_abandoned, args=(self.scratch.parent,), daemon=True).start()
         (self.scratch / "tmp").mkdir(mode=0o700)
+        self.settings = self.scratch / "settings"  # of programs; no command changes it
+        self.settings.mkdir(mode=0o500)
+        (self.settings / CURL_SETTINGS).touch(mode=0o400)
         git_config = read_git_config(view.home)
         for access in get_args(Access):
             if not (home := find_home(self.scratch, access)).exists():
@@ -141,7 +145,12 @@ class SandboxBase(ABC):
     ) -> dict[str, str]:
         """The variables given, with HOME and TMPDIR inside the sandbox."""
         caches = _list_cache_variables(self.cache) if access == "read" else {}
-        return {**given, **caches, "HOME": home, "TMPDIR": temporary}
+        return {**given, **caches, "HOME": home, "TMPDIR": temporary, "CURL_HOME": self.curl_home}
+
+    @property
+    def curl_home(self) -> str:
+        """Where curl looks for its settings before HOME. What a command left there could send requests elsewhere."""
+        return str(self.settings)
 
 
 def find_home(scratch: Path, access: Access) -> Path:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...types.sandbox import Access, Launch
-from .base import SandboxBase, find_home
+from .base import CURL_SETTINGS, SandboxBase, find_home
 from .leftovers import list_parents
 from .limits import ResourceLimits
 from .loopback import Loopback
@@ -90,6 +90,10 @@ class BubblewrapSandbox(SandboxBase):
             ends_with_parent=True,
             max_tasks=self.limits.max_tasks,
         )
+
+    @property
+    def curl_home(self) -> str:
+        return "/etc"  # which is read-only
 
     def build_words(self, access: Access, protected: Iterable[Path] = ()) -> list[str]:
         """bwrap's command line up to the command, but for its descriptors."""
@@ -219,6 +223,7 @@ def _write_etc(etc: Path, user: str, home: str) -> None:
     Files are copied, since a mount costs 0.2 ms for each command.
     """
     etc.mkdir()
+    (etc / CURL_SETTINGS).touch()
     for path in list_etc():
         copy = etc / path.relative_to("/etc")
         copy.parent.mkdir(parents=True, exist_ok=True)

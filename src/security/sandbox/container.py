@@ -183,7 +183,8 @@ class ContainerSandbox(SandboxBase):
             (self.scratch / "tmp", TEMPORARY, True),
             (find_home(self.scratch, access), HOME, True),
             *((path, str(path), False) for path in self.view.readable if path.exists()),
-            (self.view.workspace, str(self.view.workspace), access != "read"),
+            (self.settings, str(self.settings), False),
+            *((top, str(top), access != "read") for top in self.view.tops),
         ]
         if self.covered:
             mounts.append((self.view.workspace, self.covered, access != "read"))

@@ -92,7 +92,7 @@ class LandlockSandbox(SandboxBase):
         has_network = self.view.has_network(access)
         home, temporary = find_home(self.scratch, access), self.scratch / "tmp"
         system = map(Path, (*SYSTEM, *KERNEL, *(RESOLVER if has_network else ()), "/proc"))
-        readable = [*system, *list_etc(), *self.view.readable]
+        readable = [*system, *list_etc(), *self.view.readable, self.settings]
         if access == "read":
             readable, writable = [*readable, *self.view.tops], [temporary, home, self.cache]
         else:

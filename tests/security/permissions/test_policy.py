@@ -531,3 +531,63 @@ def test_a_command_that_may_show_a_denied_file_asks_only_where_the_sandbox_does_
         for can_hide in (False, True)
     ]
     assert [policy.decide(exec_call("cat .env"), "high").action for policy in policies] == ["ask", "allow"]
+
+
+class TestRequestsToOneServer:
+    """A rule about a server of this machine, which the answer to the first request makes."""
+
+    FIRST = exec_call("curl -s http://localhost:8000/a", "network")
+
+    @pytest.fixture
+    def policy(self, workspace):
+        asking = Policy(workspace, "edits", sandbox=ENFORCING)
+        rule = asking.find_always_rule(self.FIRST, "network")
+        return asking.with_rule(rule)
+
+    @pytest.mark.parametrize("line", ["curl -s http://127.0.0.1:8000/b", "curl -s localhost:8000/a | head -3"])
+    def test_it_allows_the_others(self, policy, line):
+        assert policy.decide(exec_call(line, "network"), "high")[:2] == ("allow", "a rule allows it")
+
+    @pytest.mark.parametrize(
+        "line",
+        ["curl -s http://localhost:8001/a", "curl http://example.com/", "curl", "make", "curl localhost:8000 | sh"],
+    )
+    def test_it_allows_nothing_else(self, policy, line):
+        assert policy.decide(exec_call(line, "network"), "high").action == "ask"
+
+    def test_it_does_not_last(self, policy):
+        assert not policy.can_be_kept(self.FIRST)
+
+    def test_where_nothing_enforces_access_there_is_none(self, workspace):
+        rule = Policy(workspace, "edits").find_always_rule(self.FIRST, "network")
+        assert rule.exact
+
+    def test_a_rule_that_denies_wins(self, policy):
+        denying = policy.with_rule(Rule("exec", "deny", "curl"))
+        assert denying.decide(self.FIRST, "high").action == "deny"
+
+
+class TestALineOfSeveralCommands:
+    LINE = "git add -A && git commit -m 'One'"
+
+    def allow(self, workspace, line=LINE):
+        asking = Policy(workspace, "edits", sandbox=ENFORCING)
+        return asking.with_rule(asking.find_always_rule(exec_call(line, "write"), "write"))
+
+    def test_the_rule_is_about_the_first_words_of_each(self, workspace):
+        policy = self.allow(workspace)
+        for line in ("git add a && git commit -m 'Two'", "git commit -m x", "git add b"):
+            assert policy.decide(exec_call(line, "write"), "high").action == "allow", line
+        for line in ("git add a && git push", "git add a && make", "git add a; git push"):
+            assert policy.decide(exec_call(line, "write"), "high").action == "ask", line
+
+    @pytest.mark.parametrize("line", ["git add -A && make", "git add -A && git reset --hard", "git add a && rm b"])
+    def test_one_with_another_command_gets_a_rule_for_the_exact_line(self, workspace, line):
+        policy = self.allow(workspace, line)
+        assert policy.decide(exec_call(line, "write"), "high").action == "allow"
+        assert policy.decide(exec_call(f"{line} x", "write"), "high").action == "ask"
+
+    def test_a_rule_of_the_settings_about_such_a_line_is_about_the_line(self, workspace):
+        rule = Rule("exec", "allow", "npm ci && npm test")
+        policy = Policy(workspace, "edits", (rule,), sandbox=ENFORCING)
+        assert policy.decide(exec_call("npm test -- x", "write"), "high").action == "ask"

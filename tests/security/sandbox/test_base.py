@@ -358,3 +358,12 @@ def test_no_file_becomes_one_that_runs_with_the_rights_of_its_owner(run, workspa
     run(f'python3 -c "{made}"')
     assert [each.name for each in workspace.iterdir() if each.stat().st_mode & 0o4000] == []
     assert (workspace / "a").stat().st_mode & 0o7777 == 0o755
+
+
+@pytest.mark.parametrize("access", ["write", "network"])
+def test_settings_of_curl_that_a_command_left_are_not_read(run, access):
+    settings = (
+        "echo 'write-out = \"EVIL\"' > $HOME/.curlrc; mkdir -p $HOME/.config; cp $HOME/.curlrc $HOME/.config/curlrc"
+    )
+    run(f"{settings}; cp $HOME/.curlrc $CURL_HOME/.curlrc; rm -rf $CURL_HOME", access=access)
+    assert "EVIL" not in run("curl -s file:///dev/null", access=access)

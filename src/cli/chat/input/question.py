@@ -150,10 +150,12 @@ def _format_rule(rule: str) -> str:
         entry = json.loads(rule)
     except ValueError:
         entry = None
-    if not isinstance(entry, dict) or not {"tool"} <= entry.keys() <= RULE_KEYS.keys():
+    if not isinstance(entry, dict) or not {"tool"} <= entry.keys() <= {*RULE_KEYS, "server"}:
         return _cut(rule)
     tool, what = entry["tool"], entry.get("command") or entry.get("path")
     shown = _cut(f"{tool}:{what}" if what else str(tool))
+    if entry.get("server"):
+        shown = f"{tool}: requests to {entry['server']}"
     if entry.get("exact"):
         shown = f"{tool}: this exact command"
     return f"{shown} (access={entry['access']})" if "access" in entry else shown
