@@ -62,10 +62,13 @@ SETUP_ERRORS = (NeverReached, HostUnknown, TlsFailed, NotHttp, Unauthorized)
 AUTH_REQUIRED, INVALID_PARAMS, INTERNAL_ERROR = -32000, -32602, -32603
 
 
-class EditorAgent:
-    """An agent of the SDK. `make_settings`: those for sessions in a folder; it may raise ConfigError."""
+MakeSettings = Callable[[Path, Sequence[str]], Settings]
 
-    def __init__(self, make_settings: Callable[[Path], Settings], abilities: EditorAbilities) -> None:
+
+class EditorAgent:
+    """An agent of the SDK. `make_settings`: those for sessions in a folder, and more folders; may raise ConfigError."""
+
+    def __init__(self, make_settings: MakeSettings, abilities: EditorAbilities) -> None:
         self._make_settings = make_settings
         self._abilities = abilities
         self._client: Any = None
@@ -90,30 +93,36 @@ class EditorAgent:
         """Look whether the server answers now. What it needs is asked for in a terminal, by `vllm-bot acp --setup`."""
         if method_id != SETUP:
             raise RequestError(INVALID_PARAMS, f"There is no way to authenticate named {method_id}; there is {SETUP}.")
-        settings = await self._work(self._find_settings, Path.cwd(), ())
+        settings = await self._work(self._find_settings, Path.cwd(), (), ())
         await self._work(Factory(settings).connections.list_models)
         return AuthenticateResponse()
 
-    async def new_session(self, cwd: str, mcp_servers: Any = None, **_: Any) -> Any:
-        settings = await self._open_settings(cwd, mcp_servers)
+    async def new_session(self, cwd: str, mcp_servers: Any = None, additional_directories: Any = None, **_: Any) -> Any:
+        settings = await self._open_settings(cwd, mcp_servers, additional_directories)
         factory = Factory(settings)
         session = await self._work(factory.make_session, settings.vllm.model, factory.make_store())
         opened = await self._add(settings, session)
         return NewSessionResponse(session_id=opened.id, **self._show_choices(opened))
 
-    async def load_session(self, cwd: str, session_id: str, mcp_servers: Any = None, **_: Any) -> Any:
-        opened, notices = await self._reopen(cwd, session_id, mcp_servers)
+    async def load_session(
+        self, cwd: str, session_id: str, mcp_servers: Any = None, additional_directories: Any = None, **_: Any
+    ) -> Any:
+        opened, notices = await self._reopen(cwd, session_id, mcp_servers, additional_directories)
         await self._work(opened.replay)
         await self._work(opened.show_notices, notices)
         return LoadSessionResponse(**self._show_choices(opened))
 
-    async def resume_session(self, session_id: str, cwd: str, mcp_servers: Any = None, **_: Any) -> Any:
-        opened, notices = await self._reopen(cwd, session_id, mcp_servers)
+    async def resume_session(
+        self, session_id: str, cwd: str, mcp_servers: Any = None, additional_directories: Any = None, **_: Any
+    ) -> Any:
+        opened, notices = await self._reopen(cwd, session_id, mcp_servers, additional_directories)
         await self._work(opened.show_notices, notices)
         return ResumeSessionResponse(**self._show_choices(opened))
 
-    async def fork_session(self, session_id: str, cwd: str, mcp_servers: Any = None, **_: Any) -> Any:
-        settings = await self._open_settings(cwd, mcp_servers)
+    async def fork_session(
+        self, session_id: str, cwd: str, mcp_servers: Any = None, additional_directories: Any = None, **_: Any
+    ) -> Any:
+        settings = await self._open_settings(cwd, mcp_servers, additional_directories)
         factory = Factory(settings)
         store = factory.make_store()
         path = store.journal_path(_check_id(session_id))
@@ -128,7 +137,7 @@ class EditorAgent:
         return ForkSessionResponse(session_id=opened.id, **self._show_choices(opened))
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> Any:
-        settings = await self._work(self._make_settings, Path(cwd) if cwd else Path.cwd())
+        settings = await self._work(self._make_settings, Path(cwd) if cwd else Path.cwd(), ())
         listed = await self._work(Factory(settings).make_store().list_sessions)
         rows = [each for each in listed if cwd is None or each.workspace == str(settings.root)]
         begin = int(cursor) if cursor and cursor.isdecimal() else 0
@@ -159,7 +168,7 @@ class EditorAgent:
         """Delete a saved session, open or not; one that is not there is deleted already."""
         if opened := self._sessions.get(_check_id(session_id)):
             await self._close(opened)
-        settings = await self._work(self._make_settings, Path.cwd())
+        settings = await self._work(self._make_settings, Path.cwd(), ())
         store = Factory(settings).make_store()
         if store.journal_path(session_id).exists():
             await self._work(store.delete, session_id)
@@ -217,22 +226,28 @@ class EditorAgent:
         except BotError as error:
             raise _explain(error) from error
 
-    async def _open_settings(self, cwd: str, mcp_servers: Any) -> Settings:
-        if not os.path.isabs(cwd):  # noqa: PTH117 - of another system it may be
-            raise RequestError(INVALID_PARAMS, f"The folder of a session is an absolute path, and not {cwd!r}.")
+    async def _open_settings(
+        self, cwd: str, mcp_servers: Any, additional_directories: Sequence[str] | None
+    ) -> Settings:
+        added = additional_directories or ()
+        for folder in (cwd, *added):
+            if not os.path.isabs(folder):  # noqa: PTH117 - of another system it may be
+                raise RequestError(INVALID_PARAMS, f"The folder of a session is an absolute path, and not {folder!r}.")
         try:
             rows = choices.convert_mcp_servers(mcp_servers)
         except ValueError as error:
             raise RequestError(INVALID_PARAMS, f"mcpServers: {error}.") from error
-        return await self._work(self._find_settings, Path(cwd), rows)
+        return await self._work(self._find_settings, Path(cwd), rows, added)
 
-    def _find_settings(self, folder: Path, mcp_rows: tuple[dict[str, Any], ...]) -> Settings:
+    def _find_settings(self, folder: Path, mcp_rows: tuple[dict[str, Any], ...], added: Sequence[str]) -> Settings:
         """The settings of a session, which lead to a server that answers and name its model. Raises BotError."""
-        settings = self._make_settings(folder)
+        settings = self._make_settings(folder, added)
         tools = replace(settings.tools, mcp=(*settings.tools.mcp, *mcp_rows))
         return find_server(replace(settings, tools=tools))
 
-    async def _reopen(self, cwd: str, session_id: str, mcp_servers: Any) -> tuple[EditorSession, Sequence[str]]:
+    async def _reopen(
+        self, cwd: str, session_id: str, mcp_servers: Any, additional_directories: Sequence[str] | None
+    ) -> tuple[EditorSession, Sequence[str]]:
         """Open a saved session, which may be open here already, and notices about it.
 
         One that holds nothing yet stays as it is.
@@ -241,7 +256,7 @@ class EditorAgent:
             if not opened.is_saved:
                 return opened, ()
             await self._close(opened)
-        settings = await self._open_settings(cwd, mcp_servers)
+        settings = await self._open_settings(cwd, mcp_servers, additional_directories)
         factory = Factory(settings)
         session, notices = await self._work(
             factory.make_store().reopen, session_id, factory.make_system_messages(), settings.root

@@ -62,7 +62,7 @@ class EditorSession:
         self._workplace: Workplace | None = None
         self._ends_after_refusal = False
         self._files = make_files(editor, session.id, settings.workspace.max_file_bytes, self._cancelled)
-        self.updates = Updates(settings.root, self._files)
+        self.updates = Updates(settings.root, self._files, settings.added)
         session.read_files_with(make_reader(settings, self._files))
 
     @property

@@ -54,7 +54,9 @@ def make_greeting(abilities: EditorAbilities, version: str) -> dict[str, Any]:
             "loadSession": True,
             "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
             "mcpCapabilities": {"http": True, "sse": False},
-            "sessionCapabilities": {"list": {}, "delete": {}, "fork": {}, "resume": {}, "close": {}},
+            "sessionCapabilities": {
+                **{name: {} for name in ("list", "delete", "fork", "resume", "close", "additionalDirectories")}
+            },
         },
         "authMethods": [setup],
     }

@@ -6,14 +6,14 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..app.pipes import open_pipes
-from ..config import Settings
 from .greeting import EditorAbilities, answer_greeting
+
+if TYPE_CHECKING:
+    from .agent import MakeSettings
 
 READ_BYTES = 1 << 16
 
@@ -23,9 +23,7 @@ class _WithoutTraceback(logging.Formatter):
         return f"{ei[0].__name__}: {ei[1]}"
 
 
-def serve_editor(
-    make_settings: Callable[[Path], Settings], incoming: int, outgoing: int, *, tracebacks: bool = False
-) -> None:
+def serve_editor(make_settings: MakeSettings, incoming: int, outgoing: int, *, tracebacks: bool = False) -> None:
     """Run until the editor closes `incoming`. `make_settings`: those for sessions in a folder. Raises ConfigError."""
     received, abilities = _greet(incoming, outgoing)
     from .agent import EditorAgent  # loads the SDK, after the greeting

@@ -70,14 +70,15 @@ _BACKTICKS = re.compile("`+")
 
 
 class Updates:
-    """Updates of one session. `root`: the workspace; `files`: where the text of its files is.
+    """Updates of one session. `root`: the workspace; `files`: where the text of its files is; `added`: to it.
 
     A server may give two calls of a conversation the same id, and the editor would take the second for the first. So
     each call gets a name of its own.
     """
 
-    def __init__(self, root: Path, files: TextFiles = DISK) -> None:
+    def __init__(self, root: Path, files: TextFiles = DISK, added: tuple[Path, ...] = ()) -> None:
         self._root = root
+        self._added = added
         self._files = files
         self._names: dict[str, str] = {}  # of the last call with an id
         self._used: set[str] = set()
@@ -200,7 +201,7 @@ class Updates:
         if call.real_path is not None:
             return self._root / call.real_path
         try:
-            target = paths.resolve(given, self._root)
+            target = paths.resolve(given, self._root, self._added)
         except BotError:
             return None
         return target.top.joinpath(*target.parts)
@@ -219,7 +220,7 @@ class Updates:
     def _read_text(self, call: ToolCall) -> str | None:
         """What a file holds before it is replaced; None if that cannot be shown."""
         try:
-            within = ToolContext(self._root, call=call).rewire(files=self._files)
+            within = ToolContext(self._root, call=call).rewire(files=self._files, added_folders=self._added)
             with open_text(str(call.arguments["path"]), within) as file:
                 data = file.read(MAX_DIFF_BYTES + 1)
         except BotError:

@@ -168,12 +168,17 @@ def _make_server(entry: Mapping[str, GivenValue]) -> VllmSettings:
 
 
 def _find_added(given: GivenValue | None, workspace: Path) -> tuple[Path, ...]:
-    """The folders that are added to the workspace. One of a file that is the workspace, or is in it, is left out."""
+    """The folders that are added to the workspace.
+
+    Those of a file are for any workspace: one that is this workspace, in it or around it is left out.
+    """
     if given is None:
         return ()
     named = cast("tuple[str, ...]", given.value)
     folders = dict.fromkeys(resolve_path(name, given.place, "folder") for name in named)
-    return tuple(each for each in folders if given.file is None or not each.is_relative_to(workspace))
+    if given.file is None:
+        return tuple(folders)
+    return tuple(each for each in folders if not (each.is_relative_to(workspace) or workspace.is_relative_to(each)))
 
 
 def _find_tools(known: dict[str, GivenValue]) -> list[str]:

@@ -23,6 +23,7 @@ from acp.schema import (
     WriteTextFileRequest,
 )
 
+from src.acp.agent import MakeSettings
 from src.acp.run import serve_editor
 from src.config import Settings, load
 from tests.waiting import PATIENCE_S
@@ -91,10 +92,12 @@ class Editor:
         return "".join(shown["content"]["text"] for shown in self.updates if shown["sessionUpdate"] == kind)
 
 
-def make_settings(url: str, file: Path | None = None) -> Callable[[Path], Settings]:
-    """As the command makes them: those for sessions in a folder."""
+def make_settings(url: str, file: Path | None = None) -> MakeSettings:
+    """As the command makes them: those for sessions in a folder, and others added to it."""
     given = {"vllm.base_url": url, "vllm.retries": 0}
-    return lambda folder: load(file, {**given, "workspace.dir": str(folder)}, os.environ)
+    return lambda folder, added: load(
+        file, {**given, "workspace.dir": str(folder), "workspace.add_dirs": [*added]}, os.environ
+    )
 
 
 @asynccontextmanager

@@ -67,6 +67,26 @@ def test_an_answer_is_streamed_with_its_thought(tmp_path):
     assert editor.join_text("agent_thought_chunk") == "Hm."
 
 
+def test_more_folders_of_a_session_are_reached_as_the_workspace_is(tmp_path):
+    (workspace := tmp_path / "work").mkdir()
+    (added := tmp_path / "lib").mkdir()
+    (added / "a.txt").write_text("old\n")
+    editor = Editor()
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            session = await client.new_session(cwd=str(workspace), additional_directories=[str(added)])
+            await client.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
+            with pytest.raises(RequestError, match="an absolute path"):
+                await client.new_session(cwd=str(workspace), additional_directories=["lib"])
+
+    with ScriptedServer(calls("edit", path="../lib/a.txt", oldText="old", newText="new"), says("Done.")) as server:
+        run(work(server.url))
+    ((asked, _),) = editor.asked
+    assert [location.path for location in asked.locations] == [str(added / "a.txt")]
+    assert "outside the workspace" not in str(editor.updates)
+
+
 def test_a_write_is_shown_as_a_diff_and_asked_about_before_the_file_changes(tmp_path):
     (tmp_path / "a.txt").write_text("old\n")
     editor = Editor()

@@ -608,6 +608,7 @@ def test_an_added_folder_that_is_missing_is_named(folders):
     assert "there is no folder" in refusal(None, {"workspace.add_dirs": [str(folders / "no")]})
 
 
-def test_one_of_a_file_is_left_out_where_it_is_the_workspace(folders, write):
-    file = write({"workspace": {"add_dirs": [str(folders / "ws"), str(folders / "ws" / "sub"), str(folders / "lib")]}})
+def test_one_of_a_file_is_left_out_where_it_is_the_workspace_or_in_or_around_it(folders, write):
+    named = [folders, folders / "ws", folders / "ws" / "sub", folders / "lib"]
+    file = write({"workspace": {"add_dirs": list(map(str, named))}})
     assert load(file, {"workspace.dir": str(folders / "ws")}, {}).added == (folders / "lib",)

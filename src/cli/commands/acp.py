@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,8 +36,9 @@ def run_acp(options: argparse.Namespace) -> int:
         print(WAITING, file=sys.stderr, flush=True)
     from ...acp.run import serve_editor
 
-    def make_settings(folder: Path) -> Settings:
-        return load_settings(options, **{"workspace.dir": str(folder)})
+    def make_settings(folder: Path, added: Sequence[str]) -> Settings:
+        given: dict[str, object] = {"workspace.add_dirs": added} if added else {}
+        return load_settings(options, **{"workspace.dir": str(folder), **given})
 
     with reserve_streams() as (incoming, outgoing):
         serve_editor(make_settings, incoming, outgoing, tracebacks=bool(read_debug_level(os.environ)))

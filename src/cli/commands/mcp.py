@@ -69,7 +69,8 @@ def make_delegate(options: argparse.Namespace) -> DelegateServer:
     from ...security.permissions.modes import MODES
 
     def make_settings(folder: Path) -> Settings:
-        return load_settings(options, **{"workspace.dir": str(folder)})
+        # The roots bound what another agent reaches: more folders have to be named beside them.
+        return load_settings(options, **{"workspace.dir": str(folder), "workspace.add_dirs": options.add_dir or []})
 
     mode = settings.security.mode_in_force
     return DelegateServer(make_settings, roots, mode, MODES[mode].about)

@@ -41,6 +41,9 @@ _SUMMARY = LazyPattern(
 _HASH = LazyPattern(r" ?\[sha256 [0-9a-f]+\]")  # for the model
 _RUNNING_JOB = LazyPattern(r"\[(?:the user sent it to the background: )?it runs in the background as job (\d+);.*\]")
 _WRONG_ARGUMENTS = LazyPattern(r"\AWrong arguments for [\w.-]+: (.*)\. Usage: .*")  # the rest is for the model
+_RERUN = LazyPattern(
+    r"(?m)^\[it failed (?:with access=read|in the sandbox), and was run again.*\]$\n?"
+)  # for the model
 _CHANGED_BY_USER = LazyPattern(r"\A\[The user changed the arguments to .*\]\n")  # for the model
 PATH_DESCRIPTIONS = {
     "tokens": "tool calls read from its tokens",
@@ -154,7 +157,7 @@ def describe_result(result: ToolResult) -> str:
     if todos := read_todos(result):
         return f"{sum(mark == 'x' for mark, _ in todos)} of {len(todos)} done"
     text = _RUNNING_JOB.sub(r"[background job \1]", _HASH.sub("", _get_shown_text(result)))
-    lines = _CHANGED_BY_USER.sub("", text).strip().splitlines()
+    lines = _RERUN.sub("", _CHANGED_BY_USER.sub("", text)).strip().splitlines()
     first = sanitize(lines[0]) if lines else ""
     if result.kind == "error":
         if first.startswith("Not run"):

@@ -136,6 +136,15 @@ JOB_END = "[background job 2 ended (exit code 1, after 2 s): make\nthe end of it
         (ToolResult("c", "exec", "text", "Hello\n[exit code 0]"), "Hello"),
         (ToolResult("c", "exec", "text", "[exit code 0]"), "[exit code 0]"),
         (ToolResult("c", "exec", "text", "Oh\n[exit code 1]"), "[exit code 1]"),
+        (
+            ToolResult(
+                "c",
+                "exec",
+                "text",
+                "Hi\n[exit code 0]\n[it failed with access=read, and was run again with access=write]",
+            ),
+            "Hi",
+        ),
         (ToolResult("c", "exec", "text", "Oh\n[exit code 1]\n[no network]"), "[exit code 1]"),
         (ToolResult("c", "exec", "text", "[a]\n[b]\n[exit code 0]"), "2 lines"),
         (ToolResult("c", "exec", "text", "[a]\n[b]"), "[a] [b]"),
