@@ -15,6 +15,7 @@ from typing import cast
 
 from ...types.messages import JSON
 from ..decode.call_shapes import ARGUMENT_KEYS, NAME_KEYS
+from ..stream.brackets import TOKEN_QUOTES
 
 MAX_PENDING_CHARS = 400  # of what is not decided
 # An id of the call may come first, as Command R writes it.
@@ -34,10 +35,19 @@ _KEYWORD_PATTERNS = (
     re.compile(r'"\s*,' + _KEYWORD),
     re.compile(r"(?P<value>[-+.\w]{1,40})\s*," + _KEYWORD),
 )
+_TOKEN_QUOTE = "|".join(map(re.escape, TOKEN_QUOTES))
+_BARE = rf"\s*(?P<key>[^\W\d]\w{{0,63}})\s*:\s*(?={_TOKEN_QUOTE}|[^\s<])"
+_BARE_PATTERNS = (
+    re.compile(r"\s*\{" + _BARE),
+    re.compile(rf"(?:{_TOKEN_QUOTE})\s*,{_BARE}"),
+    re.compile(r"(?P<value>[-+.\w]{1,40})\s*," + _BARE),
+)
+_OBJECT_HEAD = re.compile(r"\s*\{\s*(?P<first>\S)")
 _CALL_HEAD = re.compile(r"\s*(?:\[\s*)?[\w.:-]{0,80}\(\s*(?=\S)")
 _LOOK_CHARS = 3  # of a string, which show what it is
 _OTHER_STRING = re.compile(r'""|\\|[A-Za-z]:\\')  # in three quotes, or a path of Windows
 _SPECIAL = re.compile(r'["\\\x00-\x1f]')
+_SPECIAL_BARE = re.compile(r'[<"\\\x00-\x1f]')
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _STRING_PART = re.compile(  # neither half an escape nor half a surrogate pair ends it
     r'(?:[^"\\]|\\(?:["\\/bfnrt]|u(?![dD][89abAB])[0-9a-fA-F]{4}|u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}))*'
@@ -66,6 +76,12 @@ def find_call_arguments(text: str) -> str:
 def encode_arguments(arguments: Mapping[str, JSON]) -> str:
     """The JSON text of arguments."""
     return _dump(arguments)
+
+
+def has_bare_keys(text: str) -> bool | None:
+    """Whether the keys of an object stand without quotes; None where that is not known yet."""
+    head = _OBJECT_HEAD.match(text)
+    return head["first"] != '"' if head else None
 
 
 class ArgumentReader:
@@ -158,16 +174,19 @@ class JSONArgumentReader(ArgumentReader):
     _first = _FIRST
     _after_string = _AFTER_STRING
     _after_scalar = _AFTER_SCALAR
+    _quotes: tuple[str, ...] = ('"',)
+    _special = _SPECIAL  # what does not stand in the text of a string as in JSON
 
     def __init__(self, types: Mapping[str, type]) -> None:
         super().__init__(types)
         self._pending = ""
+        self._quote = ""  # of the string that is open
         self._step = self._begin
 
     def feed(self, text: str) -> str:
         if self._step is None:
             return ""
-        if self._step == self._go_on and not self._pending and not _SPECIAL.search(text):
+        if self._step == self._go_on and not self._pending and not self._special.search(text):
             self._add(text)
             return text
         self._pending += text
@@ -184,13 +203,14 @@ class JSONArgumentReader(ArgumentReader):
 
     def _open(self, found: re.Match[str]) -> str | None:
         """A member begins."""
-        key, is_string = found["key"], self._pending[found.end()] == '"'
+        key, rest = found["key"], self._pending[found.end() :]
+        self._quote = next(filter(rest.startswith, self._quotes), "")
         kind = self._types.get(key)
-        if kind is None or key in self._done or is_string != (kind is str):
+        if kind is None or key in self._done or bool(self._quote) != (kind is str):
             self._step = None
             return None
-        self._key, self._pending = key, self._pending[found.end() + is_string :]
-        if not is_string:
+        self._key, self._pending = key, rest.removeprefix(self._quote)
+        if not self._quote:
             self._step = self._pass_scalar
             return ""
         self._step = self._go_on
@@ -228,6 +248,28 @@ class JSONArgumentReader(ArgumentReader):
             return None
         self._done[self._key] = value
         return f"{self._take_lead()}{_dump(self._key)}: {_dump(value)}{self._open(found) or ''}"
+
+
+class BareArgumentReader(JSONArgumentReader):
+    """Of an object with bare keys, as Gemma writes it: nothing is escaped between the quotes, which are tokens."""
+
+    _first, _after_string, _after_scalar = _BARE_PATTERNS
+    _quotes = TOKEN_QUOTES
+    _special = _SPECIAL_BARE
+
+    def _go_on(self) -> str | None:
+        """Up to where the closing quote stands, or may begin."""
+        text, quote = self._pending, self._quote
+        end = text.find(quote)
+        if end >= 0:
+            self._step = self._close_string
+        else:
+            held = next(size for size in reversed(range(len(quote))) if text.endswith(quote[:size]))
+            end = len(text) - held
+        self._pending = text[end:]
+        given = encode_text(text[:end])
+        self._add(given)
+        return given or ("" if self._step == self._close_string else None)
 
 
 class CallArgumentReader(JSONArgumentReader):

@@ -24,11 +24,13 @@ from ..echo import GivenText
 from ..events import Cut, Doubted, Malformed, ParsedCall, ParserEvent, Reasoned, is_safe, is_silent
 from .arguments import (
     ArgumentReader,
+    BareArgumentReader,
     CallArgumentReader,
     JSONArgumentReader,
     find_arguments,
     find_arguments_under_name,
     find_call_arguments,
+    has_bare_keys,
 )
 from .tag_arguments import TagArgumentReader
 
@@ -116,8 +118,8 @@ class PreviewingParser(Protocol):
 class BegunCall:
     """A call that is being written. `given`: what it may be an echo of.
 
-    `kind`: how it is written. Of `json` and `keywords` the text begins with what names the tool; of others it is the
-    arguments. `style`: of the tags that these are written in; None if they are in none.
+    `kind`: how it is written. Of `json` and `keywords` the text begins with what names the tool; of `named` and `tags`
+    it is the arguments. `style`: of the tags that these are written in; None if they are in none.
     """
 
     def __init__(
@@ -139,7 +141,7 @@ class BegunCall:
             self._arguments = TagArgumentReader(tool.scalar_types, tool.properties, style)
         self._types = tool.scalar_types
         self._kind = kind
-        self._head: str | None = "" if kind in ("json", "keywords") else None  # None behind it
+        self._head: str | None = "" if kind != "tags" else None  # None behind it
         self._unsent = ""  # until it is proven that the call is no echo
         self._proof_chars = MIN_PROOF_CHARS  # that the open string must have for the next look
         self._is_proven = False
@@ -164,17 +166,31 @@ class BegunCall:
     def _pass_head(self, head: str) -> str:
         """What of the text stands behind its head; empty if that has not ended."""
         if self._kind == "json":
-            key, text = find_arguments_under_name(head)
-            if text and self._tools.names.find(key) == self.name:
-                return text
-            name, text = find_arguments(head)
-            if text and self._tools.names.find(name) != self.name:
-                self._arguments.stop()
-            return text
+            return self._pass_json_head(head)
+        if self._kind == "named":
+            return self._look_at_keys(head)
         text = find_call_arguments(head)
         if text:
             self._arguments = CallArgumentReader(self._types, has_keywords=text[0] != "{")
         return text
+
+    def _pass_json_head(self, head: str) -> str:
+        key, text = find_arguments_under_name(head)
+        if text and self._tools.names.find(key) == self.name:
+            return text
+        name, text = find_arguments(head)
+        if text and self._tools.names.find(name) != self.name:
+            self._arguments.stop()
+        return text
+
+    def _look_at_keys(self, head: str) -> str:
+        """The whole text, once it shows how the keys are written."""
+        is_bare = has_bare_keys(head)
+        if is_bare is None:
+            return ""
+        if is_bare:
+            self._arguments = BareArgumentReader(self._types)
+        return head
 
     def _list_strings(self) -> Iterator[str]:
         """The strings to look at, without the end of the one that goes on."""

@@ -116,11 +116,13 @@ def test_any_chunking_decides_on_the_same_text_and_calls(text, cuts):
     assert describe(decide(split(text, cuts), "none")) == describe(decide([text], "none"))
 
 
-STREAMED = ("apertus", "gorilla", "lfm2", "llama4_pythonic", "llama_builtin", "olmo3", "qwen_bracket")
+STREAMED = (
+    "apertus", "functiongemma", "gemma4", "gorilla", "lfm2", "llama4_pythonic", "llama_builtin", "olmo3", "qwen_bracket",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STREAMED)
-def test_a_call_by_keywords_or_under_its_name_leaves_while_it_is_written(name):
+def test_a_call_that_is_not_in_json_leaves_while_it_is_written(name):
     (row,) = (row for row in FORMATS if row.name == name)
     decisions = decide([*row.write("write", {"path": "a.txt", "content": LONG})])
     assert sum(isinstance(each, CallPiece) for each in decisions) > len(LONG) / 2

@@ -1,4 +1,7 @@
-"""A call in tags leaves while it is written: what has left is the beginning of the whole reading's call, or no call is."""
+"""A call in tags, or with tokens for quotes, leaves while it is written.
+
+What has left is the beginning of the whole reading's call, or no call is.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +47,16 @@ EDIT = ToolDefinition(
     },
 )
 INDEX = ToolIndex([EDIT])
-ROWS = [row for row in FORMATS if row.syntax and "{call}" in row.template]
-TAGS = sorted({tag for row in ROWS for tag in (*row.syntax.frame_value("old"), *row.syntax.frame_call("edit"))})
+TAG_ROWS = [row for row in FORMATS if row.syntax and "{call}" in row.template]
+QUOTE_ROWS = [row for row in FORMATS if "{members}" in row.template]
+ROWS = TAG_ROWS + QUOTE_ROWS
+ENDS = [f"{row.quote}{end}" for row in QUOTE_ROWS for end in ("", ",", ", new: ", "}", f", old:{row.quote}")]
+TAGS = sorted({tag for row in TAG_ROWS for tag in (*row.syntax.frame_value("old"), *row.syntax.frame_call("edit"))})
 LONG = "A line that no result holds, and that is long enough to show that the call is no echo of any.\n"
 TEXT = st.lists(
-    st.sampled_from([LONG, "a < b", "\n", " ", '"', "<", "</", "<li>", "&lt;", "é😀", "null", "...", "\\n", *TAGS]),
+    st.sampled_from(
+        [LONG, "a < b", "\n", " ", '"', "<", "</", "<li>", "&lt;", "é😀", "null", "...", "\\n", *TAGS, *ENDS]
+    ),
     max_size=6,
 ).map("".join)
 VALUES = st.fixed_dictionaries(
