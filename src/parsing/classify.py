@@ -18,7 +18,7 @@ from .arguments.coerce import get_kind
 from .arguments.fit import ArgumentMismatch, Fitter, accepts_kind, match_parameter
 from .arguments.tool_index import IndexedTool, ToolIndex
 from .decode.call_shapes import ARGUMENT_KEYS, NAME_KEYS, DecodedBlock, RawCall, find_begun_calls
-from .decode.nodes import Guess, RepeatedKey
+from .decode.nodes import Guess, Node, RepeatedKey
 from .echo import GivenText, Parser, SoughtCall
 from .events import Classification
 from .mention import (
@@ -55,8 +55,24 @@ class BlockText(NamedTuple):
     is_mentioned: bool = False
 
 
+def _may_be_positional(values: list[Node], tool: IndexedTool) -> bool:
+    """Whether values without names may be the first arguments of the tool."""
+    if not tool.properties:
+        return True
+    schemas = list(tool.properties.values())
+    return len(values) <= len(schemas) and all(map(_may_stand_for, values, schemas, itertools.repeat(tool)))
+
+
+def _may_be_argument(key: str, value: Node, tool: IndexedTool) -> bool:
+    """Whether a member, whose value may be cut off, may be an argument of the tool or hold all of them."""
+    if not tool.properties or value in (None, "") or (key in ARGUMENT_KEYS and isinstance(value, str)):
+        return True
+    parameter = match_parameter(tool, key)
+    return parameter is not None and _may_stand_for(value, tool.properties[parameter], tool)
+
+
 def _may_stand_for(value: object, schema: object, tool: IndexedTool) -> bool:
-    """Whether a value without a key may be that of a parameter, which a list or an object often is not."""
+    """Whether a value may be that of a parameter, which a list or an object often is not."""
     return not isinstance(value, (dict, list)) or accepts_kind(tool, schema, get_kind(value))
 
 
@@ -102,21 +118,15 @@ class CallClassifier:
         tool = self._tools.find(call.name)
         if tool is None or call.arguments is None or call.repairs:
             return False
-        if len(call.positional) > len(tool.properties or call.positional):
-            return False
         arguments = call.arguments
         if len(call.positional) == 1 and not arguments and isinstance(call.positional[0], dict):
             arguments = call.positional[0]  # which stands for them
-        elif not all(
-            _may_stand_for(value, schema, tool)
-            for value, schema in zip(call.positional, tool.properties.values(), strict=False)
-        ):
+        elif not _may_be_positional(call.positional, tool):
             return False
         for key, value in arguments.items():
             if key in ARGUMENT_KEYS and isinstance(value, dict):  # which holds the arguments
                 arguments = value
-        keys = [key for key, value in arguments.items() if value not in (None, "")]  # the last may be cut
-        return all(key in ARGUMENT_KEYS or self.rank_parameter(call.name, key) for key in keys)
+        return all(_may_be_argument(key, value, tool) for key, value in arguments.items())
 
     def is_known(self, name: str) -> bool:
         return self._tools.find(name) is not None

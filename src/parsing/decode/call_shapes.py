@@ -179,9 +179,16 @@ def _find_in_object(node: dict[str, Node], is_tool: IsTool, depth: int) -> list[
     for key in WRAPPER_KEYS:
         if isinstance(inner := node.get(key), (list, dict, CallNode, str)):
             return find_calls(inner, is_tool, depth + 1)
-    if node and all(is_tool(key) or key in ENVELOPE_KEYS for key in node):
-        return [_make_call(key, value) for key, value in node.items() if is_tool(key)]
-    return []
+    return _find_by_key(node, is_tool)
+
+
+def _find_by_key(node: dict[str, Node], is_tool: IsTool) -> list[RawCall]:
+    """The calls in an object that has the names of tools for its keys and their arguments for values."""
+    given = {key: value for key, value in node.items() if is_tool(key)}
+    if not all(isinstance(value, (dict, str)) for value in given.values()) or node.keys() - given - ENVELOPE_KEYS:
+        return []
+    calls = [_make_call(key, value) for key, value in given.items()]
+    return [] if any(call.positional for call in calls) else calls
 
 
 def _read_named(node: dict[str, Node], name_key: str) -> list[RawCall]:

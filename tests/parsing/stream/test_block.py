@@ -182,10 +182,13 @@ class TestData:
             {"name": "read", "arguments": {"path": "x"}, "result": ["y" * 40] * 30},
             {"books": {"name": "read", "pages": ["y" * 40] * 30}},
             ["read", *["y" * 40] * 30],
+            {"read": "y" * 40, "description": ["y" * 40] * 30},
+            {"read": {"path": {"title": "x", "pages": ["y" * 40] * 30}}},
         ],
         ids=[
             "as the first key", "as a name beside other keys", "as the beginning of a name", "before arguments of others",
             "in the record of a call", "deep inside", "in a list of words",
+            "as a key beside others of a call", "before an object where text is expected",
         ],
     )  # fmt: skip
     def test_data_with_the_name_of_a_tool_leaves_too(self, data):
