@@ -74,7 +74,8 @@ class AnswerIds:
         size = ids.rfind(b",", 0, -1) + 1
         before, replacements = self._prompt, tuple[_Replacement, ...]()
         known = min(before.size, size) if before else 0
-        checksum = sha256(ids[:known])
+        view = memoryview(ids)  # a slice of it is no copy
+        checksum = sha256(view[:known])
         if before and (known, checksum.digest()) == (before.size, before.checksum):
             replacements = before.replacements
             written = self._find_written(ids[before.size :], before.last)
@@ -82,9 +83,9 @@ class AnswerIds:
             if text is not None and reads_alike(text, self._text, tools, thought_closer):
                 own = _Replacement(before.size, before.size + len(written), before.last + self._answer)
                 replacements = (*replacements, own)
-        checksum.update(ids[known:size])
+        checksum.update(view[known:size])
         self._asked = _Prompt(size, checksum.digest(), ids[size:], replacements)
-        return rendered._replace(ids=_replace(ids, replacements)[:-1])
+        return rendered._replace(ids=_replace(view[:-1], replacements))
 
     def end(self, answer: RawTokens, text: str) -> None:
         """The request was answered. `text`: what the answer's tokens are."""
@@ -115,8 +116,8 @@ def _read_ids(ids: bytes) -> list[int]:
     return [int(each) for each in ids.split(b",")[:-1]]
 
 
-def _replace(rendered: bytes, replacements: Sequence[_Replacement]) -> bytes:
-    pieces, place = [], 0
+def _replace(rendered: memoryview, replacements: Sequence[_Replacement]) -> bytes:
+    pieces, place = list[bytes | memoryview](), 0
     for each in replacements:
         pieces += [rendered[place : each.start], each.ids]
         place = each.end

@@ -1,9 +1,10 @@
-"""CPU time that the gateway takes, a turn, to put back what a client dropped, and to measure what was kept.
+"""CPU time, a turn, to put back what a gateway's client dropped, to measure what was kept, and to make a prompt of ids.
 
     python -m tests.benchmarks.continuity [--rounds N]
 
 A client drops the thoughts and writes the arguments of calls anew. Restoring is timed with the history known from the
-turn before, and new, as where another worker answered that. Fails if one of the three takes more than
+turn before, and new, as where another worker answered that. A prompt of ids is timed where the template writes the last
+answer as the model did, and where it does not; the request for its text is left out. Fails where one takes more than
 BAR_MS.
 """
 
@@ -14,9 +15,13 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from src.negotiation.answer_ids import AnswerIds
+from src.parsing.arguments.tool_index import ToolIndex
+from src.providers.base import RawTokens
+from src.providers.vllm_tokens import RenderedPrompt, read_rendered
 from src.serve.chat_request import ChatBody
 from src.serve.conversation import Conversation
 from src.serve.memory import OwnMemory
@@ -25,6 +30,7 @@ from src.types.messages import Reasoning, Response, ToolCall
 
 BAR_MS = 1.0
 TURNS = (20, 100)
+PROMPT_TOKENS = (10_000, 100_000)
 TOOL = {"type": "function", "function": {"name": "read", "description": "x" * 2000, "parameters": {"type": "object"}}}
 BEGINNING = [{"role": "system", "content": "You are. " * 1500}, {"role": "user", "content": "Go."}]
 
@@ -66,6 +72,48 @@ async def take_turns(turns: int) -> tuple[float, float, float]:
     return known * 1e3, new * 1e3, meter * 1e3
 
 
+class Detokenizer:
+    """A server that tells the text of tokens, always the same one."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def detokenize(self, *_: object) -> Iterator[Any]:
+        yield from ()
+        return self._text
+
+
+def render(*parts: Sequence[int]) -> RenderedPrompt:
+    ids = [each for part in parts for each in part]
+    return read_rendered(json.dumps({"token_ids": ids}, separators=(",", ":")).encode())
+
+
+def finish(steps: Iterator[Any]) -> RenderedPrompt:
+    """What a generator without effects returns."""
+    try:
+        next(steps)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("It asked for something.")
+
+
+def make_prompt(tokens: int, *, is_same: bool) -> float:
+    """Milliseconds for a prompt of so many tokens and an answer of 200; `is_same`: the template writes its ids."""
+    text = "I think. " * 120 + '<tool_call>{"name": "read", "arguments": {"path": "a.txt"}}</tool_call>'
+    index = ToolIndex([TOOL])
+    ids = AnswerIds(Detokenizer(text))  # type: ignore[arg-type]
+    prompt, answer = range(1_000, 1_000 + tokens), range(200)
+    finish(ids.extend(render(prompt), "m", index, ""))
+    ids.end(RawTokens([*answer], 0, 999), text)
+    rendered = render(prompt, answer if is_same else range(200, 400), [999, 7])
+    started = time.thread_time()
+    sent = finish(ids.extend(rendered, "m", index, ""))
+    taken = time.thread_time() - started
+    if sent.ids != render(prompt, answer, [999, 7]).ids:
+        raise AssertionError("The answer's own ids are not in the prompt.")
+    return taken * 1e3
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
@@ -76,6 +124,13 @@ def main() -> int:
         known, new, meter = map(min, zip(*rounds, strict=True))  # what others do on the machine is left out
         is_slow |= max(known, new, meter) > BAR_MS
         print(f"turn {turns}: restoring {known:.2f} ms (a new history {new:.2f} ms), meter {meter:.2f} ms")
+    for tokens in PROMPT_TOKENS:
+        made = [(make_prompt(tokens, is_same=True), make_prompt(tokens, is_same=False)) for _ in range(options.rounds)]
+        same, other = map(min, zip(*made, strict=True))
+        is_slow |= max(same, other) > BAR_MS
+        print(
+            f"a prompt of {tokens:,} ids: {same:.2f} ms, where the template writes the answer otherwise {other:.2f} ms"
+        )
     return int(is_slow)
 
 
