@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..security.permissions.review import ReviewBoard
 
 MAX_CAUSE_CHARS = 160
+CURL_AT_NETWORK = (6, 7)  # its exit codes where a name or a server cannot be reached
 CANNOT_WRITE = {"curl": 23, "wget": 3}  # the exit code of such a client for a file that it cannot write
 NO_PLAN = "no plan is asked for in mode {mode}. Do the work."
 ACCEPTED = "The user accepted the plan. Carry it out, in mode edits."
@@ -371,5 +372,5 @@ def _failed_at_network(line: str, exit_code: int) -> bool:
     try:
         commands = parse_line(line)
     except UnsafeToParse:
-        return False
+        return "curl" in line and exit_code in CURL_AT_NETWORK
     return bool(commands) and exit_code != CANNOT_WRITE.get(commands[-1].name, exit_code)

@@ -254,7 +254,14 @@ class TestCommands:
     def test_a_command_that_fails_with_any_access_is_not_run_again(self):
         assert self.run({"command": "grep x /dev/null"}).values == ["[exit code 1]"]
 
-    @pytest.mark.parametrize("line", ["curl -s http://127.0.0.1:9/", "cd / && curl -s http://127.0.0.1:9/ 2>&1"])
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "curl -s http://127.0.0.1:9/",
+            "cd / && curl -s http://127.0.0.1:9/ 2>&1",
+            "curl -s $(echo http://127.0.0.1:9/)",
+        ],
+    )
     def test_a_client_of_the_network_that_failed_there_is_not_asked_about(self, line):
         turn = self.run({"command": line})
         assert turn.approver.asked == []

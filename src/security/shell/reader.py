@@ -22,7 +22,7 @@ SKIPPED = LazyPattern(r"(?:[ \t]|\\\n)+(?:#[^\n]*)?|#[^\n]*")
 REDIRECTION = LazyPattern(r"([0-9]?)(&>>|&>|<<<|<<-|<<|<&|<>|<(?!\()|>>|>&|>\||>(?!\())")
 SEPARATOR = LazyPattern(r"&&|\|\||\|&|[<>]\(|[|;&()\n`\"]")
 PIECE = LazyPattern(  # of a word: plain, quoted in one of four ways, a continued line, or what a shell replaces
-    r"(?P<plain>[^\s\\'\"`$|&;<>(){}]+|\{\})|'(?P<single>[^']*)'"
+    r"(?P<plain>[^\s\\'\"`$|&;<>(){}]+|\{[A-Za-z0-9_]*\})|'(?P<single>[^']*)'"
     r'|"(?P<double>(?:[^"\\`$]|\\[\s\S]|\$(?!\())*)"|\\(?P<escaped>[^\n])|(?P<continued>\\\n)'
     r"|\$'(?P<ansi>(?:[^'\\]|\\[\s\S])*)'|(?P<unknown>[^ \t\n|&;<>()\"`])"
 )

@@ -22,6 +22,7 @@ def find(line: str) -> str:
         "curl -s localhost:8000/a?x=1 2>/dev/null",
         "curl -sS -o /dev/null -w '%{http_code} 3' http://127.0.0.1:8000/a.txt",
         "curl -so /dev/null http://[::1]:8000/",
+        "curl -s -o /dev/null -w %{http_code} http://localhost:8000/",
         "curl -s --retry 5 --retry-connrefused --max-time 2.5 http://localhost:8000/",
         "curl -X POST -H 'content-type: application/json' -d '{\"a\": [1]}' http://localhost:8000/items",
         "curl -s http://localhost:8000/ | head -20",

@@ -22,6 +22,7 @@ from src.security.shell.reader import UnsafeToParse, parse_line, split_words
         ("cat <<'E' | wc\n$(x) `y`\nE\nls", [("cat",), ("wc",), ("ls",)]),
         ("cat <<-'E'\n\tE\nls", [("cat",), ("ls",)]),
         ("find . -exec rm {} +", [("find", ".", "-exec", "rm", "{}", "+")]),
+        ("curl -w %{http_code}{a} b", [("curl", "-w", "%{http_code}{a}", "b")]),
         ("[ -f a ] && cat <<< x", [("[", "-f", "a", "]"), ("cat",)]),
     ],
 )
@@ -44,7 +45,7 @@ def test_only_what_is_not_quoted_is_a_pattern():
 @pytest.mark.parametrize(
     "line",
     [
-        "", " ", "# a", ";", "a (b)", "f() { a; }", "f() (a)", "f () (a)", "{ a; }", "((1))", "( (a); b)", "a; > b",
+        "", " ", "# a", ";", "a (b)", "a {b..c}", "a {b},c}", "a {{b},c}", "f() { a; }", "f() (a)", "f () (a)", "{ a; }", "((1))", "( (a); b)", "a; > b",
         "$a", "a $b", 'a "$b"', "a `b`", 'a "`b`"', "a $(b)", "a <(b)", "a {b,c}", "a ~/b", "a b=~/c", "x=1 a", "x=1",
         "if a; then b; fi", "for a in b; do c; done", "[[ a ]]", "function f", "coproc a", "a 'b", 'a "b', "a \\",
         "a <<E\nb\nE", "a <<E\\\nF\n$(b)\nEF", "a <<'E'\nb", "a >", "a > *", "> a", "a 10>b", "a {}b", "l? a",
