@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event as CancelToken
@@ -17,10 +17,10 @@ from ..app.factory import Factory
 from ..app.library.result import STOPS, RunRecord
 from ..app.runtime import Runtime, make_workplace
 from ..config import Settings
-from ..errors import BotError, Cancelled
+from ..errors import BotError, Cancelled, describe_error
 from ..security.permissions.approval import NoApprover
 from ..session.session import Session
-from ..types.events import CallDenied, CallStarted
+from ..types.events import CallDenied, CallStarted, Event
 from ..types.messages import UserMessage
 
 MAX_DIFF_CHARS = 40_000  # of a report; clients cut longer ones themselves, anywhere
@@ -80,21 +80,21 @@ def run_task(settings: Settings, task: str, cancelled: CancelToken, show: Callab
     try:
         runtime = factory.make_runtime(settings.vllm.model, NoApprover(), lambda: session, workplace=workplace)
         with runtime.model:
-            record, denied = _converse(runtime, session, task, lambda line: show(factory.clean(line)))
+            run = _converse(runtime, session, task, lambda line: show(factory.clean(line)))
             notices = list(filter(None, [runtime.save_server_facts()]))
         if cancelled.is_set():
             raise Cancelled("The task was cancelled.")
-        result = record.make_result()
+        result = run.record.make_result()
         changed, diff = make_session_diff(session, settings, partial(make_policy(settings, None).can_show, "read"))
-        outcome = "done" if result.is_complete else STOPS[result.stop_reason]
+        outcome = run.failure or STOPS.get(result.stop_reason, "done")
         clean = factory.clean
         return Report(
             answer=clean(result.text),
-            outcome=outcome,
+            outcome=clean(outcome),
             mode=settings.security.mode_in_force,
             changed=tuple(map(clean, changed)),
             diff=_shorten(clean(diff), session.id),
-            denied=tuple(map(clean, denied)),
+            denied=tuple(map(clean, run.denied)),
             notices=tuple(map(clean, (*result.notices, *notices))),
             session=session.id,
         )
@@ -103,20 +103,37 @@ def run_task(settings: Settings, task: str, cancelled: CancelToken, show: Callab
         session.close()
 
 
-def _converse(
-    runtime: Runtime, session: Session, task: str, show: Callable[[str], object]
-) -> tuple[RunRecord, list[str]]:
-    """What happened, and the calls that were denied, each with the reason."""
-    record, denied = RunRecord(), list[str]()
-    with closing(runtime.answer(session, UserMessage(task))) as events:
-        for event in events:
-            record.add(event)
-            if isinstance(event, CallStarted):
-                show(find_title(event.call))
-            elif isinstance(event, CallDenied):
-                denied.append(f"{find_title(event.call)}: {event.reason}")
-                show(f"Denied: {find_title(event.call)}")
-    return record, denied
+def _converse(runtime: Runtime, session: Session, task: str, show: Callable[[str], object]) -> _Run:
+    """Put the task to the agent. Raises BotError if it fails with nothing changed; else what was changed is told."""
+    run = _Run(RunRecord())
+    try:
+        with closing(runtime.answer(session, UserMessage(task))) as events:
+            for event in events:
+                run.add(event, show)
+    except Cancelled:
+        raise
+    except BotError as error:
+        if not session.state.writes:
+            raise
+        run.failure = describe_error(error)
+    return run
+
+
+@dataclass
+class _Run:
+    """What happened. `denied`: calls, each with the reason. `failure`: of what ended it, "" if nothing did."""
+
+    record: RunRecord
+    denied: list[str] = field(default_factory=list)
+    failure: str = ""
+
+    def add(self, event: Event, show: Callable[[str], object]) -> None:
+        self.record.add(event)
+        if isinstance(event, CallStarted):
+            show(find_title(event.call))
+        elif isinstance(event, CallDenied):
+            self.denied.append(f"{find_title(event.call)}: {event.reason}")
+            show(f"Denied: {find_title(event.call)}")
 
 
 def _shorten(diff: str, session: str) -> str:

@@ -166,6 +166,24 @@ def test_a_task_that_may_edit_reports_the_diff(root):
     assert (root / "a.txt").read_text() == "new\n"
 
 
+def test_a_task_that_fails_after_a_change_reports_the_change(root):
+    (root / "a.txt").write_text("one\n")
+
+    async def work(url: str) -> None:
+        async with open_client(url, root, "--mode", "edits") as client:
+            report = await client.call_tool("delegate", {"task": "Change it.", "folder": "."})
+            assert not report.is_error
+            told = report.structured_content
+            assert "HTTP 400" in told["outcome"]
+            assert told["changed"] == ["a.txt"]
+            assert "+two" in told["diff"]
+
+    with ScriptedServer(
+        calls("edit", path="a.txt", oldText="one", newText="two"), (400, {"error": {"message": "no more"}})
+    ) as server:
+        run(work(server.url))
+
+
 def test_what_the_mode_does_not_allow_is_not_run_and_reported(root):
     async def work(url: str) -> None:
         async with open_client(url, root, "--mode", "ask") as client:
