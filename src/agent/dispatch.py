@@ -9,7 +9,7 @@ as it and those before it are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 
 from ..errors import Cancelled
@@ -189,13 +189,22 @@ class ToolDispatcher:
                 self._unchecked.append(call.real_path)
         turn.keep(place, result)
         if self._unchecked and not any(each.name in RECORDING_TOOLS for each in turn.calls[place + 1 :]):
-            result = _append_note(result, self._diagnose(ctx))
+            result = _append_note(result, (yield from self._diagnose(ctx)))
         yield from _finish(turn, place, result, ctx)
 
-    def _diagnose(self, ctx: ToolContext) -> str:
+    def _diagnose(self, ctx: ToolContext) -> AgentSteps[str]:
         """What the project's checkers say of the files that were changed."""
         files, self._unchecked = self._unchecked, []
-        return ctx.wiring.diagnose(files, ctx, self._gate.runs_freely) if ctx.wiring.diagnose else ""
+        if not ctx.wiring.diagnose:
+            return ""
+        with closing(ctx.wiring.diagnose(files, ctx)) as checks:
+            try:
+                line = next(checks)
+                while True:
+                    line = checks.send((yield from self._gate.runs_freely(line)))
+            except StopIteration as end:
+                note: str = end.value
+                return note
 
     def _run_permitted(self, permission: Permission, ctx: ToolContext) -> AgentSteps[ToolResult]:
         """Run a call; a command that failed for lack of access runs again with more, if it may."""

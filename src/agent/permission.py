@@ -147,11 +147,15 @@ class PermissionGate:
         judged, decision = self._decide_by_policy(call)
         return judged if decision.action == "allow" else None
 
-    def runs_freely(self, line: str) -> bool:
-        """Whether a command line runs with access=read, held to it, and without asking."""
+    def runs_freely(self, line: str) -> Aside[bool]:
+        """Whether a command line runs with access=read, held to it, without asking, and no hook is against it."""
         call = ToolCall("", "exec", {"command": line, "access": "read"})
-        can_run = self.policy.is_enforced and call.name in self._registry
-        return can_run and self._decide_by_policy(call)[1].action == "allow"
+        if not self.policy.is_enforced or call.name not in self._registry:
+            return False
+        if self._decide_by_policy(call)[1].action != "allow":
+            return False
+        verdict = yield from self._ask_hooks(call)
+        return not verdict.action
 
     def decide(self, call: ToolCall, ctx: ToolContext, task: str) -> Aside[Permission]:
         """`task`: the user's question, for the reviewers."""

@@ -223,7 +223,7 @@ def make_runtime(
     )
 
 
-def _make_diagnose(vllm: VllmSettings, trust: TrustMemory) -> Callable[..., str] | None:
+def _make_diagnose(vllm: VllmSettings, trust: TrustMemory) -> Callable[..., Generator[str, bool, str]] | None:
     """What asks the project's checkers, which run its code: where the user trusts it."""
     if not vllm.diagnostics or not trust.is_trusted:
         return None

@@ -261,8 +261,9 @@ class TestChecks:
     def test_they_are_asked_once_behind_the_last_change_of_a_turn(self):
         asked = []
 
-        def diagnose(files, ctx, may_run):
+        def diagnose(files, ctx):
             asked.append(files)
+            yield from ()
             return "a: wrong"
 
         turn = self.run(("write", {"path": "a"}), ("write", {"path": "b"}), ("look_again", {}), diagnose=diagnose)
@@ -277,7 +278,11 @@ class TestChecks:
         assert "the disk is full" in turn.values[0]
 
     def test_a_change_before_one_that_fails_is_checked(self):
-        turn = self.run(("write", {"path": "a"}), ("write", {"path": "broken"}), diagnose=lambda files, *_: str(files))
+        def diagnose(files, ctx):
+            yield from ()
+            return str(files)
+
+        turn = self.run(("write", {"path": "a"}), ("write", {"path": "broken"}), diagnose=diagnose)
         assert turn.values[1].endswith("the disk is full\n[['a']]")
 
     def test_a_change_is_told_if_the_user_interrupts_them(self):
@@ -291,7 +296,12 @@ class TestChecks:
 
     def test_a_command_that_would_ask_may_not_be_run_for_them(self):
         told = []
-        self.run(("write", {"path": "a"}), diagnose=lambda files, ctx, may_run: told.append(may_run("ruff")) or "")
+
+        def diagnose(files, ctx):
+            told.append((yield "ruff"))
+            return ""
+
+        self.run(("write", {"path": "a"}), diagnose=diagnose)
         assert told == [False]  # there is no sandbox, and no tool exec
 
 

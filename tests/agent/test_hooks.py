@@ -118,6 +118,23 @@ def test_calls_that_hooks_judge_run_one_by_one_with_a_note_for_the_model():
     assert all(finished.result.text.endswith("\n[hook x: checked]") for finished in done.of(CallFinished))
 
 
+@pytest.mark.parametrize(("verdict", "may_run"), [(HookVerdict(), True), (DENY, False), (ASK, False)])
+def test_a_checkers_command_is_judged_as_a_command_that_only_reads(verdict, may_run, tmp_path):
+    told = []
+
+    def diagnose(files, ctx):
+        told.append((yield "ruff check a"))
+        return ""
+
+    hooks = ScriptedHooks(HookVerdict(), verdict)
+    turn = Turn(hooks=hooks)
+    sandbox = LabelledSandbox()
+    turn.registry, turn.policy = REGISTRY, Policy(tmp_path, "full", sandbox=sandbox)
+    turn.run(("write", {"path": "a", "content": "x"}), workspace=tmp_path, sandbox=sandbox, diagnose=diagnose)
+    assert told == [may_run]
+    assert hooks.heard[-1] == ("before", "exec", {"command": "ruff check a", "access": "read"})
+
+
 def test_the_answer_is_told_at_its_end_and_a_failure_is_a_notice():
     hooks = ScriptedHooks(failure="The hook x failed: exit code 3.")
     done = run(hooks=hooks)

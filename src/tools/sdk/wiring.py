@@ -5,7 +5,7 @@ A tool of a user needs none of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -95,9 +95,9 @@ class Wiring:
     on_end: OnProcess = lambda _: None  # called when one in the background has ended
     # Called with a call's id and what its command prints, perhaps by several threads.
     on_output: Callable[[str, str], None] = lambda *_: None
-    # What the project's own checkers say of files that calls have changed: (paths, context, may_run) -> a note for the
-    # model, see ../sources/diagnostics.py. None: they are not asked.
-    diagnose: Callable[..., str] | None = None
+    # What the project's own checkers say of files that calls have changed: (paths, context) -> Checks, see
+    # ../sources/diagnostics.py. None: they are not asked.
+    diagnose: Callable[..., Generator[str, bool, str]] | None = None
     sandbox: Sandbox | None = None  # None: commands run without one
     chat_jobs: Jobs | None = None  # where commands in the background outlive the answer; None: they end with it
     access: Grant | None = None  # what this call was allowed; None: what it names

@@ -12,7 +12,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -31,6 +31,8 @@ MAX_CONFIG_BYTES = 100_000
 PROGRAM_FOLDERS = ("node_modules/.bin", ".venv/bin", "venv/bin")
 _NUMBER = re.compile(r"\d+")
 
+Checks = Generator[str, bool, str]  # yields command lines, and is sent whether each may run with access=read; the note
+Found = dict[Path, dict[str, list[str]]]  # errors by file and checker
 Error = tuple[str, str]  # the path that the checker names, and its place with what is wrong
 ReadErrors = Callable[[str], Iterable[Error]]
 
@@ -122,44 +124,43 @@ class Diagnostics:
 
     def __init__(self, checkers: Sequence[Checker] = CHECKERS, max_s: float = MAX_S) -> None:
         self._checkers = checkers
-        self._max_s = max_s
+        self.max_s = max_s  # seconds for all checkers of a round
         self._slow: set[tuple[str, Path]] = set()  # checkers that did not end in time, and where
         self._told: dict[tuple[Path, str], set[str]] = {}  # errors of a file by a checker, without numbers
 
-    def check(self, files: Iterable[str], ctx: ToolContext, may_run: Callable[[str], bool]) -> str:
+    def check(self, files: Iterable[str], ctx: ToolContext) -> Checks:
         """A note on errors in these files, relative to the workspace; "" if there are none that are new.
 
         The files of added folders, with whole paths, are not checked: the user trusts the workspace alone.
-
-        `may_run`: whether a command line may run with access=read without asking.
         """
-        root, deadline = ctx.workspace, time.monotonic() + self._max_s
+        root, left = ctx.workspace, self.max_s
         changed = {(root / name).resolve() for name in files if not name.startswith("/")}
-        found: dict[Path, dict[str, list[str]]] = {file: {} for file in sorted(changed) if file.is_file()}
-        for checker in self._checkers:
-            for folder, theirs in _group_by_project(checker, found, root).items():
-                if (checker.name, folder) in self._slow:
-                    continue
-                line = _make_line(checker, folder, theirs, ctx)
-                if not line or not may_run(line):
-                    continue
-                try:
-                    output = _run(line, ctx, deadline)
-                except TimeoutError:
-                    self._slow.add((checker.name, folder))
-                    continue
-                except ToolError:  # it had no time or cannot be started, or the user has stopped the answer
-                    continue
-                for file in theirs:
-                    found[file].setdefault(checker.name, [])
-                for path, error in checker.read_errors(output):
-                    if (file := _resolve(folder, path)) in found:
-                        words = " ".join(error.splitlines())
-                        found[file].setdefault(checker.name, []).append(f"{words[:MAX_ERROR_CHARS]} [{checker.name}]")
+        found: Found = {file: {} for file in sorted(changed) if file.is_file()}
+        for checker, folder, theirs in self._list_checks(found, root):
+            line = _make_line(checker, folder, theirs, ctx)
+            if not line or not (yield line):
+                continue
+            started = time.monotonic()  # the wait for an answer does not count
+            try:
+                output = _run(line, ctx, left)
+            except TimeoutError:
+                self._slow.add((checker.name, folder))
+                continue
+            except ToolError:  # it had no time or cannot be started, or the user has stopped the answer
+                continue
+            finally:
+                left -= time.monotonic() - started
+            _add_errors(found, checker, folder, theirs, output)
         return _describe([(file.relative_to(root), error) for file, error in self._select_new(found)])
 
-    def _select_new(self, found: Mapping[Path, Mapping[str, Sequence[str]]]) -> list[tuple[Path, str]]:
-        """`found`: errors by file and checker."""
+    def _list_checks(self, files: Iterable[Path], root: Path) -> Iterator[tuple[Checker, Path, Sequence[Path]]]:
+        """Each checker with a project and its files, but for those that did not end in time."""
+        for checker in self._checkers:
+            for folder, theirs in _group_by_project(checker, files, root).items():
+                if (checker.name, folder) not in self._slow:
+                    yield checker, folder, theirs
+
+    def _select_new(self, found: Found) -> list[tuple[Path, str]]:
         new = []
         for file, by_checker in found.items():
             for checker, errors in by_checker.items():
@@ -167,6 +168,15 @@ class Diagnostics:
                 self._told[file, checker] = {_NUMBER.sub("", error) for error in errors}
                 new += [(file, error) for error in errors if _NUMBER.sub("", error) not in before]
         return new
+
+
+def _add_errors(found: Found, checker: Checker, folder: Path, files: Iterable[Path], output: str) -> None:
+    for file in files:
+        found[file].setdefault(checker.name, [])
+    for path, error in checker.read_errors(output):
+        if (file := _resolve(folder, path)) in found:
+            words = " ".join(error.splitlines())
+            found[file].setdefault(checker.name, []).append(f"{words[:MAX_ERROR_CHARS]} [{checker.name}]")
 
 
 def _resolve(folder: Path, path: str) -> Path:
@@ -177,11 +187,10 @@ def _resolve(folder: Path, path: str) -> Path:
         return folder
 
 
-def _run(line: str, ctx: ToolContext, deadline: float) -> str:
+def _run(line: str, ctx: ToolContext, left: float) -> str:
     """What the command prints. Raises TimeoutError if it does not end in time, ToolError if it cannot be run."""
     from ..process.run import run  # start-up is measured
 
-    left = deadline - time.monotonic()
     if left <= 0:
         raise ToolError("the checkers before it took all the time")
     limits = ctx.rewire(

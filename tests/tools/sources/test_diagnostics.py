@@ -4,17 +4,26 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from src.tools.sdk.context import ToolContext
 from src.tools.sources import diagnostics
-from src.tools.sources.diagnostics import CHECKERS, MAX_TOLD, Checker, Diagnostics
+from src.tools.sources.diagnostics import CHECKERS, MAX_TOLD, Checker, Checks, Diagnostics
 from src.types.messages import CHECKS_LEAD
 
 LINES = next(each for each in CHECKERS if each.name == "ruff").read_errors
 LINT = Checker("lint", (".py",), ("lint.toml", "setup.cfg:[lint"), ("lint", "--check"), LINES)
+
+
+def finish(checks: Checks, lines: list[str], *, is_allowed: bool = True) -> str:
+    """The note of the checks, all of whose command lines may run, or none."""
+    try:
+        lines.append(next(checks))
+        while True:
+            lines.append(checks.send(is_allowed))
+    except StopIteration as end:
+        return end.value
 
 
 class Project:
@@ -35,13 +44,8 @@ class Project:
 
     def check(self, *files: str, says: str = "", is_allowed: bool = True) -> str:
         self.write(".venv/bin/lint.says", says)
-
-        def may_run(line: str) -> bool:
-            self.lines.append(line)
-            return is_allowed
-
         context = ToolContext(self.root, {"PATH": "/usr/bin:/bin"})
-        return self.diagnostics.check(files or ("a.py",), context, may_run)
+        return finish(self.diagnostics.check(files or ("a.py",), context), self.lines, is_allowed=is_allowed)
 
     @property
     def ran(self) -> list[str]:
@@ -116,15 +120,12 @@ def test_what_was_told_is_not_told_again_when_it_moves_but_when_it_comes_back(pr
 
 
 @pytest.mark.parametrize("is_allowed", [True, False], ids=["had no time", "would ask"])
-def test_what_was_told_is_not_told_again_behind_a_round_in_which_the_checker_was_not_run(
-    project, monkeypatch, is_allowed
-):
-    end = diagnostics.MAX_S + 1 if is_allowed else 0
-    clock = iter([0, 0, *([0, end] if is_allowed else [0]), 0, 0])  # its beginning and what is left, by round
-    monkeypatch.setattr(diagnostics, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+def test_what_was_told_is_not_told_again_behind_a_round_in_which_the_checker_was_not_run(project, is_allowed):
     assert project.check(says="a.py:3:5: E1 x\n")
+    project.diagnostics.max_s = 0
     assert project.check(says="a.py:3:5: E1 x\n", is_allowed=is_allowed) == ""
     assert len(project.ran) == 2  # two lines of one run
+    project.diagnostics.max_s = diagnostics.MAX_S
     assert project.check(says="a.py:3:5: E1 x\n") == ""
 
 
@@ -193,5 +194,5 @@ def test_ruff_checks_as_the_project_says(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[tool.ruff.lint]\nselect = ["F"]\n')
     (tmp_path / "a.py").write_text("import os\nprint(x )\n")
     where = ToolContext(tmp_path.resolve(), {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"})
-    note = Diagnostics().check(["a.py"], where, lambda _: True)
+    note = finish(Diagnostics().check(["a.py"], where), [])
     assert [line.split(" ")[1] for line in note.splitlines()[1:]] == ["F401", "F821"]
