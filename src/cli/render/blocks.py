@@ -49,15 +49,25 @@ class BlockSplitter:
     @property
     def open(self) -> Block | None:
         line = "".join(self._line)
+        if self._fence and line:
+            return Block("code", line, language=self._language)
         if self._fence:
-            return Block("code", line, language=self._language) if line else None
+            return None
         if FENCE.match(line) or ROW.match(line):
             line = ""  # shown once complete: more text may change its kind, and a row the width of all others
-        hidden = not line and len(self._lines) < MIN_TABLE_ROWS and all(map(ROW.match, self._lines))
-        text = "\n".join([*([] if hidden else self._lines), *([line] if line else [])])
+        shown = [*self._lines, line]
+        if not line:
+            shown = self._list_complete()
+        text = "\n".join(shown)
         if not text.strip():
             return None
         return Block(self._kind, text, self._gap if self._lines else self._blank)
+
+    def _list_complete(self) -> list[str]:
+        """The lines that may be shown, though more may come: of a table the first rows are no table yet."""
+        if len(self._lines) < MIN_TABLE_ROWS and all(map(ROW.match, self._lines)):
+            return []
+        return self._lines
 
     def feed(self, text: str) -> list[Block]:
         """Returns the blocks that this text finishes."""
@@ -116,15 +126,12 @@ class BlockSplitter:
 
     def _begin_block(self, line: str, finished: list[Block]) -> None:
         """Take a line that is not empty, not code, and not part of an item."""
-        item = None if RULE.match(line) else ITEM.match(line)
-        if self._kind == "text" and self._lines:
-            if UNDERLINE.match(line):
-                self._lines.append(line)
-                self._finish_block(finished)
-                return
-            if item and item[2] not in (None, "1"):
-                item = None  # a paragraph's line that begins with a number
-        if item:
+        in_paragraph = self._kind == "text" and bool(self._lines)
+        if in_paragraph and UNDERLINE.match(line):
+            self._lines.append(line)
+            self._finish_block(finished)
+            return
+        if item := _match_item(line, in_paragraph=in_paragraph):
             self._finish_block(finished)
             self._open_item(line, item)
             return
@@ -146,7 +153,10 @@ class BlockSplitter:
         changed = (self._number > 0) != bool(item[2])
         self._gap = self._blank and (not self._number or changed)
         if item[2]:
-            self._number = self._number + 1 if self._number > 0 else int(item[2])
+            if self._number > 0:
+                self._number += 1
+            else:
+                self._number = int(item[2])
             line = f"{item[1]}{self._number}{item[3]}{line[item.end(3) :]}"
         else:
             self._number = -1
@@ -161,3 +171,13 @@ class BlockSplitter:
 def _closes_fence(line: str, fence: str) -> bool:
     stripped = line.strip()
     return len(line) - len(line.lstrip()) < 4 and stripped.startswith(fence) and not stripped.strip(fence[0])
+
+
+def _match_item(line: str, *, in_paragraph: bool) -> re.Match[str] | None:
+    """The beginning of a list's item; in a paragraph, a line that begins with a number other than 1 is none."""
+    item = ITEM.match(line)
+    if item is None or RULE.match(line):
+        return None
+    if in_paragraph and item[2] not in (None, "1"):
+        return None
+    return item

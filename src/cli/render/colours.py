@@ -38,7 +38,9 @@ THEMES = {"dark": DARK, "light": LIGHT}
 
 
 def paint(text: str, sgr: str) -> str:
-    return f"\x1b[{sgr}m{text}\x1b[0m" if sgr else text
+    if not sgr:
+        return text
+    return f"\x1b[{sgr}m{text}\x1b[0m"
 
 
 def find_colours(theme: str, environment: Mapping[str, str]) -> Colours | None:
@@ -49,7 +51,9 @@ def find_colours(theme: str, environment: Mapping[str, str]) -> Colours | None:
         return THEMES[theme]
     if background := environment.get("COLORFGBG", "").rpartition(";")[2]:
         return DARK if background in DARK_INDEXES else LIGHT
-    return DARK if environment.get("TERM") == "linux" else None  # a console shows the question
+    if environment.get("TERM") == "linux":  # a console shows the question
+        return DARK
+    return None
 
 
 def take_background(typed: str) -> tuple[str, Colours | None]:

@@ -68,9 +68,12 @@ def number_diff(diff: str, colours: Colours) -> list[Line]:
             if numbered:
                 numbered.append(("", "", "..."))
             old, new = int(hunk[1]), int(hunk[2])
-        elif mark in ("+", "-", " "):
-            numbered.append((str(old if mark == "-" else new), mark, text))
-            old, new = old + (mark != "+"), new + (mark != "-")
+        elif mark == "-":
+            numbered.append((str(old), mark, text))
+            old += 1
+        elif mark in ("+", " "):
+            numbered.append((str(new), mark, text))
+            old, new = old + (mark == " "), new + 1
     columns = max((len(number) for number, _, _ in numbered), default=0)
     return [(f"{number:>{columns}} {mark}{text}", styles.get(mark, DIM)) for number, mark, text in numbered]
 

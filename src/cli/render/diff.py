@@ -36,16 +36,20 @@ def draw_file_diff(name: str, before: bytes | None, after: bytes | None, colours
     try:
         old, new = (None if content is None else content.decode() for content in (before, after))
     except UnicodeDecodeError:
-        return [] if before == after else [f"  {escape_name(name)}: changed, and not a text file"]
+        if before == after:
+            return []
+        return [f"  {escape_name(name)}: changed, and not a text file"]
     return [_paint_line(line, sanitize(line), colours) for line in make_diff(name, old, new).splitlines()]
 
 
 def get_diff(result: ToolResult) -> str:
     """What a call of `write` or `edit` changed; "" where that is not known. A saved result has it in its text only."""
-    start = 0 if result.diff else result.text.find("\n--- ") + 1
-    diff = result.diff or result.text[start:]
-    is_diff = diff.startswith("--- ") and "\n+++ " in diff and (result.diff or result.name == "edit")
-    return diff if is_diff and result.kind == "text" else ""
+    diff = result.diff
+    if not diff and result.name == "edit":
+        diff = result.text[result.text.find("\n--- ") + 1 :]
+    if result.kind == "text" and diff.startswith("--- ") and "\n+++ " in diff:
+        return diff
+    return ""
 
 
 def count_changes(lines: Sequence[str], diff: str) -> str:

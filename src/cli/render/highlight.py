@@ -39,7 +39,9 @@ class StylePainter:
     def __call__(self, text: str, style: Style) -> str:
         if not self._system:
             return text
-        return (style if self.colours.are_shown else style.without_color).render(text, color_system=self._system)
+        if not self.colours.are_shown:
+            style = style.without_color
+        return style.render(text, color_system=self._system)
 
 
 class CodeHighlighter:
@@ -62,14 +64,18 @@ class CodeHighlighter:
             return [line.rstrip() for line in lines[start:]]
         tokens, state = self._tokenize(text)
         if keep:
-            self._before = lines
-            is_over = len(text) > MAX_CONTEXT_CHARS or _is_settled(tokens, nested=len(state) > 1)
-            if self._is_resumable and is_over:
-                self._state, self._before = state, []
-            while len(self._before) > 1 and sum(map(len, self._before)) > MAX_CONTEXT_CHARS:
-                del self._before[: len(self._before) // 2]
+            self._keep(lines, len(text), tokens, state)
         coloured = list(self._paint(tokens))
         return [*coloured, *([""] * len(lines))][start : len(lines)]
+
+    def _keep(self, lines: list[str], length: int, tokens: Sequence[Token], state: list[str]) -> None:
+        """Remember where the next call continues: `length` characters of text end in that state of the lexer."""
+        self._before = lines
+        is_over = length > MAX_CONTEXT_CHARS or _is_settled(tokens, nested=len(state) > 1)
+        if self._is_resumable and is_over:
+            self._state, self._before = state, []
+        while len(self._before) > 1 and sum(map(len, self._before)) > MAX_CONTEXT_CHARS:
+            del self._before[: len(self._before) // 2]
 
     def _tokenize(self, text: str) -> tuple[list[Token], list[str]]:
         """Returns the tokens, and the lexer's state after them."""
@@ -87,7 +93,10 @@ class CodeHighlighter:
         for style, group in groupby(tokens, lambda token: self._theme.get_style_for_token(token[0])):
             for piece in "".join(text for _, text in group).splitlines(keepends=True):
                 bare = piece.rstrip("\n")
-                line.append(self._painter(bare, style) if bare.strip() else bare)
+                painted = bare
+                if bare.strip():
+                    painted = self._painter(bare, style)
+                line.append(painted)
                 if bare != piece:
                     yield "".join(line).rstrip()
                     line = []

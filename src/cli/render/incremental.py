@@ -37,10 +37,11 @@ class IncrementalText:
         if width != self._width or not text.startswith(self._text):
             return None
         if more := text[len(self._text) :].rstrip(" "):
+            if not self._can_grow or not self._is_plain(more):
+                return None
             blanks = self._text[len(self._text.rstrip(" ")) :]
-            longer = f"{self._lines[-1]}{blanks}{more}" if self._can_grow else ""
-            plain = PLAIN.fullmatch(more) if self._markdown else more.isprintable()
-            if not longer or not plain or measure_width(longer) > width:
+            longer = f"{self._lines[-1]}{blanks}{more}"
+            if measure_width(longer) > width:
                 return None
             self._lines[-1] = longer
             self._text += text[len(self._text) : len(self._text) + len(more)]
@@ -49,8 +50,15 @@ class IncrementalText:
     def remember(self, text: str, width: int, lines: Sequence[str]) -> list[str]:
         """Keep the lines that the caller rendered. Returns them."""
         self._text, self._width, self._lines = text, width, [*lines]
-        self._can_grow = self._is_settled(text, lines[-1]) if lines and self._markdown else bool(lines)
+        self._can_grow = bool(lines)
+        if lines and self._markdown:
+            self._can_grow = self._is_settled(text, lines[-1])
         return [*lines]
+
+    def _is_plain(self, more: str) -> bool:
+        if self._markdown:
+            return PLAIN.fullmatch(more) is not None
+        return more.isprintable()
 
     @staticmethod
     def _is_settled(text: str, last: str) -> bool:

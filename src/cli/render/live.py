@@ -194,7 +194,7 @@ class LiveScreen:
             lines = [*self._render_open_thought(width, height), *self._render_open_block(width)]
             if not self.is_asking:
                 lines += [*self._render_open_calls(), _dim(truncate(self._progress.format(), width))]
-            return lines[-rows:] if rows > 0 else []
+            return lines[max(0, len(lines) - rows) :]
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, TextDelta):
@@ -207,15 +207,8 @@ class LiveScreen:
             self._progress.count_piece("writing a call")
         elif isinstance(event, TurnStarted):
             self._progress.start("waiting")
-        elif isinstance(event, CallStarted):
-            self._finish_open()
-            self._running[event.call.id] = RunningCall(event.call, self._clock())
-            self._progress.start("running")
-        elif isinstance(event, SubagentStep):
-            if isinstance(event.step, CallStarted) and (running := self._running.get(event.call.id)):
-                running.steps.append(event.step.call)
-        elif isinstance(event, CallFinished):
-            self._finish_call(event.call, event.result)
+        elif isinstance(event, (CallStarted, SubagentStep, CallFinished)):
+            self._handle_call(event)
         elif isinstance(event, Notice):
             self._finish_open()
             lines = mark_text(sanitize(event.text).strip("\n"), "! ", self._size()[0] - 1)
@@ -223,6 +216,16 @@ class LiveScreen:
         elif isinstance(event, Completed):
             self._finish_open()
             self._progress.start("waiting")  # reviewers may be asked about a call
+
+    def _handle_call(self, event: CallStarted | SubagentStep | CallFinished) -> None:
+        if isinstance(event, CallStarted):
+            self._finish_open()
+            self._running[event.call.id] = RunningCall(event.call, self._clock())
+            self._progress.start("running")
+        elif isinstance(event, CallFinished):
+            self._finish_call(event.call, event.result)
+        elif isinstance(event.step, CallStarted) and (running := self._running.get(event.call.id)):
+            running.steps.append(event.step.call)
 
     def _think(self, text: str) -> None:
         if not self._thought:
@@ -249,7 +252,9 @@ class LiveScreen:
     def _finish_call(self, call: ToolCall | MalformedCall, result: ToolResult) -> None:
         self._finish_open()
         running = self._running.pop(call.id, None)
-        seconds = f"  {self._clock() - running.began:.1f} s" if running else ""
+        seconds = ""
+        if running:
+            seconds = f"  {self._clock() - running.began:.1f} s"
         outcome, failed, details = describe_result(result), has_failed(result), self._format_details(result)
         lines = self._format_call(call, outcome, seconds, failed=failed)
         if result.kind == "error" and not any(outcome in line for line in lines):  # why it failed is never cut
@@ -280,7 +285,9 @@ class LiveScreen:
             result = cut_at_word(result, max(room // 2, room - measure_width(arguments)), measure_width)
             arguments = format_arguments(call, room - measure_width(result), measure_width)
         head = f"  \x1b[1m{name}\x1b[0m" + _dim(f"({arguments})")
-        lines = f"{head}{gap}-> {paint(result, self.colours.error if failed else '')}{_dim(seconds)}".split("\n")
+        if failed:
+            result = paint(result, self.colours.error)
+        lines = f"{head}{gap}-> {result}{_dim(seconds)}".split("\n")
         return [truncate(line, width) for line in lines]  # a name may be of any length
 
     def _format_details(self, result: ToolResult) -> list[str]:
@@ -289,8 +296,9 @@ class LiveScreen:
         self.was_asked = False
         width = self._size()[0] - 1
         shown = [_dim(MARK) + paint(truncate(text, width - len(MARK)), sgr) for text, sgr in lines[:MAX_DIFF_LINES]]
-        more = len(lines) - MAX_DIFF_LINES
-        return [*shown, *([_dim(f"    ({more:,} more lines: Ctrl-O shows them)")] if more > 0 else [])]
+        if (more := len(lines) - MAX_DIFF_LINES) > 0:
+            shown.append(_dim(f"    ({more:,} more lines: Ctrl-O shows them)"))
+        return shown
 
     def _finish_open(self) -> None:
         """Finish the open text and thought, because something else begins."""
@@ -308,11 +316,18 @@ class LiveScreen:
         blocks, self._finished = self._finished, []
         width = self._size()[0] - 1
         for is_code, group in groupby(blocks, lambda block: block.kind == "code"):
-            for part in [[*group]] if is_code else [[block] for block in group]:
-                renderer = self._get_renderer()
-                lines = renderer.render_code(part) if is_code else renderer.render_block(part[0], width)
-                self._above += ["", *lines] if self._needs_gap(part[0]) else lines
-                self._last = "text"
+            if is_code:
+                lines_of_code = [*group]
+                self._draw(lines_of_code[0], self._get_renderer().render_code(lines_of_code))
+                continue
+            for block in group:
+                self._draw(block, self._get_renderer().render_block(block, width))
+
+    def _draw(self, block: Block, lines: Sequence[str]) -> None:
+        if self._needs_gap(block):
+            self._above.append("")
+        self._above += lines
+        self._last = "text"
 
     def _needs_gap(self, block: Block) -> bool:
         return (block.gap and self._last == "text") or self._last == "aside"
@@ -326,12 +341,16 @@ class LiveScreen:
             lines = [truncate(line, width) for line in renderer.render_code([block], keep=False)]
         else:
             lines = renderer.render_block(block, width)
-        return ["", *lines] if lines and self._needs_gap(block) else lines
+        if lines and self._needs_gap(block):
+            return ["", *lines]
+        return lines
 
     def _render_open_thought(self, width: int, rows: int) -> list[str]:
         if not self._thought or self.thinking == "hide":
             return []
-        limit = MAX_THOUGHT_LINES if self.thinking == "fold" else rows
+        limit = rows
+        if self.thinking == "fold":
+            limit = MAX_THOUGHT_LINES
         if len(self._thought_end) > 2 * limit * width:  # cut rarely: cutting changes the line breaks
             self._thought_end = self._thought_end[-limit * width :]
         return [_dim(line) for line in self._wrap(self._thought_end.strip(), width)[-limit:]]
@@ -340,12 +359,8 @@ class LiveScreen:
         now, lines = self._clock(), []
         for each in self._running.values():
             lines += self._format_call(each.call, describe_steps(each.steps), f"  {now - each.began:.1f} s")
-            lines += self._format_output(each.list_last_lines())
+            lines += [_dim(truncate(f"{MARK}{line}", self._size()[0] - 1)) for line in each.list_last_lines()]
         return lines
-
-    def _format_output(self, lines: Sequence[str]) -> list[str]:
-        """Lines of a command's output, each cut to the terminal."""
-        return [_dim(truncate(f"{MARK}{line}", self._size()[0] - 1)) for line in lines]
 
     def _wrap(self, text: str, width: int) -> list[str]:
         return self._get_renderer().wrap(text, width)

@@ -143,7 +143,9 @@ class MarkdownRenderer:
     def wrap(self, text: str, width: int) -> list[str]:
         """The text as it is, wrapped to `width` columns."""
         lines = self._thought.extend(text, width)
-        return lines if lines is not None else self._thought.remember(text, width, self._wrap(text, width))
+        if lines is not None:
+            return lines
+        return self._thought.remember(text, width, self._wrap(text, width))
 
     def _render_markdown(self, text: str, width: int) -> list[str]:
         if len(text) > MAX_BLOCK_CHARS:
@@ -160,9 +162,11 @@ class MarkdownRenderer:
         """Render a paragraph, which most blocks are, as rich does but in half the time."""
         text, styles, links = Text(), [Style.null()], []
         for token in tokens:
-            if token.nesting == 1:
-                links += [str(token.attrs["href"])] if token.type == "link_open" else []
-                styles.append(styles[-1] + self._get_style("link" if token.type == "link_open" else token.tag))
+            if token.type == "link_open":
+                links.append(str(token.attrs["href"]))
+                styles.append(styles[-1] + self._get_style("link"))
+            elif token.nesting == 1:
+                styles.append(styles[-1] + self._get_style(token.tag))
             elif token.nesting == -1:
                 styles.pop()
                 if token.type == "link_close":

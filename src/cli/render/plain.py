@@ -61,12 +61,17 @@ def format_call(call: ToolCall | MalformedCall, columns: int = 0, width: Callabl
     name = format_name(call)
     if isinstance(call, MalformedCall):
         return name
-    return f"{name}({format_arguments(call, columns - len(name) - 2 if columns else MAX_LINE_CHARS, width)})"
+    room = MAX_LINE_CHARS
+    if columns:
+        room = columns - len(name) - len("()")
+    return f"{name}({format_arguments(call, room, width)})"
 
 
 def format_model(name: str) -> str:
     """A model's name; of the path of a file or folder, as llama.cpp names models, the last part."""
-    return sanitize(name.rstrip("/").rpartition("/")[2] if name.startswith("/") else name)
+    if name.startswith("/"):
+        name = name.rstrip("/").rpartition("/")[2]
+    return sanitize(name)
 
 
 def format_name(call: ToolCall | MalformedCall) -> str:
@@ -84,19 +89,25 @@ def format_arguments(call: ToolCall | MalformedCall, columns: int, width: Callab
         reveal(key, on_one_line=True): _cut_value(quote_value(value), MAX_SHORT_CHARS, width)
         for key, value in call.arguments.items()
     }
-    has_path = isinstance(call.arguments.get("path"), str)
-    if has_path:
-        values["path"] = quote_value(call.arguments["path"])
-    shown = _fit_values(values, {"path"} if has_path else set(), columns, width)
+    if not isinstance(call.arguments.get("path"), str):
+        shown = _fit_values(values, set(), columns, width)
+        if width(shown) <= columns:
+            return shown
+        return _cut_value(quote_value(next(iter(call.arguments.values()))), columns, width)
+    values["path"] = quote_value(call.arguments["path"])
+    shown = _fit_values(values, {"path"}, columns, width)
     if width(shown) <= columns:
         return shown
-    if not has_path:
-        return _cut_value(quote_value(next(iter(call.arguments.values()))), columns, width)
-    others = ", ..." if len(values) > 1 else ""
+    return _format_path(values["path"], columns, width, has_others=len(values) > 1)
+
+
+def _format_path(path: str, columns: int, width: Callable[[str], int], *, has_others: bool) -> str:
+    """The path alone, with its name and a mark for other arguments where there is room."""
+    others = ", ..." if has_others else ""
     for before, after in (("path=", others), ("path=", ""), ("", "")):
-        if (room := columns - len(before + after)) >= min(width(values["path"]), MIN_PATH_CHARS):
+        if (room := columns - len(before + after)) >= min(width(path), MIN_PATH_CHARS):
             break
-    return before + _cut_start(values["path"], room, width) + after
+    return before + _cut_start(path, room, width) + after
 
 
 def _fit_values(values: dict[str, str], kept: set[str], columns: int, width: Callable[[str], int]) -> str:
@@ -119,8 +130,9 @@ def _cut_start(quoted: str, columns: int, width: Callable[[str], int]) -> str:
     if room <= 0:
         return ELLIPSIS[: max(columns, 0)]
     start = next((at for at in range(len(text)) if width(text[at:]) <= room), len(text))
-    folder = text.find("/", start)
-    return f'"{ELLIPSIS}{text[folder if folder >= 0 else start :]}"'
+    if (folder := text.find("/", start)) >= 0:
+        start = folder
+    return f'"{ELLIPSIS}{text[start:]}"'
 
 
 class FoldedItem(NamedTuple):
@@ -158,8 +170,8 @@ def describe_result(result: ToolResult) -> str:
         return f"{sum(mark == 'x' for mark, _ in todos)} of {len(todos)} done"
     text = _RUNNING_JOB.sub(r"[background job \1]", _HASH.sub("", _get_shown_text(result)))
     lines = _RERUN.sub("", _CHANGED_BY_USER.sub("", text)).strip().splitlines()
-    first = sanitize(lines[0]) if lines else ""
     if result.kind == "error":
+        first = sanitize("".join(lines[:1]))
         if first.startswith("Not run"):
             return _describe_refusal(first)
         reason = _WRONG_ARGUMENTS.sub(r"\1", first.removeprefix("Error executing tool: "))  # which the model reads
@@ -170,20 +182,27 @@ def describe_result(result: ToolResult) -> str:
 def _describe_output(lines: list[str], usage: Usage | None) -> str:
     """How much was printed, or what, if it is short; and how it ended, which comes first where a command failed."""
     lines, notes = split_notes(lines)
-    size = sanitize(lines[0]) if lines else ""
-    has_failed = has_failed_exit(notes)
-    if len(lines) > 1:
-        last = sanitize(lines[-1]).strip(" =-")
-        summary = last if not has_failed and len(last) <= MAX_SHORT_CHARS and _SUMMARY.fullmatch(last) else ""
-        size = summary or f"{len(lines):,} lines"
-    elif len(size) > MAX_SHORT_CHARS:
-        size = f"1 line, {len(size):,} characters"
-    if has_failed:  # the lines themselves stand below
-        return f"{sanitize(notes[0])} {size}" if len(lines) > 1 else sanitize(notes[0])
+    if has_failed_exit(notes):  # the lines themselves stand below
+        how = sanitize(notes[0])
+        return f"{how} {len(lines):,} lines" if len(lines) > 1 else how
+    size = _describe_size(lines)
     end = " ".join(sanitize(note) for note in notes if note != EXIT_ZERO or not size)[: 2 * MAX_SHORT_CHARS]
     if usage:
         size += f", {usage.input_tokens + usage.output_tokens:,} tokens"
     return " ".join(filter(None, (size, end))) or "nothing"
+
+
+def _describe_size(lines: Sequence[str]) -> str:
+    """What was printed, if it is short, or the line with which programs such as pytest sum up, or how much it is."""
+    if len(lines) > 1:
+        last = sanitize(lines[-1]).strip(" =-")
+        if len(last) <= MAX_SHORT_CHARS and _SUMMARY.fullmatch(last):
+            return last
+        return f"{len(lines):,} lines"
+    text = sanitize("".join(lines))
+    if len(text) > MAX_SHORT_CHARS:
+        return f"1 line, {len(text):,} characters"
+    return text
 
 
 def _get_shown_text(result: ToolResult) -> str:
@@ -202,7 +221,11 @@ def describe_steps(calls: Sequence[ToolCall]) -> str:
 def _describe_refusal(text: str) -> str:
     """Why a call did not run, or the user's reply to it."""
     _, has_reply, words = text.partition(REPLY_MARK)
-    return (f"Not run: {words}" if has_reply else text.partition(". ")[0])[: 4 * MAX_SHORT_CHARS]
+    if has_reply:
+        why = f"Not run: {words}"
+    else:
+        why, _, _ = text.partition(". ")
+    return why[: 4 * MAX_SHORT_CHARS]
 
 
 def get_columns(stream: TextIO) -> int:
@@ -213,7 +236,9 @@ def get_columns(stream: TextIO) -> int:
 def get_size(stream: TextIO) -> tuple[int, int]:
     """The columns and rows of a terminal; 0 if it is not one."""
     try:
-        columns, rows = os.get_terminal_size(stream.fileno()) if stream.isatty() else (0, 0)
+        if not stream.isatty():
+            return 0, 0
+        columns, rows = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
         return 0, 0
     return columns, rows
@@ -222,7 +247,9 @@ def get_size(stream: TextIO) -> tuple[int, int]:
 def quote_value(value: JSON) -> str:
     """The value as JSON, with an escape for each character that a terminal would hide or obey."""
     text = json.dumps(value, ensure_ascii=False)
-    return text if reveal(text) == text else reveal(json.dumps(value))
+    if reveal(text) == text:
+        return text
+    return reveal(json.dumps(value))
 
 
 def _cut_value(text: str, columns: int, width: Callable[[str], int]) -> str:
@@ -231,7 +258,9 @@ def _cut_value(text: str, columns: int, width: Callable[[str], int]) -> str:
     if not text.startswith('"'):
         return ELLIPSIS
     cut = cut_at_word(text[1:-1].removesuffix(ELLIPSIS), columns - 2, width)
-    return ELLIPSIS if cut in ("", ELLIPSIS[: len(cut)]) else f'"{cut}"'
+    if cut in ("", ELLIPSIS[: len(cut)]):
+        return ELLIPSIS
+    return f'"{cut}"'
 
 
 class PlainScreen:

@@ -13,7 +13,9 @@ _PIECE = re.compile(f"{SGR.pattern}|.", re.DOTALL)  # a colour or a character
 
 
 def measure_width(text: str) -> int:
-    return cell_len(SGR.sub("", text)) if "\x1b" in text else cell_len(text)
+    if "\x1b" in text:
+        text = SGR.sub("", text)
+    return cell_len(text)
 
 
 def truncate(text: str, columns: int) -> str:
@@ -24,9 +26,12 @@ def truncate(text: str, columns: int) -> str:
     left = columns - len(ELLIPSIS)
     end = 0
     for piece in _PIECE.finditer(text):
-        left -= 0 if piece[1] else cell_len(piece[0])
+        if not piece[1]:
+            left -= cell_len(piece[0])
         if left < 0:
             break
         end = piece.end()
-    colour = "\x1b[0m" if "\x1b" in text else ""
-    return text[:end] + ELLIPSIS[: max(columns, 0)] + colour
+    shown = text[:end] + ELLIPSIS[: max(columns, 0)]
+    if "\x1b" in text:
+        shown += "\x1b[0m"
+    return shown

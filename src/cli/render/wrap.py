@@ -37,9 +37,16 @@ def wrap_line(line: str, columns: int, width: Callable[[str], int] = len) -> lis
     indent = max(start for start in starts if start <= columns // 2)
     if max(starts) > columns // 2 and (closed := _GAP.sub("  ", line)) != line:
         line, indent = closed, min(margin, indent) + HANGING_INDENT
-    pieces, piece = [], line[:indent]
-    for number, word in enumerate(line[indent:].split(" ")):
-        longer = f"{piece} {word}" if number else f"{piece}{word}"
+    return _break_line(line, indent, columns, width)
+
+
+def _break_line(line: str, indent: int, columns: int, width: Callable[[str], int]) -> list[str]:
+    """Break it between words; each piece but the first is indented."""
+    first, *words = line[indent:].split(" ")
+    pieces: list[str] = []
+    piece = line[:indent]
+    for word, longer_by in ((first, first), *((word, f" {word}") for word in words)):
+        longer = piece + longer_by
         if width(longer) > columns and piece.strip() and width(word) <= columns - indent:
             pieces.append(piece.rstrip())
             longer = " " * indent + word
@@ -69,11 +76,15 @@ def _is_of_word(character: str) -> bool:
 
 def measure_at_most(text: str) -> int:
     """The columns that the text takes on any terminal, at most. Terminals differ, above all about emoji."""
-    return len(text) if text.isascii() else sum(map(_measure_character, text))
+    if text.isascii():
+        return len(text)
+    return sum(map(_measure_character, text))
 
 
 def _measure_character(character: str) -> int:
-    return 2 if character >= FIRST_EMOJI or east_asian_width(character) in "WF" else 1
+    if character >= FIRST_EMOJI or east_asian_width(character) in "WF":
+        return 2
+    return 1
 
 
 def split_at_columns(text: str, columns: int, first: int = 0) -> list[str]:
@@ -122,5 +133,7 @@ def quote_text(text: str, columns: int) -> list[str]:
 
 def mark_text(text: str, mark: str, columns: int) -> list[str]:
     """The lines of a text, and the pieces of long ones, behind the same mark; 0 columns: all fit."""
-    room = max(columns - len(mark), MIN_PIECE_COLUMNS) if columns else len(text)
+    room = len(text)
+    if columns:
+        room = max(columns - len(mark), MIN_PIECE_COLUMNS)
     return [f"{mark}{piece}".rstrip() for line in text.split("\n") for piece in split_at_columns(line, room)]
