@@ -71,15 +71,20 @@ class CallStream:
         deltas = list(self._render(self._parser.close(truncated=True)))
         for decision in self._landing.close():
             deltas += self._give(decision)
-        return [*deltas, TextDelta(self._blank)] if self._blank and not self._count else deltas
+        if self._blank and not self._count:
+            deltas.append(TextDelta(self._blank))
+        return deltas
 
     def _begin_forced(self, text: str) -> str:
         """The beginning of an answer, as the body of a block where a grammar made it one."""
         forced, self._forced = self._forced, None
-        self._is_bare = text.lstrip().startswith("{" if forced else "[")
-        if not self._is_bare:
-            return text
-        return f"[TOOL_CALLS]{forced}[ARGS]{text}" if forced else f"[TOOL_CALLS]{text}"
+        if forced and text.lstrip().startswith("{"):
+            self._is_bare = True
+            return f"[TOOL_CALLS]{forced}[ARGS]{text}"
+        if not forced and text.lstrip().startswith("["):
+            self._is_bare = True
+            return f"[TOOL_CALLS]{text}"
+        return text
 
     def _render(self, events: Iterable[ParserEvent]) -> Iterator[Delta]:
         for event in events:
@@ -110,9 +115,9 @@ class CallStream:
     def _give_held(self, held: Hold) -> Iterator[Delta]:
         """What is no safe call is text, but where a grammar made the answer calls, or no tools say what is one."""
         call = held.call
-        if isinstance(call, ToolCall):
-            yield from self._call(call) if self._is_bare else self._show(held.raw)
-        elif self._index.tools or not call.name:
+        if isinstance(call, ToolCall) and self._is_bare:
+            yield from self._call(call)
+        elif isinstance(call, ToolCall) or self._index.tools or not call.name:
             yield from self._show(held.raw)
         else:
             tool = ToolDefinition(call.name, "", _ANY_OBJECT)

@@ -15,7 +15,7 @@ from typing import Any
 
 from vllm.tool_parsers.abstract_tool_parser import DeltaMessage, ExtractedToolCallInformation, ToolParser
 
-from ..types.events import TextDelta
+from ..types.events import TextDelta, ToolCallDelta
 from .call_stream import CallStream, Delta
 
 _PROTOCOL = importlib.import_module(DeltaMessage.__module__)  # which has another name in some versions
@@ -72,7 +72,7 @@ class AnyToolParser(ToolParser):  # type: ignore[misc]  # vLLM is not installed 
             self._stream = self._open(request)
             self._shows_all = _forbids_calls(request)
         if self._is_over:
-            return DeltaMessage(content=delta_text) if delta_text else None
+            return _make_message((), delta_text)
         deltas = self._stream.feed(delta_text)
         if not _IS_TOLD_THE_END and self._ends(request, current_token_ids, delta_token_ids):
             self._is_over = True
@@ -118,23 +118,22 @@ def _make_message(deltas: Sequence[Delta], content: str | None) -> Any:
     calls = [each for each in deltas if not isinstance(each, TextDelta)]
     if content is None:
         content = "".join(each.text for each in deltas if isinstance(each, TextDelta))
-    if not calls:
-        return DeltaMessage(content=content) if content else None
-    pieces = [
-        _PROTOCOL.DeltaToolCall(
-            index=each.call_index,
-            function=_PROTOCOL.DeltaFunctionCall(arguments=each.arguments_delta),
-        )
-        if each.name is None
-        else _PROTOCOL.DeltaToolCall(
-            index=each.call_index,
-            id=each.id,
-            type="function",
-            function=_PROTOCOL.DeltaFunctionCall(name=each.name, arguments=each.arguments_delta),
-        )
-        for each in calls
-    ]
-    return DeltaMessage(content=content, tool_calls=pieces) if content else DeltaMessage(tool_calls=pieces)
+    given: dict[str, Any] = {}  # a field that is named counts as set
+    if content:
+        given["content"] = content
+    if calls:
+        given["tool_calls"] = list(map(_make_call, calls))
+    if not given:
+        return None
+    return DeltaMessage(**given)
+
+
+def _make_call(delta: ToolCallDelta) -> Any:
+    if delta.name is None:
+        function = _PROTOCOL.DeltaFunctionCall(arguments=delta.arguments_delta)
+        return _PROTOCOL.DeltaToolCall(index=delta.call_index, function=function)
+    function = _PROTOCOL.DeltaFunctionCall(name=delta.name, arguments=delta.arguments_delta)
+    return _PROTOCOL.DeltaToolCall(index=delta.call_index, id=delta.id, type="function", function=function)
 
 
 def _make_id() -> str:
@@ -169,4 +168,6 @@ def _list_texts(content: Any) -> Iterator[str]:
 
 
 def _read(each: Any, name: str) -> Any:
-    return each.get(name) if isinstance(each, Mapping) else getattr(each, name, None)
+    if isinstance(each, Mapping):
+        return each.get(name)
+    return getattr(each, name, None)

@@ -138,7 +138,9 @@ class Agent(BaseAgent[ThreadCallRunner]):
         false.
         """
         result = self.ask(question, tool_choice=tool_choice, schema=schema).finish()
-        return raise_if_cut(result) if raise_on_limit else result
+        if raise_on_limit:
+            raise_if_cut(result)
+        return result
 
     @overload
     def resume(self, answers: Answers, *, schema: type[T]) -> Run[T]: ...

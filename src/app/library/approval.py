@@ -82,14 +82,18 @@ def read_answers(pending: Sequence[ToolCall], answers: Answers) -> list[GivenAns
     """Raises ConfigError unless there is an answer to each of these calls, and to no other one."""
     if not isinstance(answers, Mapping):
         raise ConfigError(f"answers: expected the ids of calls with True, False or an Answer, not {answers!r:.80}.")
+    ids = [call.id for call in pending]
     for name in answers:
-        if all(name != call.id for call in pending):
+        if name not in ids:
             waiting = ", ".join(f"{call.id} ({call.name})" for call in pending)
             raise ConfigError(f"answers: no call {name!r} waits for an answer.", f"Those that wait: {waiting}.")
-    given = []
-    ids = [call.id for call in pending]
     if twice := next((name for name in ids if ids.count(name) > 1), ""):
         raise ConfigError(f"answers: two calls have the id {twice}, so they cannot be told apart.", "Ask again.")
+    return _read_each(pending, answers)
+
+
+def _read_each(pending: Sequence[ToolCall], answers: Answers) -> list[GivenAnswer]:
+    given = []
     for call in pending:
         if call.id not in answers:
             raise ConfigError(f"answers: there is none to {call.id} ({call.name}).", "Answer all of agent.pending.")
@@ -103,9 +107,13 @@ def read_answers(pending: Sequence[ToolCall], answers: Answers) -> list[GivenAns
 
 def read_answer(reply: object) -> Answer | None:
     """The answer that a program gave; None if it is none."""
-    if reply is True or reply is False:
-        return Answer(reply, "" if reply else "it was not approved.")
-    return reply if isinstance(reply, Answer) and isinstance(reply.allowed, bool) else None
+    if reply is True:
+        return Answer(True, "")
+    if reply is False:
+        return Answer(False, "it was not approved.")
+    if isinstance(reply, Answer) and isinstance(reply.allowed, bool):
+        return reply
+    return None
 
 
 def _describe(reply: object) -> str:
@@ -113,4 +121,6 @@ def _describe(reply: object) -> str:
         return f"an awaitable ({type(reply).__name__}), which only an agent of AsyncServer awaits"
     if isinstance(reply, Answer):
         return f"an Answer whose `allowed` is {reply.allowed!r}"
-    return f"the class {reply.__name__}" if isinstance(reply, type) else repr(reply)
+    if isinstance(reply, type):
+        return f"the class {reply.__name__}"
+    return repr(reply)

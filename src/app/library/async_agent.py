@@ -90,7 +90,9 @@ class AsyncAgent(AsyncOnly, BaseAgent[AsyncCallRunner]):
     ) -> Result[Any]:
         """As Agent.answer."""
         result = await self.ask(question, tool_choice=tool_choice, schema=schema).finish()
-        return raise_if_cut(result) if raise_on_limit else result
+        if raise_on_limit:
+            raise_if_cut(result)
+        return result
 
     @overload
     def resume(self, answers: Answers, *, schema: type[T]) -> AsyncRun[T]: ...

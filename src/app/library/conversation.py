@@ -104,4 +104,6 @@ def read_conversation(stored: object, system: str) -> Conversation:
 def _list_usages(message: Message) -> list[Usage | None]:
     if isinstance(message, Response):
         return [message.usage]
-    return [each.usage for each in message.results] if isinstance(message, ToolResults) else []
+    if isinstance(message, ToolResults):
+        return [each.usage for each in message.results]
+    return []

@@ -68,7 +68,9 @@ class BaseAgent(Generic[RunnerT]):
         self._options = options = options.check()
         self._server = server
         self._runner = make_runner(self._registry)
-        self._approval = REFUSE_ALL if options.approve is None else make_approver(options.approve, self._runner)
+        self._approval: Approver = REFUSE_ALL
+        if options.approve is not None:
+            self._approval = make_approver(options.approve, self._runner)
         self._approver = GivenAnswers(self._approval)
         self._check_choice(options.tool_choice)
         self._policy = Policy(workspace=Path(options.workspace))
@@ -125,7 +127,9 @@ class BaseAgent(Generic[RunnerT]):
         """The loop whose answers have the form of `schema`, where the server can hold them to one."""
         key = json.dumps(schema)
         if key not in self._loops:
-            core = self._core if schema is None else self._make_core(self.model, schema)
+            core = self._core
+            if schema is not None:
+                core = self._make_core(self.model, schema)
             self._loops[key] = AgentLoop(
                 core,
                 self._registry,
@@ -226,7 +230,9 @@ class BaseAgent(Generic[RunnerT]):
             self._run.cancel()
 
     def _make_exchange(self, question: Question, tool_choice: ToolChoice | None, schema: object) -> Exchange:
-        choice = self._options.tool_choice if tool_choice is None else tool_choice
+        choice = self._options.tool_choice
+        if tool_choice is not None:
+            choice = tool_choice
         self._check_choice(choice)
         form = _read_form(schema)
         return Exchange(self, _to_message(question, form), choice, form)
@@ -235,8 +241,8 @@ class BaseAgent(Generic[RunnerT]):
         """Raises ConfigError."""
         if isinstance(choice, Named):
             if choice.name not in self.tools:
-                names = f"It has {', '.join(self.tools)}." if self.tools else "It has no tools."
-                raise ConfigError(f"tool_choice: this agent has no tool {choice.name}.", names)
+                names = ", ".join(self.tools) or "no tools"
+                raise ConfigError(f"tool_choice: this agent has no tool {choice.name}.", f"It has {names}.")
         elif choice not in ("auto", "none", "required"):
             hint = f'Write Named("{choice}").' if choice in self.tools else ""
             raise ConfigError(f'tool_choice: expected "auto", "none", "required" or Named(...), not {choice!r}.', hint)
@@ -322,8 +328,12 @@ class Exchange:
         may_call = bool(agent.tools) and self._tool_choice != "none"
         try:
             for schema in list_attempts(form, self._record, conversation):
-                choice = "none" if schema else self._tool_choice
-                held = form.schema if form and (schema or not may_call) else None
+                choice = self._tool_choice
+                held = None
+                if schema:  # the answer is repaired
+                    choice = "none"
+                if form and (schema or not may_call):
+                    held = form.schema
                 yield from agent.get_loop(held).run(conversation, self.cancelled, choice, ctx=ctx)
         except Suspended:
             self._record.pending = agent.pending
@@ -356,7 +366,9 @@ class BaseRun(Generic[ValueT]):
     def __repr__(self) -> str:
         state = "running or not begun"
         if self._exchange.is_over:
-            state = "answered" if self._exchange.is_answered else "left before its end"
+            state = "left before its end"
+            if self._exchange.is_answered:
+                state = "answered"
         return f"<{type(self).__name__}: {state}>"
 
     @property
@@ -388,16 +400,26 @@ class AsyncOnly:
 
 def _read_form(schema: object) -> Form | None:
     """Raises ConfigError."""
-    return None if schema is None else Form(schema)
+    if schema is None:
+        return None
+    return Form(schema)
 
 
 def _to_message(question: Question, form: Form | None) -> UserMessage:
     """Raises BotError for what is no question."""
-    parts = [question] if isinstance(question, str) else question
-    if not isinstance(parts, (list, tuple)) or not all(isinstance(each, (str, Media)) for each in parts):
-        raise BotError(f"A question is a text, or a list of texts and Media, not {question!r:.80}.")
+    parts: list[str | Media] = _list_parts(question)
     if not any(isinstance(each, Media) or each.strip() for each in parts):
         raise BotError("The question is empty.")
+    if form:
+        parts.append(form.instructions)
     if isinstance(question, str):
-        return UserMessage(f"{question}\n\n{form.instructions}" if form else question)
-    return UserMessage("", tuple(map(to_content_block, [*question, *([form.instructions] if form else [])])))
+        return UserMessage("\n\n".join(map(str, parts)))
+    return UserMessage("", tuple(map(to_content_block, parts)))
+
+
+def _list_parts(question: Question) -> list[str | Media]:
+    if isinstance(question, str):
+        return [question]
+    if isinstance(question, (list, tuple)) and all(isinstance(each, (str, Media)) for each in question):
+        return [*question]
+    raise BotError(f"A question is a text, or a list of texts and Media, not {question!r:.80}.")

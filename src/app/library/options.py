@@ -72,21 +72,20 @@ class Options(NamedTuple):
             for name, value in self.sampling.items():
                 if value is not None:
                     _check_setting(f"vllm.{name}", value)
-        if self.timeout is not None and not (isinstance(self.timeout, (int, float)) and self.timeout > 0):
-            raise ConfigError(f"timeout: expected seconds, more than 0, or None, got {self.timeout!r}.")
         for key in self.overrides:
             if not (isinstance(key, (DependencyKey, str)) or callable(key)):
                 raise ConfigError(f"overrides: expected a dependency's function or DependencyKey, got {key!r}.")
         sampling = {**dict.fromkeys(Sampling.__annotations__), **self.sampling}
         workspace = resolve_path(str(self.workspace), "workspace", "folder")
-        timeout = None if self.timeout is None else min(self.timeout, WEEK_S)  # which the system's clocks can hold
-        return self._replace(workspace=workspace, sampling=sampling, timeout=timeout)
+        return self._replace(workspace=workspace, sampling=sampling, timeout=_check_timeout(self.timeout))
 
 
 def describe_unknown(owner: str, name: str, names: Collection[str]) -> str:
     """That there is no such option, and which was meant, or which there are."""
     near = find_near(name, dict.fromkeys(names))
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}."
+    hint = f"there are {', '.join(names)}."
+    if near:
+        hint = f"did you mean {near[0]}?"
     return f"{owner} has no option {name!r}: {hint}"
 
 
@@ -99,10 +98,21 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
 }
 
 
+def _check_timeout(seconds: float | None) -> float | None:
+    """At most as long as the system's clocks can hold. Raises ConfigError."""
+    if seconds is None:
+        return None
+    if not isinstance(seconds, (int, float)) or not seconds > 0:
+        raise ConfigError(f"timeout: expected seconds, more than 0, or None, got {seconds!r}.")
+    return min(seconds, WEEK_S)
+
+
 def _check_setting(key: str, value: Any) -> None:
     """Check a value as that of the key of a settings file, which has lists and objects only. Raises ConfigError."""
     if isinstance(value, Mapping):
         value = dict(value)
-    elif isinstance(value, tuple) or (key == "vllm.stop" and isinstance(value, str)):
-        value = [value] if isinstance(value, str) else list(value)
+    elif isinstance(value, tuple):
+        value = list(value)
+    elif key == "vllm.stop" and isinstance(value, str):
+        value = [value]
     check_value(GivenValue(key, value, key.partition(".")[2]))

@@ -106,7 +106,9 @@ class RunRecord:
     @property
     def text(self) -> str:
         """The last turn's."""
-        return self._completed[-1].response.text.strip() if self._completed else ""
+        if not self._completed:
+            return ""
+        return self._completed[-1].response.text.strip()
 
     def make_result(self) -> Result[object]:
         usage = sum(filter(None, [*(each.response.usage for each in self._completed), *self._usages]), Usage())
@@ -127,7 +129,9 @@ class RunRecord:
             return response.stop_reason
         if response.stop_reason == "other" or response.provider_stop_reason:
             return "other"
-        return "stuck" if response.requested_calls else "end_turn"
+        if response.requested_calls:
+            return "stuck"
+        return "end_turn"
 
 
 def list_attempts(form: Form | None, record: RunRecord, messages: list[Message]) -> Iterator[dict[str, JSON] | None]:

@@ -59,7 +59,8 @@ class Run(BaseRun[ValueT]):
 
     def close(self) -> None:
         """Leave it: the server's answer ends at once."""
-        self._closer = get_ident() if self._closer is None else self._closer
+        if self._closer is None:
+            self._closer = get_ident()
         self._exchange.is_over = True
         try:
             self._events.close()

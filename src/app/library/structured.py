@@ -29,15 +29,21 @@ class Form:
     """The form of an answer. `schema`: its JSON Schema. Raises ConfigError for what has none."""
 
     def __init__(self, wanted: Any) -> None:
-        self._types = () if isinstance(wanted, Mapping) else _list_arms(wanted)
-        self.schema = dict(wanted) if isinstance(wanted, Mapping) else _describe_arms(self._types)
+        self._types: tuple[Any, ...] = ()
+        if isinstance(wanted, Mapping):
+            self.schema = dict(wanted)
+        else:
+            self._types = _list_arms(wanted)
+            self.schema = _describe_arms(self._types)
         self._validator = ArgumentValidator(self.schema)
         if wrong := attempt(self._compile, str):
             raise ConfigError(f"schema: this is no JSON Schema: {wrong}.")
 
     def _compile(self) -> str:
         _ = self._validator.validate
-        return "" if KEYWORDS.intersection(self.schema) else "it has no `type`"
+        if KEYWORDS.isdisjoint(self.schema):
+            return "it has no `type`"
+        return ""
 
     @property
     def instructions(self) -> str:
@@ -58,9 +64,10 @@ class Form:
 
     def read(self, text: str) -> object:
         """The value in the text of an answer. Raises BotError."""
-        fenced = _FENCE.match(text.strip())
+        if fenced := _FENCE.match(text.strip()):
+            text = fenced[1]
         try:
-            value: JSON = json.loads(fenced[1] if fenced else text)
+            value: JSON = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise BotError(f"The answer is not JSON ({error}): {text[:80]!r}.") from error
         return self._convert(value)
@@ -91,7 +98,9 @@ class Form:
 
 def _list_arms(wanted: Any) -> tuple[Any, ...]:
     """The types of a union, each of which is tried: msgspec takes no two objects, and no two lists."""
-    return get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+    if get_origin(wanted) in (Union, UnionType):
+        return get_args(wanted)
+    return (wanted,)
 
 
 def _is_pydantic(wanted: Any) -> bool:
@@ -111,7 +120,9 @@ def _has_all(made: Any, value: Any) -> bool:
     """Whether the object has a field for each key of the value, so that none was left out."""
     if not isinstance(value, Mapping):
         return True
-    return all(name in made if isinstance(made, Mapping) else hasattr(made, str(name)) for name in value)
+    if isinstance(made, Mapping):
+        return all(name in made for name in value)
+    return all(hasattr(made, str(name)) for name in value)
 
 
 def _describe_arms(arms: Sequence[Any]) -> dict[str, JSON]:
@@ -120,9 +131,12 @@ def _describe_arms(arms: Sequence[Any]) -> dict[str, JSON]:
         return schemas[0]
     inner: dict[str, JSON] = {}
     for schema in schemas:
-        definitions = schema.pop("$defs", {})
-        inner |= definitions if isinstance(definitions, dict) else {}
-    return {"anyOf": [*schemas], **({"$defs": inner} if inner else {})}
+        definitions = schema.pop("$defs", None)
+        if isinstance(definitions, dict):
+            inner |= definitions
+    if not inner:
+        return {"anyOf": [*schemas]}
+    return {"anyOf": [*schemas], "$defs": inner}
 
 
 def _describe(wanted: Any) -> dict[str, JSON]:
@@ -139,5 +153,7 @@ def _describe(wanted: Any) -> dict[str, JSON]:
     name = str(described.get("$ref", "")).rpartition("/")[2]
     inner = described.get("$defs", {})
     if name and name in inner:
-        described = {**inner[name], **({"$defs": inner} if len(inner) > 1 else {})}
+        described = dict(inner[name])
+        if len(inner) > 1:
+            described["$defs"] = inner
     return described

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ...errors import BotError, Cancelled
 from ...negotiation.facts import FactStore
-from ...types.effects import EFFECTS, Fetch, Open, Read, ReplyHead
+from ...types.effects import Fetch, Open, Read, ReplyHead
 from ..chat_request import ChatBody
 from ..chat_turn import ChatTurn, GatewayTurn, Payload, WholeAnswer
 from ..conversation import Conversation
@@ -79,6 +79,17 @@ class Tape:
         self.begin("")
         self.report, self.server = turn.report, turn.fact_key.address
         try:
+            yield from self._note_steps(turn, steps, facts)
+        except Cancelled:
+            raise
+        except Exception:
+            self.ended = "broken"
+            raise
+        finally:
+            steps.close()
+
+    def _note_steps(self, turn: ChatTurn, steps: GatewayTurn, facts: FactStore) -> GatewayTurn:
+        try:
             step = next(steps)
             while True:
                 if not self.facts and not (isinstance(step, Fetch) and step.path == VERSION_PATH):
@@ -91,24 +102,17 @@ class Tape:
                     self._note_failure(step, error)
                     step = steps.throw(error)
                 else:
-                    if isinstance(step, Read) and answer and self.exchanges:
-                        self.exchanges[-1].pieces.append(answer)
-                    elif isinstance(step, EFFECTS):
-                        self._note(step, answer)
+                    self._note(step, answer)
                     step = steps.send(answer)
         except StopIteration:
             self.ended = "whole"
-        except Cancelled:
-            raise
-        except Exception:
-            self.ended = "broken"
-            raise
-        finally:
-            steps.close()
 
     def _note(self, step: object, answer: Any) -> None:
         if isinstance(step, Read) and self.exchanges:
-            self.exchanges[-1].is_over = True
+            if answer:
+                self.exchanges[-1].pieces.append(answer)
+            else:
+                self.exchanges[-1].is_over = True
         elif isinstance(step, Open):
             self.open(step.method, step.path, answer)
         elif isinstance(step, Fetch):
