@@ -60,16 +60,16 @@ def test_each_call_lands_for_the_sdks_of_three_apis(server, start_gateway):
 
 
 # vLLM's qwen3_coder swallows the calls of glm45: these are recovered at the end
-TAG_FORMATS = [
-    *(("no parser", each) for each in ("qwen3_coder", "minimax_m2", "glm45")),
+UNESCAPED_FORMATS = [
+    *(("no parser", each) for each in ("qwen3_coder", "minimax_m2", "glm45", "gemma4")),
     *(("wrong parser", each) for each in ("qwen3_coder", "minimax_m2")),
 ]
 LONG_FILE = "".join(f"line {number}: if a < b and c > {number}:\n" for number in range(60))
 
 
-@pytest.mark.parametrize(("server", "written"), TAG_FORMATS, indirect=["server"])
+@pytest.mark.parametrize(("server", "written"), UNESCAPED_FORMATS, indirect=["server"])
 @pytest.mark.parametrize("api", ["messages", "responses"])
-def test_an_sdk_sees_a_long_argument_in_tags_grow(server, start_gateway, tmp_path, api, written):
+def test_an_sdk_sees_a_long_argument_grow(server, start_gateway, tmp_path, api, written):
     arguments = {"path": "list.txt", "content": LONG_FILE}
     (write,) = [row.write for row in FORMATS if row.name == written]
     question = f"Write it. @@SCRIPT@@{json.dumps([write('write', arguments)])}@@END@@"
