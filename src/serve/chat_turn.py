@@ -313,16 +313,21 @@ class ChatTurn:
     def _learn_thought_start(self) -> Aside[None]:
         """An answer ended a thought that nothing in it began: later prompts that end so begin one.
 
-        A client can have any model write that. So the prompt has to show who began it, if the server tells its tokens.
+        A client can have any model write that. So the prompt has to show who began it, where the server shows a prompt.
         """
         end, known = self._prompt_end, self._facts.thought_starts.get(self.fact_key)
         if end in known or len(known) >= MAX_THOUGHT_STARTS:
             return
-        if end:
-            prompt = yield from self._server.detokenize(self._request.model, self._prompt_tail)
-            if not opens_thought(prompt or ""):
-                return
-        self._facts.thought_starts.update(self.fact_key, lambda starts: starts | {end})
+        prompt = yield from self._show_prompt_end()
+        if prompt is None or opens_thought(prompt):
+            self._facts.thought_starts.update(self.fact_key, lambda starts: starts | {end})
+
+    def _show_prompt_end(self) -> Aside[str | None]:
+        """The end of this prompt by its tokens; without them, as of llama.cpp's server, that of a plain question."""
+        if self._prompt_tail:
+            return (yield from self._server.detokenize(self._request.model, self._prompt_tail))
+        plain = {"model": self._request.model, "messages": [{"role": "user", "content": "Hello."}]}
+        return (yield from self._server.apply_template(encode_json(plain)))
 
     def _answer_whole(self, body: bytes, *, is_raw: bool = False) -> GatewayTurn:
         """A client that wants a stream gets one."""

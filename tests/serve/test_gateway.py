@@ -69,6 +69,7 @@ class FakeServer:
         self.tells_tokens = False
         self.sent_headers: dict[str, str] = {}  # with answers
         self.written = ""  # what the model wrote, if /detokenize is to tell that
+        self.template_text = ""  # of a prompt, as llama.cpp's server tells it; "": it is none
         self._answer = answer
 
     def make_app(self) -> web.Application:
@@ -76,6 +77,7 @@ class FakeServer:
         app.router.add_post("/v1/chat/completions", self.complete)
         app.router.add_post("/tokenize", self.count)
         app.router.add_post("/detokenize", self.detokenize)
+        app.router.add_post("/apply-template", self.apply_template)
         app.router.add_get("/version", self.tell_version)
         app.router.add_get("/v1/models", self.list_models)
         app.router.add_get("/metrics", self.tell_load)
@@ -123,6 +125,9 @@ class FakeServer:
         """What the model wrote, or the prompt of a conversation with a call in it, as its template makes it."""
         self.rendered += 1
         return web.json_response({"prompt": self.written or f"{PROBE[0].text}\n{PROBE_CALL}"})
+
+    async def apply_template(self, _: web.Request) -> web.Response:
+        return web.json_response({"prompt": self.template_text}, status=200 if self.template_text else 404)
 
     async def tell_version(self, _: web.Request) -> web.Response:
         return web.json_response({"version": "0.32.0"})
@@ -1159,11 +1164,20 @@ def stream_prompted(prompt: list[int], text: str) -> list[bytes]:
     ("prompts", "rendered", "waits"),
     [
         ([[], []], "", [False, True]),
+        ([[], []], "assistant\n<think>\n", [False, True]),
+        ([[], []], "assistant\n", [False, False]),
         ([[1, 5, 6], [2, 5, 6]], "assistant\n<think>\n", [False, True]),
         ([[1, 5, 6], [2, 7, 8]], "assistant\n<think>\n", [False, False]),
         ([[1, 7, 8], [2, 7, 8]], "assistant\n", [False, False]),
     ],
-    ids=["no tokens", "the template opens a thought", "another prompt", "the model was asked to write the end of one"],
+    ids=[
+        "a server that shows no prompt",
+        "llama.cpp's template opens a thought",
+        "llama.cpp's model was asked to write the end of one",
+        "the template opens a thought",
+        "another prompt",
+        "the model was asked to write the end of one",
+    ],
 )
 def test_calls_wait_for_the_whole_answer_where_the_template_opens_a_thought(tmp_path, prompts, rendered, waits):
     """And the model has ended one in its text before."""
@@ -1178,7 +1192,7 @@ def test_calls_wait_for_the_whole_answer_where_the_template_opens_a_thought(tmp_
         return stream_prompted(left.pop(0), text) if sent.get("stream") else say("It is done.")
 
     async def use(client, fake):
-        fake.written = rendered
+        fake.written = fake.template_text = rendered
         for is_waiting in waits:
             async with client.post("/v1/chat/completions", json={**typed, "stream": True}) as reply:
                 assert ("tool_calls" in await reply.text()) is not is_waiting
