@@ -476,9 +476,11 @@ class ModelCore:
         has_shown = has_answered = False
         limit = MAX_CHARS_PER_TOKEN * (self.context_limit or DEFAULT_CONTEXT_TOKENS)
         is_generated = path.mode == "tokens" and bool(tools)  # without tools there is nothing to lose
+        open_answer = self._open_generated if is_generated else self._open
+        if path.is_raw:
+            open_answer = self._open_raw
         try:
-            opened = self._open_raw(request) if path.is_raw else self._open(request, is_generated)
-            decoder, is_over = (yield from opened), False
+            decoder, is_over = (yield from open_answer(request)), False
             self.path = path  # the server accepts it
             if tools:
                 self._facts.accepted.update(self._fact_key, lambda _: True)
@@ -535,21 +537,25 @@ class ModelCore:
             raise read_refusal(head, (yield from read_body()), chat)
         return make_generate_decoder(head.content_type, self._new_id)
 
-    def _open(self, request: ChatRequest, is_generated: bool) -> Aside[Decoder]:
-        """The decoder of a request's answer. Raises ServerError and ToolsDropped. `is_generated`: from tokens."""
+    def _open(self, request: ChatRequest) -> Aside[Decoder]:
+        """The decoder of a request's answer. Raises ServerError and ToolsDropped, as the next one does."""
         wire = self._builder.encode(request)
         self._prompt_watch.begin()
-        if is_generated:
-            rendered = yield from self.server.render(wire)
-            self._prompt_watch.compare(rendered.size)
-            index = self._index_tools(tuple(self._readable))
-            prompt = yield from self._answer_ids.extend(rendered, request.model, index, self._thought_closer)
-            self._continuity.read_prompt(prompt.ids)
-            wire = prompt.request
         head: ReplyHead = yield Open("POST", wire.path, wire.body)
         if not head.is_ok:
-            refusal = read_refusal(head, (yield from read_body()), load_json(wire.body))
-            raise as_tokens_refusal(refusal) if is_generated else refusal
-        if is_generated:
-            return make_generate_decoder(head.content_type, self._new_id)
+            raise read_refusal(head, (yield from read_body()), load_json(wire.body))
         return self._codec.make_decoder(head.content_type)
+
+    def _open_generated(self, request: ChatRequest) -> Aside[Decoder]:
+        """The same, from the tokens of its prompt."""
+        self._prompt_watch.begin()
+        rendered = yield from self.server.render(self._builder.encode(request))
+        self._prompt_watch.compare(rendered.size)
+        index = self._index_tools(tuple(self._readable))
+        prompt = yield from self._answer_ids.extend(rendered, request.model, index, self._thought_closer)
+        self._continuity.read_prompt(prompt.ids)
+        wire = prompt.request
+        head: ReplyHead = yield Open("POST", wire.path, wire.body)
+        if not head.is_ok:
+            raise as_tokens_refusal(read_refusal(head, (yield from read_body()), load_json(wire.body)))
+        return make_generate_decoder(head.content_type, self._new_id)
