@@ -121,6 +121,8 @@ def _parse_rule(place: str, entry: Mapping[str, Any]) -> Rule:
         raise ConfigError(f"{place}: only exec has a command")
     if "access" in entry and (entry["tool"] != "exec" or entry["action"] != "allow"):
         raise ConfigError(f"{place}: access belongs to a rule that allows exec")
+    if entry.get("each") and not (entry.get("command") and entry["action"] == "allow"):
+        raise ConfigError(f"{place}: each belongs to a rule that allows a command")
     if entry.get("access", ACCESSES[0]) not in ACCESSES:
         raise ConfigError(f"{place}: access is one of {', '.join(ACCESSES)}")
     return Rule(**entry)

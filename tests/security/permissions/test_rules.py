@@ -14,6 +14,7 @@ ENTRIES = [
     {"tool": "write", "action": "deny", "path": "*.lock"},
     {"tool": "*", "action": "ask"},
     {"tool": "exec", "action": "allow", "command": "make all", "exact": True},
+    {"tool": "exec", "action": "allow", "command": "git add && git commit", "each": True},
 ]
 
 
@@ -33,6 +34,7 @@ def test_a_rule_that_is_read_is_written_back_unchanged():
         ({"tool": "exec", "action": "deny", "comand": "rm"}, "there is no key 'comand'"),
         ({"tool": "exec", "action": "deny", "command": 5}, "command is a string"),
         ({"tool": "exec", "action": "deny", "exact": "yes"}, "exact is true or false"),
+        ({"tool": "exec", "action": "deny", "command": "a && b", "each": True}, "each belongs to a rule that allows"),
         ({"tool": "exec", "action": "allow", "command": " "}, "command is empty"),
         ({"tool": "write", "action": "allow", "path": ""}, "path is empty"),
         ({"tool": "exec", "action": "allow", "command": "ls", "path": "a"}, "not of both"),

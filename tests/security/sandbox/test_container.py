@@ -63,6 +63,14 @@ def test_the_access_decides_on_the_workspace_and_the_network(run, podman, worksp
     assert ("--network=none" not in words) == network
 
 
+@pytest.mark.parametrize(("access", "readonly"), [("read", ",readonly"), ("write", "")])
+def test_an_added_folder_is_there_as_the_workspace_is(run, podman, tmp_path, access, readonly):
+    (added := tmp_path / "lib").mkdir()
+    run("true", access, added=(added,))
+    (words,) = podman.runs
+    assert f"type=bind,source={added},target={added}{readonly}" in words
+
+
 def test_a_container_has_the_limits_of_commands(run, podman):
     run("true", cpus=1.5)
     (words,) = podman.runs
