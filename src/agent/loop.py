@@ -322,17 +322,30 @@ class AgentLoop:
             yield Notice(f"Old tool outputs were left out, about {freed:,} tokens; the model can read them again.")
         if self.compactor:
             yield from self.compactor.compact_if_full(conversation, tools)
-        try:
-            return (yield from self._stream(conversation, tools, choice))
-        except ContextTooLong as full:
-            if freed := shorten_old_results(conversation, full.excess):
-                yield Notice(
-                    "The request was longer than the model's context: old tool results were shortened by about "
-                    f"{freed:,} tokens."
-                )
-            elif not (self.compactor and (yield from self.compactor.compact_after_refusal(conversation, tools))):
-                raise
-        return (yield from self._stream(conversation, tools, choice))
+        remedies = [self._shorten_results, self._compact_after_refusal]
+        while True:
+            try:
+                return (yield from self._stream(conversation, tools, choice))
+            except ContextTooLong as full:
+                is_shorter = False
+                while remedies and not is_shorter:
+                    is_shorter = yield from remedies.pop(0)(conversation, full.excess)
+                if not is_shorter:
+                    raise
+
+    def _shorten_results(self, conversation: list[Message], excess: int) -> AgentSteps[bool]:
+        freed = shorten_old_results(conversation, excess)
+        if freed:
+            yield Notice(
+                "The request was longer than the model's context: old tool results were shortened by about "
+                f"{freed:,} tokens."
+            )
+        return bool(freed)
+
+    def _compact_after_refusal(self, conversation: list[Message], _excess: int) -> AgentSteps[bool]:
+        if self.compactor is None:
+            return False
+        return (yield from self.compactor.compact_after_refusal(conversation, self.tools))
 
     def _stream(
         self, conversation: list[Message], tools: Sequence[ToolDefinition], choice: ToolChoice

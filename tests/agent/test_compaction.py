@@ -334,6 +334,14 @@ class TestInTheLoop:
         assert any(isinstance(event, Compacted) for event in events)
         assert messages[-1] == says("Fine.")
 
+    def test_where_shorter_results_are_not_enough_a_second_refusal_leads_to_it(self):
+        model = SizedModel(ContextTooLong("full"), ContextTooLong("still full"), says("Fine."), context=None)
+        messages = [*conversation(12), UserMessage("and now?")]
+        events = self.asked(model, messages)
+        assert "were shortened" in next(event.text for event in events if isinstance(event, Notice))
+        assert any(isinstance(event, Compacted) for event in events)
+        assert messages[-1] == says("Fine.")
+
     def test_where_the_summary_fails_after_a_refusal_the_refusal_stands(self):
         model = SizedModel(ContextTooLong("full"), summary=ConnectFailed("nobody there"), context=None)
         messages = [*conversation(12, length=10), UserMessage("and now?")]
