@@ -34,9 +34,12 @@ REPORT = "Engineering; L3, Confidential; Michael Chen (spouse), (555) 867-5309; 
 MONTHS = {"account_id": "ACC-12345", "since": "2024-10-01", "until": "2024-12-31"}
 NAMES = ("Sarah Chen", "James Patel", "Aisha Nakamura")
 
+PLAN = "MRN-84201: HbA1c 9.2%, eGFR 48, cortical thinning; Dr. Patel; metformin against empagliflozin; APPT-20250312"
+
 ANNOUNCED = "announced behind a result"
 Call = tuple[str, dict[str, Any]]
-# How each task is done. A scenario with `_stateful` behind its name is the same task.
+# How each task is done. A scenario with one of ENDINGS behind its name is the same task.
+ENDINGS = ("_stateful", "_baseline", "_p1", "_p2", "_p3")
 SOLUTIONS: Mapping[str, Sequence[Call]] = {
     "basic_2step": [
         ("get_country_info", {"country": "France"}),
@@ -125,6 +128,18 @@ SOLUTIONS: Mapping[str, Sequence[Call]] = {
             "submit_hiring_decision",
             {"candidate": "Aisha Nakamura", "rationale": "Sarah has a covenant, James needs a visa."},
         ),
+    ],
+    "compaction_chain": [
+        ("patient_lookup", {"patient_name": "Margaret Chen"}),
+        ("pull_records", {"mrn": "MRN-84201"}),
+        ("order_labs", {"encounter_id": "ENC-20250305"}),
+        ("review_imaging", {"lab_id": "LAB-7718"}),
+        ("request_referral", {"imaging_id": "IMG-3304"}),
+        ("check_pharmacy", {"referral_id": "REF-5521"}),
+        ("verify_insurance", {"patient_mrn": "MRN-84201"}),
+        ("request_prior_auth", {"plan_id": "PLAN-BC-4490", "referral_id": "REF-5521"}),
+        ("schedule_appointment", {"auth_id": "AUTH-9917", "referral_id": "REF-5521"}),
+        ("submit_treatment_plan", {"summary": PLAN}),
     ],
     "relevance_detection": [("decline", {"reason": "No tool computes a square root."})],
 }
@@ -358,9 +373,9 @@ def list_scenarios() -> Iterator[tuple[Any, Sequence[Call]]]:
     from tests.eval.scenarios import ALL_SCENARIOS
 
     for scenario in ALL_SCENARIOS:
-        solution = SOLUTIONS.get(scenario.name.removesuffix("_stateful"))
-        if solution:
-            yield scenario, solution
+        names = [scenario.name, *(scenario.name.removesuffix(ending) for ending in ENDINGS)]
+        if name := next((name for name in names if name in SOLUTIONS), None):
+            yield scenario, SOLUTIONS[name]
 
 
 def finish(run: Callable[[str, Any], bool], url: str, scenario: Any) -> bool:
