@@ -92,10 +92,12 @@ class ServerAccess:
 
 
 def _split_login(address: str) -> tuple[str, str]:
-    """The address without a user's name and password, and these two; empty if it has none."""
+    """The address without a user's name and password, and these two as Basic authorization has them; or ""."""
     parts = urlsplit(address)
-    login, _, host = parts.netloc.rpartition("@")
-    return parts._replace(netloc=host).geturl() if login else address, unquote(login)
+    if parts.username is None:
+        return address, ""
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), login
 
 
 def find_redirect(url: str, status: int, location: str) -> str | None:

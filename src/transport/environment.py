@@ -88,7 +88,7 @@ def _find_proxy(base_url: str) -> str:
 
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all", "")
-    if not proxy or proxy_bypass(parts.netloc.rpartition("@")[2]) or _is_in_network(host, proxies.get("no", "")):
+    if not proxy or proxy_bypass(parts.netloc) or _is_in_network(host, proxies.get("no", "")):
         return ""
     proxy = proxy if "://" in proxy else f"http://{proxy}"
     with suppress(LocationParseError):

@@ -157,17 +157,17 @@ def test_a_login_in_the_address_of_a_server_is_shown_nowhere(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("more", [{}, {"tools": []}], ids=["guarded", "relayed"])
-def test_a_login_in_the_address_of_a_server_is_sent_to_it(tmp_path, more):
+@pytest.mark.parametrize(("written", "login"), [("me:hunter%2F22", b"me:hunter/22"), ("me", b"me:")])
+def test_a_login_in_the_address_of_a_server_is_sent_to_it(tmp_path, more, written, login):
     fake = FakeServer(lambda _: say("Yes."))
 
     async def run() -> None:
         async with TestServer(fake.make_app()) as server:
-            address = str(server.make_url("/v1")).replace("://", "://me:hunter%2F22@")
+            address = str(server.make_url("/v1")).replace("://", f"://{written}@")
             replica = Replica(AsyncClient(address, "sk-of-all-servers"), ServerMemory(tmp_path))
-            async with TestClient(
-                TestServer(Gateway(Upstreams([replica]), Metrics(tmp_path), None).make_app())
-            ) as client:
+            own = Gateway(Upstreams([replica]), Metrics(tmp_path), None)
+            async with TestClient(TestServer(own.make_app())) as client:
                 await ask(client, {**WORDS, **more}, Authorization="Bearer own")
 
     asyncio.run(run())
-    assert fake.headers[-1]["Authorization"] == f"Basic {b64encode(b'me:hunter/22').decode()}"
+    assert fake.headers[-1]["Authorization"] == f"Basic {b64encode(login).decode()}"
