@@ -326,9 +326,13 @@ class BlockDetector:
             if block["argument"]:
                 return BlockStart(at, block.start("name"), "pairs", "```tool", block["name"])
             return BlockStart(at, block.end("name"), "text", "```tool", block["name"], closer="```")
+        if openers.FENCE_START.is_prefix(text, at):
+            return NeedMore(at)  # the first word may become a variable, before the block
         match = openers.FENCE_START.match(text, at)
-        if not match or (not block and openers.TOOL_FENCE.is_prefix(text, at)):
-            return NeedMore(at) if openers.FENCE_START.is_prefix(text, at) or match else None
+        if not match:
+            return None
+        if not block and openers.TOOL_FENCE.is_prefix(text, at):
+            return NeedMore(at)
         first = match.end() - 1
         if text[first] in "<{[":
             return self.detect(Position(text, first, first, ""))

@@ -25,6 +25,7 @@ SHAPES = {
     "a backtick behind our marker": "TOOLCALL\n`{n",
     "one behind a bullet": "toolcall\n*`python(",
     "two colons behind a label in a fence": "```\nTOOL_NAME: : ",
+    "our marker before a sign that makes it a variable": "```\nTOOLCALL=<|python_tag|>{",
     "two, on its line": "toolcall ``TOOL_NAME:e",
 }
 
