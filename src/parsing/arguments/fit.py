@@ -12,6 +12,7 @@ from typing import Any
 
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON
+from ..decode.call_shapes import ARGUMENT_KEYS
 from ..decode.nodes import CallNode, Guess, Node, Source
 from ..decode.scalars import eval_constant
 from ..decode.xml import NULLS, Markup, group_children, parse_structure
@@ -43,7 +44,6 @@ _TYPE_NAMES = {
     "dict": "object", "map": "object", "float": "number", "double": "number", "int": "integer", "str": "string",
     "bool": "boolean", "list": "array", "tuple": "array",
 }  # fmt: skip
-_WRAPPER_KEYS = frozenset(("arguments", "args", "input", "parameters", "params", "kwargs"))
 _NAME_LEADS = ("params", "param", "parameters", "parameter", "args", "arg", "arguments")  # as in `params_x=1`
 _PAIR_TEXT = LazyPattern(r"\s*[^\W\d]\w{0,63}\s*=(?!=)")
 
@@ -95,9 +95,9 @@ class Fitter:
         """The arguments in `{"arguments": {...}}`, if the tool has no parameter of that name."""
         key = next(iter(given), "")
         inner = given.get(key)
-        if key in _WRAPPER_KEYS and isinstance(inner, str):
+        if key in ARGUMENT_KEYS and isinstance(inner, str):
             inner = parse_literal(inner) if inner.lstrip()[:1] == "{" else group_children(inner) or inner
-        if len(given) != 1 or key not in _WRAPPER_KEYS or not isinstance(inner, dict):
+        if len(given) != 1 or key not in ARGUMENT_KEYS or not isinstance(inner, dict):
             return given
         if match_parameter(self._tool, key) or not self._are_arguments(inner):
             return given

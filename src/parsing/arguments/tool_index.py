@@ -127,12 +127,6 @@ class NameIndex:
                 return name
         return self._by_tail.get(normalize(word))
 
-    @functools.cached_property
-    def mention(self) -> re.Pattern[str]:
-        """Finds an offered name that stands in a text as one does in a call: between quotes, tags or brackets."""
-        names = "|".join(map(re.escape, sorted(self._names))) or r"(?!)"
-        return re.compile(rf"(?<=[\"'=>:.])(?:{names})(?=[\"'<>({{:\s])")
-
     def is_exact(self, written: str) -> bool:
         """Whether `written` is an offered name, but for what formats put around one: `functions.read:0`, `**read**`."""
         return any(
