@@ -26,10 +26,6 @@ td.n { text-align: right; font-variant-numeric: tabular-nums }
 
 def summarize(rows: Sequence[Row], total: int) -> list[tuple[str, str]]:
     """Label and value of each line of the summary."""
-    seconds = [row.seconds for row in rows]
-    duration = "-"
-    if seconds:
-        duration = f"{median(seconds):,.1f} (median), {max(seconds):,.1f} (longest)"
     answered = [row for row in rows if row.status == SUCCESS]
     successful = sum(row.is_success for row in answered)
     return [
@@ -39,8 +35,14 @@ def summarize(rows: Sequence[Row], total: int) -> list[tuple[str, str]]:
         *((status, f"{count:,}") for status, count in count_statuses(rows) if status != SUCCESS),
         ("tokens", f"{sum(row.tokens for row in rows):,}"),
         ("calls", f"{sum(row.calls for row in rows):,}, {sum(row.repairs for row in rows):,} repaired"),
-        ("seconds a task", duration),
+        ("seconds a task", _describe_seconds([row.seconds for row in rows])),
     ]
+
+
+def _describe_seconds(seconds: Sequence[float]) -> str:
+    if not seconds:
+        return "-"
+    return f"{median(seconds):,.1f} (median), {max(seconds):,.1f} (longest)"
 
 
 def count_statuses(rows: Sequence[Row]) -> list[tuple[str, int]]:

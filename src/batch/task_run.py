@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 from ..app.access import defer_sandbox, make_policy, make_tool_context
 from ..app.factory import Factory
-from ..app.library.result import STOPS, RunRecord
+from ..app.library.result import STOPS, Result, RunRecord
 from ..app.library.structured import Form
 from ..app.model import Model
 from ..app.runtime import Runtime
@@ -158,30 +158,13 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
     if not counts.failure:
         checks = tuple(_check(each, runtime.settings, runtime.sandbox) for each in task.checks)
     patch, problem = workspace.make_patch()
-    status, reason = _judge(counts, task)
-    if problem and status == SUCCESS:
-        status, reason = "error", problem
-    result = counts.record.make_result()
-    row = Row(
-        task.id,
-        job.hash,
-        status,
-        reason or problem,
-        counts.value if counts.value is not None else result.text,
-        patch,
-        checks,
-        {"input_tokens": result.usage.input_tokens, "output_tokens": result.usage.output_tokens},
-        len(result.calls),
-        counts.turns_ended,
-        runtime.model.path.mode,
-        counts.repairs,
-        session=session.id,
-        model=counts.model or settings.vllm.model,
-    )
+    row = counts.make_row(job)._replace(patch=patch, checks=checks, path=runtime.model.path.mode, session=session.id)
+    if problem and row.status == SUCCESS:
+        row = row._replace(status="error")
     conversation = b""
     if (journal := store.journal_path(session.id)).exists():
         conversation = journal.read_bytes()
-    return TaskOutcome(row, conversation, counts.is_overload)
+    return TaskOutcome(row._replace(reason=row.reason or problem), conversation, counts.is_overload)
 
 
 def _share_path(model: Model, job: Job) -> None:
@@ -242,6 +225,39 @@ class _Counts:
             self.model = response.model or self.model
             self.repairs += len(response.malformed) + sum(bool(call.repaired) for call in response.calls)
 
+    def make_row(self, job: Job) -> Row:
+        """Without what the model left in its folder."""
+        result = self.record.make_result()
+        status, reason = self._judge(result, has_form=job.task.schema is not None)
+        answer: JSON = result.text
+        if self.value is not None:
+            answer = self.value
+        return Row(
+            job.task.id,
+            job.hash,
+            status,
+            reason,
+            answer,
+            usage={"input_tokens": result.usage.input_tokens, "output_tokens": result.usage.output_tokens},
+            calls=len(result.calls),
+            turns=self.turns_ended,
+            repairs=self.repairs,
+            model=self.model or job.settings.vllm.model,
+        )
+
+    def _judge(self, result: Result[object], *, has_form: bool) -> tuple[str, str]:
+        """Status and reason. `has_form`: the answer has to have one."""
+        if self.failure:
+            return "error", self.failure
+        if not result.is_complete:
+            status = "no_answer" if result.stop_reason == "stuck" else "limit"
+            return status, STOPS[result.stop_reason]
+        if has_form and self.value is None:
+            return "invalid", "The answer does not have the form of the schema, and its repair does not either."
+        if not result.text:
+            return "no_answer", "The model ended its answer without text."
+        return SUCCESS, ""
+
 
 def _converse(runtime: Runtime, session: Session, task: Task, counts: _Counts) -> JSON:
     """Ask, and ask once more where the answer is not of the schema. Returns the value that has the schema, if any."""
@@ -256,21 +272,6 @@ def _converse(runtime: Runtime, session: Session, task: Task, counts: _Counts) -
     if form is None or not counts.record.make_result().is_complete or form.find_mistake(answer):
         return None
     return cast("JSON", form.read(answer))  # of a schema that is JSON
-
-
-def _judge(counts: _Counts, task: Task) -> tuple[str, str]:
-    """Status and reason."""
-    result = counts.record.make_result()
-    if counts.failure:
-        return "error", counts.failure
-    if not result.is_complete:
-        status = "no_answer" if result.stop_reason == "stuck" else "limit"
-        return status, STOPS[result.stop_reason]
-    if task.schema is not None and counts.value is None:
-        return "invalid", "The answer does not have the form of the schema, and its repair does not either."
-    if not result.text:
-        return "no_answer", "The model ended its answer without text."
-    return SUCCESS, ""
 
 
 def _check(command: str, settings: Settings, sandbox: DeferredSandbox | None) -> CheckResult:

@@ -51,15 +51,15 @@ class Advice(NamedTuple):
 def advise(best: Arm, search: Search, settings: Settings, facts: ServerFacts) -> Advice:
     outcomes = [each for arm in search.outcomes.values() for each in arm.values() if each.counts]
     changes = find_new(best, settings, search.list_offered())
-    failed = [name for name, standing in search.standings.items() if standing.verdict == "failed"]
     flags: list[str] = []
     why: list[str] = []
     if facts.is_vllm:
         flags, why = _find_flags(best, search, outcomes, facts)
         if _hides_tools(outcomes) and facts.template is None:
             why.append("The chat template shows the model no tools.")
-    for name in failed:
-        why.append(f"Undecided, because its runs failed by themselves: {name}. To try it, run the eval again.")
+    for name, standing in search.standings.items():
+        if standing.verdict == "failed":
+            why.append(f"Undecided, because its runs failed by themselves: {name}. To try it, run the eval again.")
     command = ""
     if flags:
         command = " ".join(["vllm serve", shlex.quote(facts.weights), *flags])

@@ -83,10 +83,8 @@ class Case:
 
 def fits_value(value: object, wanted: object) -> bool:
     """Texts are compared without regard to case and blanks around them, numbers by their value."""
-    if isinstance(wanted, dict) and len(wanted) == 1:
-        name, operand = next(iter(wanted.items()))
-        if name in MATCHERS:
-            return MATCHERS[name](value, operand)
+    if isinstance(wanted, dict) and len(wanted) == 1 and (name := next(iter(wanted))) in MATCHERS:
+        return MATCHERS[name](value, wanted[name])
     if isinstance(wanted, list) and isinstance(value, list):
         return len(wanted) == len(value) and all(map(fits_value, value, wanted))
     if isinstance(wanted, dict) and isinstance(value, dict):  # which may have more members

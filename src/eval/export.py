@@ -123,7 +123,7 @@ def make_example(entry: Mapping[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {"role": "assistant", "content": as_str(choice.get("text")) or None}
     if calls:
         answer["tool_calls"] = calls
-    messages = [_select_fields(each) for each in as_dicts(entry.get("messages"))]
+    messages = list(map(_select_fields, as_dicts(entry.get("messages"))))
     example: dict[str, Any] = {"messages": [*messages, answer]}
     if tools := as_dicts(entry.get("tools")):
         example["tools"] = tools
@@ -133,7 +133,10 @@ def make_example(entry: Mapping[str, Any]) -> dict[str, Any]:
 def _select_fields(message: Mapping[str, Any]) -> dict[str, Any]:
     """The message with the fields of the form; an assistant's content is null where it has none."""
     selected = {name: message[name] for name in _MESSAGE_FIELDS if message.get(name) is not None}
-    selected.setdefault("content", None if message.get("role") == "assistant" else "")
+    if message.get("role") == "assistant":
+        selected.setdefault("content", None)
+    else:
+        selected.setdefault("content", "")
     return selected
 
 

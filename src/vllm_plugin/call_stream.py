@@ -53,7 +53,9 @@ class CallStream:
         self._new_id = new_id
         given = list(map(GivenText, results))
         self._parser = StreamParser(self._index, new_id=new_id, given=given, eager=True, previews=streams_arguments)
-        waits: Waits = "unsure" if is_told_end else "none"
+        waits: Waits = "none"
+        if is_told_end:
+            waits = "unsure"
         self._landing = Landing(self._parser, self._index, given, waits=waits)
         self._forced = forced
         self._is_bare = False  # the answer is nothing but the JSON of forced calls

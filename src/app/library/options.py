@@ -61,20 +61,17 @@ class Options(NamedTuple):
 
     def check(self) -> Options:
         """The same, with whole paths and names. Raises TypeError for an unknown name, ConfigError for a wrong value."""
-        for name in [each for each in self.sampling if each not in Sampling.__annotations__]:
+        if unknown := [each for each in self.sampling if each not in Sampling.__annotations__]:
             names = {**self._asdict(), **Sampling.__annotations__}
-            raise TypeError(describe_unknown("An agent", name, names))
+            raise TypeError(describe_unknown("An agent", unknown[0], names))
         for name, (kinds, wanted) in _KINDS.items():
             if not isinstance(value := getattr(self, name), kinds):
                 raise ConfigError(f"{name}: expected {wanted}, got {value!r}.")
+        given = {f"vllm.{name}": value for name, value in self.sampling.items() if value is not None}
         with rewording():
-            _check_setting("agent.max_tool_turns", self.max_tool_turns)
-            for name, value in self.sampling.items():
-                if value is not None:
-                    _check_setting(f"vllm.{name}", value)
-        for key in self.overrides:
-            if not (isinstance(key, (DependencyKey, str)) or callable(key)):
-                raise ConfigError(f"overrides: expected a dependency's function or DependencyKey, got {key!r}.")
+            for key, value in {"agent.max_tool_turns": self.max_tool_turns, **given}.items():
+                _check_setting(key, value)
+        _check_overrides(self.overrides)
         sampling = {**dict.fromkeys(Sampling.__annotations__), **self.sampling}
         workspace = resolve_path(str(self.workspace), "workspace", "folder")
         return self._replace(workspace=workspace, sampling=sampling, timeout=_check_timeout(self.timeout))
@@ -96,6 +93,13 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "compact": (bool, "True or False"),
     "workspace": ((str, Path), "the path of a folder"),
 }
+
+
+def _check_overrides(overrides: Overrides) -> None:
+    """Raises ConfigError."""
+    for key in overrides:
+        if not (isinstance(key, (DependencyKey, str)) or callable(key)):
+            raise ConfigError(f"overrides: expected a dependency's function or DependencyKey, got {key!r}.")
 
 
 def _check_timeout(seconds: float | None) -> float | None:

@@ -118,11 +118,7 @@ class Metrics:
             self._count(exchange, api)
 
     def _count(self, exchange: GuardedExchange, api: str) -> None:
-        report, model = exchange.report, exchange.chat.model[:MAX_MODEL_CHARS] or UNKNOWN
-        if exchange.status == OK:
-            model = self._bound(self._answered, model)
-        elif model not in self._answered:
-            model = UNKNOWN  # clients may send any names
+        report, model = exchange.report, self._name_model(exchange)
         self._requests.labels(model, api, report.path, exchange.status).inc()
         self._first.labels(model, api).observe(exchange.first_byte_at - exchange.began)
         self._total.labels(model, api).observe(exchange.read_clock() - exchange.began)
@@ -140,6 +136,15 @@ class Metrics:
             self._tokens.labels(model, kind).inc(tokens)
         for call in report.calls:
             self._calls.labels(model, call.how, call.origin).inc()
+
+    def _name_model(self, exchange: GuardedExchange) -> str:
+        """One that was answered before, or is now: clients may send any names."""
+        model = exchange.chat.model[:MAX_MODEL_CHARS] or UNKNOWN
+        if exchange.status == OK:
+            return self._bound(self._answered, model)
+        if model in self._answered:
+            return model
+        return UNKNOWN
 
     def render(self) -> bytes:
         """In Prometheus' text format."""

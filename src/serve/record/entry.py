@@ -8,9 +8,9 @@ from typing import Any
 
 from ...errors import WireError
 from ...providers.stream.sse import EventDecoder
-from ...providers.wire_json import as_dict, encode_json, load_json
+from ...providers.wire_json import encode_json, load_json
 from ...types.effects import ReplyHead
-from ...types.messages import NATIVE, Usage
+from ...types.messages import NATIVE
 from ..chat_request import ChatBody
 from ..chunks.intake import take_rest
 from ..report import LOST, RELAYED_PATH, LandedCall, Report
@@ -39,9 +39,17 @@ def encode_entry(tape: Tape, redact: Redact | None = None) -> bytes:
 def make_entry(tape: Tape) -> dict[str, Any]:
     chat, report, conversation = tape.chat or ChatBody({}), tape.report, tape.conversation
     events = list_events(tape)
-    is_relayed = report.path == RELAYED_PATH
-    sent = read_answer(fold_relayed, tape.api, events) if is_relayed else read_answer(fold_chunks, tape.sent)
+    if report.path == RELAYED_PATH:
+        sent = read_answer(fold_relayed, tape.api, events)
+    else:
+        sent = read_answer(fold_chunks, tape.sent)
+    contiguous, broken_by = None, ""
+    if report.kept is not None:
+        contiguous, broken_by = not report.kept.cause, report.kept.cause
     answered = read_answer(fold_chunks, events)
+    usage = sent.usage or None
+    if not usage and report.usage:  # the server counted it for the gateway alone
+        usage = {"prompt_tokens": report.usage.input_tokens, "completion_tokens": report.usage.output_tokens}
     entry: dict[str, Any] = {
         "version": VERSION,
         "time": datetime.fromtimestamp(tape.began_at, timezone.utc).isoformat(timespec="milliseconds"),
@@ -49,8 +57,8 @@ def make_entry(tape: Tape) -> dict[str, Any]:
         "key": tape.key,
         "model": chat.model,
         "session": conversation.session if conversation else None,
-        "contiguous": None if report.kept is None else not report.kept.cause,
-        "broken_by": report.kept.cause if report.kept else "",
+        "contiguous": contiguous,
+        "broken_by": broken_by,
         "path": report.path,
         "status": tape.status,
         "ended": tape.ended,
@@ -58,7 +66,7 @@ def make_entry(tape: Tape) -> dict[str, Any]:
         "tools": chat.body.get("tools"),
         "request": {name: value for name, value in chat.body.items() if name not in _APART},
         "choices": make_choices(sent, report, answered),
-        "usage": sent.usage or _write_usage(report.usage),
+        "usage": usage,
         "prompt_token_ids": answered.prompt_token_ids,
         "exchanges": [_write_exchange(each) for each in tape.exchanges],
         "reader": {**tape.reader, "form": chat.form, "server": tape.server, "facts": tape.facts},
@@ -86,13 +94,6 @@ def read_answer(fold: Callable[..., FoldedAnswer], *arguments: Any) -> FoldedAns
         return fold(*arguments)
     except WireError:
         return FoldedAnswer()
-
-
-def _write_usage(usage: Usage | None) -> dict[str, int] | None:
-    """As the server counted it for the gateway alone."""
-    if usage is None:
-        return None
-    return {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
 
 
 def list_events(tape: Tape) -> list[bytes]:
@@ -132,7 +133,9 @@ def _write_call(call: FoldedCall, landed: list[LandedCall]) -> dict[str, Any]:
     place = next((at for at, each in enumerate(landed) if each.id == call.id), None)
     if place is None:
         place = next((at for at, each in enumerate(landed) if each.name == call.name), None)
-    known = LandedCall(call.name, NATIVE, NATIVE) if place is None else landed.pop(place)
+    known = LandedCall(call.name, NATIVE, NATIVE)
+    if place is not None:
+        known = landed.pop(place)
     return {
         "id": call.id,
         "name": call.name,
@@ -146,6 +149,9 @@ def _write_call(call: FoldedCall, landed: list[LandedCall]) -> dict[str, Any]:
 def _read_arguments(written: str) -> Any:
     """The object that they are; else the text."""
     try:
-        return as_dict(load_json(written.encode(errors="replace"))) or ({} if written.strip() == "{}" else written)
+        arguments = load_json(written.encode(errors="replace"))
     except WireError:
         return written
+    if isinstance(arguments, dict):
+        return arguments
+    return written

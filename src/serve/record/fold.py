@@ -71,18 +71,19 @@ class FoldedChoice:
         self.token_ids += choice.token_ids or ()
         if choice.logprobs is not None:
             self.logprobs += choice.logprobs.content or ()
-        piece = choice.delta or choice.message
-        if piece is None:
-            return
+        if piece := choice.delta or choice.message:
+            self._add_piece(piece)
+
+    def _add_piece(self, piece: _Delta) -> None:
         if piece.content:
             self.texts.append(as_str(piece.content))
         if thought := piece.reasoning or piece.reasoning_content:  # servers that know both names send both
             self.thoughts.append(thought)
-        if piece.tool_calls:
-            for place, call in enumerate(piece.tool_calls):
-                self._add_call(place if call.index is None else call.index, call)
+        for place, call in enumerate(piece.tool_calls or ()):
+            self._add_call(place, call)
 
-    def _add_call(self, index: int, piece: _Call) -> None:
+    def _add_call(self, place: int, piece: _Call) -> None:
+        index = place if piece.index is None else piece.index
         call = self.calls.setdefault(index, FoldedCall())
         call.id = call.id or piece.id or ""
         if piece.function is not None:

@@ -19,12 +19,15 @@ def fold_relayed(api: str, events: Iterable[bytes]) -> FoldedAnswer:
         return fold_chunks(events)
     choice = FoldedChoice()
     answer = FoldedAnswer({0: choice})
-    read = _read_message if api == "messages" else _read_response
+    read = _read_response
+    if api == "messages":
+        read = _read_message
     for data in events:
         if data != DONE:
             read(as_dict(load_json(data)), answer, choice)
-    is_empty = not (any(choice.texts) or any(choice.thoughts) or choice.calls)
-    return FoldedAnswer() if is_empty else answer
+    if any(choice.texts) or any(choice.thoughts) or choice.calls:
+        return answer
+    return FoldedAnswer()
 
 
 def _read_message(event: Mapping[str, Any], answer: FoldedAnswer, choice: FoldedChoice) -> None:
@@ -48,7 +51,10 @@ def _read_response(event: Mapping[str, Any], answer: FoldedAnswer, choice: Folde
         if item.get("type") == "function_call":
             call = FoldedCall(as_str(item.get("call_id")), as_str(item.get("name")), [as_str(item.get("arguments"))])
             choice.calls[len(choice.calls)] = call
-        pieces = choice.thoughts if item.get("type") == "reasoning" else choice.texts
-        pieces += [as_str(part.get("text")) for part in as_dicts(item.get("content"))]
+        pieces = [as_str(part.get("text")) for part in as_dicts(item.get("content"))]
+        if item.get("type") == "reasoning":
+            choice.thoughts += pieces
+        else:
+            choice.texts += pieces
     choice.finish_reason = as_str(whole.get("status"))
     answer.usage = whole.get("usage") or answer.usage
