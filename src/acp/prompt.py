@@ -48,7 +48,7 @@ class PromptReader:
         elif block.type == "image":
             self._images += _read_image(block.data)
         elif block.type == "resource_link":
-            self._typed.append(f"`{self._name(block.uri)}`")
+            self._mention(self._name(block.uri))
         elif block.type == "resource":
             self._add_resource(block.resource)
         else:
@@ -56,7 +56,7 @@ class PromptReader:
 
     def _add_resource(self, resource: Any) -> None:
         name = self._name(resource.uri)
-        self._typed.append(f"`{name}`")
+        self._mention(name)
         text = getattr(resource, "text", None)
         if text is None:
             self._images += _read_image(resource.blob)
@@ -64,6 +64,12 @@ class PromptReader:
         shown, self._room = text[: self._room], max(self._room - len(text), 0)
         cut = "" if len(shown) == len(text) else f"\n[{len(text) - len(shown):,} more characters; read the file]"
         self._material.append(neutralize_with_note(f'<file path="{name}">\n{shown}{cut}\n</file>'))
+
+    def _mention(self, name: str) -> None:
+        """Name a file where the editor put it in the text; two that touch each other are told apart."""
+        if self._typed and self._typed[-1].endswith("`"):
+            self._typed.append(" ")
+        self._typed.append(f"`{name}`")
 
     def _name(self, uri: str) -> str:
         """A file's path, in the workspace a relative one, with the lines that were selected; else the address."""

@@ -397,7 +397,7 @@ def test_files_selections_links_and_images_reach_the_model(tmp_path):
         run(work(server.url))
         sent = server.requests[0]["messages"][-1]["content"]
     assert [part["type"] for part in sent] == ["image_url", "text"]
-    assert sent[1]["text"] == 'Explain `a.py#L2:3``b.py`\n\n<file path="a.py#L2:3">\nx = 1\n\n</file>'
+    assert sent[1]["text"] == 'Explain `a.py#L2:3` `b.py`\n\n<file path="a.py#L2:3">\nx = 1\n\n</file>'
 
 
 def test_models_of_every_server_can_be_chosen(tmp_path):

@@ -91,6 +91,28 @@ def test_the_diff_of_a_write_begins_with_what_is_not_saved(tmp_path):
     assert (call.content[0].old_text, call.content[0].new_text) == ("not saved\n", "new\n")
 
 
+def test_a_file_of_a_further_folder_goes_through_the_editor_and_is_undone(tmp_path):
+    folder, further = tmp_path / "work", tmp_path / "further"
+    folder.mkdir()
+    further.mkdir()
+    file = further / "a.txt"
+    file.write_text("saved\n")
+    editor = Buffers()
+    editor.buffers[str(file)] = "not saved\n"
+
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), editor) as client:
+            await client.initialize(protocol_version=PROTOCOL_VERSION, client_capabilities=editor.abilities)
+            session = await client.new_session(cwd=str(folder), additional_directories=[str(further)])
+            await client.prompt(session_id=session.session_id, prompt=[text_block("Go")])
+            assert editor.buffers[str(file)] == "never saved\n"
+            await client.prompt(session_id=session.session_id, prompt=[text_block("/undo")])
+
+    with ScriptedServer(calls("edit", path=str(file), oldText="not", newText="never"), says("Done.")) as server:
+        run(work(server.url))
+    assert editor.buffers[str(file)] == "not saved\n"
+
+
 def test_a_link_leads_the_editor_to_the_file_that_was_decided_on(tmp_path):
     (tmp_path / "real.txt").write_text("x\n")
     (tmp_path / "link.txt").symlink_to("real.txt")
