@@ -133,6 +133,8 @@ def test_a_worker_that_finds_broken_keys_is_tried_again_until_they_are_whole(tmp
     try:
         url = read_url(process)
         wait_until(lambda: does_answer(f"{url}/livez"), "the gateway answers")
+        process.send_signal(signal.SIGHUP)
+        assert [process.stderr.readline() for _ in range(2)] == ["The keys were read anew.\n"] * 2  # both workers run
         file.write_text("sha256:0")
         os.kill(find_workers(process.pid)[0], signal.SIGKILL)
         for told in (
