@@ -28,7 +28,6 @@ from ..types.messages import (
     ToolCall,
     ToolResult,
     ToolResults,
-    unwrap_call,
 )
 from ..types.sandbox import Grant
 from .permission import Permission, PermissionGate
@@ -67,7 +66,7 @@ def _compare_by(result: ToolResult) -> object:
 class TurnCalls:
     """The calls of one turn, as they ran if they did, and their results so far.
 
-    A call of `call_tool` is here the call that it stands for. Its result has the name of the call in the answer.
+    Once unwrapped, a call of `call_tool` is the call that it stands for; its result has the name in the answer.
     `task`: the user's question that they serve. `watch`: what the turns of that question make together. `results`: of
     the first calls, where the turn was suspended; with `is_suspended` the others stay without one.
     """
@@ -79,12 +78,19 @@ class TurnCalls:
         watch: LoopWatch | None = None,
         results: Sequence[ToolResult] = (),
     ) -> None:
-        self.calls = [*map(unwrap_call, calls)]
+        self.calls = list(calls)
         self.task = task
         self.is_suspended = False
-        self._wrapped = [unwrapped is not call for unwrapped, call in zip(self.calls, calls, strict=True)]
+        self._wrapped: set[int] = set()  # places of calls of `call_tool`
         self._watch = watch
         self._results = dict(enumerate(results))  # by place
+
+    def unwrap(self, registry: Registry) -> None:
+        for place, call in enumerate(self.calls):
+            unwrapped = registry.unwrap(call)
+            if unwrapped is not call:
+                self._wrapped.add(place)
+                self.calls[place] = unwrapped
 
     def finish(self, place: int, result: ToolResult) -> CallFinished:
         """Record the result of the call at this place; the last one tells the model of a loop."""
@@ -112,8 +118,8 @@ class TurnCalls:
         )
 
     def _address(self, place: int, result: ToolResult) -> ToolResult:
-        """The result under the name of the call in the answer, which some APIs compare."""
-        return replace(result, name=CALL_TOOL) if self._wrapped[place] else result
+        """The result under the name of the call in the answer, which some APIs compare with it."""
+        return replace(result, name=CALL_TOOL) if place in self._wrapped else result
 
 
 class ToolDispatcher:
@@ -141,6 +147,7 @@ class ToolDispatcher:
         """Finish each call of the turn. Raises what interrupts it; the calls finished by then keep their results."""
         if len(turn.calls) > MAX_CALLS:
             yield Notice(TOO_MANY_NOTICE)
+        turn.unwrap(self._registry)
         free: dict[int, ToolCall] = {}
         for place, call in enumerate(turn.calls):
             if turn.has_result(place):

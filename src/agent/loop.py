@@ -42,7 +42,6 @@ from ..types.messages import (
     ToolResults,
     UserMessage,
     split_open_turn,
-    unwrap_call,
 )
 from .compaction import Compactor, SummaryModel
 from .dispatch import LoopWatch, ToolDispatcher, TurnCalls, make_error
@@ -138,13 +137,15 @@ class AgentLoop:
     def list_asking(self, calls: Sequence[RequestedCall]) -> tuple[ToolCall, ...]:
         """Those of the calls that may not run without asking."""
         can_run = [
-            call for call in map(unwrap_call, calls) if isinstance(call, ToolCall) and not self._registry.check(call)
+            call
+            for call in map(self._registry.unwrap, calls)
+            if isinstance(call, ToolCall) and not self._registry.check(call)
         ]
         return tuple(call for call in can_run if not self._gate.find_free(call))
 
     def may_run_command(self, call: ToolCall) -> bool:
         """Whether the call may use the sandbox: tools of low risk that have no access of their own run no command."""
-        registry, name = self._registry, unwrap_call(call).name
+        registry, name = self._registry, self._registry.unwrap(call).name
         return name == TASK or registry.risk(name) == "high" or registry.access(name) is not None
 
     def set_mode(self, mode: str) -> None:

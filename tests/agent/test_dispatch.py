@@ -69,6 +69,13 @@ class TestNamedTools:
         (result,) = self.name_only(rules=rules).run(self.wrap(id=3)).results
         assert (result.is_denied, result.name) == (True, "call_tool")
 
+    def test_a_tool_of_the_users_that_has_the_name_runs_itself(self):
+        def call_tool(tool: str) -> str:
+            """Call for a tool in the workshop."""
+            return f"called for a {tool}"
+
+        assert Turn().tool(call_tool).run(("call_tool", {"tool": "hammer"})).values == ["called for a hammer"]
+
     @pytest.mark.parametrize("name", ["marge", "call_tool"])
     def test_a_name_that_is_no_such_tool_is_told(self, name):
         (result,) = self.name_only().run(("call_tool", {"tool": name, "args": {}})).results

@@ -9,11 +9,12 @@ from time import monotonic
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from ...errors import ConfigError
-from ...types.messages import ToolCall, ToolDefinition, ToolResult
+from ...types.messages import RequestedCall, ToolCall, ToolDefinition, ToolResult, unwrap_call
 from ...types.sandbox import Access
 from ...types.tool_schema import to_openai_tool
 from .context import ToolContext
 from .tool import NAME, Risk, Tool, tool
+from .tool_search import call_tool
 from .validation import WrongArguments, find_near, quote
 
 __all__ = ["REGISTRY", "Registry", "Risk", "Tool", "ToolContext", "registry_of"]
@@ -145,6 +146,11 @@ class Registry:
         """The signature of the tool of that name, or of the nearest; "" if none is near."""
         near = [name] if name in self else find_near(name, self._tools)
         return self[near[0]].signature if near else ""
+
+    def unwrap(self, call: RequestedCall) -> RequestedCall:
+        """The call that one of `call_tool` stands for; others stay, also those of a user's tool of that name."""
+        is_wrapped = call.name in self and self[call.name] is call_tool
+        return unwrap_call(call) if is_wrapped else call
 
     def check(self, call: ToolCall) -> ToolResult | None:
         """The error for a call that cannot be run, before its approval is asked for; None if it can."""
