@@ -30,6 +30,11 @@ FILE_REFUSAL = re.compile(
     r"read-only file system|permission denied|operation not permitted|resource busy|EROFS|EACCES|EBUSY", re.IGNORECASE
 )
 
+MAY_BE_REFUSAL = re.compile(  # in words of the program's own
+    r"access ?denied|read-?only|not writable|(?:unable to|cannot|can't|could not|couldn't|failed to)"
+    r" (?:access|create|lock|make|open|remove|save|touch|update|write)",
+    re.IGNORECASE,
+)
 SHARED_MEMORY = re.compile(r"\bSemLock\b|/dev/shm\b")  # what a traceback of multiprocessing names
 
 
@@ -61,7 +66,7 @@ def run_command(
         report.cause = find_refusal(done, ctx)
         # More access cures no lack of a loopback or of shared memory, and no refusal of /tmp, so it is not asked for.
         is_cureless = lacks_loopback(done, sandbox) or TEMPORARY in report.cause or lacks_shared_memory(done)
-        report.named_none = access == "read" and named is None and not is_cureless
+        report.named_none = access == "read" and named is None and not is_cureless and may_lack_access(done)
         report.explanation = explain_failure(access, done, ctx, is_tool=is_tool)
     return done.output
 
@@ -70,6 +75,12 @@ def lacks_loopback(done: FinishedCommand, sandbox: Sandbox) -> bool:
     """Whether a command may have failed since commands without the network have no loopback here."""
     text = _read_output(done)
     return not sandbox.has_loopback and bool(NETWORK_FAILURE.search(text)) and not READ_ONLY.search(text)
+
+
+def may_lack_access(done: FinishedCommand) -> bool:
+    """Whether the output says that something was refused, or hardly anything; failed tests say what else it was."""
+    text = _read_output(done)
+    return len(text) < MAX_SILENT_CHARS or any(each.search(text) for each in (FILE_REFUSAL, MAY_BE_REFUSAL))
 
 
 def lacks_shared_memory(done: FinishedCommand) -> bool:

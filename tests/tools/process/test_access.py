@@ -67,6 +67,11 @@ def test_for_refused_semaphores_the_way_around_is_named(access):
     assert NO_SEMAPHORES not in explain(access, "a.txt: Permission denied")
 
 
+FAILED_TESTS = "\n".join(
+    ["test_a.py F", *["E   assert 1 == 2"] * 8, "FAILED test_a.py::test_a - assert 1 == 2", "1 failed"]
+)
+
+
 @pytest.mark.parametrize(
     ("printed", "cause", "may_run_again"),
     [
@@ -79,6 +84,10 @@ def test_for_refused_semaphores_the_way_around_is_named(access):
         ("{workspace}/a: Permission denied", "a: Permission denied", True),
         (SEMAPHORE, "PermissionError: [Errno 13] Permission denied", False),
         ("assert 1 == 2", "", True),
+        (FAILED_TESTS, "", False),
+        (f"{FAILED_TESTS}\nsqlite3.OperationalError: attempt to write a readonly database", "", True),
+        (f"{FAILED_TESTS}\njava.nio.file.AccessDeniedException: a", "", True),
+        (f"{FAILED_TESTS}\nerror: could not create work tree dir 'x'", "", True),
     ],
 )
 def test_the_line_that_names_a_refused_file_is_the_cause(tmp_path, printed, cause, may_run_again):
