@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -23,7 +22,7 @@ from .git_config import find_value
 from .leftovers import Leftovers
 from .limits import ResourceLimits
 from .running_files import find_hooks_path, read_git_config
-from .scratch import SANDBOX_PREFIX, hold_folder, remove_abandoned
+from .scratch import SANDBOX_PREFIX, hold_folder, remove_abandoned, remove_tree
 from .view import SandboxView, list_protected
 
 TRIAL_TIMEOUT_S = 10.0
@@ -74,13 +73,13 @@ class SandboxBase(ABC):
         self.limits = limits
         self.filters = filters
         self.scratch = Path(os.path.realpath(tempfile.mkdtemp(prefix=SANDBOX_PREFIX)))
-        weakref.finalize(self, shutil.rmtree, self.scratch, ignore_errors=True)
+        weakref.finalize(self, remove_tree, self.scratch)
         weakref.finalize(self, os.close, hold_folder(self.scratch))
         threading.Thread(target=remove_abandoned, args=(self.scratch.parent,), daemon=True).start()
         (self.scratch / "tmp").mkdir(mode=0o700)
         self.settings = self.scratch / "settings"  # of programs; no command changes it
-        self.settings.mkdir(mode=0o500)
-        (self.settings / CURL_SETTINGS).touch(mode=0o400)
+        self.settings.mkdir(mode=0o700)
+        (self.settings / CURL_SETTINGS).touch()
         git_config = read_git_config(view.home)
         for access in get_args(Access):
             if not (home := find_home(self.scratch, access)).exists():

@@ -8,6 +8,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from .running_files import walk
+
 SANDBOX_PREFIX = "vllm-bot-sandbox-"
 BATCH_PREFIX = "vllm-bot-tasks-"  # a new name: batches of an older version, which hold no lock, may still run
 SOCKETS_PREFIX = "botmp-"  # short: a socket's path has at most 107 bytes
@@ -30,6 +32,13 @@ def hold_folder(folder: Path) -> int:
             os.close(descriptor)
 
 
+def remove_tree(folder: Path) -> None:
+    """Remove all that can be removed, also below folders that a command, or we, have closed to us."""
+    for _ in walk(folder, os.R_OK | os.W_OK | os.X_OK):
+        pass
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def remove_abandoned(temporary: Path) -> None:
     """Remove the folders of this user in `temporary` that no program holds."""
     with os.scandir(temporary) as entries:  # there may be thousands
@@ -39,7 +48,7 @@ def remove_abandoned(temporary: Path) -> None:
             descriptor = _open_own(folder)
             with suppress(BlockingIOError):  # it is held
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_tree(folder)
             os.close(descriptor)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import tempfile
 import threading
@@ -9,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from src.security.sandbox.scratch import BATCH_PREFIX, PREFIXES, SANDBOX_PREFIX, hold_folder, remove_abandoned
+from src.security.sandbox.scratch import (
+    BATCH_PREFIX,
+    PREFIXES,
+    SANDBOX_PREFIX,
+    hold_folder,
+    remove_abandoned,
+    remove_tree,
+)
+
+NOBODY, PR_SET_DUMPABLE = 65534, 4
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
@@ -55,3 +65,22 @@ def test_a_folder_of_another_user_is_neither_held_nor_removed(tmp_path: Path) ->
     remove_abandoned(tmp_path)
     with pytest.raises(PermissionError):
         hold_folder(folder)
+
+
+def test_a_folder_that_is_closed_to_its_own_user_is_removed_too() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="vllm-bot-test-"))
+    (folder / "closed" / "below").mkdir(parents=True)
+    child = os.fork()
+    if not child:  # root may enter every folder
+        if os.geteuid() == 0:
+            for each in (folder, folder / "closed", folder / "closed" / "below"):
+                os.chown(each, NOBODY, NOBODY)
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else /proc/self is root's
+        (folder / "closed" / "below").chmod(0)
+        (folder / "closed").chmod(0)
+        remove_tree(folder)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert list(folder.parent.glob(f"{folder.name}/*")) == []
