@@ -456,11 +456,11 @@ class BlockReader:
         if (is_fence or not block.explicit) and size <= self.rescan:
             self.rescan -= size
             buffer.in_fence = buffer.in_fence or is_fence
-            buffer.position = buffer.start + (len(FENCE) if is_fence else len(self._head) + 1)
+            buffer.pass_over(buffer.start + (len(FENCE) if is_fence else len(self._head) + 1))
         else:
             if is_fence:
                 buffer.in_fence = raw.count(FENCE, 0, size) % 2 == 1
-            buffer.position = buffer.start + size
+            buffer.pass_over(buffer.start + size)
 
 
 def _find_arguments_line(reader: TagReader, body: str) -> int:

@@ -26,6 +26,7 @@ SHAPES = {
     "one behind a bullet": "toolcall\n*`python(",
     "two colons behind a label in a fence": "```\nTOOL_NAME: : ",
     "our marker before a sign that makes it a variable": "```\nTOOLCALL=<|python_tag|>{",
+    "the end of a block that was text": 'Never<|FunctionCallBegin|>[</longcat_tool_call>>>servertool{"q":1}',
     "two, on its line": "toolcall ``TOOL_NAME:e",
 }
 
