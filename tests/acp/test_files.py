@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,16 @@ import pytest
 pytest.importorskip("acp", reason="the SDK of editors is not installed: pip install agent-client-protocol")
 
 from acp import RequestError, text_block
-from acp.schema import ClientCapabilities, FileSystemCapabilities
+from acp.schema import ClientCapabilities, FileSystemCapabilities, ReadTextFileResponse
+from hypothesis import given
+from hypothesis import strategies as st
 
 from src.acp import files
+from src.acp.files import EditorFiles
 from src.acp.greeting import PROTOCOL_VERSION
+from src.tools import REGISTRY, ToolContext
+from src.tools.fs.encoding import ENCODINGS, Encoding, decode
+from src.tools.fs.text_files import DISK, TextFiles
 from tests.doubles import ScriptedServer
 
 from .editing import Editor, make_settings, open_program, run
@@ -214,6 +221,60 @@ def test_a_character_that_the_files_encoding_lacks_is_an_error(tmp_path):
     assert "latin-1 text, and in the editor it holds '\\u20ac'" in json.loads(result)["error"]
 
 
+class Saved:
+    """An editor that holds its files as they are saved, in their encoding; in place of Editor of src/acp."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self.encoding = encoding
+        self.client = self
+
+    async def read_text_file(self, session_id: str, path: str) -> ReadTextFileResponse:
+        text, self.encoding = decode(path, Path(path).read_bytes())
+        return ReadTextFileResponse(content=text)
+
+    async def write_text_file(self, session_id: str, path: str, content: str) -> None:
+        Path(path).write_bytes(self.encoding.bom + content.encode(self.encoding.codec))
+
+    def ask(self, work: Coroutine[Any, Any, Any], cancelled: threading.Event, timeout: float) -> Any:
+        return asyncio.run(work)
+
+
+def call_tool(name: str, folder: Path, disk_or_editor: TextFiles, arguments: dict[str, Any]) -> str:
+    """The result, or the error, and what the file holds then."""
+    result = REGISTRY[name].execute(arguments, ToolContext(folder).rewire(files=disk_or_editor))
+    return f"{result}\n{(folder / 'a.txt').read_bytes()!r}"
+
+
+LINES = st.lists(st.sampled_from(["a", "b", " a", "ä", "", "b b"]), min_size=1, max_size=6)
+
+
+@given(
+    lines=LINES,
+    end=st.sampled_from(["\n", "\r\n"]),
+    is_ended=st.booleans(),
+    encoding=st.sampled_from(ENCODINGS),
+    old=st.sampled_from(["a", "b", "ä", "a\nb", "b b"]),
+    new=st.sampled_from(["c", "c\nd", "", "€"]),
+    offset=st.integers(-3, 7),
+)
+def test_an_editor_that_holds_what_is_saved_makes_no_difference(
+    tmp_path_factory, lines, end, is_ended, encoding, old, new, offset
+):
+    content = encoding.bom + (end.join(lines) + end * is_ended).encode(encoding.codec)
+    told = []
+    for files_of in (lambda: DISK, lambda: EditorFiles(Saved(encoding), "s", 10**6, threading.Event())):
+        folder = tmp_path_factory.mktemp("work")
+        (folder / "a.txt").write_bytes(content)
+        told.append(
+            [
+                call_tool("read", folder, files_of(), {"path": "a.txt", "offset": offset}),
+                call_tool("edit", folder, files_of(), {"path": "a.txt", "oldText": old, "newText": new}),
+                call_tool("read", folder, files_of(), {"path": "a.txt"}),
+            ]
+        )
+    assert told[0] == told[1]
+
+
 # An editor that fails
 
 
@@ -246,7 +307,7 @@ async def hang() -> None:
     ("name", "arguments", "done"),
     [
         ("read", {"path": "a.txt"}, "read"),
-        ("write", {"path": "new.txt", "content": "x"}, "written"),
+        ("write", {"path": "new/a.txt", "content": "x"}, "written"),
         ("write", {"path": "a.txt", "content": "x"}, "written"),
         ("edit", {"path": "a.txt", "oldText": "old", "newText": "x"}, "written"),
     ],
