@@ -256,6 +256,7 @@ class TestMcp:
         assert "Their definitions are in each prompt (tools.search: auto)." in ask("/mcp")
         ask.state.settings = replace(ask.state.settings, tools=replace(ask.state.settings.tools, search="always"))
         assert "4 tools are only named in prompts, and found with tool_search (tools.search: always): " in ask("/mcp")
+        assert "  small_add()  (only named in prompts)\n" in ask("/tools")
 
     def test_a_name_that_is_none_is_told_with_those_there_are(self, ask):
         assert "/mcp restart NAME starts one again: small, gone." in ask("/mcp restart smal")

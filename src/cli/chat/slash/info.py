@@ -77,7 +77,8 @@ def _list_tools(state: State, _: str) -> None:
     offered = {each.name for each in app.toolset.list_offered(state.settings, tools)}
     for tool in tools:
         if tool.definition.name in offered:
-            state.screen.say(f"  {tool.signature}\n      {tool.definition.description}")
+            note = "  (only named in prompts)" * bool(tool.definition.named_by)
+            state.screen.say(f"  {tool.signature}{note}\n      {tool.definition.description}")
     if left_out := [each.definition.name for each in tools if each.definition.name not in offered]:
         state.screen.say(f"  Not offered in mode {state.mode}: {', '.join(left_out)}")
 
