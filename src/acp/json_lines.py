@@ -12,6 +12,8 @@ from typing import Any
 
 from acp.meta import AGENT_METHODS
 
+from ..app.pipes import LineTooLong, read_line
+
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 # Methods of the protocol that the SDK does not route; as extensions they reach EditorAgent.ext_method.
 UNROUTED = frozenset({AGENT_METHODS["session_delete"]})
@@ -64,29 +66,15 @@ class JsonLines:
         """The next message; None at the end of the input."""
         while True:
             try:
-                line = await self._read_line()
+                line = await read_line(self._reader)
                 if not line:
                     return None
                 if line.strip():
                     return read_message(line)
+            except LineTooLong:
+                await self.send(NoMessage(PARSE_ERROR, "Parse error: the line is too long").answer)
             except NoMessage as error:
                 await self.send(error.answer)
-
-    async def _read_line(self) -> bytes:
-        """The next line; b"" at the end. Raises NoMessage for one that is too long, which is skipped."""
-        is_skipped = False
-        while True:
-            try:
-                line = await self._reader.readuntil(b"\n")
-            except asyncio.IncompleteReadError as error:
-                line = error.partial
-            except asyncio.LimitOverrunError as error:
-                is_skipped = True
-                await self._reader.readexactly(error.consumed)
-                continue
-            if is_skipped:
-                raise NoMessage(PARSE_ERROR, "Parse error: the line is too long")
-            return line
 
     async def close(self) -> None:
         with suppress(ConnectionError):

@@ -14,6 +14,27 @@ MAX_BUFFER_BYTES = 64_000_000  # of input that waits; images come as text
 NO_PIPE = "This protocol needs a pipe, and standard output is a file."
 
 
+class LineTooLong(Exception):
+    """A line was longer than a reader holds, and was skipped."""
+
+
+async def read_line(reader: asyncio.StreamReader) -> bytes:
+    """The next line, with its newline; b"" at the end. Raises LineTooLong."""
+    is_skipped = False
+    while True:
+        try:
+            line = await reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError as error:
+            line = error.partial
+        except asyncio.LimitOverrunError as error:
+            is_skipped = True
+            await reader.readexactly(error.consumed)
+            continue
+        if is_skipped:
+            raise LineTooLong
+        return line
+
+
 @asynccontextmanager
 async def open_pipes(
     incoming: int, outgoing: int, received: bytes = b""

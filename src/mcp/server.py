@@ -22,7 +22,7 @@ from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAn
 from .. import __version__
 from ..app.keys import KeyRing
 from ..app.listening import ListenAddress
-from ..app.pipes import open_pipes
+from ..app.pipes import LineTooLong, open_pipes, read_line
 from ..config import Settings
 from ..errors import BotError, describe_error
 from .task import Report, find_folder, run_task
@@ -65,6 +65,7 @@ OUTPUT_SCHEMA: dict[str, Any] = {
     },
     "required": ["answer", "outcome", "mode", "changed", "diff", "denied", "notices", "session"],
 }
+TOO_LONG = "(too long)\n"  # in place of a line, for the SDK, which passes over what is no JSON
 NO_KEY = "A key is needed: Authorization: Bearer KEY. `vllm-bot serve --new-key FILE` makes one."
 
 
@@ -194,9 +195,13 @@ class _Lines:
         return self
 
     async def __anext__(self) -> str:
-        if line := await self._reader.readline():
-            return line.decode(errors="replace")
-        raise StopAsyncIteration
+        try:
+            line = await read_line(self._reader)
+        except LineTooLong:
+            return TOO_LONG
+        if not line:
+            raise StopAsyncIteration
+        return line.decode(errors="replace")
 
 
 class _Text:
