@@ -10,6 +10,7 @@ printed, nothing is written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -56,6 +57,7 @@ class Agent(BaseAgent[ThreadCallRunner]):
         max_tool_turns: int = 10,
         compact: bool = True,
         workspace: str | Path = ".",
+        add_dirs: Sequence[str | Path] = (),
         timeout: float | None = None,
         finish_announced: bool = False,
         api_key: str = "",
@@ -79,6 +81,7 @@ class Agent(BaseAgent[ThreadCallRunner]):
             max_tool_turns,
             compact,
             workspace,
+            add_dirs,
             timeout,
             finish_announced,
             sampling,

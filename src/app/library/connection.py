@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -93,6 +93,7 @@ class BaseServer(Generic[AgentT, ApproveT]):
         max_tool_turns: int = 10,
         compact: bool = True,
         workspace: str | Path = ".",
+        add_dirs: Sequence[str | Path] = (),
         timeout: float | None = None,
         finish_announced: bool = False,
         **sampling: Unpack[Sampling],
@@ -106,9 +107,9 @@ class BaseServer(Generic[AgentT, ApproveT]):
         `conversation`: to go on with, see Conversation. `overrides`: factories that replace those of dependencies.
         `max_tool_turns`: turns with tool calls before the model must answer. `compact`: whether the older part of the
         conversation is summed up before it fills the model's context. `workspace`: the folder of tools that work on
-        files. `timeout`: seconds for a whole answer, with all its requests and calls. `finish_announced`: whether the
-        model is asked once more where its answer behind results ends in what it is about to do. `sampling`: see
-        Sampling.
+        files; `add_dirs`: more of them. `timeout`: seconds for a whole answer, with all its requests and calls.
+        `finish_announced`: whether the model is asked once more where its answer behind results ends in what it is
+        about to do. `sampling`: see Sampling.
         Raises ConfigError for impossible arguments, TypeError or ValueError for tools that cannot be offered.
         """
         options = Options(
@@ -122,6 +123,7 @@ class BaseServer(Generic[AgentT, ApproveT]):
             max_tool_turns,
             compact,
             workspace,
+            add_dirs,
             timeout,
             finish_announced,
             sampling,

@@ -73,8 +73,10 @@ class BaseAgent(Generic[RunnerT]):
             self._approval = make_approver(options.approve, self._runner)
         self._approver = GivenAnswers(self._approval)
         self._check_choice(options.tool_choice)
-        self._policy = Policy(workspace=Path(options.workspace))
-        self._context = ToolContext(workspace=self._policy.workspace, overrides=cast(Any, options.overrides))
+        added = tuple(map(Path, options.add_dirs))
+        self._policy = Policy(workspace=Path(options.workspace), added=added)
+        context = ToolContext(workspace=self._policy.workspace, overrides=cast(Any, options.overrides))
+        self._context = context.rewire(added_folders=added)
         self._core = self._make_core(options.model)
         self._conversation = read_conversation(options.conversation, options.system)
         self._loops: dict[str, AgentLoop] = {}

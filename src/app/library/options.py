@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -11,6 +12,7 @@ from ...config import GivenValue, check_value
 from ...config.checks import resolve_path
 from ...config.settings import WEEK_S
 from ...errors import ConfigError
+from ...security.shell.workspace import check_added
 from ...tools import DependencyKey, Tool
 from ...tools.sdk.validation import find_near
 from ...types.messages import JSON, Message, ToolChoice
@@ -55,6 +57,7 @@ class Options(NamedTuple):
     max_tool_turns: int = 10
     compact: bool = True
     workspace: str | Path = "."
+    add_dirs: Sequence[str | Path] = ()
     timeout: float | None = None
     finish_announced: bool = False
     sampling: Mapping[str, Any] = MappingProxyType({})
@@ -74,7 +77,9 @@ class Options(NamedTuple):
         _check_overrides(self.overrides)
         sampling = {**dict.fromkeys(Sampling.__annotations__), **self.sampling}
         workspace = resolve_path(str(self.workspace), "workspace", "folder")
-        return self._replace(workspace=workspace, sampling=sampling, timeout=_check_timeout(self.timeout))
+        added = _resolve_added(self.add_dirs, workspace)
+        timeout = _check_timeout(self.timeout)
+        return self._replace(workspace=workspace, add_dirs=added, sampling=sampling, timeout=timeout)
 
 
 def describe_unknown(owner: str, name: str, names: Collection[str]) -> str:
@@ -92,7 +97,15 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "overrides": (Mapping, "a mapping of a dependency's function to another"),
     "compact": (bool, "True or False"),
     "workspace": ((str, Path), "the path of a folder"),
+    "add_dirs": ((list, tuple), "a list of folders"),
 }
+
+
+def _resolve_added(folders: Sequence[str | Path], workspace: Path) -> tuple[Path, ...]:
+    """Raises ConfigError."""
+    added = tuple(resolve_path(str(each), "add_dirs", "folder") for each in folders)
+    check_added(added, workspace, (), os.path.expanduser("~"))  # noqa: PTH111 - raises nothing, as Path's does
+    return added
 
 
 def _check_overrides(overrides: Overrides) -> None:

@@ -32,6 +32,7 @@ from src import (
 from src.cli.demo.loopback import JSON, STREAM, LoopbackReply, serve
 from src.cli.demo.protocol import MODEL, DemoServer, DemoTurn
 from src.errors import ConfigError, NeverReached, ServerError
+from src.tools.builtin.files import read
 from tests.doubles import ScriptedServer, stream_event
 from tests.faults.scripts import HALF, HELLO, SILENCE, refused
 from tests.faults.server import STALL, FaultServer
@@ -126,6 +127,23 @@ class TestTheConversation:
         forced = {"type": "function", "function": {"name": "weather"}}
         assert [request["tool_choice"] for request in scripted.requests] == [forced, "none", "auto"]
         assert "was to call weather" in told.text
+
+    def test_its_file_tools_reach_the_folders_added_to_its_workspace(self, tmp_path):
+        for name in ("work", "lib", "other"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "a.txt").write_text(f"in {name}\n")
+        calls = [
+            {"index": at, "id": f"c{at}", "function": {"name": "read", "arguments": json.dumps({"path": path})}}
+            for at, path in enumerate((f"{tmp_path}/lib/a.txt", "../other/a.txt"))
+        ]
+        with ScriptedServer(
+            [{"tool_calls": calls}, {"finish": "tool_calls"}], [{"content": "Ok"}, {"finish": "stop"}]
+        ) as scripted:
+            folders = {"workspace": tmp_path / "work", "add_dirs": [tmp_path / "lib"]}
+            Agent.connect(scripted.url, tools=[read], **folders).answer("Go")
+        inside, outside = [each["content"] for each in scripted.requests[1]["messages"] if each["role"] == "tool"]
+        assert "in lib" in inside
+        assert "is outside the workspace" in outside
 
     def test_its_pieces_are_the_answer(self):
         with ScriptedServer([{"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]) as scripted:
@@ -346,6 +364,9 @@ class TestConnecting:
         [
             ({"base_url": "my gpu"}, "expected an address such as gpu:8000 or http://localhost:8000/v1"),
             ({"workspace": "/nowhere"}, 'there is no folder "/nowhere"'),
+            ({"add_dirs": "/tmp"}, "add_dirs: expected a list of folders"),
+            ({"add_dirs": ["/nowhere"]}, 'add_dirs: there is no folder "/nowhere"'),
+            ({"add_dirs": ["/etc"]}, "/etc is part of the system"),
             ({"max_tool_turns": 0}, "expected at least 1, got 0"),
             ({"tools": weather}, "tools is a list of functions"),
             ({"tools": ["weather"]}, "a tool is a function, and 'weather' is not one"),
