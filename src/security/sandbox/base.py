@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import get_args
 
 from ...types.sandbox import Access, Launch
+from ..shell.local_requests import find_local_server
+from ..shell.reader import UnsafeToParse, parse_line
 from .git_config import find_value
 from .leftovers import Leftovers
 from .limits import ResourceLimits
-from .running_files import find_hooks_path, read_git_config
+from .running_files import find_hooks_path, find_top, read_git_config
 from .scratch import SANDBOX_PREFIX, hold_folder, remove_abandoned, remove_tree
-from .view import SandboxView, list_protected
+from .view import SYSTEM, SandboxView, list_protected
 
 TRIAL_TIMEOUT_S = 10.0
 CURL_SETTINGS = ".curlrc"  # empty
@@ -96,6 +98,7 @@ class SandboxBase(ABC):
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access = "write"
     ) -> Launch:
         """How to start a command in the sandbox. Raises OSError if it cannot be contained as promised."""
+        environment = self._hold_programs(argv[-1], environment)
         protected = list_protected(self.view)
         if access == "read":
             return self.confine(argv, cwd, environment, access, protected)
@@ -106,6 +109,18 @@ class SandboxBase(ABC):
             self.leftovers.set_aside()
             raise
         return launch._replace(tidy_up=lambda: [*launch.tidy_up(), *self.leftovers.set_aside()])
+
+    def _hold_programs(self, line: str, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """The variables, for a line that a rule about a server may allow: see find_local_server.
+
+        The rule means curl, and no program of that name that a command may have left in a folder of PATH.
+        """
+        if "PATH" not in environment or not _asks_local_server(line):
+            return environment
+        folders = [os.path.realpath(each) for each in environment["PATH"].split(os.pathsep) if each.startswith("/")]
+        fixed = [*map(Path, SYSTEM), *self.view.readable]
+        kept = [each for each in folders if find_top(Path(each), fixed) and not find_top(Path(each), self.view.tops)]
+        return {**environment, "PATH": os.pathsep.join(kept)}
 
     def run_trial(
         self, script: Sequence[str], environment: Mapping[str, str], access: Access = "write"
@@ -158,6 +173,12 @@ def find_home(scratch: Path, access: Access) -> Path:
     So what a command with `read` wrote, which asks nobody, is not in the home of those that may change more.
     """
     return scratch / ("home-read" if access == "read" else "home")
+
+
+def _asks_local_server(line: str) -> bool:
+    with suppress(UnsafeToParse):
+        return bool(find_local_server(parse_line(line)))
+    return False
 
 
 def _write_git_identity(config: str, target: Path) -> None:
