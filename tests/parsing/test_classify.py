@@ -154,7 +154,7 @@ def test_a_block_that_cannot_be_read_is_text_where_it_stands_as_a_mention(text):
 @pytest.mark.parametrize(
     "text",
     [
-        'Now <tool_call>{"name": "read", "arguments": {"path": }</tool_call>.',
+        'Now <tool_call>{"name": "read", "arguments": {"path": }</tool_call>',
         'Now TOOL_CALL: {"name": "raed", "args": {}}',
         '<tool_call>\n{"name": "other_tool", "arguments": {}}\n</tool_call>',
         'TOOL_CALL: {"path": "a.txt"}',

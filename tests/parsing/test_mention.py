@@ -23,6 +23,7 @@ OWN = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
 MENTIONS = {
     "amid a sentence": f"I could do it with {CALL} but that is slow.",
     "amid a sentence, behind a comma": f"Hermes writes it with tags, {CALL}, and Mistral without.",
+    "at the end of a sentence": f"The call would then be {CALL}.",
     "with escaped tags": "The tag is written &lt;tool_call&gt;"
     '{"name": "read", "arguments": {"path": "a.txt"}}&lt;/tool_call&gt; in HTML.',
     "in a row of a table": f"| model | output |\n|---|---|\n| A | {CALL} |\n",
