@@ -34,8 +34,10 @@ TIMEOUT_S = 60.0  # for what the runtime does besides running commands
 TEMPORARY, HOME = "/tmp", "/tmp/home"  # noqa: S108 - in the container, where /tmp is its own
 FOLDER_LABEL, USER_LABEL = "vllm-bot.folder", "vllm-bot.user"
 OF_THE_IMAGE = ("PATH", "HOME", "TMPDIR")  # variables that do not come from this machine
-# An image may have no bash. What comes behind it, -c and the command, means the same for each shell.
-START = '[ -x "$1" ] || { shift; set -- /bin/sh "$@"; }; exec "$@"'
+# Lowering a limit needs no rights, as an option of the runtime may; the unit of -f is that of POSIX. An image may have
+# no bash: what comes behind it, -c and the command, means the same for each shell.
+START = 'ulimit -c 0; ulimit -f "$0"; [ -x "$1" ] || { shift; set -- /bin/sh "$@"; }; exec "$@"'
+BLOCK_BYTES = 512
 PROBE_SUCCESS = 42  # exit code
 # Said in the image's working folder: "checkout" if it is one.
 PROBE = 'test -e .git && echo checkout; test -x "$1" && (: >"$TMPDIR/tried") && exit 42'
@@ -148,7 +150,8 @@ class ContainerSandbox(SandboxBase):
         words += [*self._list_restrictions(access), *self._list_mounts(access), "--workdir", str(cwd)]
         for key, value in variables.items():
             words += ["--env", f"{key}={value}"]
-        words += ["--entrypoint", "", self._options.image, "/bin/sh", "-c", START, "sh", *argv]
+        largest_file = self.limits.file_mb * BYTES_PER_MB // BLOCK_BYTES
+        words += ["--entrypoint", "", self._options.image, "/bin/sh", "-c", START, str(largest_file), *argv]
         return Launch(
             words,
             self.runtime.environment,
@@ -157,9 +160,10 @@ class ContainerSandbox(SandboxBase):
         )
 
     def _list_restrictions(self, access: Access) -> list[str]:
-        memory, file_size = (each * BYTES_PER_MB for each in (self.limits.memory_mb, self.limits.file_mb))
+        memory = self.limits.memory_mb * BYTES_PER_MB
         words = [
             "--pull=never",
+            "--stop-timeout=0",  # podman would wait for ten seconds before it kills one
             "--log-driver=none",  # else all output is kept on the disk
             "--cap-drop=ALL",
             "--security-opt=no-new-privileges",
@@ -167,8 +171,6 @@ class ContainerSandbox(SandboxBase):
             f"--memory={memory}",
             f"--memory-swap={memory}",
             f"--pids-limit={self.limits.processes}",
-            f"--ulimit=fsize={file_size}:{file_size}",
-            "--ulimit=core=0:0",
             *self._user_words,
         ]
         if self._options.cpus:
@@ -209,7 +211,10 @@ def open_container(
         # The first one in the image's own folder, before the workspace stands there.
         script = ['cd "$2" && ' + PROBE, "sh", str(view.workspace), working_folder or "/"]
         done = sandbox.run_trial(script, {})
-    except (OSError, subprocess.SubprocessError) as error:
+    except subprocess.TimeoutExpired as error:
+        why = f"it took longer than {error.timeout:g} seconds"
+        raise BotError(f"No container of the image {options.image} could be started: {why}.") from error
+    except OSError as error:
         raise BotError(f"No container of the image {options.image} could be started: {error}.") from error
     if done.returncode != PROBE_SUCCESS:
         told = get_last_line(done.stderr.decode("utf-8", "replace")) or f"it ended with {done.returncode}"

@@ -77,6 +77,19 @@ def test_a_container_has_the_limits_of_commands(run, podman):
     assert {"--memory=8192000000", "--memory-swap=8192000000", "--pids-limit=1024", "--cpus=1.5"} <= set(words)
 
 
+def test_a_command_writes_no_larger_file_than_it_may(podman, workspace):
+    limits = ResourceLimits(file_mb=1)
+    sandbox = open_container(ContainerOptions(IMAGE), SandboxView(workspace), limits, {"PATH": podman.path})
+    context = ToolContext(workspace, {}).rewire(sandbox=sandbox)
+    run_program(["/bin/bash", "-c", "--", "head -c 3000000 /dev/zero > big"], context, "write")
+    assert (workspace / "big").stat().st_size <= 1_000_000
+
+
+def test_a_container_is_killed_at_once(run, podman):
+    run("true")
+    assert "--stop-timeout=0" in podman.runs[0]
+
+
 def test_variables_are_those_of_this_machine_but_for_the_paths(run, podman):
     run("true")
     (words,) = podman.runs
