@@ -11,7 +11,7 @@ import pytest
 from src.agent.dispatch import NOT_FINISHED, TOO_MANY, TOO_MANY_NOTICE
 from src.errors import ToolError
 from src.security.permissions.approval import Answer
-from src.tools import ToolContext
+from src.tools import REGISTRY, ToolContext
 from src.tools.process.jobs import Jobs
 from src.tools.process.output import Output
 from src.tools.sdk.tool import tool as make_tool
@@ -68,6 +68,12 @@ class TestNamedTools:
         rules = [{"tool": "merge", "action": "deny"}]
         (result,) = self.name_only(rules=rules).run(self.wrap(id=3)).results
         assert (result.is_denied, result.name) == (True, "call_tool")
+
+    def test_a_rule_holds_for_the_other_names_of_a_tool(self):
+        turn = self.name_only(rules=[{"tool": "todo_write", "action": "deny"}])
+        turn.registry.add(REGISTRY["todo_write"])
+        (result,) = turn.run(("call_tool", {"tool": "write_todos", "args": {"todos": []}})).results
+        assert result.is_denied
 
     def test_a_tool_of_the_users_that_has_the_name_runs_itself(self):
         def call_tool(tool: str) -> str:

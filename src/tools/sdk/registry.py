@@ -150,7 +150,10 @@ class Registry:
     def unwrap(self, call: RequestedCall) -> RequestedCall:
         """The call that one of `call_tool` stands for; others stay, also those of a user's tool of that name."""
         is_wrapped = call.name in self and self[call.name] is call_tool
-        return unwrap_call(call) if is_wrapped else call
+        meant = unwrap_call(call) if is_wrapped else call
+        if meant.name in self._tools or meant.name not in self._aliases:
+            return meant
+        return replace(meant, name=self._aliases[meant.name])  # rules and hooks know no aliases
 
     def check(self, call: ToolCall) -> ToolResult | None:
         """The error for a call that cannot be run, before its approval is asked for; None if it can."""
