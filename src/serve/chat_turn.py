@@ -314,7 +314,10 @@ class ChatTurn:
         """An answer ended a thought that nothing in it began: later prompts that end so begin one.
 
         A client can have any model write that. So the prompt has to show who began it, where the server shows a prompt.
+        The end of one that a client wrote itself says nothing of the template.
         """
+        if self._request.body.get("continue_final_message"):
+            return
         end, known = self._prompt_end, self._facts.thought_starts.get(self.fact_key)
         if end in known or len(known) >= MAX_THOUGHT_STARTS:
             return

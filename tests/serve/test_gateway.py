@@ -8,7 +8,7 @@ import io
 import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -1181,24 +1181,43 @@ def stream_prompted(prompt: list[int], text: str) -> list[bytes]:
 )
 def test_calls_wait_for_the_whole_answer_where_the_template_opens_a_thought(tmp_path, prompts, rendered, waits):
     """And the model has ended one in its text before."""
-    long = {"path": "a/long/path/" * 10}
-    draft = f'Maybe this:\n<tool_call>{{"name": "read", "arguments": {json.dumps(long)}}}</tool_call>\nThat is right.'
-    parameters = {"type": "object", "properties": {"path": {"type": "string"}}}
-    typed = json.loads(json.dumps(BODY).replace(json.dumps(FUNCTION["parameters"]), json.dumps(parameters)))
     left = list(prompts)
-
-    def answer(sent):
-        text = f"{draft}\n</think>\n\nIt is done."
-        return stream_prompted(left.pop(0), text) if sent.get("stream") else say("It is done.")
 
     async def use(client, fake):
         fake.written = fake.template_text = rendered
         for is_waiting in waits:
-            async with client.post("/v1/chat/completions", json={**typed, "stream": True}) as reply:
-                assert ("tool_calls" in await reply.text()) is not is_waiting
+            assert await waits_with_calls(client) is is_waiting
         assert left == []
 
-    drive(tmp_path, answer, use)
+    drive(tmp_path, lambda sent: draft_call(sent, left), use)
+
+
+def test_a_client_that_opens_thoughts_itself_does_not_decide_about_the_answers_to_others(tmp_path):
+    own = [[0, number, 5] for number in range(100, 120)]
+    left = [*own, [1, 5, 6], [2, 5, 6]]
+
+    async def use(client, fake):
+        fake.written = "assistant\n<think>\n"
+        for _ in own:
+            await waits_with_calls(client, continue_final_message=True, add_generation_prompt=False)
+        assert [await waits_with_calls(client) for _ in range(2)] == [False, True]
+
+    drive(tmp_path, lambda sent: draft_call(sent, left), use)
+
+
+def draft_call(sent: Mapping[str, Any], prompts: list[list[int]]) -> list[bytes] | dict[str, Any]:
+    """An answer that drafts a call in a thought which its prompt began, if it is streamed; else one without."""
+    call = {"name": "read", "arguments": {"path": "a/long/path/" * 10}}
+    draft = f"Maybe this:\n<tool_call>{json.dumps(call)}</tool_call>\nThat is right.\n</think>\n\nIt is done."
+    return stream_prompted(prompts.pop(0), draft) if sent.get("stream") else say("It is done.")
+
+
+async def waits_with_calls(client: TestClient[Any, Any], **fields: object) -> bool:
+    """Whether the call that `draft_call` drafts does not leave."""
+    parameters = {"type": "object", "properties": {"path": {"type": "string"}}}
+    typed = json.loads(json.dumps(BODY).replace(json.dumps(FUNCTION["parameters"]), json.dumps(parameters)))
+    async with client.post("/v1/chat/completions", json={**typed, "stream": True, **fields}) as reply:
+        return "tool_calls" not in await reply.text()
 
 
 def encode_events(*choices: dict[str, Any], done: bool = True, end: str = "\n\n") -> list[bytes]:
