@@ -33,6 +33,7 @@ STRING_END = LazyPattern(r"\$\(|[\s\S]")
 IN_BACKQUOTES = LazyPattern(r"(?:[^`\\]|\\[\s\S])*`")
 ESCAPED = LazyPattern(r"\\([`\\$\"])")
 ARITHMETIC = LazyPattern(r"\(\([^()]*\)\)")
+DESCRIPTOR_NAME = LazyPattern(r"\{\w+\}")  # {name}>file opens a descriptor, and sets name to its number
 NUMBERS = LazyPattern(r"[0-9]{2,}(?=[<>])")
 _OPERAND = r"(?:\$?\w+|\"\$?\w+\")"
 COMPARISON = LazyPattern(rf"\[\[[ \t]+{_OPERAND}[ \t]+[<>][ \t]+{_OPERAND}[ \t]+\]\]")
@@ -293,6 +294,8 @@ class _Tokenizer:
         following = self._source[self._at : self._at + 1]
         if self._at == start:
             unknown = f"a word is missing before {following!a}"
+        if following in ("<", ">") and DESCRIPTOR_NAME.fullmatch(text):
+            unknown = f"a redirection sets the variable {text[:60]}, which may change what runs"
         return ReadWord(text, is_glob, unknown or WHY_UNKNOWN.get(following, ""))
 
     def _skip(self, pattern: LazyPattern) -> str:

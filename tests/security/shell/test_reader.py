@@ -23,6 +23,7 @@ from src.security.shell.reader import UnsafeToParse, parse_line, split_words
         ("cat <<-'E'\n\tE\nls", [("cat",), ("ls",)]),
         ("find . -exec rm {} +", [("find", ".", "-exec", "rm", "{}", "+")]),
         ("curl -w %{http_code}{a} b", [("curl", "-w", "%{http_code}{a}", "b")]),
+        ("a {b} >c {d}&>e f{g}>h", [("a", "{b}", "{d}", "f{g}")]),
         ("[ -f a ] && cat <<< x", [("[", "-f", "a", "]"), ("cat",)]),
     ],
 )
@@ -50,6 +51,7 @@ def test_only_what_is_not_quoted_is_a_pattern():
         "if a; then b; fi", "for a in b; do c; done", "[[ a ]]", "function f", "coproc a", "a 'b", 'a "b', "a \\",
         "a <<E\nb\nE", "a <<E\\\nF\n$(b)\nEF", "a <<'E'\nb", "a >", "a > *", "> a", "a 10>b", "a {}b", "l? a",
         "a\rb", "a\xa0b", "a\u200bb", "a\0b", "\ud800", "x" * 20_000, "! !", "a $'b'", "PATH=. ls", "a[0]=1 b",
+        "a {PATH}>/dev/null; b", "a {PATH}<<<b", "a {b} {PATH}>&1", "a {PA\\\nTH}\\\n>b",
     ],
 )  # fmt: skip
 def test_everything_else_is_refused(line):
