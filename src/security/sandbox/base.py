@@ -120,7 +120,7 @@ class SandboxBase(ABC):
         folders = [os.path.realpath(each) for each in environment["PATH"].split(os.pathsep) if each.startswith("/")]
         fixed = [*map(Path, SYSTEM), *self.view.readable]
         kept = [each for each in folders if find_top(Path(each), fixed) and not find_top(Path(each), self.view.tops)]
-        return {**environment, "PATH": os.pathsep.join(kept)}
+        return {**environment, "PATH": os.pathsep.join(kept) or os.defpath}  # "" is the current folder
 
     def run_trial(
         self, script: Sequence[str], environment: Mapping[str, str], access: Access = "write"

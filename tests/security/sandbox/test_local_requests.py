@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from src.tools.process.run import run as run_program
 
 from .conftest import PATH, Run
 
@@ -43,3 +46,12 @@ def test_other_lines_find_the_programs_of_the_workspace(make, workspace):
     run = make({"PATH": f"{folder}{os.pathsep}{PATH}"})
     run(LEAVE.format(folder, "curl"))
     assert "CANARY" in run("curl --version", access="network")
+
+
+def test_nor_one_in_the_current_folder_where_path_has_only_such_folders(within, workspace):
+    program = workspace / "curl"
+    program.write_text("#!/bin/sh\necho CANARY\n")
+    program.chmod(0o755)
+    ctx = replace(within, environment={**within.environment, "PATH": str(workspace)})
+    done = run_program(["/bin/bash", "-c", "--", "curl -s http://localhost:9/"], ctx, "network")
+    assert "CANARY" not in str(done.output)
