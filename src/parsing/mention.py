@@ -44,11 +44,11 @@ _OPEN_VALUE = LazyPattern(  # of a key, alone or in a list
 )
 _SENTENCE_ENDS = frozenset(".!?>…。！？")
 _LIST_ITEM = LazyPattern(r"[ \t]*(?:\d{1,3}[.)]|[-*+•])[ \t].*[^\W\d]")
-# What goes on behind a block with what was begun before it: the sentence on the same line or in the next one, the list.
+# What behind a block shows that it stands in a sentence, whose rest is on the same line or the next one, or in a list.
 _GAP = some(r"[^\S\n]", 0, 16)
 _MARKS, _END = some(r"[&)\]*_'\"`“”’—–-]", 0, 8), some("[,;.!?…]", 1, 1)
-_WORD = PrefixMatcher(sequence(_GAP, _MARKS, either(_END, sequence(_GAP, some(r"\w", 1, 1)))))
-_NEXT_WORDS = PrefixMatcher(sequence(SPACE, "\n", some("[a-z]", 1, 20), " ", some("[a-z]", 1, 1)))
+_SAME_LINE = PrefixMatcher(sequence(_GAP, _MARKS, either(_END, sequence(_GAP, some(r"\w", 1, 1)))))
+_NEXT_LINE = PrefixMatcher(sequence(SPACE, "\n", some("[a-z]", 1, 20), " ", some("[a-z]", 1, 1)))
 _ITEM_MARK = either(sequence(some(r"\d", 1, 3), some("[.)]", 1, 1)), some("[-*+•]", 1, 1))
 _NEXT_ITEM = PrefixMatcher(sequence(SPACE, "\n", BLANK, _ITEM_MARK, some(r"[ \t]", 1, 1)))
 
@@ -100,10 +100,13 @@ def goes_on(lead: str, text: str, at: int, *, is_bare: bool, final: bool) -> boo
 
     `is_bare`: it merely looks like a call. It may be the subject of its sentence.
     """
-    continuations = [*_list_continuations(lead), *([_NEXT_WORDS] if is_bare else [])]
+    continuations = _list_continuations(lead)
+    if is_bare:
+        continuations.append(_NEXT_LINE)
     if any(matcher.match(text, at) for matcher in continuations):
         return True
-    return None if not final and any(matcher.is_prefix(text, at) for matcher in continuations) else False
+    may_go_on = not final and any(matcher.is_prefix(text, at) for matcher in continuations)
+    return None if may_go_on else False
 
 
 def _list_continuations(lead: str) -> list[PrefixMatcher]:
@@ -114,9 +117,9 @@ def _list_continuations(lead: str) -> list[PrefixMatcher]:
         continuations.append(_NEXT_ITEM)
     words = line.rstrip(" \t*_`\"'([")
     if any(map(str.isalpha, words)) and words[-1] not in _SENTENCE_ENDS:
-        continuations.append(_WORD)
+        continuations.append(_SAME_LINE)
     elif not words and above.rstrip(" \t\r\n*_`\"'([")[-1:].isalnum():
-        continuations.append(_NEXT_WORDS)
+        continuations.append(_NEXT_LINE)
     return continuations
 
 
