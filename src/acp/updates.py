@@ -266,8 +266,10 @@ def show_result(result: ToolResult) -> list[Any]:
         blocks = [block for block in list_blocks(result) if isinstance(block, dict)]
         return [tool_content(_show_block(block)) for block in blocks]
     text = sanitize(result.text)
+    if not text.strip():
+        return []
     is_markdown = result.name in MARKDOWN_TOOLS or result.kind == "error"
-    return [tool_content(text_block(text if is_markdown else fence(text)))] if text.strip() else []
+    return [tool_content(text_block(text if is_markdown else fence(text)))]
 
 
 def _show_block(block: Mapping[str, Any]) -> Any:

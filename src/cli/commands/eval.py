@@ -121,7 +121,9 @@ def _say_there_is_none(search: Search) -> str:
 
 def _read_cases(options: argparse.Namespace, plan: Plan) -> list[Case]:
     """Raises ConfigError."""
-    return read_bfcl(plan.pairs) if options.data else read_cases(Path(options.own) if options.own else BUILT_IN)
+    if options.data:
+        return read_bfcl(plan.pairs)
+    return read_cases(Path(options.own) if options.own else BUILT_IN)
 
 
 def _make_search(

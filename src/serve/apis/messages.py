@@ -139,7 +139,9 @@ def _write_input(given: Any) -> str:
     """The input of a call; one that is no object is malformed, and goes on as it is."""
     if isinstance(given, str):
         return given
-    return write_arguments(given) if isinstance(given, dict) else dump_json({} if given is None else given)
+    if isinstance(given, dict):
+        return write_arguments(given)
+    return dump_json({} if given is None else given)
 
 
 def _convert_result(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
