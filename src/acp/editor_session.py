@@ -61,7 +61,9 @@ class EditorSession:
         self._runtime: Runtime | None = None
         self._workplace: Workplace | None = None
         self._ends_after_refusal = False
-        self._files = make_files(editor, session.id, settings.workspace.max_file_bytes, self._cancelled)
+        self._files = make_files(
+            editor, session.id, settings.workspace.max_file_bytes, self._cancelled, self._has_commands
+        )
         self.updates = Updates(settings.root, self._files, settings.added)
         session.read_files_with(make_reader(settings, self._files))
 
@@ -87,6 +89,9 @@ class EditorSession:
         """Go on with the model and the server of these settings, from the next turn on."""
         self.settings = replace(settings, security=self.settings.security)
         self._runtime = None
+
+    def _has_commands(self) -> bool:
+        return self._workplace is not None and self._workplace.jobs.is_busy
 
     def make_message(self, message: UserMessage) -> UserMessage:
         """The message below what happened since the last one."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event as CancelToken
@@ -30,24 +30,38 @@ MAY_FOLLOW = "It may still write it: read the file before you change it again."
 MARK = "\ufeff"  # which some editors leave before the text
 
 
-def make_files(editor: Editor, session_id: str, max_bytes: int, cancelled: CancelToken) -> TextFiles:
+def make_files(
+    editor: Editor, session_id: str, max_bytes: int, cancelled: CancelToken, has_commands: Callable[[], bool]
+) -> TextFiles:
     """The editor's files; those of the disk where it does not both read and write, as an edit needs one place.
 
-    `max_bytes`: of a file that may be changed.
+    `max_bytes`: of a file that may be changed. `has_commands`: see EditorFiles.
     """
     if editor.abilities.reads_files and editor.abilities.writes_files:
-        return EditorFiles(editor, session_id, max_bytes, cancelled)
+        return EditorFiles(editor, session_id, max_bytes, cancelled, has_commands)
     return DISK
 
 
 class EditorFiles:
-    """See TextFiles. For the threads of turns."""
+    """See TextFiles. For the threads of turns.
 
-    def __init__(self, editor: Editor, session_id: str, max_bytes: int, cancelled: CancelToken) -> None:
+    An editor opens a file by its name, and follows a link that a command puts there in that moment. So while one runs
+    (`has_commands`) the disk is read and written, and the editor's text is only compared with it.
+    """
+
+    def __init__(
+        self,
+        editor: Editor,
+        session_id: str,
+        max_bytes: int,
+        cancelled: CancelToken,
+        has_commands: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._editor = editor
         self._session_id = session_id
         self._max_bytes = max_bytes
         self._cancelled = cancelled
+        self._has_commands = has_commands
 
     def open(self, target: paths.Target) -> tuple[BinaryIO, os.stat_result]:
         file, status = DISK.open(target)
@@ -56,7 +70,11 @@ class EditorFiles:
             if encoding is None:
                 file.seek(0)
                 return file, status
+            had_commands = self._has_commands()
             text = self._read(target)
+            if had_commands or self._has_commands():
+                _refuse_unsaved(target, text, file)
+                return file, status
         except BaseException:
             file.close()
             raise
@@ -73,10 +91,16 @@ class EditorFiles:
             return
         paths.refuse_protected(target, protected)
         with paths.open_parent(target, create=True) as folder:
-            if paths.find_writable(target, folder) is None:
+            is_new = paths.find_writable(target, folder) is None
+            if is_new and not self._has_commands():
                 self._write(target, text)
                 return
-        self._change(target, data, text, protected, old)
+        if self._has_commands():
+            if not is_new:
+                self.open(target)[0].close()  # refuses what is not saved
+            DISK.replace(target, data, protected, old)
+        else:
+            self._change(target, data, text, protected, old)
 
     def _change(
         self, target: paths.Target, data: bytes, text: str, protected: tuple[Path, ...], old: OldFile | None
@@ -129,6 +153,23 @@ def _map_errors(what: str, hint: str = "") -> Iterator[None]:
 
 def _get_path(target: paths.Target) -> str:
     return str(target.top.joinpath(*target.parts))
+
+
+def _refuse_unsaved(target: paths.Target, text: str, file: BinaryIO) -> None:
+    """Raises ToolError if the editor's text is not that of the file, which is then at its beginning."""
+    file.seek(0)
+    saved, _ = decode(target.name, file.read())
+    file.seek(0)
+    if _join_lines(text) != _join_lines(saved):
+        raise ToolError(
+            f"{target.name} is not saved in the editor, or changes, while a command runs",
+            "Have it saved, or wait until the command has ended.",
+        )
+
+
+def _join_lines(text: str) -> str:
+    """The text without what an editor may keep for itself."""
+    return text.removeprefix(MARK).replace("\r\n", "\n")
 
 
 def _encode(target: paths.Target, text: str, encoding: Encoding) -> bytes:

@@ -22,8 +22,10 @@ from hypothesis import strategies as st
 from src.acp import files
 from src.acp.files import EditorFiles
 from src.acp.greeting import PROTOCOL_VERSION
+from src.errors import ToolError
 from src.tools import REGISTRY, ToolContext
 from src.tools.fs.encoding import ENCODINGS, Encoding, decode
+from src.tools.fs.paths import make_target
 from src.tools.fs.text_files import DISK, TextFiles
 from tests.doubles import ScriptedServer
 
@@ -406,3 +408,63 @@ def test_a_wrong_number_of_turns_is_an_error_that_says_what_is_right(tmp_path):
 
     with ScriptedServer(says("Hi")) as server:
         run(work(server.url))
+
+
+# An editor follows links
+
+
+class Following:
+    """An editor on whose side a link stands in the file's place: it opens another file."""
+
+    def __init__(self, other: Path) -> None:
+        self.other = other
+
+    @property
+    def client(self) -> Any:
+        return self
+
+    def read_text_file(self, session_id: str, path: str) -> Any:
+        return ReadTextFileResponse(content=self.other.read_text())
+
+    def write_text_file(self, session_id: str, path: str, text: str) -> None:
+        self.other.write_text(text)
+
+    def ask(self, answer: Any, *_: object) -> Any:
+        return answer
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> EditorFiles:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("mine\n")
+    (tmp_path / "other").write_text("CANARY\n")
+    return EditorFiles(Following(tmp_path / "other"), "s", 10**6, threading.Event(), lambda: True)  # type: ignore[arg-type]
+
+
+def test_while_a_command_runs_no_text_of_another_file_is_read(followed, tmp_path):
+    with pytest.raises(ToolError, match="not saved in the editor, or changes, while a command runs"):
+        followed.open(make_target("a.txt", tmp_path / "work", "a.txt"))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "new.txt"])
+def test_while_a_command_runs_the_disk_is_written_and_no_other_file(followed, tmp_path, name):
+    (tmp_path / "other").write_text("mine\n")
+    followed.replace(make_target(name, tmp_path / "work", name), b"changed\n", ())
+    assert (tmp_path / "work" / name).read_text() == "changed\n"
+    assert (tmp_path / "other").read_text() == "mine\n"
+
+
+def test_while_a_command_runs_in_the_background_only_what_is_saved_is_read(tmp_path):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("saved\n")
+    editor = Buffers()
+    editor.buffers[str(tmp_path / "a.txt")] = "not saved\n"
+    results = editor.ask(
+        tmp_path,
+        calls("exec", command="tail -f /dev/null", background=True),
+        calls("read", path="a.txt"),
+        calls("read", path="b.txt"),
+        says("Done."),
+    )
+    assert "a.txt is not saved in the editor" in results[1]
+    assert results[2].startswith("1\tsaved")

@@ -120,6 +120,11 @@ class Jobs:
     def running(self) -> list[BackgroundJob]:
         return [job for job in self if not job.has_ended.is_set()]
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a command runs, in the background or not."""
+        return self._foreground > 0 or bool(self.running)
+
     def open(self, command: str, output: Output, began_s: float | None = None) -> BackgroundJob:
         """A job that is about to begin, or whose command has begun. Raises ToolError if there are too many."""
         with self._lock:
