@@ -267,8 +267,10 @@ class BlockDetector:
 
     def _detect_list(self, text: str, at: int) -> Detection:
         match = openers.CALL_LIST.match(text, at)
+        if (not match or match["object"]) and openers.CALL_LIST.is_prefix(text, at):
+            return NeedMore(at)  # what looks like a key may become a call in a string
         if not match:
-            return await_match(openers.CALL_LIST, text, at, at)
+            return None
         if match["object"]:
             inner = self._detect_object(text, match.start("object"), at)
             return inner._replace(body=at) if isinstance(inner, BlockStart) else inner

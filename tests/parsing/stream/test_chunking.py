@@ -27,6 +27,7 @@ SHAPES = {
     "two colons behind a label in a fence": "```\nTOOL_NAME: : ",
     "our marker before a sign that makes it a variable": "```\nTOOLCALL=<|python_tag|>{",
     "the end of a block that was text": 'Never<|FunctionCallBegin|>[</longcat_tool_call>>>servertool{"q":1}',
+    "a key that becomes a call in a string": '[{"i:servertool(":{"q":=}',
     "two, on its line": "toolcall ``TOOL_NAME:e",
 }
 
