@@ -18,19 +18,12 @@ class ProgressEstimate(NamedTuple):
 
 
 def estimate_progress(search: Search, arm: Arm) -> ProgressEstimate:
-    """The requests are the plan's, unless its samples take fewer.
-
-    What is left of them mostly measures the best arm, the one with the most runs. So they are expected to take the time
-    that its runs took: the times of arms differ tenfold.
-    """
+    """By the time that a request has taken so far. The requests are the plan's, unless its samples take fewer."""
     turns = sum(len(case.turns) for case, _ in search.samples)
     expected = max(search.requests, min(search.plan.requests, count_all_requests(search) + turns))
-    most_runs = max(search.outcomes.values(), key=len, default={}).values()
-    seconds = sum(each.seconds for each in most_runs)
-    requests = sum(each.requests for each in most_runs)
-    return ProgressEstimate(
-        arm.name, search.requests, expected, seconds / max(requests, 1) * (expected - search.requests)
-    )
+    seconds = sum(each.seconds for outcomes in search.outcomes.values() for each in outcomes.values())
+    seconds_left = seconds / max(search.requests, 1) * (expected - search.requests)
+    return ProgressEstimate(arm.name, search.requests, expected, seconds_left)
 
 
 def count_all_requests(search: Search) -> int:

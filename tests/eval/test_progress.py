@@ -12,12 +12,11 @@ def test_before_the_first_run_all_is_left_and_no_time_is_known():
     assert estimate_progress(make_search(right), PATHS[0]) == ProgressEstimate("native", 0, 200, 0.0)
 
 
-def test_the_requests_left_take_as_long_as_those_of_the_arm_with_the_most_runs():
-    search = make_search(lambda arm, *at: right(arm, *at)._replace(seconds=10.0))
+def test_the_time_left_is_that_of_the_requests_left():
+    search = make_search(right)
     search.measure(PATHS[0])
-    search.outcomes[PATHS[1].name] = {("case 0", 0): right(PATHS[1], CASES[0], 0)}
     search.requests = 50
-    assert estimate_progress(search, PATHS[1]) == ProgressEstimate("template", 50, 200, 10.0 * 150)
+    assert estimate_progress(search, PATHS[1]) == ProgressEstimate("template", 50, 200, (200 - 2) / 50 * 150)
 
 
 def test_at_the_end_nothing_is_left():
