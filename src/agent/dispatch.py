@@ -21,7 +21,6 @@ from ..tools.sdk.wiring import CommandReport, Inbox
 from ..types.effects import AgentSteps
 from ..types.events import CallDenied, CallFinished, CallStarted, ModeChanged, Notice
 from ..types.messages import (
-    CALL_TOOL,
     MAX_CALLS,
     MalformedCall,
     RequestedCall,
@@ -66,7 +65,8 @@ def _compare_by(result: ToolResult) -> object:
 class TurnCalls:
     """The calls of one turn, as they ran if they did, and their results so far.
 
-    Once unwrapped, a call of `call_tool` is the call that it stands for; its result has the name in the answer.
+    Once unwrapped, a call of `call_tool`, or of a tool's alias, is a call of the tool that it means. Its result has the
+    name in the answer, which some APIs compare.
     `task`: the user's question that they serve. `watch`: what the turns of that question make together. `results`: of
     the first calls, where the turn was suspended; with `is_suspended` the others stay without one.
     """
@@ -81,16 +81,12 @@ class TurnCalls:
         self.calls = list(calls)
         self.task = task
         self.is_suspended = False
-        self._wrapped: set[int] = set()  # places of calls of `call_tool`
+        self._names = [call.name for call in calls]  # in the answer
         self._watch = watch
         self._results = dict(enumerate(results))  # by place
 
     def unwrap(self, registry: Registry) -> None:
-        for place, call in enumerate(self.calls):
-            unwrapped = registry.unwrap(call)
-            if unwrapped is not call:
-                self._wrapped.add(place)
-                self.calls[place] = unwrapped
+        self.calls = [registry.unwrap(call) for call in self.calls]
 
     def finish(self, place: int, result: ToolResult) -> CallFinished:
         """Record the result of the call at this place; the last one tells the model of a loop."""
@@ -119,7 +115,8 @@ class TurnCalls:
 
     def _address(self, place: int, result: ToolResult) -> ToolResult:
         """The result under the name of the call in the answer, which some APIs compare with it."""
-        return replace(result, name=CALL_TOOL) if place in self._wrapped else result
+        name = self._names[place]
+        return result if result.name == name else replace(result, name=name)
 
 
 class ToolDispatcher:

@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from src.model.request_builder import ModelOptions, RequestBuilder
@@ -158,7 +158,6 @@ def make_call(number, style, name):
 
 
 @pytest.mark.parametrize("name", ENDS)
-@settings(max_examples=5)
 @given(styles=st.lists(STYLES, min_size=2, max_size=4))
 def test_between_results_a_prompt_is_the_last_one_its_answer_and_what_the_template_writes_behind(name, styles):
     server = Server(name)
@@ -177,7 +176,6 @@ def test_between_results_a_prompt_is_the_last_one_its_answer_and_what_the_templa
 
 
 @pytest.mark.parametrize("name", ENDS)
-@settings(max_examples=2)
 @given(style=STYLES)
 def test_at_a_question_a_prompt_goes_on_or_is_the_templates_and_the_break_has_a_name(name, style):
     server = Server(name)
