@@ -1,7 +1,7 @@
 """Pictures of the screen for the README, made from the demo: `python -m tests.terminal.pictures` draws them anew.
 
-What differs from run to run, or with each change of a tool (folder, port, times, tokens), is replaced, so that a test
-can compare them with the program.
+What differs from run to run, or with each change of a tool (folder, port, times, tokens), is replaced, and the advice for
+machines without bubblewrap is left out, so that a test can compare them with the program.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.style import Style
 from rich.text import Text
+
+from src.cli.chat.open import BETTER_SANDBOX
 
 from .terminal import ROOT, Terminal
 
@@ -46,7 +48,9 @@ def draw_pictures() -> dict[str, str]:
 def render_screen(chat: Terminal) -> str:
     """The screen as SVG, with its colours."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    for row in range(len(chat.text.splitlines())):
+    for row, line in enumerate(chat.text.splitlines()):
+        if BETTER_SANDBOX in line:
+            continue
         console.print(_render_row(chat, row), no_wrap=True, overflow="crop")
     return console.export_svg(title="vllm-bot --demo", unique_id="vllm-bot", code_format=FORMAT)
 
