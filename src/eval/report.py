@@ -93,20 +93,10 @@ def describe_verdict(standing: Standing) -> str:
     return str(standing.verdict)
 
 
-def render_text(search: Search, advice: Advice) -> str:
-    """What follows the headline."""
+def render_text(search: Search, advice: Advice, columns: int = 0) -> str:
+    """What follows the headline, for a terminal of so many columns; 0: for none."""
     rows = list_rows(search)
-    width = max(len(row.name) for row in rows)
-    lines = [*(f"  {each}" for each in advice.why), ""]
-    lines.append(f"{'arm':{width}}  right  interval  clean  runs   s/run  cached  verdict")
-    for row in rows:
-        low, high = estimate_interval(row.passed, row.runs)
-        cached = "" if row.cached is None else f"{row.cached:.0%}"
-        numbers = f"{'':22}"
-        if row.runs:
-            between, clean = f"{100 * low:.0f}-{high:.0%}", f"{row.clean / row.runs:.0%}"
-            numbers = f"{row.share:5.0%}  {between:>8}  {clean:>5}"
-        lines.append(f"{row.name:{width}}  {numbers}  {row.runs:4}  {row.seconds:6.2f}  {cached:>6}  {row.verdict}")
+    lines = [*(f"  {each}" for each in advice.why), "", *_draw_table(rows, columns)]
     lines += ["", *_list_kinds(rows)]
     saving = ""
     if search.compared:
@@ -116,6 +106,24 @@ def render_text(search: Search, advice: Advice) -> str:
     if advice.settings:
         lines += ["recommended settings:", *(f"  {each}" for each in describe_changes(advice.settings))]
     return "\n".join(lines)
+
+
+def _draw_table(rows: Sequence[Row], columns: int) -> list[str]:
+    """A line for each arm. Where one of them does not fit, each verdict stands in a line of its own below."""
+    width = max(len(row.name) for row in rows)
+    lines = [(f"{'arm':{width}}  right  interval  clean  runs   s/run  cached", "verdict")]
+    for row in rows:
+        low, high = estimate_interval(row.passed, row.runs)
+        cached = "" if row.cached is None else f"{row.cached:.0%}"
+        numbers = f"{'':22}"
+        if row.runs:
+            between, clean = f"{100 * low:.0f}-{high:.0%}", f"{row.clean / row.runs:.0%}"
+            numbers = f"{row.share:5.0%}  {between:>8}  {clean:>5}"
+        figures = f"{row.name:{width}}  {numbers}  {row.runs:4}  {row.seconds:6.2f}  {cached:>6}"
+        lines.append((figures, row.verdict))
+    if columns and any(len(figures) + len(verdict) + 2 > columns for figures, verdict in lines):
+        return [line for figures, verdict in lines for line in (figures, f"  {verdict}")]
+    return [f"{figures}  {verdict}" for figures, verdict in lines]
 
 
 def _list_kinds(rows: Sequence[Row]) -> list[str]:

@@ -104,7 +104,8 @@ def run_eval(options: argparse.Namespace) -> int:
         results.finish({"arm": best.name, "changes": dict(best.changes), "settings": dict(advice.settings)})
     page = write_page(out, search, advice, cases, about)
     print(sanitize(advice.headline))  # not wrapped: commands are copied
-    print(wrap_text(sanitize(render_text(search, advice)), get_columns(sys.stdout) - 1))
+    columns = max(get_columns(sys.stdout) - 1, 0)
+    print(wrap_text(sanitize(render_text(search, advice, columns)), columns))
     print(f"results: {results.path}, report: {page}", file=sys.stderr)
     if options.apply:
         _apply(advice, options)
