@@ -22,6 +22,7 @@ from src.parsing.landing.decisions import Hold, Landing, Mark, Show, WholeCall
 from src.parsing.stream.parser import StreamParser
 from src.serve.chat_request import ChatBody
 from src.serve.chat_turn import ChatTurn, Payload
+from src.serve.turn_options import TurnOptions
 from src.transport.driver import drive
 from src.types.events import Completed, TextDelta
 from src.types.messages import MalformedCall, ToolCall, ToolDefinition, UserMessage
@@ -111,7 +112,7 @@ def run_program(deltas: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]]
 def run_gateway(deltas: list[dict[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[Any]:
     ids = new_ids()
     body = {"model": "tiny", "messages": [{"role": "user", "content": "Do it."}], "tools": tools, "stream": True}
-    turn = ChatTurn("http://scripted/v1", FactStore(), ChatBody(body), lambda: next(ids), repair_turns=0)
+    turn = ChatTurn("http://scripted/v1", FactStore(), ChatBody(body), lambda: next(ids), TurnOptions(repair_turns=0))
     transcript = Transcript()
     for output in drive(turn.run(), ScriptedClient(deltas)):
         assert isinstance(output, Payload)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from .. import errors
 from ..errors import BotError, ClientError, StreamCut
-from ..negotiation.history.exchange_text import as_list
 from ..providers.wire_json import as_dict, as_dicts, as_str
 from ..serve.chat_request import ChatBody
 from ..serve.chat_turn import ChatTurn
@@ -22,6 +21,7 @@ from ..serve.record.reader_facts import restore_facts
 from ..serve.record.tape import Tape
 from ..serve.report import RELAYED_PATH
 from ..serve.restore import sort_arguments
+from ..serve.turn_options import restore_options
 from ..types.effects import EFFECTS, Fetch, Open, Read, Reply, ReplyHead
 from .record_lines import RecordLine
 
@@ -147,9 +147,7 @@ def _start(entry: Mapping[str, Any], tape: Tape) -> Generator[Any, Any, None]:
             facts,
             chat,
             lambda: f"call{next(numbers)}",
-            int(reader["repair_turns"]),
-            recovers_parser_errors=bool(reader["recover_parser_errors"]),
-            guards=[as_str(each) for each in as_list(reader["guards"])],
+            restore_options(reader),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Unreadable(f"what was known of the server is not in it: {error}") from error

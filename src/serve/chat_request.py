@@ -170,8 +170,8 @@ class ChatBody:
     def _list_texts(self, *roles: str) -> list[str]:
         return [read_text(each.get("content")) for each in self.messages if each.get("role") in roles]
 
-    def edit(self, path: CallPath, without: Set[str] = frozenset()) -> dict[str, Any]:
-        """The body for this path. `without`: optional fields that are left out."""
+    def edit(self, path: CallPath, without: Set[str] = frozenset(), constrained: str = "auto") -> dict[str, Any]:
+        """The body for this path. `without`: optional fields that are left out. `constrained`: see TurnOptions."""
         left_out = {*path.disabled_fields, *without}
         body = dict(self.body)
         body["return_token_ids"] = True
@@ -184,7 +184,7 @@ class ChatBody:
         elif path.mode == "text":
             for name in _CALL_FIELDS:
                 body.pop(name, None)
-        if grammar := self._constrain(path):
+        if grammar := self._constrain(path, constrained):
             body[GRAMMAR_FIELD] = grammar
         for name in left_out:
             if name not in self.body:
@@ -192,15 +192,19 @@ class ChatBody:
         body["messages"] = self._edit_messages(path, has_grammar=GRAMMAR_FIELD in body)
         return body
 
-    def _constrain(self, path: CallPath) -> dict[str, JSON]:
+    def _constrain(self, path: CallPath, constrained: str) -> dict[str, JSON]:
         """The grammar of calls in the text; empty if there is none.
 
-        Every tag that begins a call becomes one under a grammar, so a conversation about tags goes without.
+        Every tag that begins a call becomes one under a grammar, so a conversation about tags goes without, unless a
+        grammar is required.
         """
+        if constrained == "off":
+            return {}
         written = path.written_format if path.mode == "template" else ""
         is_known = path.mode == "text" or written not in ("", UNKNOWN)
         texts = self._list_texts("system", "developer", "user", "tool")
-        if not is_known or (self.choice == "auto" and any(map(mentions_call, texts))):
+        may_mention = self.choice == "auto" and constrained == "auto"
+        if not is_known or (may_mention and any(map(mentions_call, texts))):
             return {}
         return constrain_calls(self.tools, self.choice, written)
 

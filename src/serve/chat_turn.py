@@ -6,13 +6,12 @@ that cannot be read is asked for again, at most `repair_turns` times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import starmap
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
-from ..config.settings import DEFAULT_GUARDS
 from ..errors import (
     AnswerUnfinished,
     BotError,
@@ -52,6 +51,7 @@ from .client_asker import ChatAsker, CountAsker, encode_prompt
 from .conversation import Conversation
 from .report import LOST, LandedCall, Report
 from .resumption import Resumption
+from .turn_options import TurnOptions
 
 UNKNOWN_TOOL = "There is no such tool, and nothing was run. The tools are: {names}."
 GUESSED = "It is not certain that a call was meant, or what it was."
@@ -100,11 +100,7 @@ class BodyCodec(OpenAICodec):
 
 
 class ChatTurn:
-    """At the server with `address`, of which `facts` are known. `new_id` names calls.
-
-    `repair_turns`: how often a call that cannot be read is asked for again. `recovers_parser_errors`: an answer that
-    the server's parser made an error of is asked for once more, with calls in the text. `guards`: those that are on.
-    """
+    """At the server with `address`, of which `facts` are known. `new_id` names calls."""
 
     def __init__(
         self,
@@ -112,17 +108,13 @@ class ChatTurn:
         facts: FactStore,
         request: ChatBody,
         new_id: Callable[[], str],
-        repair_turns: int = 1,
-        *,
-        recovers_parser_errors: bool = True,
-        guards: Collection[str] = DEFAULT_GUARDS,
+        options: TurnOptions = TurnOptions(),  # noqa: B008 - it cannot be changed
     ) -> None:
-        self._stall_guards = STALL_PROMPTS.keys() & set(guards)  # each request is gone on with once at most
+        self._stall_guards = STALL_PROMPTS.keys() & set(options.guards)  # each request is gone on with once at most
         if request.form:  # asks again anyway
             self._stall_guards = set()
-        self._replaces_unknown = "unknown" in guards  # once, too
-        self._fits_native = "fit" in guards
-        self._recovers_parser_errors = recovers_parser_errors
+        self._replaces_unknown = "unknown" in options.guards  # once, too
+        self._fits_native = "fit" in options.guards
         self._guards: dict[int, StreamGuard] = {}  # of the stream that is read
         self.report = Report()
         self._asker: ChatAsker | None = None
@@ -131,7 +123,8 @@ class ChatTurn:
         self._facts = facts
         self._request = request
         self._new_id = new_id
-        self._repair_turns = repair_turns
+        self._options = options
+        self._repair_turns = options.repair_turns  # that are left
         self._codec = BodyCodec(new_id, request.body)
         self._server = ServerApi(self._codec, address, facts, is_vllm=True)
         self._body: dict[str, Any] = {}
@@ -154,7 +147,7 @@ class ChatTurn:
             self._request,
             self._new_id,
             self.report,
-            recovers_parser_errors=self._recovers_parser_errors,
+            self._options,
         )
         try:
             yield from negotiate(asker, asker.choose_path())
@@ -189,7 +182,7 @@ class ChatTurn:
         is_unfinished = isinstance(failure, AnswerUnfinished) and asker.path.mode == "native"
         if isinstance(failure, ParserFailed):
             path = asker.avoid_parser(asker.path, failure)
-        elif is_unfinished and self._recovers_parser_errors:
+        elif is_unfinished and self._options.recovers_parser_errors:
             path = asker.path.for_text_turn  # Ollama ends a stream so that its parser failed on
         else:
             path = asker.path
@@ -226,7 +219,7 @@ class ChatTurn:
     def count_tokens(self) -> GatewayTurn:
         """Answer with the number of tokens that the prompt would have, in the shape of Messages."""
         self.fact_key = self.fact_key._replace(version=(yield from self._server.version()))
-        asker = CountAsker(self.fact_key, self._facts, self._request, self._new_id, self.report)
+        asker = CountAsker(self.fact_key, self._facts, self._request, self._new_id, self.report, self._options)
         try:
             yield from negotiate(asker, asker.choose_path())
         except ServerError as refusal:

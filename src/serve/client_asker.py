@@ -32,6 +32,7 @@ from .chat_request import ChatBody
 from .chunks.text_run import count_prompt_tokens
 from .refusals import Refusals
 from .report import Report
+from .turn_options import TurnOptions
 
 RAW_PATH = "completions"
 PROMPT_FIELDS = ("model", "messages", "tools", "chat_template", "chat_template_kwargs", "add_generation_prompt")
@@ -41,7 +42,7 @@ class ClientAsker:
     """Of `served`, of which `facts` are known. `new_id` names calls.
 
     `body`: the last one that was edited; `head`: of the last answer or refusal; `refused`: what the server answered
-    last, if that was no answer. `recovers_parser_errors`: see ChatTurn.
+    last, if that was no answer.
     """
 
     def __init__(
@@ -51,10 +52,10 @@ class ClientAsker:
         request: ChatBody,
         new_id: Callable[[], str],
         report: Report,
-        *,
-        recovers_parser_errors: bool = True,
+        options: TurnOptions,
     ) -> None:
-        self._may_avoid_parser = recovers_parser_errors and request.may_be_asked_in_text
+        self._constrained = options.constrained
+        self._may_avoid_parser = options.recovers_parser_errors and request.may_be_asked_in_text
         self.body: dict[str, Any] = {}
         self.path = CallPath()  # that the server accepted
         self.head = ReplyHead(0)
@@ -64,7 +65,7 @@ class ClientAsker:
         self._request = request
         self._report = report
         self._server = ServerApi(OpenAICodec(new_id), served.address, facts, is_vllm=True)  # of other prompts
-        self._refusals = Refusals(request, self._server, self._ask_aside)
+        self._refusals = Refusals(request, self._server, self._ask_aside, options.constrained)
 
     def choose_path(self) -> CallPath:
         """The path to begin with. A call that is required needs no parser: it is held to the tools' schemas."""
@@ -76,8 +77,10 @@ class ClientAsker:
     def prepare(self, path: CallPath) -> Aside[CallPath]:
         """The path with what the template does to the history, and the format in which the model writes calls."""
         path = yield from self._look_at_template((yield from self._learn_history(path)))
-        if path.mode != "template" or path.written_format or GRAMMAR_FIELD in path.disabled_fields:
+        if path.mode != "template" or path.written_format:
             return path
+        if self._constrained == "off" or GRAMMAR_FIELD in path.disabled_fields:
+            return path  # which format it is concerns the grammar only
         probe = ChatRequest(self._request.model, PROBE, [PROBE_TOOL])
         return replace(path, written_format=(yield from detect_format(self._server, probe)))
 
@@ -113,11 +116,12 @@ class ClientAsker:
         return (yield from learn_gap(self._server, path, map(has_wire_gap, request.messages), probe_gap))
 
     def edit(self, path: CallPath, without: Set[str]) -> dict[str, Any]:
-        self.body = self._request.edit(path, without)
+        self.body = self._request.edit(path, without, self._constrained)
         return self.body
 
     def list_optional_fields(self, body: Mapping[str, Any]) -> frozenset[str]:
-        return self._request.list_optional_fields(body)
+        required = {GRAMMAR_FIELD} if self._constrained == "on" else frozenset()
+        return self._request.list_optional_fields(body) - required
 
     def avoid_parser(self, path: CallPath, failure: ParserFailed) -> CallPath:
         """The path for the same turn after the server's parser failed on its answer. Raises the failure."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from aiohttp import web
 from multidict import CIMultiDict
 
 from ..app.endpoint import random_id
-from ..config.settings import DEFAULT_GUARDS
 from ..errors import BotError, ClientError, ServerError, StreamCut, Timeout, WireError
 from ..negotiation.server import OK
 from ..providers.server_errors import is_about_length, read_error_message
@@ -29,6 +28,7 @@ from .http_common import NO_SERVER, OF_THE_BODY, is_relayed, refuse
 from .keep_alive import LiveStream
 from .record.tape import Tape
 from .report import Report
+from .turn_options import TurnOptions
 from .upstreams import Replica, Upstreams
 
 HEADER = "x-vllm-bot"
@@ -54,10 +54,9 @@ class GuardedExchange:
         dialect: Dialect,
         chat: ChatBody,
         headers: Mapping[str, str],
-        repair_turns: int,
+        options: TurnOptions,
         live: LiveStream,
         conversation: Conversation | None = None,
-        guards: Collection[str] = DEFAULT_GUARDS,
         tape: Tape | None = None,
     ) -> None:
         self.chat = chat
@@ -70,9 +69,8 @@ class GuardedExchange:
         self._request = request
         self._dialect = dialect
         self._headers = headers
-        self._repair_turns = repair_turns
+        self._options = options
         self._live = live
-        self._guards = guards
         self.read_clock = asyncio.get_running_loop().time
         self.began = self.first_byte_at = self.read_clock()
 
@@ -142,9 +140,7 @@ class GuardedExchange:
             replica.facts,
             self.chat,
             random_id,
-            self._repair_turns,
-            recovers_parser_errors=replica.recovers_parser_errors,
-            guards=self._guards,
+            self._options,
         )
         self.report = turn.report
         if self._conversation is not None:
@@ -154,11 +150,7 @@ class GuardedExchange:
         steps = turn.count_tokens() if is_count else turn.run()
         if self._tape is not None:
             self._tape.chat, self._tape.conversation = self.chat, self._conversation
-            self._tape.reader = {
-                "repair_turns": self._repair_turns,
-                "recover_parser_errors": replica.recovers_parser_errors,
-                "guards": sorted(self._guards),
-            }
+            self._tape.reader = self._options.to_dict()
             steps = self._tape.follow(turn, steps, replica.facts)
         answer: AsyncGenerator[Output, None] = drive_async(steps, replica.client.with_headers(self._headers))
         async with aclosing(answer) as outputs:

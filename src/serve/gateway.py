@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Set
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Set
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
@@ -14,7 +14,6 @@ from yarl import URL
 
 from ..app.endpoint import random_id
 from ..app.keys import KeyRing
-from ..config.settings import DEFAULT_GUARDS
 from ..errors import BotError
 from ..providers.wire_json import as_dict, count_items, load_json
 from .access import (
@@ -43,6 +42,7 @@ from .relayed_stream import HistoryRefused, RelayedStream, check_refusal, relay_
 from .report import RELAYED_PATH
 from .request_log import CLIENT_GONE, RequestLog, RequestRecord, read_id
 from .restore import HistoryMemo
+from .turn_options import TurnOptions
 from .upstreams import Replica, Upstreams
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -66,9 +66,9 @@ Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Gateway:
-    """In front of `upstreams`. `keys`: those of clients; None lets anyone in that the rules let in. `repair_turns`: see
-    ChatTurn. `keep_alive`: seconds of silence before a sign of life, 0 for none. `memory`: of answers, of which what
-    clients drop is put back; None: nothing is kept. `guards`: those that are on. `recorder`: of the calls of the APIs.
+    """In front of `upstreams`. `keys`: those of clients; None lets anyone in that the rules let in. `keep_alive`:
+    seconds of silence before a sign of life, 0 for none. `memory`: of answers, of which what clients drop is put back;
+    None: nothing is kept. `recorder`: of the calls of the APIs.
     """
 
     def __init__(
@@ -76,17 +76,15 @@ class Gateway:
         upstreams: Upstreams,
         metrics: Metrics,
         keys: KeyRing | None = None,
-        repair_turns: int = 1,
+        options: TurnOptions = TurnOptions(),  # noqa: B008 - it cannot be changed
         rules: AccessRules = AccessRules(),  # noqa: B008 - it cannot be changed
         keep_alive: float = 0.0,
         memory: Memory | None = None,
-        guards: Collection[str] = DEFAULT_GUARDS,
         request_log: RequestLog | None = None,
         recorder: Recorder | None = None,
         histories: HistoryMemo | None = None,
     ) -> None:
         self._recorder = recorder
-        self._guards = guards
         self._request_log = request_log
         # Of requests at work, by their ids: a request is no key. None of the gateway's own pages, nor of a client that
         # asks whether to send its body.
@@ -98,7 +96,7 @@ class Gateway:
         self._metrics = metrics
         self.keys = keys  # others may take their place
         self._rules = rules._replace(has_keys=keys is not None)
-        self._repair_turns = repair_turns
+        self._options = options
         self._keep_alive = keep_alive
         self._session: aiohttp.ClientSession | None = None
 
@@ -276,7 +274,7 @@ class Gateway:
             return await self.relay(request)
         # a whole answer stays silent: its status cannot be taken back
         interval = interval if value.get("stream") is True else 0.0
-        if chat is not None and "form" in self._guards:
+        if chat is not None and "form" in self._options.guards:
             chat = chat.split_form()
         if tape is not None:
             tape.chat = chat or ChatBody(value)
@@ -303,9 +301,7 @@ class Gateway:
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
         session = "" if tape is None else random_id()
         conversation = await _run_beside(self._find_conversation, request, chat, session, size=size)
-        exchange = GuardedExchange(
-            request, dialect, chat, headers, self._repair_turns, live, conversation, self._guards, tape
-        )
+        exchange = GuardedExchange(request, dialect, chat, headers, self._options, live, conversation, tape)
         record = self._records.get(id(request))
         if record:
             record.exchange = exchange
@@ -332,7 +328,7 @@ class Gateway:
     def _find_conversation(self, request: web.Request, chat: ChatBody, session: str) -> Conversation | None:
         if self._memory is None:
             return None
-        key, notes_loops = self._read_key(request), "loops" in self._guards
+        key, notes_loops = self._read_key(request), "loops" in self._options.guards
         return Conversation(self._memory, self._histories, key, chat, notes_loops=notes_loops, new_session=session)
 
     async def relay(

@@ -35,10 +35,14 @@ _CALL = {
 class Refusals:
     """Of one request. `send`: sends a body to where that was refused. `server`: to be asked about other prompts.
 
-    `are_proven`: the server refuses a request of ours for the same reasons, so that others may rely on them.
+    `constrained`: see TurnOptions. `are_proven`: the server refuses a request of ours for the same reasons, so that
+    others may rely on them.
     """
 
-    def __init__(self, request: ChatBody, server: ServerApi, send: Callable[[Mapping[str, Any]], Fetch]) -> None:
+    def __init__(
+        self, request: ChatBody, server: ServerApi, send: Callable[[Mapping[str, Any]], Fetch], constrained: str
+    ) -> None:
+        self._constrained = constrained
         self.are_proven = True
         self._request = request
         self._server = server
@@ -73,7 +77,7 @@ class Refusals:
 
     def _refuses_plain(self, path: CallPath, changed: CallPath, optional: Set[str], without: Set[str]) -> Aside[bool]:
         plain = make_plain(self._request)
-        body = plain.edit(path, without)
+        body = plain.edit(path, without, self._constrained)
         reply = yield self._send(body)
         if reply.head.is_ok:
             return False

@@ -39,6 +39,7 @@ from .record.log_file import LogFile
 from .record.recorder import Recorder
 from .request_log import RequestLog
 from .restore import HistoryMemo
+from .turn_options import TurnOptions
 from .upstreams import Replica, Upstreams
 from .workers import ENDING, NOTICE_S, SHUTDOWN_S, STREAMS_FINISH, make_hangup_handler, supervise
 
@@ -147,8 +148,7 @@ def make_upstreams(settings: Settings) -> Upstreams:
     replicas = []
     for address in addresses:
         named = replace(settings, vllm=replace(settings.vllm, base_url=address), places=places)
-        recovers = settings.vllm.recover_parser_errors
-        replicas.append(Replica(make_async_client(named, keeps_cookies=False), memory, recovers_parser_errors=recovers))
+        replicas.append(Replica(make_async_client(named, keeps_cookies=False), memory))
     return Upstreams(replicas)
 
 
@@ -201,15 +201,17 @@ def _serve(
     recorder: Recorder | None = None
     if options.record:
         recorder = Recorder(_make_log_file(options), redact, options.record_keys)
+    turn_options = TurnOptions(
+        options.repair_turns, settings.vllm.recover_parser_errors, settings.text_protocol.constrained, options.guards
+    )
     gateway = Gateway(
         upstreams,
         metrics,
         keys,
-        options.repair_turns,
+        turn_options,
         rules,
         options.keep_alive,
         memory,
-        options.guards,
         RequestLog(options.request_log) if options.request_log else None,
         recorder,
         HistoryMemo(share_memory(options.workers).histories),

@@ -33,13 +33,9 @@ log = logging.getLogger(__name__.rpartition(".")[0])
 
 
 class Replica:
-    """One server. `client` sends to its address; `memory` keeps what is learned of it for all workers.
+    """One server. `client` sends to its address; `memory` keeps what is learned of it for all workers."""
 
-    `recovers_parser_errors`: see ChatTurn.
-    """
-
-    def __init__(self, client: AsyncClient, memory: ServerMemory, *, recovers_parser_errors: bool = True) -> None:
-        self.recovers_parser_errors = recovers_parser_errors
+    def __init__(self, client: AsyncClient, memory: ServerMemory) -> None:
         self.client = client
         self.address = client.base_url
         self.root = client.base_url.removesuffix("/v1")

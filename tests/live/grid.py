@@ -3,8 +3,9 @@
     PYTHONPATH=. ~/rig/venv/bin/python -m tests.live.grid GATEWAY [--scenarios N] [--out FILE]
 
 GATEWAY is the address of a gateway in front of a server of the rig, whose model says what the message scripts. Under the
-grammar of a format that the gateway has learned from another row it cannot: such a row is asked alone. The packages
-openai and anthropic come with vLLM. Each row is asked in N scenarios (2, in turns; 9 is all), in three APIs, streamed and whole.
+grammar of a format that the gateway has learned from another row it cannot: in front of a server without a tool parser,
+the settings of the gateway have `text_protocol.constrained: off`. The packages openai and anthropic come with vLLM. Each
+row is asked in N scenarios (2, in turns; 9 is all), in three APIs, streamed and whole.
 A cell is one of:
 
 - right: the calls with exact arguments, and the text around them, but for white space.

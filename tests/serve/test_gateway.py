@@ -8,7 +8,7 @@ import io
 import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from src.app.keys import KeyRing, hash_key
 from src.app.state_files import ServerMemory
-from src.config.settings import DEFAULT_GUARDS
 from src.negotiation.call_path import CallPath
 from src.negotiation.formats.written_format import PROBE
 from src.serve import gateway
@@ -32,6 +31,7 @@ from src.serve.memory import OwnMemory
 from src.serve.pages.metrics import Metrics
 from src.serve.record.recorder import Recorder
 from src.serve.run import close_silent, hide_request
+from src.serve.turn_options import TurnOptions
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
 from src.transport.deadlines import Timeouts
@@ -173,7 +173,7 @@ def drive(
     dead: int = 0,
     clocks: Timeouts = Timeouts(),  # noqa: B008 - a NamedTuple
     alive: int = 1,
-    guards: Collection[str] = DEFAULT_GUARDS,
+    options: TurnOptions = TurnOptions(),  # noqa: B008 - a NamedTuple
     recorder: Recorder | None = None,
 ) -> None:
     """Run `use` with a client of the gateway. `dead`: servers that do not answer, tried first where need be.
@@ -193,9 +193,7 @@ def drive(
                 )
                 for each in addresses
             ]
-            own = Gateway(
-                Upstreams(replicas), Metrics(folder), keys, memory=OwnMemory(), guards=guards, recorder=recorder
-            )
+            own = Gateway(Upstreams(replicas), Metrics(folder), keys, options, memory=OwnMemory(), recorder=recorder)
             async with TestClient(TestServer(own.make_app())) as client:
                 await use(client, fake)
 
@@ -979,6 +977,34 @@ def test_without_a_parser_the_grammar_of_the_model_s_format_is_sent_and_asked_fo
         assert (len(fake.bodies), fake.rendered) == (5, 1)
 
     drive(tmp_path, answer, use)
+
+
+def test_no_grammar_is_sent_where_the_settings_say_so(tmp_path):
+    def answer(body):
+        return say(CALL) if body.get("tool_choice") == "none" else (400, NO_PARSER)
+
+    async def use(client, fake):
+        fake.tells_tokens = True
+        _, answered = await ask(client, BODY)
+        assert len(answered["choices"][0]["message"]["tool_calls"]) == 1
+        assert not any("structured_outputs" in body for body in fake.bodies)
+        assert fake.rendered == 0  # which format the model writes concerns a grammar only
+
+    drive(tmp_path, answer, use, options=TurnOptions(constrained="off"))
+
+
+def test_a_grammar_that_is_required_and_refused_is_an_error(tmp_path):
+    def answer(body):
+        if "structured_outputs" in body:
+            return 400, {"error": {"message": "Invalid grammar specification: no", "code": 400}}
+        return say(CALL) if body.get("tool_choice") == "none" else (400, NO_PARSER)
+
+    async def use(client, fake):
+        fake.tells_tokens = True
+        status, answered = await ask(client, BODY)
+        assert (status, answered["error"]["message"]) == (400, "Invalid grammar specification: no")
+
+    drive(tmp_path, answer, use, options=TurnOptions(constrained="on"))
 
 
 def test_a_grammar_that_the_server_refuses_is_left_out_for_good(tmp_path):

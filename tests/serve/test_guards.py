@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from src.config.settings import DEFAULT_GUARDS
+from src.serve.turn_options import TurnOptions
 from tests.serve.test_gateway import drive, read_metrics, say
 
 PARAMETERS = {
@@ -99,7 +100,12 @@ class TestFit:
             assert read_arguments(text) == WRITTEN
             assert done == "path=native"
 
-        drive(tmp_path, lambda _: stream_read([*WRITTEN]) if is_streamed else call_read(), use, guards=())
+        drive(
+            tmp_path,
+            lambda _: stream_read([*WRITTEN]) if is_streamed else call_read(),
+            use,
+            options=TurnOptions(guards=()),
+        )
 
     @pytest.mark.parametrize("arguments", ['{"path": "5", "limit": 5}', '{"path": "a", "limit": "many"}'])
     def test_an_answer_that_needs_nothing_or_has_no_reading_is_the_server_s(self, tmp_path, arguments):
@@ -179,7 +185,7 @@ class TestAStall:
             got.append(await post(client, {**body, "stream": is_streamed}))
             got.append(("", "\n".join(await read_metrics(client))))
 
-        drive(tmp_path, server, use, **options)
+        drive(tmp_path, server, use, options=TurnOptions(**options))
         self.counts = got[1][1]
         return got[0]
 
@@ -261,7 +267,7 @@ class TestAnUnknownTool:
         async def use(client, _):
             got.append(await post(client, {**BODY, "stream": is_streamed}))
 
-        drive(tmp_path, server, use, guards=guards)
+        drive(tmp_path, server, use, options=TurnOptions(guards=guards))
         return *got[0], server.bodies
 
     def test_gets_one_more_turn_behind_the_names_of_the_tools(self, tmp_path, is_streamed):
@@ -333,7 +339,7 @@ class TestAForm:
                 got.append(await reply.text())
             bodies.extend(fake.bodies)
 
-        drive(tmp_path, Stalls(*answers), use, **options)
+        drive(tmp_path, Stalls(*answers), use, options=TurnOptions(**options))
         return got[0], bodies
 
     def test_beside_tools_lets_the_model_call_them(self, tmp_path, is_streamed):

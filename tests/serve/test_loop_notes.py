@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from src.serve.loop_notes import LoopNotes
+from src.serve.turn_options import TurnOptions
 from tests.serve.test_gateway import BODY, drive, read_metrics
 from tests.serve.test_guards import call_read, post
 
@@ -115,7 +116,7 @@ class TestTheGateway:
             )
             counts.extend(await read_metrics(client))
 
-        drive(tmp_path, lambda _: call_read('{"path": "a.txt"}'), use, **options)
+        drive(tmp_path, lambda _: call_read('{"path": "a.txt"}'), use, options=TurnOptions(**options))
         return sent, told, counts
 
     def test_tells_the_model_and_counts_it(self, tmp_path):

@@ -16,6 +16,7 @@ from src.app.state_files import ServerMemory
 from src.negotiation.parser_record import LAST_TURNS, MAX_FAILURES, TEXT_S, ParserRecord
 from src.serve.gateway import Gateway
 from src.serve.pages.metrics import Metrics
+from src.serve.turn_options import TurnOptions
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
 from tests.waiting import PATIENCE_S
@@ -137,8 +138,9 @@ def drive(
         fake = Server(answer, version, prompt, parameters, shows_tools=shows_tools)
         async with TestServer(fake.make_app(), handler_cancellation=True) as server:
             client = AsyncClient(str(server.make_url("/v1")))
-            replica = Replica(client, ServerMemory(folder), recovers_parser_errors=recovers)
-            own = Gateway(Upstreams([replica]), Metrics(folder)).make_app()
+            replica = Replica(client, ServerMemory(folder))
+            options = TurnOptions(recovers_parser_errors=recovers)
+            own = Gateway(Upstreams([replica]), Metrics(folder), options=options).make_app()
             async with TestClient(TestServer(own, handler_cancellation=True)) as client:
                 await use(client, fake)
 

@@ -9,13 +9,16 @@ from src.serve.exchange import GuardedExchange
 from src.serve.keep_alive import LiveStream
 from src.serve.pages.metrics import Metrics
 from src.serve.report import LandedCall
+from src.serve.turn_options import TurnOptions
 
 
 def track(counts, *calls, model="m", status=200):
     """Count a request in which these calls landed. Returns the gauge of requests at work, before its end and after it."""
 
     async def run():
-        exchange = GuardedExchange(None, None, ChatBody({"model": model}), {}, 1, LiveStream(None, bytes, 0))
+        exchange = GuardedExchange(
+            None, None, ChatBody({"model": model}), {}, TurnOptions(), LiveStream(None, bytes, 0)
+        )
         exchange.status = status
         exchange.report.calls += [LandedCall(name, "native", "native") for name in calls]
         with counts.track(exchange, "messages"):

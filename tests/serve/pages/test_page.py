@@ -21,6 +21,7 @@ from src.serve.pages.history import History
 from src.serve.pages.metrics import Metrics
 from src.serve.report import LandedCall
 from src.serve.request_log import RequestRecord
+from src.serve.turn_options import TurnOptions
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
 from src.types.messages import Usage
@@ -85,7 +86,9 @@ def fill(metrics, folder, calls):
     metrics.history = History(folder, lambda: clock[0])
     for moment in sorted(now - 3400 * chance.random() for _ in range(calls)):
         model = chance.choices(["Qwen/Qwen3-32B", "moonshotai/Kimi-K2"], [3, 1])[0]
-        exchange = GuardedExchange(None, None, ChatBody({"model": model}), {}, 1, LiveStream(None, bytes, 0))
+        exchange = GuardedExchange(
+            None, None, ChatBody({"model": model}), {}, TurnOptions(), LiveStream(None, bytes, 0)
+        )
         exchange.status, exchange.report.path = 200, "native"
         exchange.first_byte_at += chance.lognormvariate(-1, 0.5)
         prompt = chance.randint(2000, 40000)
