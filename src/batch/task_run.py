@@ -26,7 +26,6 @@ from ..security.sandbox.deferred import DeferredSandbox
 from ..session.replay import replay
 from ..session.session import Session
 from ..tools.process.run import run
-from ..tools.sdk.output_store import Stored
 from ..types.events import Completed, Event
 from ..types.messages import JSON, Response, Usage, UserMessage
 from .results import SUCCESS, CheckResult, Row
@@ -281,5 +280,4 @@ def _check(command: str, settings: Settings, sandbox: DeferredSandbox | None) ->
         done = run([SHELL, "-c", "--", command], context, "write")
     except ToolError as error:
         return CheckResult(command, None, str(error))
-    text = done.output.text if isinstance(done.output, Stored) else done.output
-    return CheckResult(command, done.exit_code, text[-MAX_CHECK_OUTPUT_CHARS:])
+    return CheckResult(command, done.exit_code, done.text[-MAX_CHECK_OUTPUT_CHARS:])

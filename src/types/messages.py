@@ -143,6 +143,8 @@ class ToolResult(Serializable):
     `is_denied`: the call did not fail; a rule or a person did not let it run. The kind is error.
     `usage`: the tokens of a subagent's own requests. `diff`: what the call changed in a file, for the user. Neither is
     sent to providers. `seconds`: that the call took; they are not stored.
+    `ending`: how the command of the call ended, in words that also stand behind its output, in brackets; "" if it ran
+    none to its end. `exit_code`: of that command; None if it did not end by itself.
     """
 
     TYPE = "result"
@@ -155,6 +157,13 @@ class ToolResult(Serializable):
     usage: Usage | None = None
     diff: str = field(default="", repr=False, compare=False)
     seconds: float = field(default=0.0, repr=False, compare=False)
+    ending: str = field(default="", repr=False, compare=False, metadata=STORED)
+    exit_code: int | None = field(default=None, repr=False, compare=False, metadata=STORED)
+
+    @property
+    def has_command_failed(self) -> bool:
+        """Whether the call ran a command that failed, or that was ended at its time limit."""
+        return bool(self.ending) and self.exit_code != 0
 
     @property
     def failure(self) -> Literal["", "error", "denied"]:

@@ -160,9 +160,9 @@ def run_command(command: str, context: ToolContext, access: Any, *, in_backgroun
     """What the model is shown of it. Raises ToolError."""
     argv = ["/bin/bash", "-c", "--", command]
     if not in_background:
-        return str(run(argv, context, access).output)
+        return run(argv, context, access).text
     with context.for_run() as within:
-        shown = str(run_in_background(argv, within, access, TIMEOUT_S).output)
+        shown = run_in_background(argv, within, access, TIMEOUT_S).text
         for job in within.wiring.jobs:
             job.has_ended.wait(END_TIMEOUT_S)
             shown += job.describe_end() + job.read_output()

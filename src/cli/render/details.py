@@ -6,7 +6,6 @@ All of it was written by others, so the screens put it behind a mark, as lines o
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from ...security.text.sanitize import sanitize
 from ...types.lazy_pattern import LazyPattern
@@ -25,10 +24,8 @@ TODO_TOOLS = ("todo_write", "todo_read")
 TODO = re.compile(r"\[([ ~x])\] (.*)")
 TODO_STYLES = {" ": "", "~": BOLD, "x": DIM}
 HUNK = LazyPattern(r"@@ -(\d+)(?:,\d+)? \+(\d+)")
-_FAILED = LazyPattern(r"\[(?!exit code 0\b)(exit code|killed by|timed out)\b")
 _NOTE = LazyPattern(r"\[.*\]\Z")
 _JOB_END = LazyPattern(r"\[background job \d+ ended \(")
-_ENDING = LazyPattern(r"\[(exit code|killed by|timed out)\b")
 
 
 def list_details(result: ToolResult, colours: Colours, *, with_diff: bool = True) -> list[Line]:
@@ -78,21 +75,16 @@ def number_diff(diff: str, colours: Colours) -> list[Line]:
     return [(f"{number:>{columns}} {mark}{text}", styles.get(mark, DIM)) for number, mark, text in numbered]
 
 
-def has_failed(result: ToolResult) -> bool:
-    """Whether the call failed, or its command did."""
-    return result.kind == "error" or has_failed_exit(split_notes(result.text.strip().split("\n"))[1])
-
-
-def has_failed_exit(notes: Sequence[str]) -> bool:
-    return any(map(_FAILED.match, notes))
-
-
-def split_notes(lines: list[str]) -> tuple[list[str], list[str]]:
-    """What was printed, and the lines in brackets at the end: how a command ended, and why or how to read the rest."""
+def split_notes(lines: list[str], ending: str) -> tuple[list[str], list[str]]:
+    """What was printed, and the notes behind it: how the command ended, and why or how to read the rest."""
+    last_line = f"[{ending}]"
+    if ending and last_line in lines:
+        end = len(lines) - 1 - lines[::-1].index(last_line)
+        return lines[:end], _drop_job_end(lines[end:])
     lines = _drop_job_end(lines)
-    end = next((at for at in range(len(lines), 0, -1) if not _NOTE.match(lines[at - 1])), 0)
-    ending = next((at for at in range(len(lines) - 1, end - 1, -1) if _ENDING.match(lines[at])), len(lines) - 1)
-    return lines[: max(ending, end)], lines[max(ending, end) :]
+    if lines and _NOTE.match(lines[-1]):
+        return lines[:-1], lines[-1:]
+    return lines, []
 
 
 def _drop_job_end(lines: list[str]) -> list[str]:
@@ -106,10 +98,10 @@ def _drop_job_end(lines: list[str]) -> list[str]:
 
 def _list_failure_lines(result: ToolResult) -> list[str]:
     """The last lines that a failed command printed."""
-    lines, notes = split_notes(result.text.rstrip("\n").split("\n"))
-    if result.kind == "error" or not has_failed_exit(notes):
+    if not result.has_command_failed:
         return []
-    return list(map(_clean_line, lines[-MAX_FAILURE_LINES:]))
+    lines, _ = split_notes(result.text.rstrip("\n").split("\n"), result.ending)
+    return [_clean_line(line) for line in lines[-MAX_FAILURE_LINES:]]
 
 
 def _clean_line(line: str) -> str:

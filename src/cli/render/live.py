@@ -32,7 +32,7 @@ from ...types.messages import MalformedCall, ToolCall, ToolResult
 from .activity import Progress, RunningCall
 from .blocks import Block, BlockSplitter
 from .colours import DARK, Colours, paint
-from .details import MAX_DIFF_LINES, has_failed, list_details
+from .details import MAX_DIFF_LINES, list_details
 from .plain import (
     MAX_FOLDED,
     MAX_LINE_CHARS,
@@ -255,8 +255,9 @@ class LiveScreen:
         seconds = ""
         if running:
             seconds = f"  {self._clock() - running.began:.1f} s"
-        outcome, failed, details = describe_result(result), has_failed(result), self._format_details(result)
-        lines = self._format_call(call, outcome, seconds, failed=failed)
+        outcome, details = describe_result(result), self._format_details(result)
+        has_failed = result.kind == "error" or result.has_command_failed
+        lines = self._format_call(call, outcome, seconds, failed=has_failed)
         if result.kind == "error" and not any(outcome in line for line in lines):  # why it failed is never cut
             kind, _, reason = outcome.partition(": ")
             lines = self._format_call(call, kind, seconds, failed=True)

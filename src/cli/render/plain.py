@@ -15,9 +15,9 @@ from typing import NamedTuple, TextIO
 from ...security.text.sanitize import Sanitizer, reveal, sanitize
 from ...types.events import CallFinished, CallStarted, Completed, Event, Notice, ReasoningDelta, TextDelta
 from ...types.lazy_pattern import LazyPattern
-from ...types.messages import JSON, MEDIA, MalformedCall, ToolCall, ToolResult, Usage, join_block_texts, list_blocks
+from ...types.messages import JSON, MEDIA, MalformedCall, ToolCall, ToolResult, join_block_texts, list_blocks
 from .colours import NONE, Colours
-from .details import DIM, MAX_DIFF_LINES, has_failed_exit, list_details, number_diff, read_todos, split_notes
+from .details import DIM, MAX_DIFF_LINES, list_details, number_diff, read_todos, split_notes
 from .diff import count_changes, get_diff
 from .wrap import (
     ELLIPSIS,
@@ -176,18 +176,18 @@ def describe_result(result: ToolResult) -> str:
             return _describe_refusal(first)
         reason = _WRONG_ARGUMENTS.sub(r"\1", first.removeprefix("Error executing tool: "))  # which the model reads
         return f"error: {reason[: 4 * MAX_SHORT_CHARS]}"
-    return count_changes(lines, get_diff(result)) or _describe_output(lines, result.usage)
+    return count_changes(lines, get_diff(result)) or _describe_output(lines, result)
 
 
-def _describe_output(lines: list[str], usage: Usage | None) -> str:
+def _describe_output(lines: list[str], result: ToolResult) -> str:
     """How much was printed, or what, if it is short; and how it ended, which comes first where a command failed."""
-    lines, notes = split_notes(lines)
-    if has_failed_exit(notes):  # the lines themselves stand below
-        how = sanitize(notes[0])
+    lines, notes = split_notes(lines, result.ending)
+    if result.has_command_failed:  # the lines themselves stand below
+        how = sanitize(f"[{result.ending}]")
         return f"{how} {len(lines):,} lines" if len(lines) > 1 else how
     size = _describe_size(lines)
     end = " ".join(sanitize(note) for note in notes if note != EXIT_ZERO or not size)[: 2 * MAX_SHORT_CHARS]
-    if usage:
+    if usage := result.usage:
         size += f", {usage.input_tokens + usage.output_tokens:,} tokens"
     return " ".join(filter(None, (size, end))) or "nothing"
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from ...errors import ToolError
 from ...types.sandbox import Access
 from ..sdk.context import ToolContext
-from ..sdk.output_store import Stored
+from ..sdk.output_store import ToolOutput
 from ..sdk.tool import tool
 
 END_JOB = re.compile(r"kill (?:-\w+ )?%(\d{1,6})")  # no job of any shell that a command could start
@@ -23,7 +23,7 @@ def exec(
     access: Annotated[Access | None, "What it may do; default: read"] = None,
     timeout: Annotated[float | None, "Seconds it may take"] = None,
     background: Annotated[bool, "Leave it running, such as a server"] = False,
-) -> str | Stored:
+) -> str | ToolOutput:
     """Run a shell command in the workspace and show its output and exit code. With access=read the workspace is
     read-only; use write to change files, network if it also needs the network.
     """

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from ...errors import ToolError
 from ..sdk.context import ToolContext
-from ..sdk.output_store import Outputs, Stored
+from ..sdk.output_store import Outputs, ToolOutput
 from ..sdk.tool import Tool, tool
 
 MAX_REPORT_BYTES = 5_000  # of UTF-8; about 1,250 tokens of English, and fewer than 2,000 of any language
@@ -24,7 +24,7 @@ def task(
     ctx: ToolContext,
     may_change: Annotated[bool, "Let it change things, as far as you may; else it only reads"] = False,
     server: Annotated[str, "Server whose model does it; default: yours"] = "",
-) -> str | Stored:
+) -> str | ToolOutput:
     """Have a subagent do a part of the work and report. It has your tools, and sees nothing of this conversation.
     Use it for work that reads much; several at once work side by side.
     """
@@ -50,7 +50,7 @@ def submit_plan(plan: Annotated[str, "The plan: what to change, step by step, in
     return "Nobody is there to be asked, so the plan is the answer."
 
 
-def _shorten(report: str, outputs: Outputs | None) -> str | Stored:
+def _shorten(report: str, outputs: Outputs | None) -> str | ToolOutput:
     """The beginning of a long report, and where the whole is."""
     data = report.encode("utf-8", "replace")
     if len(data) <= MAX_REPORT_BYTES:
@@ -58,4 +58,4 @@ def _shorten(report: str, outputs: Outputs | None) -> str | Stored:
     ref = outputs.put(report) if outputs else ""
     where = f'; read all of it with tool_output_cache(ref_id="{ref}")' if ref else ""
     shown = data[:MAX_REPORT_BYTES].decode("utf-8", "ignore").rstrip()
-    return Stored(f"{shown}\n[cut: {MAX_REPORT_BYTES:,} of {len(data):,} bytes are shown{where}]", ref)
+    return ToolOutput(f"{shown}\n[cut: {MAX_REPORT_BYTES:,} of {len(data):,} bytes are shown{where}]", ref)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from ...types.sandbox import Access, Grant, Sandbox
 from ..sdk.context import ToolContext
-from ..sdk.output_store import Stored
+from ..sdk.output_store import ToolOutput
 from .background import adopt, run_in_background
-from .run import FinishedCommand, SentToBackground, run
+from .run import SentToBackground, run
 
 TEMPORARY = "/tmp/"  # noqa: S108 - which is not the command's own where there is no bubblewrap
 USE_TMPDIR = "a command cannot write to /tmp here: use $TMPDIR"
@@ -46,7 +46,7 @@ def run_command(
     is_tool: bool = False,
     timeout_s: float | None = None,
     in_background: bool = False,
-) -> str | Stored:
+) -> ToolOutput:
     """Run a command with the access it was allowed, else with the one it names, else with read.
 
     `is_tool`: the access is the tool's, so the model cannot name another. `timeout_s`: None is that of the settings; in
@@ -68,39 +68,38 @@ def run_command(
         is_cureless = lacks_loopback(done, sandbox) or TEMPORARY in report.cause or lacks_shared_memory(done)
         report.named_none = access == "read" and named is None and not is_cureless and may_lack_access(done)
         report.explanation = explain_failure(access, done, ctx, is_tool=is_tool)
-    return done.output
+    return done
 
 
-def lacks_loopback(done: FinishedCommand, sandbox: Sandbox) -> bool:
+def lacks_loopback(done: ToolOutput, sandbox: Sandbox) -> bool:
     """Whether a command may have failed since commands without the network have no loopback here."""
-    text = _read_output(done)
+    text = done.text
     return not sandbox.has_loopback and bool(NETWORK_FAILURE.search(text)) and not READ_ONLY.search(text)
 
 
-def may_lack_access(done: FinishedCommand) -> bool:
+def may_lack_access(done: ToolOutput) -> bool:
     """Whether the output says that something was refused, or hardly anything; failed tests say what else it was."""
-    text = _read_output(done)
-    return len(text) < MAX_SILENT_CHARS or any(each.search(text) for each in (FILE_REFUSAL, MAY_BE_REFUSAL))
+    return len(done.text) < MAX_SILENT_CHARS or any(each.search(done.text) for each in (FILE_REFUSAL, MAY_BE_REFUSAL))
 
 
-def lacks_shared_memory(done: FinishedCommand) -> bool:
+def lacks_shared_memory(done: ToolOutput) -> bool:
     """Whether a command failed at the semaphores of multiprocessing in /dev/shm, of which bubblewrap gives its own."""
-    text = _read_output(done)
+    text = done.text
     return bool(SHARED_MEMORY.search(text)) and bool(FILE_REFUSAL.search(text))
 
 
-def find_refusal(done: FinishedCommand, ctx: ToolContext) -> str:
+def find_refusal(done: ToolOutput, ctx: ToolContext) -> str:
     """The last line of the output that says that a file may not be changed; the workspace is named from inside."""
-    lines = (line for line in reversed(_read_output(done).splitlines()) if FILE_REFUSAL.search(line))
+    lines = (line for line in reversed(done.text.splitlines()) if FILE_REFUSAL.search(line))
     return next(lines, "").replace(f"{ctx.workspace}/", "")
 
 
-def explain_failure(access: Grant, done: FinishedCommand, ctx: ToolContext, *, is_tool: bool = False) -> str:
+def explain_failure(access: Grant, done: ToolOutput, ctx: ToolContext, *, is_tool: bool = False) -> str:
     """What the access does not include, if that may be why the command failed; else ""."""
     sandbox = ctx.wiring.sandbox
     if sandbox is None or access == "outside":
         return ""
-    text = _read_output(done)
+    text = done.text
     has_network = sandbox.has_network(access)
     parts = [NO_LOOPBACK] if not has_network and lacks_loopback(done, sandbox) else []
     if TEMPORARY in find_refusal(done, ctx):
@@ -130,7 +129,3 @@ def _explain_read_access(ctx: ToolContext, *, is_tool: bool) -> str:
         "the workspace is read-only for access=read; call again with access=write if the command must change "
         "files, or with access=network if it needs the network"
     )
-
-
-def _read_output(done: FinishedCommand) -> str:
-    return done.output.text if isinstance(done.output, Stored) else done.output

@@ -11,15 +11,16 @@ from contextlib import ExitStack
 from ...errors import ToolError
 from ...types.sandbox import Grant
 from ..sdk.context import ToolContext
+from ..sdk.output_store import ToolOutput
 from .jobs import END_TIMEOUT_S, BackgroundJob
 from .proc import shorten_command
-from .run import POLL_S, FinishedCommand, RunningCommand, SentToBackground, describe_timeout, open_output
+from .run import POLL_S, RunningCommand, SentToBackground, describe_timeout, open_output
 
 START_WATCH_S = 1.0  # in which a command may fail at once
 NO_TIMEOUT_S = 1e9  # 31 years
 
 
-def run_in_background(argv: Sequence[str], ctx: ToolContext, access: Grant, timeout_s: float | None) -> FinishedCommand:
+def run_in_background(argv: Sequence[str], ctx: ToolContext, access: Grant, timeout_s: float | None) -> ToolOutput:
     """Start a program that goes on in the background, and watch it for START_WATCH_S.
 
     Raises ToolError if it cannot be started.
@@ -47,10 +48,10 @@ def run_in_background(argv: Sequence[str], ctx: ToolContext, access: Grant, time
         job.end()
         raise
     job.is_told = job.has_ended.is_set()
-    return FinishedCommand(describe_start(job), job.exit_code)
+    return describe_start(job)
 
 
-def adopt(sent: SentToBackground, ctx: ToolContext) -> FinishedCommand:
+def adopt(sent: SentToBackground, ctx: ToolContext) -> ToolOutput:
     """Leave a command that the user sent to the background to a thread."""
     job = ctx.wiring.jobs.open(sent.command.started.command, sent.output, sent.command.began_s)
 
@@ -60,7 +61,7 @@ def adopt(sent: SentToBackground, ctx: ToolContext) -> FinishedCommand:
 
     job.run(follow)
     job.has_begun.wait()
-    return FinishedCommand(describe_start(job, "the user sent it to the background: "), None)
+    return describe_start(job, "the user sent it to the background: ")
 
 
 def _follow(command: RunningCommand, job: BackgroundJob, ctx: ToolContext, timeout_s: float | None) -> str:
@@ -80,13 +81,13 @@ def _follow(command: RunningCommand, job: BackgroundJob, ctx: ToolContext, timeo
     return ending
 
 
-def describe_start(job: BackgroundJob, lead: str = "") -> str:
+def describe_start(job: BackgroundJob, lead: str = "") -> ToolOutput:
     """What the model is told of a job that has just begun, and which may have ended."""
     if job.is_told:
-        return join_output(job, job.ending)
+        return ToolOutput(join_output(job, job.ending), ending=job.ending, exit_code=job.exit_code)
     read = f'tool_output_cache(ref_id="{job.ref}") reads its output; ' if job.ref else ""
     about = f"{lead}it runs in the background as job {job.number}; {read}the command `kill %{job.number}` ends it"
-    return join_output(job, f"{about}; you will be told when it ends")
+    return ToolOutput(join_output(job, f"{about}; you will be told when it ends"))
 
 
 def end_job(ctx: ToolContext, number: int) -> str:

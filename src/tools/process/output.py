@@ -6,7 +6,7 @@ import codecs
 from collections import deque
 from collections.abc import Callable
 
-from ..sdk.output_store import Stored, Writer
+from ..sdk.output_store import ToolOutput, Writer
 
 
 class Output:
@@ -73,11 +73,12 @@ class Output:
         part = "" if self._store.complete else f"; the first {self._store.size:,} bytes of all"
         return f'{part}: tool_output_cache(ref_id="{self._store.ref}")'
 
-    def with_ending(self, ending: str) -> str | Stored:
-        """The text with `ending` on a line of its own, and the reference of the whole output if it was stored."""
+    def end(self, ending: str, exit_code: int | None) -> ToolOutput:
+        """The text with `ending` in brackets on a line of its own, and the reference of the whole if it was stored."""
+        last_line = f"[{ending}]"
         text = self.text()
-        line_end = "" if not text or text.endswith("\n") else "\n"
-        if not self._store:
-            return text + line_end + ending
-        self._store.write((line_end + ending).encode())
-        return Stored(text + line_end + ending, self._store.ref)
+        if text and not text.endswith("\n"):
+            last_line = f"\n{last_line}"
+        if self._store:
+            self._store.write(last_line.encode())
+        return ToolOutput(text + last_line, self.ref, ending, exit_code)

@@ -24,14 +24,14 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 from ...errors import ToolError
 from ...signals import ENDING_SIGNALS
 from ...types.sandbox import Grant, Launch
 from ..fs.paths import UNPASSABLE
 from ..sdk.context import ToolContext
-from ..sdk.output_store import Stored
+from ..sdk.output_store import ToolOutput
 from .output import Output
 from .proc import PROC, TaskLimit, identify, list_processes
 from .supervisor import END_TIMEOUT_S, KILL_GRACE_S, LINGER_S, Supervisor
@@ -43,13 +43,6 @@ POLL_S = 0.05  # seconds between checks for the program's end and for cancellati
 INTERRUPT_GRACE_S = 1.0  # seconds from a user's Ctrl-C to SIGKILL
 READ_BYTES = 1 << 16
 BACKGROUND_ENDED = "what it left running in the background was ended"  # the sandboxes use the same words
-
-
-class FinishedCommand(NamedTuple):
-    """What the program printed and how it ended; `exit_code` is None if it did not end by itself."""
-
-    output: str | Stored
-    exit_code: int | None
 
 
 class RunningCommand:
@@ -112,7 +105,7 @@ class SentToBackground(Exception):
         self.command, self.output, self.store = command, output, store
 
 
-def run(argv: Sequence[str], ctx: ToolContext, access: Grant = "write") -> FinishedCommand:
+def run(argv: Sequence[str], ctx: ToolContext, access: Grant = "write") -> ToolOutput:
     """Run a program to its end. The sandbox holds it to `access`.
 
     Raises ToolError if it cannot be started, or is cancelled; SentToBackground if the user sends it there.
@@ -137,7 +130,7 @@ def run(argv: Sequence[str], ctx: ToolContext, access: Grant = "write") -> Finis
         finally:  # the sandbox restores protected files in every case
             if not is_left:
                 ending = command.finish(describe_timeout(ctx.wiring.exec_timeout))
-        return FinishedCommand(output.with_ending(f"[{ending}]"), command.exit_code)
+        return output.end(ending, command.exit_code)
 
 
 @contextmanager

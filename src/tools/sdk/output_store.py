@@ -27,11 +27,16 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Stored(NamedTuple):
-    """What a tool returns if it stored its output itself: the text to show, and the reference."""
+class ToolOutput(NamedTuple):
+    """What a tool returns that ran a command, or that stored its output itself: the text to show, and the reference.
+
+    `ref` is empty if nothing was stored; `ending` and `exit_code` as in ToolResult.
+    """
 
     text: str
-    ref: str
+    ref: str = ""
+    ending: str = ""
+    exit_code: int | None = None
 
 
 class Outputs:

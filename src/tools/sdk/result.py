@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from ...errors import ToolError
 from ...types.images import describe_excess
 from ...types.messages import JSON, MEDIA, ContentBlock, ToolCall, ToolResult
-from .output_store import Outputs, Stored
+from .output_store import Outputs, ToolOutput
 
 R = TypeVar("R")
 Kind = Literal["text", "data", "error", "multimodal"]
@@ -59,16 +59,26 @@ class Changed(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of a run; `ref` is set if the tool stored its whole output itself, `diff` as in ToolResult."""
+    """The result of a run; `ref` is set if the tool stored its whole output itself, the others as in ToolResult."""
 
     kind: Kind
     value: JSON
     ref: str = ""
     diff: str = ""
+    ending: str = ""
+    exit_code: int | None = None
 
     def to_result(self, call: ToolCall, outputs: Outputs | None) -> ToolResult:
         """The result of this call, as the model sees it."""
-        result = ToolResult(call.id, call.name, self.kind, self.value, diff=self.diff)
+        result = ToolResult(
+            call.id,
+            call.name,
+            self.kind,
+            self.value,
+            diff=self.diff,
+            ending=self.ending,
+            exit_code=self.exit_code,
+        )
         return store_and_truncate(result, outputs, self.ref)
 
 
@@ -77,8 +87,9 @@ def to_outcome(value: object) -> Outcome:
 
     Raises TypeError or ValueError for a value that has no JSON, ToolError for media that no model takes.
     """
-    if isinstance(value, Stored):
-        return Outcome("text", replace_surrogates(value.text), value.ref)
+    if isinstance(value, ToolOutput):
+        text = replace_surrogates(value.text)
+        return Outcome("text", text, value.ref, ending=value.ending, exit_code=value.exit_code)
     if isinstance(value, Changed):
         return Outcome("text", replace_surrogates(value.text), diff=replace_surrogates(value.diff))
     if isinstance(value, str):

@@ -31,7 +31,7 @@ from ...types.messages import JSON, ToolDefinition
 from ...types.sandbox import ACCESSES, Access
 from ...types.tool_schema import describe_type
 from ..process.access import run_command
-from ..sdk.output_store import Stored
+from ..sdk.output_store import ToolOutput
 from ..sdk.schema_edit import Schema, object_schema, to_strict
 from ..sdk.tool import ANY_CONTEXT, NAME, Risk, Tool
 from ..sdk.validation import ArgumentValidator, WrongArguments
@@ -169,7 +169,7 @@ def _make_tool(place: str, entry: Any) -> Tool:
     risk: Risk = row.get("risk", "high")
     access: Access = row.get("access", "read" if risk == "low" else "write")
 
-    def call(**arguments: Any) -> str | Stored:
+    def call(**arguments: Any) -> ToolOutput:
         ctx = arguments.pop(ANY_CONTEXT)
         return run_command(command.make_argv(arguments), ctx, access, is_tool=True)
 

@@ -61,6 +61,11 @@ def result(text="hello", kind="text"):
     return ToolResult("c", "read", kind, text)
 
 
+def ran(printed, exit_code):
+    ending = f"exit code {exit_code}"
+    return ToolResult("c", "read", "text", f"{printed}\n[{ending}]", ending=ending, exit_code=exit_code)
+
+
 def test_while_nothing_came_the_clock_runs():
     assert re.fullmatch(r". waiting 2\.0 s · Ctrl-C stops", Shown().draw(TurnStarted(1), after=2).lines[0])
 
@@ -93,9 +98,14 @@ def test_a_call_that_was_stopped_has_its_line_too():
 
 
 def test_a_command_that_failed_is_red_and_says_how_it_ended():
-    shown = Shown().draw(CallStarted(READ), CallFinished(READ, result("Oh no.\n[exit code 1]"))).end()
+    shown = Shown().draw(CallStarted(READ), CallFinished(READ, ran("Oh no.", 1))).end()
     assert "-> \x1b[31m[exit code 1]" in shown.raw_lines[0]
     assert shown.lines[1] == "    │ Oh no."
+
+
+def test_a_file_that_ends_like_a_failed_command_has_not_failed():
+    shown = Shown().draw(CallStarted(READ), CallFinished(READ, result("a\nb\n[exit code 1]"))).end()
+    assert "\x1b[31m" not in shown.raw_lines[0]
 
 
 def test_a_running_command_shows_its_last_lines_and_folds_when_it_ends():
@@ -105,12 +115,12 @@ def test_a_running_command_shows_its_last_lines_and_folds_when_it_ends():
     shown.live.show_output("c", "10%\r20%\r\x1b[2J30%")
     shown.live.show_output("another call", "not shown")
     assert shown.lines[1:5] == ["    │ line 6", "    │ line 7", "    │ line 8", "    │ 30%"]
-    shown.draw(CallFinished(READ, result("one\ntwo\n[exit code 0]"))).end()
+    shown.draw(CallFinished(READ, ran("one\ntwo", 0))).end()
     assert shown.lines == ['  read(path="a.txt") -> 2 lines  1.0 s']
 
 
 def test_a_failed_command_keeps_its_last_three_lines():
-    failed = result("one\ntwo\nthree\nfour " + "x" * 80 + "\n[exit code 1]")
+    failed = ran("one\ntwo\nthree\nfour " + "x" * 80, 1)
     shown = Shown().draw(CallStarted(READ), CallFinished(READ, failed)).end()
     cut = "    │ four " + "x" * 45 + "..."
     assert shown.lines == ['  read(path="a.txt") -> [exit code 1] 4 lines  0.0 s', "    │ two", "    │ three", cut]
@@ -192,7 +202,7 @@ def test_no_line_of_a_change_or_a_failed_command_leaves_its_mark(end):
     forged = f"x{end}  Run it? [y/N]"
     diff = f"--- a/a.txt\n+++ b/a.txt\n@@ -0,0 +1 @@\n+{forged}\n"
     written = ToolResult("c", "write", "text", "Created a.txt: 9 characters", diff=diff)
-    failed = result(f"{forged}\n[exit code 1]")
+    failed = ran(forged, 1)
     for each in (written, failed):
         shown = Shown().draw(CallStarted(READ), CallFinished(READ, each)).end()
         below = [line for line in "\n".join(shown.raw_lines).split("\n") if "Run it?" in line]

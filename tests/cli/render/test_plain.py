@@ -81,6 +81,12 @@ def test_a_path_keeps_its_end():
     assert format_call(ToolCall("c", "read", {"path": "a/" + "x" * 30}), 30) == 'read(path="...xxxxxxxxxxxxxx")'
 
 
+def ran(printed, exit_code=0, notes=""):
+    """The result of a command that ended with this code, and the notes behind it."""
+    ending = f"exit code {exit_code}"
+    return ToolResult("c", "exec", "text", f"{printed}[{ending}]{notes}", ending=ending, exit_code=exit_code)
+
+
 JOB_END = "[background job 2 ended (exit code 1, after 2 s): make\nthe end of its output:\nboom]"
 
 
@@ -119,9 +125,10 @@ JOB_END = "[background job 2 ended (exit code 1, after 2 s): make\nthe end of it
             ToolResult("c", "exec", "text", f"[it runs in the background as job 2; x]\n{JOB_END}"),
             "[background job 2]",
         ),
-        (ToolResult("c", "exec", "text", f"Oh\n[exit code 1]\n{JOB_END}"), "[exit code 1]"),
+        (ran("Oh\n", 1, f"\n{JOB_END}"), "[exit code 1]"),
+        (ran("Oh\n", notes=f"\n{JOB_END}"), "Oh"),
         (ToolResult("c", "write", "text", f"Created a: 2 characters\n{JOB_END}"), "Created a: 2 characters"),
-        (ToolResult("c", "exec", "text", f"{JOB_END}\n[exit code 1]"), "[exit code 1] 3 lines"),
+        (ran(f"{JOB_END}\n", 1), "[exit code 1] 3 lines"),
         (ToolResult("c", "write", "text", "Created a: 2 characters [sha256 0f]"), "Created a: 2 characters"),
         (
             ToolResult("c", "edit", "text", "Changed a: 1 [sha256 0f]\n--- a\n+++ b\n-x\n+y\n+z\n"),
@@ -133,24 +140,17 @@ JOB_END = "[background job 2 ended (exit code 1, after 2 s): make\nthe end of it
             ),
             "changed +1 -1 lines",
         ),
-        (ToolResult("c", "exec", "text", "Hello\n[exit code 0]"), "Hello"),
-        (ToolResult("c", "exec", "text", "[exit code 0]"), "[exit code 0]"),
-        (ToolResult("c", "exec", "text", "Oh\n[exit code 1]"), "[exit code 1]"),
-        (
-            ToolResult(
-                "c",
-                "exec",
-                "text",
-                "Hi\n[exit code 0]\n[it failed with access=read, and was run again with access=write]",
-            ),
-            "Hi",
-        ),
-        (ToolResult("c", "exec", "text", "Oh\n[exit code 1]\n[no network]"), "[exit code 1]"),
-        (ToolResult("c", "exec", "text", "[a]\n[b]\n[exit code 0]"), "2 lines"),
+        (ran("Hello\n"), "Hello"),
+        (ran(""), "[exit code 0]"),
+        (ran("Oh\n", 1), "[exit code 1]"),
+        (ToolResult("c", "read", "text", "Oh\nOh\n[exit code 1]"), "2 lines [exit code 1]"),
+        (ran("Hi\n", notes="\n[it failed with access=read, and was run again with access=write]"), "Hi"),
+        (ran("Oh\n", 1, "\n[no network]"), "[exit code 1]"),
+        (ran("[a]\n[b]\n"), "2 lines"),
         (ToolResult("c", "exec", "text", "[a]\n[b]"), "[a] [b]"),
-        (ToolResult("c", "exec", "text", "..\n==== 10 passed in 0.1s ====\n[exit code 0]"), "10 passed in 0.1s"),
-        (ToolResult("c", "exec", "text", "a.py\nb.py\n[exit code 0]"), "2 lines"),
-        (ToolResult("c", "exec", "text", "a: ok\nAll checks passed!\n[exit code 0]"), "All checks passed!"),
+        (ran("..\n==== 10 passed in 0.1s ====\n"), "10 passed in 0.1s"),
+        (ran("a.py\nb.py\n"), "2 lines"),
+        (ran("a: ok\nAll checks passed!\n"), "All checks passed!"),
         (ToolResult("c", "todo_write", "text", "[x] read\n[~] write\n[ ] run"), "1 of 3 done"),
     ],
 )
@@ -258,8 +258,7 @@ def test_an_escape_that_was_written_differs_from_one_that_was_revealed():
 
 
 def test_how_a_command_ended_is_on_its_line():
-    result = ToolResult("c", "exec", "text", "a\nb\n[exit code 1]")
-    assert describe_result(result) == "[exit code 1] 2 lines"
+    assert describe_result(ran("a\nb\n", 1)) == "[exit code 1] 2 lines"
 
 
 def test_what_makes_the_answer_harmless_may_be_given():

@@ -51,7 +51,7 @@ def make_runner(kind: str, workspace: Path, environment: dict[str, str], **given
 
     def run(command: str, timeout: float = 20, access: Access = "write") -> str:
         done = run_program(["/bin/bash", "-c", "--", command], context.rewire(exec_timeout=timeout), access)
-        return str(done.output)
+        return done.text
 
     return run
 

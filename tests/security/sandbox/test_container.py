@@ -42,7 +42,7 @@ def run(podman, workspace):
             sandboxes.append(open_container(options, view, ResourceLimits(), {"PATH": podman.path, "HOME": "/root"}))
         context = ToolContext(workspace, {"LANG": "C.UTF-8", "PATH": "/host/bin", "HOME": "/home/me"})
         context = context.rewire(sandbox=sandboxes[0], exec_timeout=timeout)
-        return str(run_program(["/bin/bash", "-c", "--", command], context, access).output)
+        return run_program(["/bin/bash", "-c", "--", command], context, access).text
 
     return run_it
 
@@ -109,7 +109,7 @@ def test_an_image_without_bash_runs_the_command_in_its_sh(podman, workspace):
         ContainerOptions(IMAGE), SandboxView(workspace), ResourceLimits(), {"PATH": podman.path, "HOME": "/root"}
     )
     context = ToolContext(workspace, {}).rewire(sandbox=sandbox)
-    assert str(run_program(["/no/bash", "-c", "--", "echo $0"], context, "write").output) == "/bin/sh\n[exit code 0]"
+    assert run_program(["/no/bash", "-c", "--", "echo $0"], context, "write").text == "/bin/sh\n[exit code 0]"
 
 
 def test_the_workspace_stands_where_the_image_keeps_a_checkout(run, podman, workspace):

@@ -54,4 +54,4 @@ def test_nor_one_in_the_current_folder_where_path_has_only_such_folders(within, 
     program.chmod(0o755)
     ctx = replace(within, environment={**within.environment, "PATH": str(workspace)})
     done = run_program(["/bin/bash", "-c", "--", "curl -s http://localhost:9/"], ctx, "network")
-    assert "CANARY" not in str(done.output)
+    assert "CANARY" not in done.text

@@ -9,7 +9,7 @@ import pytest
 
 from src.tools import ToolContext
 from src.tools.process.access import NO_LOOPBACK, NO_SEMAPHORES, USE_TMPDIR, explain_failure, run_command
-from src.tools.process.run import FinishedCommand
+from src.tools.sdk.output_store import ToolOutput
 from src.tools.sdk.wiring import CommandReport
 from src.types.sandbox import Launch
 
@@ -23,7 +23,7 @@ LONG = "a failure that has nothing to do with it: assertion 1 == 2 in test_a.py\
 
 def explain(access: str, output: str = "", *, is_tool: bool = False, sandbox=SANDBOX, **report: str) -> str:
     context = ToolContext(Path("/")).rewire(sandbox=sandbox, report=CommandReport(**report))
-    return explain_failure(access, FinishedCommand(output, 1), context, is_tool=is_tool)
+    return explain_failure(access, ToolOutput(output, exit_code=1), context, is_tool=is_tool)
 
 
 @pytest.mark.parametrize("output", ["", LONG, "INTERNAL ERROR, please report a bug"])

@@ -24,7 +24,7 @@ from src.tools.process import run as run_module
 from src.tools.process import supervisor
 from src.tools.process.run import HeldInterrupts, describe_exit, run_live
 from src.tools.sdk.output_store import Outputs
-from src.types.messages import ToolCall
+from src.types.messages import ToolCall, ToolResult
 from src.types.sandbox import Launch
 from tests.thorough import take_turns
 from tests.waiting import PATIENCE_S, try_clocks
@@ -70,6 +70,21 @@ SHOWN = [
 def test_output_and_exit_code_are_shown(command, shown, run):
     result = run("exec", command=command)
     assert (result.kind, result.value.replace("       ", "")) == ("text", shown)
+
+
+@pytest.mark.parametrize(
+    ("command", "ending", "exit_code", "has_failed"),
+    [
+        ("echo [exit code 1]", "exit code 0", 0, False),
+        ("exit 3", "exit code 3", 3, True),
+        ("kill -KILL $$", "killed by SIGKILL", -9, True),
+    ],
+)
+def test_a_result_carries_how_its_command_ended(command, ending, exit_code, has_failed, run):
+    result = run("exec", command=command)
+    stored = ToolResult.from_dict(result.to_dict())
+    for each in (result, stored):
+        assert (each.ending, each.exit_code, each.has_command_failed) == (ending, exit_code, has_failed)
 
 
 def test_a_command_that_looks_like_an_option_is_still_a_command(run):
