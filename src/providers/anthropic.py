@@ -113,7 +113,7 @@ def _join_turns(fragments: Sequence[_Fragment]) -> list[bytes]:
 
 def _encode_message(message: Message) -> _Fragment:
     if isinstance(message, UserMessage):
-        parts = _encode_parts(message.blocks) if message.blocks else _encode_text(message.text)
+        parts = _encode_parts(message.blocks) or _encode_text(message.text)
         return _Fragment("user", rest=b",".join(map(encode_json, parts)))
     if isinstance(message, ToolResults):
         return _Fragment("user", b",".join(encode_json(_encode_result(result)) for result in message.results))
@@ -214,6 +214,7 @@ class AnthropicEvent(WireStruct):
 
 
 _EVENTS = StructReader(AnthropicEvent)
+_TEXTS: Mapping[str | None, type[Text] | type[Reasoning]] = {"text": Text, "thinking": Reasoning}
 
 
 class AnthropicStream(StreamDecoder):
@@ -233,18 +234,15 @@ class AnthropicStream(StreamDecoder):
 
     def read_event(self, data: bytes, found: list[WireEvent]) -> None:
         event = _EVENTS.read(data)
-        index = event.index or 0
+        index, delta = event.index or 0, event.delta or AnthropicBlock()
         if event.error:
             raise read_mid_stream_error({"error": event.error})
-        if event.type == "content_block_delta" and event.delta:
-            self._add(index, event.delta, found)
-        elif event.type == "content_block_start" and event.content_block:
-            self._begin(index, event.content_block, found)
-        elif event.type == "message_start" and event.message:
-            self._add_message(event.message)
-        elif event.type == "message_delta":
-            delta = event.delta or AnthropicBlock()
-            self._add_message(AnthropicMessage(stop_reason=delta.stop_reason, usage=event.usage))
+        if event.type == "content_block_delta":
+            self._add(index, delta, found)
+        elif event.type == "content_block_start":
+            self._begin(index, event.content_block or AnthropicBlock(), found)
+        elif event.type in ("message_start", "message_delta"):
+            self._add_message(event.message or AnthropicMessage(stop_reason=delta.stop_reason, usage=event.usage))
         elif event.type == "message_stop":
             self._is_done = True
 
@@ -268,8 +266,8 @@ class AnthropicStream(StreamDecoder):
             found.append(self._builder.add_call(index, block.id, block.name, whole))
         elif block.type == "redacted_thinking":
             self._builder.begin_text(Reasoning).metadata["redacted_thinking"] = block.data or ""
-        elif block.type in ("text", "thinking"):
-            self._texts[index] = self._builder.begin_text(Text if block.type == "text" else Reasoning)
+        elif block.type in _TEXTS:
+            self._texts[index] = self._builder.begin_text(_TEXTS[block.type])
             self._add(index, block, found)
 
     def _add(self, index: int, piece: AnthropicBlock, found: list[WireEvent]) -> None:

@@ -153,7 +153,7 @@ def make_sendable(call: ToolCall | MalformedCall) -> tuple[str, dict[str, JSON]]
 
     The text of a malformed call would make servers that parse it refuse every later turn.
     """
-    return make_sendable_name(call.name), dict(call.arguments) if isinstance(call, ToolCall) else {}
+    return make_sendable_name(call.name), dict(call.arguments)
 
 
 def make_sendable_name(name: str) -> str:
@@ -163,4 +163,7 @@ def make_sendable_name(name: str) -> str:
 
 def describe_failure(result: ToolResult) -> dict[str, JSON]:
     """A result of kind error as JSON; `denied` says that the call did not fail, but was not let run."""
-    return {"error": result.value, **({"denied": True} if result.failure == "denied" else {})}
+    failure: dict[str, JSON] = {"error": result.value}
+    if result.is_denied:
+        failure["denied"] = True
+    return failure

@@ -121,18 +121,20 @@ def _encode_message(message: Message) -> bytes:
 
 
 def _encode_user(message: UserMessage) -> dict[str, JSON]:
-    images = _encode_images(message.blocks)
-    texts = [each for each in message.blocks if each.get("type") != "image"]
-    text = join_block_texts(texts) if images else message.text
+    text, images = _detach_images(message.blocks, message.text)
     return {"role": "user", "text": text, "attachments": [{**each, "type": "blob"} for each in images]}
 
 
-def _encode_images(blocks: object) -> list[dict[str, JSON]]:
-    return [
+def _detach_images(blocks: Sequence[JSON], text: str) -> tuple[str, list[dict[str, JSON]]]:
+    """The text beside the images among the blocks, and these; `text` where there are none."""
+    images: list[dict[str, JSON]] = [
         {"data": block.get("data", ""), "mimeType": block.get("mimeType", "image/png")}
         for block in as_dicts(blocks)
         if block.get("type") == "image"
     ]
+    if images:
+        text = join_block_texts(each for each in as_dicts(blocks) if each.get("type") != "image")
+    return text, images
 
 
 def _encode_response(message: Response) -> dict[str, JSON]:
@@ -144,9 +146,7 @@ def _encode_response(message: Response) -> dict[str, JSON]:
 
 
 def _encode_result(result: ToolResult) -> dict[str, JSON]:
-    blocks = as_dicts(list_blocks(result))
-    images = _encode_images(blocks)
-    text = join_block_texts(each for each in blocks if each.get("type") != "image") if images else result.text
+    text, images = _detach_images(list_blocks(result), result.text)
     sent: dict[str, JSON] = {"textResultForLlm": text, "resultType": _RESULT_TYPES[result.failure]}
     if images:
         sent["binaryResultsForLlm"] = [{**each, "type": "image"} for each in images]
@@ -186,6 +186,10 @@ class CopilotEvent(WireStruct, rename="camel"):
 
 
 _EVENTS = StructReader(CopilotEvent)
+_DELTAS: Mapping[str | None, type[Text] | type[Reasoning]] = {
+    "assistant.message_delta": Text,
+    "assistant.reasoning_delta": Reasoning,
+}
 
 
 class CopilotStream(StreamDecoder):
@@ -205,15 +209,12 @@ class CopilotStream(StreamDecoder):
             self._read(event.type, event.data or CopilotData(), found)
 
     def _read(self, kind: str | None, what: CopilotData, found: list[WireEvent]) -> None:
-        if kind == "assistant.message_delta":
-            self._add_text(Text, what.delta_content, found)
-        elif kind == "assistant.reasoning_delta":
-            self._add_text(Reasoning, what.delta_content, found)
+        if kind in _DELTAS:
+            self._add_text(_DELTAS[kind], what.delta_content, found)
         elif kind == "assistant.tool_call_delta":
-            self._add_call(what.tool_call_id, what.tool_name, what.input_delta or "", found)
-        elif kind == "assistant.usage" and what.input_tokens:  # 0 where the server did not count
-            self._output_tokens += what.output_tokens or 0
-            self._usage = Usage(what.input_tokens, self._output_tokens, what.cache_read_tokens or 0)
+            self._add_call(what.tool_call_id, what.tool_name, what.input_delta, found)
+        elif kind == "assistant.usage":
+            self._add_usage(what)
         elif kind == "assistant.message":
             self._read_message(what, found)
         elif kind == "session.error" and not self._stop_reason:  # else it says that an answer was empty
@@ -225,9 +226,12 @@ class CopilotStream(StreamDecoder):
         if not piece:
             return
         self._streamed.add(kind)
-        last = self._builder.last_text
-        block = last if last is not None and last.kind is kind else self._builder.begin_text(kind)
-        found.append(block.add(piece))
+        found.append(self._builder.continue_text(kind, {}).add(piece))
+
+    def _add_usage(self, usage: CopilotData) -> None:
+        if usage.input_tokens:  # 0 where the server did not count
+            self._output_tokens += usage.output_tokens or 0
+            self._usage = Usage(usage.input_tokens, self._output_tokens, usage.cache_read_tokens or 0)
 
     def _add_call(self, id: str | None, name: str | None, arguments: object, found: list[WireEvent]) -> None:
         index = self._indexes.setdefault(id or "", len(self._indexes))
@@ -244,8 +248,9 @@ class CopilotStream(StreamDecoder):
                 self._add_call(call.tool_call_id, call.name, call.arguments, found)
         self._model = message.model or self._model
         self._id = message.message_id or self._id
-        self._stop_reason = "tool_use" if message.tool_requests else "end_turn"
-        self._is_done = self._is_done or bool(message.tool_requests)
+        self._stop_reason = "end_turn"
+        if message.tool_requests:
+            self._stop_reason, self._is_done = "tool_use", True
 
     def read_whole(self, answer: Any) -> list[WireEvent]:  # noqa: ARG002
         """Raises WireError, always: a session answers with events."""

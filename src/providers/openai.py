@@ -17,6 +17,7 @@ from ..types.messages import (
     Message,
     Named,
     Reasoning,
+    Response,
     StopReason,
     SystemMessage,
     Text,
@@ -90,9 +91,10 @@ class OpenAICodec(Codec):
         return HttpRequest(CHAT_PATH, self._encode_body(request, fields))
 
     def encode_prompt(self, request: ChatRequest) -> bytes:
-        template = request.extra.get("chat_template_kwargs")
-        fields: dict[str, JSON] = {"chat_template_kwargs": template} if template else {}
-        return self._encode_body(request, {"model": request.model, **fields})
+        fields: dict[str, JSON] = {"model": request.model}
+        if template := request.extra.get("chat_template_kwargs"):
+            fields["chat_template_kwargs"] = template
+        return self._encode_body(request, fields)
 
     def _encode_body(self, request: ChatRequest, fields: dict[str, JSON]) -> bytes:
         objects = [self._fields(fields)]
@@ -120,29 +122,40 @@ def _encode_message(message: Message) -> bytes:
 
 
 def encode_messages(message: Message) -> list[dict[str, JSON]]:
-    """A neutral message as chat messages: one per tool result, none for an answer without anything.
-
-    Thoughts stand under two names: vLLM reads the first, older servers and DeepSeek's API the second. Images and sound
-    of results follow in a user message: OpenAI and most chat templates take them in no other.
-    """
+    """A neutral message as chat messages: one per tool result, none for an answer without anything."""
     if isinstance(message, SystemMessage):
         return [{"role": "system", "content": message.text}]
     if isinstance(message, UserMessage):
-        return [{"role": "user", "content": _encode_parts(message.blocks) if message.blocks else message.text}]
+        return [{"role": "user", "content": _encode_parts(message.blocks) or message.text}]
     if isinstance(message, ToolResults):
-        results, media = detach_media(message.results)
-        sent: list[dict[str, JSON]] = [
-            {"role": "tool", "tool_call_id": result.tool_call_id, "content": _encode_result(result)}
-            for result in results
-        ]
-        return [*sent, {"role": "user", "content": _encode_parts(media)}] if media else sent
+        return _encode_results(message)
+    return _encode_answer(message)
+
+
+def _encode_results(message: ToolResults) -> list[dict[str, JSON]]:
+    """Images and sound follow in a user message: OpenAI and most chat templates take them in no other."""
+    results, media = detach_media(message.results)
+    sent: list[dict[str, JSON]] = [
+        {"role": "tool", "tool_call_id": result.tool_call_id, "content": _encode_result(result)} for result in results
+    ]
+    if media:
+        sent.append({"role": "user", "content": _encode_parts(media)})
+    return sent
+
+
+def _encode_answer(message: Response) -> list[dict[str, JSON]]:
+    """Thoughts stand under two names: vLLM reads the first, older servers and DeepSeek's API the second."""
+    text, thought = message.text, "".join(block.text for block in message.content if isinstance(block, Reasoning))
+    calls = [_encode_call(call) for call in message.requested_calls]
+    if not (text or thought or calls):
+        return []
     # Not null: templates that print `message.content` would print None.
-    answer: dict[str, JSON] = {"role": "assistant", "content": message.text}
-    if thought := "".join(block.text for block in message.content if isinstance(block, Reasoning)):
+    answer: dict[str, JSON] = {"role": "assistant", "content": text}
+    if thought:
         answer |= {"reasoning": thought, "reasoning_content": thought}
-    if calls := [_encode_call(call) for call in message.requested_calls]:
+    if calls:
         answer["tool_calls"] = calls
-    return [answer] if any(answer.get(name) for name in ("content", "reasoning", "tool_calls")) else []
+    return [answer]
 
 
 def _encode_call(call: ToolCall | MalformedCall) -> JSON:
@@ -294,20 +307,22 @@ class OpenAIStream(StreamDecoder):
         if chunk.choices is None and is_error(event := as_dict(load_json(data))):
             raise read_mid_stream_error(event)
         for choice in chunk.choices or ():
-            if choice.delta is None and choice.message:
+            if choice.delta is None and choice.message and self._builder.is_empty:
                 _index_calls(choice.message)
-                choice.delta = choice.message if self._builder.is_empty else None
+                choice.delta = choice.message
         self._add(chunk, found)
 
     def _add(self, chunk: CompletionChunk, found: list[WireEvent]) -> None:
         self._model = self._model or chunk.model or ""
         self._id = self._id or as_str(chunk.id)
         self._usage = read_usage(chunk) or self._usage
+        failure = chunk.error
         for choice in chunk.choices or ():
             self._stop_reason = choice.finish_reason or self._stop_reason
             self._add_choice(choice, found)
-        if failures := [each.error for each in (chunk, *(chunk.choices or ())) if each.error]:
-            raise read_mid_stream_error({"error": failures[0]})
+            failure = failure or choice.error
+        if failure:
+            raise read_mid_stream_error({"error": failure})
 
     def _add_choice(self, choice: CompletionChoice, found: list[WireEvent]) -> None:
         before = len(found)
@@ -315,7 +330,8 @@ class OpenAIStream(StreamDecoder):
             self._add_delta(choice.delta, found)
         if choice.token_ids:
             count = self._add_ids(choice.token_ids, choice.finish_reason)
-            self.unaccounted += 0 if len(found) > before else count
+            if len(found) == before:
+                self.unaccounted += count
 
     def _add_ids(self, ids: list[int], finish_reason: str | None) -> int:
         """How many are added. The token that ends the turn is kept apart; others may come in the same event."""
@@ -332,10 +348,13 @@ class OpenAIStream(StreamDecoder):
             found.append(self._text.add(text))
         if thought := delta.reasoning or delta.reasoning_content or delta.reasoning_text or delta.thinking:
             found.append(self._reasoning.add(thought))
-        if delta.function_call:
-            old = delta.function_call
+        if old := delta.function_call:
             found.append(self._builder.add_call(0, "", old.name, old.arguments))
-        for call in delta.tool_calls or ():
+        if delta.tool_calls:
+            self._add_calls(delta.tool_calls, found)
+
+    def _add_calls(self, calls: Sequence[CompletionCall], found: list[WireEvent]) -> None:
+        for call in calls:
             function = call.function or CompletionFunction()
             found.append(self._builder.add_call(call.index, call.id, function.name, function.arguments))
 

@@ -242,8 +242,8 @@ def is_about_length(message: str) -> bool:
 def read_mid_stream_error(event: object) -> ServerError:
     """An error inside an answer with status 200; it may contain the status it should have had."""
     message = explain(event) or "no reason given"
-    error = as_dict(event).get("error")
-    code = as_dict(error if isinstance(error, dict) else event).get("code")
+    described = as_dict(as_dict(event).get("error")) or as_dict(event)
+    code = described.get("code")
     error = _classify(f"The server broke off: {message}", code if isinstance(code, int) else 0, message)
     error.in_answer = True
     return error
@@ -265,8 +265,9 @@ def read_error_message(body: bytes) -> str:
 def summarize_page(page: bytes) -> str:
     """The title of a page, or the beginning of a text."""
     text = page.decode(errors="replace")
-    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-    return " ".join((title[1] if title else text).split())[:MAX_REASON_CHARS]
+    if title := re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL):
+        text = title[1]
+    return " ".join(text.split())[:MAX_REASON_CHARS]
 
 
 def explain(value: object) -> str:
@@ -276,8 +277,10 @@ def explain(value: object) -> str:
     if not isinstance(value, dict):
         return "" if value is None else str(value)[:MAX_REASON_CHARS]
     error = value.get("error") or value
-    if not isinstance(error, dict):
-        return str(error)
+    return _find_reason(error) if isinstance(error, dict) else str(error)
+
+
+def _find_reason(error: Mapping[str, Any]) -> str:
     reason = error.get("message") or error.get("detail") or ""
     if str(reason).isdecimal() and " " in str(error.get("type")):  # older SGLang: the status as the message
         reason = error["type"]
@@ -303,5 +306,6 @@ def read_model_names(body: bytes, names: Callable[[Any], list[str]]) -> list[str
 
 def extract_openai_names(listed: Any) -> list[str]:
     """From OpenAI's list, which Anthropic, Ollama and llama.cpp's server share."""
-    models = listed if listed and isinstance(listed, list) else listed["data"] or []  # Together's is a bare list
-    return [str(model["id"]) for model in models]
+    if not listed or not isinstance(listed, list):  # Together's is a bare list
+        listed = listed["data"] or []
+    return [str(model["id"]) for model in listed]

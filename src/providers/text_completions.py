@@ -49,4 +49,5 @@ def convert_chunk(chunk: dict[str, Any]) -> dict[str, Any]:
 def _convert(choice: dict[str, Any], shell: dict[str, Any], name: str) -> dict[str, Any]:
     text = choice.get("text")
     kept = {key: value for key, value in choice.items() if key not in ("text", "logprobs")}
-    return {**kept, name: {**shell, "content": text} if text or shell else {}}
+    message = {**shell, "content": text} if text or shell else {}
+    return {**kept, name: message}

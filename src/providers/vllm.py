@@ -21,7 +21,7 @@ from ..errors import WireError
 from ..types.messages import JSON, Named, Response, StopReason, Text, ToolChoice, ToolDefinition
 from .base import ChatRequest
 from .openai import COMPLETIONS, read_usage
-from .wire_json import as_dict, as_dicts, as_str, load_json
+from .wire_json import as_dict, as_dicts, as_list, as_str, load_json
 
 TRIGGER = "TOOL_CALL:"
 MAX_BLANKS = 16  # in a row: with more, a weak model may write nothing else
@@ -176,7 +176,7 @@ def read_owner(body: bytes) -> str:
 
 def _load_models(body: bytes) -> list[dict[str, Any]]:
     listed = load_json(body)  # a bare list where a proxy has no other
-    return as_dicts(listed if isinstance(listed, list) else as_dict(listed).get("data"))
+    return as_dicts(listed) or as_dicts(as_dict(listed).get("data"))
 
 
 def read_rendered_text(body: bytes) -> str:
@@ -219,9 +219,8 @@ def relax_schema(schema: Mapping[str, JSON], fits: Callable[[Mapping[str, JSON]]
     properties = schema.get("properties")
     if fits(schema) or not isinstance(properties, Mapping):
         return schema
-    relaxed: dict[str, JSON] = {
-        name: each if isinstance(each, Mapping) and fits(each) else {} for name, each in properties.items()
-    }
+    relaxed: dict[str, JSON] = {name: {} for name in properties}
+    relaxed |= {name: each for name, each in properties.items() if isinstance(each, Mapping) and fits(each)}
     return {"type": "object", "properties": relaxed, "required": schema.get("required", [])}
 
 
@@ -240,9 +239,7 @@ def _walk_schemas(schema: object) -> Iterator[object]:
     yield schema
     if not isinstance(schema, Mapping):
         return
-    properties, choices = schema.get("properties", {}), schema.get("anyOf", [])
-    inner: list[object] = [*(properties.values() if isinstance(properties, Mapping) else [properties])]
-    inner += choices if isinstance(choices, list) else [choices]
+    inner: list[object] = [*as_dict(schema.get("properties")).values(), *as_list(schema.get("anyOf"))]
     inner += [schema[key] for key in ("items", "additionalProperties") if not isinstance(schema.get(key, True), bool)]
     for each in inner:
         yield from _walk_schemas(each)
@@ -251,24 +248,26 @@ def _walk_schemas(schema: object) -> Iterator[object]:
 def _is_plain(schema: object) -> bool:
     if not isinstance(schema, Mapping) or not schema.keys() <= _ANNOTATIONS | _PINNED | _BOUNDS:
         return False
+    if not isinstance(schema.get("properties", {}), dict) or not isinstance(schema.get("anyOf", []), list):
+        return False
     kinds = schema.get("type", [])
-    if not _TYPES.issuperset(kinds if isinstance(kinds, list) else [kinds]):
-        return False
-    bounds = [schema[key] for key in _BOUNDS if key in schema]
-    if not all(isinstance(bound, (int, float)) and abs(bound) <= _LARGEST for bound in bounds):
-        return False
-    return all(_is_ordered(schema, f"min{of}", f"max{of}") for of in ("imum", "Items", "Length"))
+    if not isinstance(kinds, list):
+        kinds = [kinds]
+    return _TYPES.issuperset(kinds) and _has_plain_bounds(schema)
 
 
-def _is_ordered(schema: Mapping[str, JSON], least: str, most: str) -> bool:
-    low, high = schema.get(least), schema.get(most)
-    return not (isinstance(low, (int, float)) and isinstance(high, (int, float))) or low <= high
+def _has_plain_bounds(schema: Mapping[str, Any]) -> bool:
+    bounds = {key: schema[key] for key in _BOUNDS if key in schema}
+    if not all(isinstance(bound, (int, float)) and abs(bound) <= _LARGEST for bound in bounds.values()):
+        return False
+    pairs = [
+        (bounds.get(f"min{of}", -_LARGEST), bounds.get(f"max{of}", _LARGEST)) for of in ("imum", "Items", "Length")
+    ]
+    return all(least <= most for least, most in pairs)
 
 
 def _is_closed(schema: object) -> bool:
     if not isinstance(schema, Mapping) or ("properties" not in schema and schema.get("type") != "object"):
         return True
-    properties, required = schema.get("properties", {}), schema.get("required", [])
-    named = set(properties) if isinstance(properties, Mapping) else set()
-    needed = set(map(str, required)) if isinstance(required, list) else set()
+    named, needed = set(as_dict(schema.get("properties"))), set(map(str, as_list(schema.get("required"))))
     return schema.get("additionalProperties") is False and named == needed

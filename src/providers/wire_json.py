@@ -59,17 +59,26 @@ def to_struct(value: object, kind: type[T]) -> T:
 
 def _fit(value: object, kind: Any) -> Any:
     """The value as this type; None if it is of another."""
-    wanted = next(iter(get_args(kind)), kind) if get_origin(kind) is not list else kind
-    if wanted is Any:
+    arguments = get_args(kind)
+    if get_origin(kind) is list:
+        return _fit_items(value, arguments[0])
+    if arguments:  # a type or None
+        return _fit(value, arguments[0])
+    if kind is Any:
         return value
-    if get_origin(wanted) is list:
-        each = get_args(wanted)[0]
-        items = [value] if isinstance(value, dict) else value  # some servers send one object in place of a list
-        fitting = [_fit(item, each) for item in items] if isinstance(items, list) else None
-        return None if fitting is None else [item for item in fitting if item is not None]
-    if issubclass(wanted, WireStruct):
-        return to_struct(value, wanted) if isinstance(value, dict) else None
-    return value if isinstance(value, wanted) else None
+    if issubclass(kind, WireStruct) and isinstance(value, dict):
+        return to_struct(value, kind)
+    return value if isinstance(value, kind) else None
+
+
+def _fit_items(value: object, kind: Any) -> Any:
+    """The items of a list that have this type; None if it is no list."""
+    if isinstance(value, dict):  # some servers send one object in place of a list
+        value = [value]
+    if not isinstance(value, list):
+        return None
+    fitting = [_fit(item, kind) for item in value]
+    return [item for item in fitting if item is not None]
 
 
 def load_json(data: bytes) -> Any:
@@ -146,6 +155,11 @@ def as_dicts(value: object) -> list[dict[str, Any]]:
 def as_dict(value: object) -> dict[str, Any]:
     """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """The value if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
 
 
 def as_str(value: object) -> str:

@@ -50,7 +50,17 @@ from ..base import (
 )
 from ..server_errors import read_mid_stream_error, read_model_names
 from ..stream.decoder import BodySniffer, StreamDecoder
-from ..wire_json import StructReader, WireStruct, as_dicts, as_str, dump_json, encode_body, encode_json, to_struct
+from ..wire_json import (
+    StructReader,
+    WireStruct,
+    as_dict,
+    as_dicts,
+    as_str,
+    dump_json,
+    encode_body,
+    encode_json,
+    to_struct,
+)
 from .schema import reduce_schema
 
 _SIGNATURE = "thoughtSignature"
@@ -107,12 +117,14 @@ class GeminiCodec(Codec):
     def _encode_block(self, block: Block) -> list[JSON]:
         if isinstance(block, (ToolCall, MalformedCall)):
             return [self._encode_call(block)]
-        sent: dict[str, JSON] = {"text": block.text, **_get_signature(block.metadata)}
-        if isinstance(block, Reasoning):
-            sent["thought"] = True
+        is_thought, signature = isinstance(block, Reasoning), _get_signature(block.metadata)
         # Thoughts without a signature are summaries for people, or another model's.
-        has_text = isinstance(block, Text) and bool(block.text)
-        return [sent] if has_text or _SIGNATURE in sent else []
+        if not signature and (is_thought or not block.text):
+            return []
+        sent: dict[str, JSON] = {"text": block.text, **signature}
+        if is_thought:
+            sent["thought"] = True
+        return [sent]
 
     def _encode_call(self, call: ToolCall | MalformedCall) -> JSON:
         name, arguments = make_sendable(call)
@@ -136,8 +148,9 @@ def _encode_value(result: ToolResult) -> JSON:
     """`output` and `error` are the documented keys; an object is its own output."""
     if result.kind == "error":
         return describe_failure(result)
-    is_own = result.kind == "data" and isinstance(result.value, dict)
-    return result.value if is_own else {"output": result.value}
+    if result.kind == "data" and isinstance(result.value, dict):
+        return result.value
+    return {"output": result.value}
 
 
 def _encode_tools(tools: Sequence[ToolDefinition]) -> JSON:
@@ -160,13 +173,12 @@ def _encode_choice(choice: ToolChoice) -> JSON:
 
 def _encode_sampling(request: ChatRequest) -> JSON:
     wanted = {"temperature": request.temperature, "maxOutputTokens": request.max_tokens}
-    own = request.extra.get("generationConfig")
-    given = own if isinstance(own, dict) else {}
+    given = as_dict(request.extra.get("generationConfig"))
     return {**given, **{name: value for name, value in wanted.items() if value is not None}}
 
 
 def _get_signature(metadata: Mapping[str, JSON]) -> dict[str, JSON]:
-    return {_SIGNATURE: metadata[_SIGNATURE]} if _SIGNATURE in metadata else {}
+    return {name: value for name, value in metadata.items() if name == _SIGNATURE}
 
 
 def _extract_names(listed: Any) -> list[str]:
@@ -260,21 +272,20 @@ class GeminiStream(StreamDecoder):
         if event.usage_metadata:
             self._usage = _read_usage(event.usage_metadata)
         for candidate in (event.candidates or ())[:1]:
-            for part in (candidate.content and candidate.content.parts) or ():
-                self._add_part(part, found)
-            self._stop_reason = candidate.finish_reason or self._stop_reason
-            self._finish_message = candidate.finish_message or self._finish_message
+            self._add_candidate(candidate, found)
+
+    def _add_candidate(self, candidate: GeminiCandidate, found: list[WireEvent]) -> None:
+        for part in (candidate.content and candidate.content.parts) or ():
+            self._add_part(part, found)
+        self._stop_reason = candidate.finish_reason or self._stop_reason
+        self._finish_message = candidate.finish_message or self._finish_message
 
     def _add_part(self, part: GeminiPart, found: list[WireEvent]) -> None:
         metadata: dict[str, JSON] = {_SIGNATURE: part.thought_signature} if part.thought_signature else {}
         if call := part.function_call:
             found.append(self._add_call(call, metadata))
         elif part.text or metadata:
-            kind = Reasoning if part.thought else Text
-            block = self._builder.last_text
-            if block is None or block.kind is not kind or block.metadata or metadata:
-                block = self._builder.begin_text(kind)
-            block.metadata.update(metadata)
+            block = self._builder.continue_text(Reasoning if part.thought else Text, metadata)
             if part.text:
                 found.append(block.add(part.text))
 
@@ -288,7 +299,7 @@ class GeminiStream(StreamDecoder):
     def read_whole(self, answer: Any) -> list[WireEvent]:
         """One response, or a list of them, as they come without streaming."""
         found: list[WireEvent] = []
-        for event in as_dicts(answer if isinstance(answer, list) else [answer]):
+        for event in as_dicts(answer) or as_dicts([answer]):
             self._add(to_struct(event, GeminiEvent), found)
         return found
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...types.messages import JSON
-from ..wire_json import as_dict, as_dicts, as_str
+from ..wire_json import as_dict, as_dicts, as_list, as_str
 
 Schema = Mapping[str, Any]
 
@@ -54,7 +54,9 @@ def _reduce(schema: Schema, root: Schema, inside: frozenset[str]) -> dict[str, J
         return sent | _reduce_object(schema, root, inside)
     if kind == "array":
         return sent | {"items": _reduce(as_dict(schema.get("items")), root, inside)}
-    return sent | (_reduce_enum(schema) if kind == "string" else {})
+    if kind == "string":
+        sent |= _reduce_enum(schema)
+    return sent
 
 
 def _resolve(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Schema, frozenset[str]]:
@@ -70,41 +72,49 @@ def _resolve(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Sche
         properties = {**as_dict(part.get("properties")), **as_dict(merged.get("properties"))}
         required = [*_list_required(part), *_list_required(merged)]
         merged = {**part, **merged}
-        merged |= ({"properties": properties} if properties else {}) | ({"required": required} if required else {})
+        if properties:
+            merged["properties"] = properties
+        if required:
+            merged["required"] = required
     return merged, inside
 
 
 def _find_target(reference: str, root: Schema) -> dict[str, Any]:
     """What `#/a/b` points to; empty if there is nothing."""
-    at: Any = root if reference.startswith("#") else None
+    if not reference.startswith("#"):
+        return {}
+    at: Any = root
     for step in reference.lstrip("#").split("/")[1:]:
         at = as_dict(at).get(step.replace("~1", "/").replace("~0", "~"))
     return as_dict(at)
 
 
 def _list_required(schema: Schema) -> list[str]:
-    required = schema.get("required")
-    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    return [name for name in as_list(schema.get("required")) if isinstance(name, str)]
 
 
 def _list_choices(schema: Schema) -> list[dict[str, Any]]:
     """The alternatives, if there are any; those of an object only narrow its properties and are ignored."""
     kinds = schema.get("type")
-    if not isinstance(kinds, list):
-        unions = [] if kinds or "properties" in schema else [as_dicts(schema.get(key)) for key in ("anyOf", "oneOf")]
-        return [choice for union in unions for choice in union]
-    own = {key: value for key, value in schema.items() if key not in _KEPT}
-    return [{**own, "type": kind} for kind in kinds if isinstance(kind, str)]
+    if isinstance(kinds, list):
+        own = {key: value for key, value in schema.items() if key not in _KEPT}
+        return [{**own, "type": kind} for kind in kinds if isinstance(kind, str)]
+    if kinds or "properties" in schema:
+        return []
+    return [*as_dicts(schema.get("anyOf")), *as_dicts(schema.get("oneOf"))]
 
 
 def _reduce_union(choices: list[dict[str, Any]], root: Schema, inside: frozenset[str]) -> dict[str, JSON]:
     wanted = [choice for choice in choices if choice.get("type") != "null"]
-    nullable: dict[str, JSON] = {"nullable": True} if len(wanted) < len(choices) else {}
-    if len(wanted) == 1:
-        return _reduce(wanted[0], root, inside) | nullable
     if not wanted:
         return {"type": "STRING", "nullable": True}
-    return {"anyOf": [_reduce(choice, root, inside) for choice in wanted], **nullable}
+    reduced = [_reduce(choice, root, inside) for choice in wanted]
+    union: dict[str, JSON] = {"anyOf": [*reduced]}
+    if len(reduced) == 1:
+        union = reduced[0]
+    if len(wanted) < len(choices):
+        union["nullable"] = True
+    return union
 
 
 def _find_type(schema: Schema) -> str:
@@ -120,11 +130,14 @@ def _reduce_object(schema: Schema, root: Schema, inside: frozenset[str]) -> dict
     if not properties:  # an empty object is refused
         return {}
     required: list[JSON] = [name for name in dict.fromkeys(_list_required(schema)) if name in properties]
-    return {"properties": properties, **({"required": required} if required else {})}
+    reduced: dict[str, JSON] = {"properties": properties}
+    if required:
+        reduced["required"] = required
+    return reduced
 
 
 def _reduce_enum(schema: Schema) -> dict[str, JSON]:
-    allowed = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    allowed = schema.get("enum", [schema.get("const")])
     if not isinstance(allowed, list) or not all(isinstance(each, str) and each for each in allowed):
         return {}
     return {"enum": list(allowed), "format": "enum"}

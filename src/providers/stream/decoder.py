@@ -77,9 +77,10 @@ class StreamDecoder(ABC):
     def close(self) -> list[WireEvent]:
         """Raises StreamCut if the stream ended too early."""
         found: list[WireEvent] = []
-        with suppress(WireError):  # the last event may be cut
-            for data in () if self._is_done else self._events.close():
-                self.read_event(data, found)
+        if not self._is_done:
+            with suppress(WireError):  # the last event may be cut
+                for data in self._events.close():
+                    self.read_event(data, found)
         if not (self._stop_reason or self._is_done):
             raise AnswerUnfinished("The server's answer ended in the middle.", "None of it was run.")
         return [*found, Completed(self._build())]

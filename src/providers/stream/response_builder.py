@@ -18,7 +18,6 @@ from typing import Any, Union
 from ...types.events import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from ...types.messages import JSON, Block, MalformedCall, Reasoning, Text, ToolCall, write_arguments
 from ...types.strict_json import loads_strict
-from ..wire_json import as_str
 
 MAX_DEPTH = 100  # of an argument: lists and objects in one another
 TOO_DEEP = "The arguments are nested too deeply."
@@ -53,6 +52,23 @@ class _CallBuilder:
         self.name = ""
         self.arguments: list[str] = []
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments so far are a whole object."""
+        try:
+            return isinstance(json.loads("".join(self.arguments)), dict)
+        except (ValueError, RecursionError):
+            return False
+
+    def add(self, id: str, name: str, piece: str) -> None:
+        self.id = self.id or id
+        if name != self.name:  # some servers repeat the name in every chunk
+            self.name += name
+        if name == self.name and piece.startswith("{") and piece.startswith("".join(self.arguments)):
+            self.arguments.clear()  # some servers send all that came before once more
+        if piece:
+            self.arguments.append(piece)
+
     def build(self, new_id: Callable[[], str], truncated: bool) -> ToolCall | MalformedCall:
         id, raw = self.id or new_id(), "".join(self.arguments)
         try:
@@ -60,8 +76,9 @@ class _CallBuilder:
         except ValueError as error:
             reason = "The call was cut off before its arguments were complete." if truncated else str(error)
             return MalformedCall(id, self.name, raw, reason)
-        written = "" if raw == write_arguments(arguments) else raw
-        return ToolCall(id, self.name, arguments, metadata=self.metadata, written=written if raw.strip() else "")
+        is_plain = not raw.strip() or raw == write_arguments(arguments)
+        written = "" if is_plain else raw
+        return ToolCall(id, self.name, arguments, metadata=self.metadata, written=written)
 
 
 class ResponseBuilder:
@@ -78,15 +95,18 @@ class ResponseBuilder:
         """Whether nothing came yet."""
         return not any(isinstance(block, _CallBuilder) or block.build() for block in self._blocks)
 
-    @property
-    def last_text(self) -> TextBlockBuilder | None:
-        """The last block, if text can be added to it; None if it is a call or there is none."""
-        block = self._blocks[-1] if self._blocks else None
-        return block if isinstance(block, TextBlockBuilder) else None
-
     def begin_text(self, kind: type[Text] | type[Reasoning]) -> TextBlockBuilder:
         block = TextBlockBuilder(kind)
         self._blocks.append(block)
+        return block
+
+    def continue_text(self, kind: type[Text] | type[Reasoning], metadata: Mapping[str, JSON]) -> TextBlockBuilder:
+        """The last block, if it is of this kind and neither it nor what follows is signed; else a new one."""
+        last = next(reversed(self._blocks), None)
+        if isinstance(last, TextBlockBuilder) and last.kind is kind and not (last.metadata or metadata):
+            return last
+        block = self.begin_text(kind)
+        block.metadata.update(metadata)
         return block
 
     def add_call(
@@ -99,25 +119,19 @@ class ResponseBuilder:
     ) -> ToolCallDelta:
         """Add a piece of a call. `arguments`: text, or an object; `metadata` counts for the first piece."""
         id, name = id or "", name or ""
-        # Some servers send an object instead of a string.
-        is_text = arguments is None or isinstance(arguments, str)
-        piece = as_str(arguments) if is_text else json.dumps(arguments, ensure_ascii=False)
-        position = self._find_call(index, id, name, piece, metadata or {})
-        call = self._calls[position]
-        call.id = call.id or id
-        if name != call.name:  # some servers repeat the name in every chunk
-            call.name += name
-        if piece and _repeats(call, name, piece):
-            call.arguments = [piece]
-        elif piece:
-            call.arguments.append(piece)
-        return ToolCallDelta(position, id or None, name or None, piece)
+        if arguments is None:
+            arguments = ""
+        elif not isinstance(arguments, str):  # some servers send an object instead of a string
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        position = self._find_call(index, id, name, arguments, metadata or {})
+        self._calls[position].add(id, name, arguments)
+        return ToolCallDelta(position, id or None, name or None, arguments)
 
     def _find_call(self, index: int | None, id: str, name: str, piece: str, metadata: Mapping[str, JSON]) -> int:
         """The position of the call that a piece belongs to, among the calls; the piece may begin it."""
         key: object = index
         if index is None:
-            key = id or (next(reversed(self._by_index)) if self._by_index else None)
+            key = id or next(reversed(self._by_index), None)
         position = self._by_index.get(key)
         if position is None or _is_another(self._calls[position], id, name, piece):
             position = self._by_index[key] = len(self._calls)
@@ -134,7 +148,8 @@ class ResponseBuilder:
             if isinstance(block, TextBlockBuilder):
                 content += block.build()
             elif block.name or block.arguments:  # else it is no call
-                block.id = "" if block.id in ids else block.id  # each result has one call that it belongs to
+                if block.id in ids:  # each result has one call that it belongs to
+                    block.id = ""
                 ids.add(block.id)
                 content.append(block.build(self._new_id, truncated and block is self._calls[-1]))
         return tuple(content)
@@ -147,23 +162,11 @@ def _is_another(call: _CallBuilder, id: str, name: str, piece: str) -> bool:
     """
     if not name or not call.name:
         return False
-    if id and call.id and id != call.id:
-        return not call.arguments or _is_object("".join(call.arguments))
+    if call.id and id not in ("", call.id):
+        return not call.arguments or call.is_whole
     if not call.arguments:
         return False
-    return (name != call.name and not id) or (piece.startswith("{") and _is_object("".join(call.arguments)))
-
-
-def _repeats(call: _CallBuilder, name: str, piece: str) -> bool:
-    """Whether a piece holds the arguments from their beginning: some servers send all that came before once more."""
-    return name == call.name and piece.startswith("{") and piece.startswith("".join(call.arguments))
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
+    return (name != call.name and not id) or (piece.startswith("{") and call.is_whole)
 
 
 def parse_arguments(raw: str, *, allow_empty: bool = True) -> dict[str, JSON]:
@@ -202,7 +205,8 @@ def _refuse_constant(name: str) -> JSON:
 
 
 def _is_deeper(value: Any, depth: int) -> bool:
-    if not isinstance(value, (dict, list)):
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if not isinstance(value, list):
         return False
-    children = value.values() if isinstance(value, dict) else value
-    return depth == 0 or any(_is_deeper(child, depth - 1) for child in children)
+    return depth == 0 or any(_is_deeper(child, depth - 1) for child in value)

@@ -48,11 +48,7 @@ class EventDecoder:
         self._buffer += chunk
         if self._at_start and not self._skip_bom():
             return []
-        events = self._take_lines()
-        if self._held + len(self._buffer) > self._limit:
-            raise build_size_error(self._limit)
-        self._open = bool(self._buffer or self._data)
-        return events
+        return self._take_lines()
 
     def close(self) -> list[bytes]:
         """The data lines that no blank line has ended, each for itself: some servers write none."""
@@ -83,21 +79,26 @@ class EventDecoder:
             start = at = end + 1
         del buffer[:start]
         self._searched = len(buffer)
+        if self._held + len(buffer) > self._limit:
+            raise build_size_error(self._limit)
+        self._open = bool(buffer or self._data)
         return events
 
     def _field(self, start: int, end: int) -> None:
         """Take in a line of the buffer, copying only its value, as it may be long."""
         colon = self._buffer.find(b":", start, end)
-        name = self._buffer[start : colon if colon >= 0 else end]
+        if colon < 0:  # a field without a value
+            colon = end
         if colon == start:
             self._keep_comment(bytes(self._buffer[start:end]))
-        if name not in _DATA:
+        if self._buffer[start:colon] not in _DATA:
             return
-        value = colon + 1 if colon >= 0 else end
+        value = colon + 1
         if self._buffer[value : value + 1] == b" ":
             value += 1
+        value = min(value, end)
         with memoryview(self._buffer) as view:
-            self._data.append(bytes(view[min(value, end) : end]))
+            self._data.append(bytes(view[value:end]))
         self._held += end - value
 
     def _keep_comment(self, line: bytes) -> None:
