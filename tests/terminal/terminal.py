@@ -135,7 +135,7 @@ class Terminal:
         self.raw = ""
         (folder / "work").mkdir(exist_ok=True)
         own = {"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
-        own |= {"XDG_STATE_HOME": str(folder / "state"), **environment}
+        own |= {"PAGER": "", "XDG_STATE_HOME": str(folder / "state"), **environment}  # whether less is there or not
         named = ["-u", server.url, "-m", "tiny"] if server else []
         placed = [] if "--demo" in options else ["-w", str(folder / "work")]  # the demo has a folder of its own
         arguments = [*placed, *named, *options]

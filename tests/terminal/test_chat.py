@@ -544,6 +544,48 @@ class TestWhileTheModelWorks:
         chat.prompts()
 
 
+class TestPager:
+    """More than a screen, which is asked for at the prompt."""
+
+    PAGER = "sh -c 'sed -n 4p; printf \"the pager waits\"; head -n 1 </dev/tty'"
+
+    @pytest.fixture
+    def changed(self, chat):
+        def start(pager):
+            written = call("write", path="long.txt", content="".join(f"line {number}\n" for number in range(100)))
+            started = chat([written], ["Done."], options=["--mode", "edits"], PAGER=pager)
+            started.line("go")
+            started.shows(r"80 more lines: Ctrl-O shows them")
+            started.prompts()
+            return started
+
+        return start
+
+    def test_a_long_diff_is_shown_in_it_in_colours(self, changed):
+        chat = changed(self.PAGER)
+        chat.line("/diff")
+        chat.shows(r"^\+line 0\nthe pager waits$")
+        assert "\x1b[32m+line 0\x1b[0m" in chat.raw
+        assert "+line 99" not in chat.everything
+        chat.keys("\r")
+        chat.prompts()
+
+    @only_thorough
+    def test_so_is_what_ctrl_o_opens_and_what_was_typed_stays(self, changed):
+        chat = changed(self.PAGER)
+        chat.keys(f"typed{CTRL_O}")
+        chat.shows("the pager waits$")
+        chat.keys("\r")
+        chat.shows("^> typed$")
+        assert "line 99" not in chat.everything
+
+    @only_thorough
+    def test_one_that_cannot_be_started_is_told_below_the_lines(self, changed):
+        chat = changed("/no/such/pager")
+        chat.line("/diff")
+        chat.shows(r"^\+line 99\n! The pager could not be started")
+
+
 class TestWhileAToolRuns:
     @only_thorough
     def test_its_line_has_its_arguments_its_result_and_its_time(self, chat):

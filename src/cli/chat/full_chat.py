@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...app.discovery import ServerTarget
+from ...errors import ConfigError
 from ...security.permissions.approval import AutoApprover
+from ...types.events import Notice
 from ..render.colours import Colours
 from ..render.live import LiveScreen
 from ..tracing.debug import Debug
 from .input.application import ChatApplication
 from .input.approve import TerminalApprover, edit_in_editor
-from .input.terminal import get_size
+from .input.terminal import fills_screen, get_size
 from .loop import make_state, preload_in_background, run_chat
 from .notify import Notifier
 from .slash.table import run_command_at_question
@@ -33,7 +35,7 @@ class FullChat:
         debug.show = live.put
         self._state = state = make_state(target, live, debug, lambda: AutoApprover(asking) if yes else asking)
         self._application = application = ChatApplication(state, live, target.settings.state)
-        state.pick = self._pick
+        state.pick, state.page = self._pick, self._page
         self._notifier = Notifier(application.write, os.environ, is_on=target.settings.chat.notify)
         asking = TerminalApprover(
             self._notifier.watch_ask(application.ask),
@@ -60,6 +62,19 @@ class FullChat:
 
         with self._application.suspend():
             return pick_row(title, search)
+
+    def _page(self, lines: Sequence[str]) -> bool:
+        if not fills_screen(lines):
+            return False
+        from .input.programs import show_in_pager  # start-up is measured
+
+        try:
+            with self._application.suspend():
+                return show_in_pager("\n".join(lines) + "\n")
+        except ConfigError as error:
+            self._state.screen.put("\n".join(lines))
+            self._state.screen.draw(Notice(str(error)))  # below the lines, where it is seen
+            return True
 
     def _edit(self, text: str, name: str) -> str:
         with self._application.suspend():

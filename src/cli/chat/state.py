@@ -60,6 +60,9 @@ CHARACTERS_PER_TOKEN = 4  # an estimate, until the server has counted
 # Lets the user choose from a list, which what is typed searches: rows of a key and a line; None if nothing is chosen.
 PickRow = Callable[[str, Callable[[str], Sequence[tuple[str, str]]]], Union[str, None]]
 
+# Shows lines in the user's pager if they fill more than a screen and there is one; else it returns False.
+PageLines = Callable[[Sequence[str]], bool]
+
 
 class Display(Protocol):
     """Where a chat is drawn: a PlainScreen or a LiveScreen."""
@@ -82,8 +85,8 @@ class Display(Protocol):
     def wipe(self) -> None:
         """Clear the screen, if it can be cleared."""
 
-    def expand(self) -> None:
-        """Show the last folded call or thought in full."""
+    def unfold(self) -> list[str]:
+        """The lines of the last folded call or thought in full; the next time, of the one before."""
 
 
 class ChatIO(NamedTuple):
@@ -142,6 +145,7 @@ class State:
         self.model_name = model_name
         self.store = store
         self.pick: PickRow | None = None  # where there is a terminal for it
+        self.page: PageLines | None = None  # the same
         self.files = FileIndex(settings.root, added=settings.added)
         self.session = self._new_session()
         self.queue: list[str] = []  # messages to handle before the user is prompted again
@@ -164,6 +168,15 @@ class State:
         self._make_runtime = make_runtime
         self.runtime: app.runtime.Runtime | None = None
         self.workplace: app.runtime.Workplace | None = None  # made with the first runtime
+
+    def show_lines(self, lines: Sequence[str]) -> None:
+        """Show sanitized lines, of which there may be many."""
+        if self.page is None or not self.page(lines):
+            self.screen.put("\n".join(lines))
+
+    def expand(self) -> None:
+        """Show the last folded call or thought in full; the next time, the one before."""
+        self.show_lines(self.screen.unfold())
 
     @property
     def factory(self) -> Factory:

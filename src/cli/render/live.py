@@ -36,6 +36,7 @@ from .details import MAX_DIFF_LINES, list_details
 from .plain import (
     MAX_FOLDED,
     MAX_LINE_CHARS,
+    NOTHING_FOLDED,
     FoldedItem,
     describe_result,
     describe_steps,
@@ -164,16 +165,19 @@ class LiveScreen:
             self._above, self._must_wipe = [], True
 
     def expand(self) -> None:
-        """Show the last folded item in full; the next time, the item before it."""
+        """Show what `unfold` returns, in the middle of an answer too."""
+        with self._lock:
+            self._add(self.unfold())
+        self.refresh()
+
+    def unfold(self) -> list[str]:
         with self._lock:
             if not self.folded:
-                self._add(["  There is nothing more to show."])
-            else:
-                last = self.folded.pop()
-                width = self._size()[0] - 1
-                lines = last.list_lines("  │ ", width, self.colours)
-                self._add([truncate(f"  {last.title}", width), *(paint(text, sgr) for text, sgr in lines)])
-        self.refresh()
+                return [NOTHING_FOLDED]
+            last = self.folded.pop()
+            width = self._size()[0] - 1
+            lines = last.list_lines("  │ ", width, self.colours)
+            return [truncate(f"  {last.title}", width), *(paint(text, sgr) for text, sgr in lines)]
 
     def take_above(self) -> list[str]:
         """Remove and return the finished lines that are not on the screen yet. They may be longer than the terminal."""

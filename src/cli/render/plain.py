@@ -32,6 +32,7 @@ from .wrap import (
 
 DIM_ON, DIM_OFF = "\x1b[2m", "\x1b[0m"
 MAX_FOLDED = 20  # results that /expand can show
+NOTHING_FOLDED = "  There is nothing more to show."
 REPLY_MARK = "and said: "  # before what the user says to a call that may not run
 EXIT_ZERO = "[exit code 0]"  # not worth showing
 # The line in which test runners and linters sum up, such as `12 passed, 1 warning in 0.3s`
@@ -323,15 +324,13 @@ class PlainScreen:
     def wipe(self) -> None:
         """Do nothing: printed lines stay."""
 
-    def expand(self) -> None:
-        """Show the last call in full; the next time, the call before it."""
+    def unfold(self) -> list[str]:
         if not self.folded:
-            self.say("  There is nothing more to show.")
-            return
+            return [NOTHING_FOLDED]
         last = self.folded.pop()
         columns = max(get_columns(self._aside) - 1, 0)
         lines = [text for text, _ in last.list_lines("  | ", columns, NONE)]
-        self.put("\n".join([*fold_line(f"  {last.title}", columns), *lines]))
+        return [*fold_line(f"  {last.title}", columns), *lines]
 
     def end_line(self) -> None:
         self._end_thought()

@@ -227,7 +227,7 @@ def test_on_a_terminal_each_line_fits_however_long_a_name_or_a_word_is():
         screen = PlainScreen(io.StringIO(), aside, thoughts=False, styled=False)
         for event in (CallFinished(call, ToolResult("c", "", "text", "日本語" * 15)), Notice("y" * 60)):
             screen.draw(event)
-        screen.expand()
+        screen.put("\n".join(screen.unfold()))
         lines = terminal.read(4096).decode().splitlines()
     assert max(map(cell_len, lines)) <= 40
     assert lines[0].startswith("  xxx")

@@ -71,6 +71,7 @@ class ChatApplication:
         self._queue: list[str] = []
         self._is_held = False  # the queue waits for Enter
         self._is_prompting = False
+        self._must_expand = False  # the prompt's thread shows what was folded
         self._has_left = False
         self._has_ended = False  # the terminal is gone
         self._reply: str | None = None
@@ -136,19 +137,31 @@ class ChatApplication:
         if self._state.draft:
             draft, self._state.draft = self._state.draft, ""
             self._call(lambda: self._prompt.message.insert_text(draft))
-        with self._changed:
-            self._is_prompting = True
-            try:
-                self._changed.wait_for(lambda: self._has_left or self._has_ended or (self._queue and not self._is_held))
-                if self._has_left or self._has_ended:
-                    raise EOFError
-                text = self._queue.pop(0)
-            finally:
-                self._is_prompting = False
+        while (text := self._take_message()) is None:
+            self._state.expand()
         own = "1;" + self._live.colours.hunk if self._live.colours.are_shown else "1"
         lines = f"{PROMPT}{sanitize(text)}".replace("\n", f"\n{CONTINUATION}").split("\n")
         self._live.put("\n".join(paint(line, own) for line in lines))
         return self._prompt.pastes.expand(text)
+
+    def _take_message(self) -> str | None:
+        """Wait for a message; None for Ctrl-O, of which a pager may be the answer. Raises EOFError."""
+        with self._changed:
+            self._is_prompting = True
+            try:
+                self._changed.wait_for(self._has_work)
+            finally:
+                self._is_prompting = False
+            if self._has_left or self._has_ended:
+                raise EOFError
+            if self._must_expand:
+                self._must_expand = False
+                return None
+            return self._queue.pop(0)
+
+    def _has_work(self) -> bool:
+        may_send = bool(self._queue) and not self._is_held
+        return may_send or self._must_expand or self._has_left or self._has_ended
 
     def ask(self, question: str, default: str = "") -> str:
         """Return a line that is typed after the question. Raises EOFError and KeyboardInterrupt."""
@@ -278,8 +291,12 @@ class ChatApplication:
             return self._queue.pop() if self._queue else ""
 
     def _expand(self) -> None:
-        self._live.expand()
-        self._uncover_question()
+        with self._changed:
+            self._must_expand = self._is_prompting
+            self._changed.notify_all()
+        if not self._must_expand:
+            self._live.expand()
+            self._uncover_question()
 
     def _switch_mode(self) -> None:
         """Switch to the next mode. A question whose call runs without asking in it is answered by that."""

@@ -1,4 +1,4 @@
-"""The user's own programs: `!command`, whose output is shown and given to the model, and the editor."""
+"""The user's own programs: `!command`, whose output is shown and given to the model, the editor and the pager."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from ....types.special_tokens import neutralize
 from ..state import State
 
 EDITORS = ("nano", "vim", "vi")
+PAGER = "less"
+LESS = "-FRX"  # ends after a text that fits on the screen, shows colours, and leaves the text there
 SHELL = "/bin/sh"
 MAX_MODEL_CHARS = 30_000  # of an output; the middle of a longer one is cut
 NOTE = "I ran this command:\n$ {command}\n{output}\n[{ending}]"
@@ -81,3 +83,20 @@ def edit_text(text: str, name: str = "message.md") -> str:
         if done.returncode:
             raise ConfigError(f"The editor ended with exit code {done.returncode}, so its text was not used.")
         return file.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+
+
+def show_in_pager(text: str) -> bool:
+    """Show a text with PAGER or less until the user leaves it. Returns whether there is one. Raises ConfigError."""
+    command = os.environ.get("PAGER", PAGER)
+    if not command or (command == PAGER and not shutil.which(PAGER)):
+        return False
+    options = f"-R {os.environ['LESS']}" if "LESS" in os.environ else LESS
+    ignored = signal.signal(signal.SIGINT, lambda *_: None)  # it is the pager's key
+    try:
+        data = text.encode(errors="replace")
+        subprocess.run(shlex.split(command), input=data, env={**os.environ, "LESS": options}, check=False)  # noqa: S603 - the user's pager
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"The pager could not be started: {error}", "Set PAGER to another one, or to cat.") from error
+    finally:
+        signal.signal(signal.SIGINT, ignored)
+    return True

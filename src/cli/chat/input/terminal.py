@@ -7,7 +7,7 @@ import select
 import sys
 import termios
 import tty
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from prompt_toolkit.data_structures import Size
@@ -20,7 +20,9 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from ...render.colours import Colours, take_background
+from ...render.text_width import measure_width
 
+PROMPT_ROWS = 2  # the line that is typed, and the status line
 SYNC_ON, SYNC_OFF = "\x1b[?2026h", "\x1b[?2026l"  # synchronized output, DEC mode 2026
 
 
@@ -107,6 +109,12 @@ def get_size() -> tuple[int, int]:
     except OSError:
         return 80, 24
     return columns or 80, rows or 24
+
+
+def fills_screen(lines: Sequence[str]) -> bool:
+    """Whether the lines take more rows than the terminal has beside the prompt."""
+    columns, rows = get_size()
+    return sum(max(1, -(-measure_width(line) // columns)) for line in lines) > rows - PROMPT_ROWS
 
 
 def _get_prompt_toolkit_size() -> Size:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 MAX_SESSIONS = 10  # in a list
 MAX_MATCHES = 50  # of messages, while a session is looked for
 NOT_SAVED = "Conversations are not saved here."
-MAX_DIFF_LINES = 400
 INIT_PROMPT = """\
 Write the file AGENTS.md for this folder: what an agent that works here must know. Look first: list the files, read the
 README and what configures building and testing. Then write, in at most 60 lines: what the project is, how it is laid
@@ -124,32 +123,26 @@ def _diff(state: State, word: str) -> None:
         what = "that turn" if turn else escape_name(file) or "this conversation"
         state.screen.say(f"No file has been changed in {what}." if not file else f"{what} has not been changed.")
         return
-    for first, last in pairs:
-        _show_changes(state, first, last, is_turn=bool(turn), is_whole=bool(file))
+    state.show_lines([line for each in pairs for line in _list_changes(state, *each, is_turn=bool(turn))])
 
 
 def _complete_changed(state: State) -> Iterable[str]:
     return [make_relative(first.path, state.settings.root) for first, _ in pair_writes(state.session.state.writes)]
 
 
-def _show_changes(state: State, first: Write, last: Write, *, is_turn: bool, is_whole: bool) -> None:
-    """Show how a file differs from what it was before the first write: after the last one of a turn, or now."""
-    screen = state.screen
+def _list_changes(state: State, first: Write, last: Write, *, is_turn: bool) -> list[str]:
+    """How a file differs from what it was before the first write: after the last one of a turn, or now."""
     name = make_relative(first.path, state.settings.root)
     before, after = (state.session.read_content(each) for each in (first.before, last.after))
     if (first.before and before is None) or (is_turn and last.after and after is None):
-        screen.say(f"  {name}: {explain_missing(first)}")
-        return
+        return [f"  {name}: {explain_missing(first)}"]
     if not is_turn:
         after = read_now(state.settings, first.path)
-    lines = draw_file_diff(name, before, after, screen.colours)
+    lines = draw_file_diff(name, before, after, state.screen.colours)
     modes = [each.mode for each in (first.before, last.after) if each and each.mode]
     if len(set(modes)) == 2:
         lines.insert(0, f"  {name}: mode {modes[0]:o} is now {modes[1]:o}")
-    limit = len(lines) if is_whole else MAX_DIFF_LINES
-    screen.put("\n".join(lines[:limit]) or f"  {name}: unchanged")
-    if len(lines) > limit:
-        screen.say(f"  ({len(lines) - limit:,} more lines: /diff {name} shows them)")
+    return lines or [f"  {name}: unchanged"]
 
 
 def _resume(state: State, name_or_id: str) -> None:

@@ -302,7 +302,7 @@ INFO_COMMANDS = (
     SlashCommand(
         "/expand",
         "show the last call or thought in full; again: the one before",
-        lambda state, _: state.screen.expand(),
+        lambda state, _: state.expand(),
     ),
     SlashCommand("/models", "list the server's models", _list_models),
     SlashCommand("/tools", "list the tools the model can call in this mode", _list_tools),

@@ -1,11 +1,11 @@
-"""The user's own commands, and the editor, which is a script here."""
+"""The user's own commands, and the editor and the pager, which are scripts here."""
 
 import io
 import os
 
 import pytest
 
-from src.cli.chat.input.programs import MAX_MODEL_CHARS, edit_text, run_user_command
+from src.cli.chat.input.programs import MAX_MODEL_CHARS, edit_text, run_user_command, show_in_pager
 from src.cli.chat.state import State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
@@ -93,3 +93,54 @@ def test_a_missing_program_is_reported(monkeypatch):
     monkeypatch.setitem(os.environ, "VISUAL", "/no/such/editor")
     with pytest.raises(ConfigError, match="could not be started"):
         edit_text("text")
+
+
+class TestPager:
+    @pytest.fixture
+    def pager(self, monkeypatch, tmp_path):
+        """A program in PATH; what it prints is in the file that is returned."""
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        monkeypatch.delenv("PAGER", raising=False)
+        monkeypatch.delenv("LESS", raising=False)
+
+        def use(name, script):
+            program = tmp_path / name
+            program.write_text(f"#!/bin/sh\nexec >{tmp_path}/paged\n{script}\n")
+            program.chmod(0o700)
+            return tmp_path / "paged"
+
+        return use
+
+    def test_the_users_own_gets_the_text(self, pager, monkeypatch):
+        paged = pager("own", 'echo "$1"; cat')
+        monkeypatch.setenv("PAGER", "own -x")
+        assert show_in_pager("one\ntwo\n")
+        assert paged.read_text() == "-x\none\ntwo\n"
+
+    @pytest.mark.parametrize(("before", "after"), [(None, "-FRX"), ("-i", "-R -i")])
+    def test_less_is_told_to_show_colours(self, pager, monkeypatch, before, after):
+        if before:
+            monkeypatch.setenv("LESS", before)
+        paged = pager("less", 'echo "$LESS"')
+        assert show_in_pager("text\n")
+        assert paged.read_text() == f"{after}\n"
+
+    def test_ctrl_c_is_a_key_of_it(self, pager):
+        paged = pager("less", 'kill -INT "$PPID"; cat')
+        assert show_in_pager("text\n")
+        assert paged.read_text() == "text\n"
+
+    def test_one_that_is_left_early_is_no_failure(self, pager):
+        pager("less", "exec head -n 1")
+        assert show_in_pager("text\n" * 100_000)
+
+    @pytest.mark.parametrize("environment", [{"PAGER": ""}, {"PATH": ""}])
+    def test_where_there_is_none_it_says_so(self, pager, monkeypatch, environment):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        assert not show_in_pager("text\n")
+
+    def test_one_that_is_missing_is_reported(self, pager, monkeypatch):
+        monkeypatch.setenv("PAGER", "/no/such/pager")
+        with pytest.raises(ConfigError, match="could not be started"):
+            show_in_pager("text\n")

@@ -31,14 +31,14 @@ def write(path, content):
 class Chatting:
     """A chat in the folder, with all tools, in which these lines are typed."""
 
-    def __init__(self, folder: Path, *lines, turns=(), resume=None, pick=None, added=()):
+    def __init__(self, folder: Path, *lines, turns=(), resume=None, pick=None, page=None, added=()):
         self.lines = [*lines, EOFError()]
         self.model = ScriptedModel(*turns)
         self.aside = io.StringIO()
         screen = PlainScreen(io.StringIO(), self.aside, thoughts=False, styled=False)
         settings = Settings(root=folder, added=added)
         self.state = State(settings, screen, Debug(0), self._bot, "tiny", Store(folder / "state"))
-        self.state.pick = pick
+        self.state.pick, self.state.page = pick, page
         if resume is not None:
             resume_session(self.state, resume)
         Chat(self.state, ChatIO(self._read)).run()
@@ -196,12 +196,22 @@ class TestDiff:
     def test_where_nothing_was_written_it_says_so(self, folder):
         assert "No file has been changed" in Chatting(folder, "/diff").shown
 
-    def test_the_diff_of_one_file_is_whole(self, folder, monkeypatch):
-        monkeypatch.setattr("src.cli.chat.slash.history.MAX_DIFF_LINES", 2)
-        shown = Chatting(folder, "go", "/diff", "/diff a.txt", turns=WRITES).shown
-        assert "more lines: /diff a.txt shows them" in shown
-        assert "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+new\n" in shown
+    def test_the_diff_of_one_file_has_no_other_one(self, folder):
+        shown = Chatting(folder, "go", "/diff a.txt", turns=WRITES).shown
+        assert shown.endswith("--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+new\n\n")
         assert "nothing.txt has not been changed." in Chatting(folder, "/diff nothing.txt").shown
+
+    def test_without_a_pager_all_is_shown(self, folder):
+        long = "".join(f"{number}\n" for number in range(1000))
+        shown = Chatting(folder, "go", "/diff", turns=(says("", write("a.txt", long)), says("Done."))).shown
+        assert "\n+0\n" in shown
+        assert "\n+999\n" in shown
+
+    def test_the_pager_gets_the_diff_of_all_files_at_once(self, folder):
+        paged = []
+        shown = Chatting(folder, "go", "/diff", turns=WRITES, page=lambda lines: not paged.append(lines)).shown
+        assert [line for line in paged[0] if line.startswith("+++")] == ["+++ b/a.txt", "+++ b/b.txt"]
+        assert "+++" not in shown
 
 
 class TestResuming:
