@@ -7,7 +7,8 @@ BotError                 message, hint, exit_code (1 unless stated), max_retries
       ConnectFailed      the connection failed (any number of retries)
         NeverReached     and the server has not answered since the program began (no retry)
         HostUnknown      the name does not resolve (no retry)
-      TlsFailed          the certificate is not trusted, or the server does not speak TLS
+      TlsFailed          the certificate is not trusted, or what is spoken is not what the address says
+        NoTls            the server does not speak TLS
       NotHttp            the server does not speak HTTP
       Timeout            a time limit was reached (exit code 1)
       StreamCut          the answer ended too early or cannot be read (exit code 1, any number of retries)
@@ -42,6 +43,33 @@ ANY_NUMBER = 1_000_000  # of retries: the settings set the limit
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 
 
+class Advice(str):
+    """A text that names settings, options or commands; `library`: the same for a program, which has arguments instead.
+
+    A front end shows the one of the two that its user can follow. Neither is made from the other.
+    """
+
+    library: str
+
+    def __new__(cls, text: str, library: str) -> Advice:
+        advice = super().__new__(cls, text)
+        advice.library = library
+        return advice
+
+    def __reduce__(self) -> tuple[type[Advice], tuple[str, str]]:
+        """For copies."""
+        return Advice, (str(self), self.library)
+
+    def __add__(self, more: str) -> Advice:
+        return Advice(str(self) + more, self.library + more)
+
+
+CHECK_ADDRESS = Advice("Check vllm.base_url.", "Check `base_url`.")
+ASK_FOR_LESS = Advice(
+    "Use /compact or /new, or ask for less at once.", "Ask for less at once, or begin another conversation."
+)
+
+
 class BotError(Exception):
     """`max_retries`: how often the request may be worth repeating."""
 
@@ -55,6 +83,10 @@ class BotError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+    def add_hint(self, sentence: str) -> None:
+        """Advise this, too."""
+        self.hint = self.hint + f" {sentence}" if self.hint else sentence
 
 
 def describe_error(error: Exception) -> str:
@@ -95,6 +127,10 @@ class HostUnknown(ConnectFailed):
 
 
 class TlsFailed(ClientError):
+    pass
+
+
+class NoTls(TlsFailed):
     pass
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from ..errors import BotError, Cancelled, ClientError, ContextTooLong
+from ..errors import Advice, BotError, Cancelled, ClientError, ContextTooLong
 from ..types.effects import AgentSteps, Aside, Turn
 from ..types.events import Compacted, Completed, ModelEvent, Notice
 from ..types.messages import (
@@ -316,15 +316,15 @@ def _describe_summary(dropped: Sequence[Message], kept: int, characters: int, *,
     questions = [message.title for message in dropped if isinstance(message, UserMessage)]
     results = sum(len(message.results) for message in dropped if isinstance(message, ToolResults))
     answers = sum(isinstance(message, Response) for message in dropped)
-    back = "/undo brings them back." if by_hand else "/undo of this turn brings them back."
-    lines = [
+    of_turn = "" if by_hand else " of this turn"
+    summarized = (
         f"Summarized in {characters:,} characters: {len(questions)} of your messages, {_count(answers, 'answer')} and "
-        f"{_count(results, 'tool result')}; what came last stays as it is ({_count(kept, 'message')}). {back}"
-    ]
-    lines += [f"  - {' '.join(question.split())[:70]}" for question in questions[:MAX_LISTED_QUESTIONS]]
+        f"{_count(results, 'tool result')}; what came last stays as it is ({_count(kept, 'message')})."
+    )
+    lines = [f"\n  - {' '.join(question.split())[:70]}" for question in questions[:MAX_LISTED_QUESTIONS]]
     if len(questions) > MAX_LISTED_QUESTIONS:
-        lines.append(f"  - and {len(questions) - MAX_LISTED_QUESTIONS} more")
-    return "\n".join(lines)
+        lines.append(f"\n  - and {len(questions) - MAX_LISTED_QUESTIONS} more")
+    return Advice(f"{summarized} /undo{of_turn} brings them back.", summarized) + "".join(lines)
 
 
 def _count(number: int, noun: str) -> str:

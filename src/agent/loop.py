@@ -19,7 +19,7 @@ from threading import Event as CancelToken
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from ..errors import ContextTooLong, RequestFailed, Suspended, WireError
+from ..errors import Advice, ContextTooLong, RequestFailed, Suspended, WireError
 from ..model.stalls import STALL_PROMPTS, Stall, find_stall
 from ..security.permissions.approval import SUBMIT_PLAN, Approver
 from ..security.permissions.policy import Policy
@@ -235,9 +235,8 @@ class AgentLoop:
             if is_over:
                 return
             if self._max_tool_turns and number % self._max_tool_turns == 0 and not self._may_go_on(number):
-                yield Notice(
-                    f"Stopped after {number} turns with tool calls (agent.max_tool_turns); asking for a summary."
-                )
+                stopped, ask = f"Stopped after {number} turns with tool calls", "asking for a summary."
+                yield Notice(Advice(f"{stopped} (agent.max_tool_turns); {ask}", f"{stopped} (max_tool_turns); {ask}"))
                 yield LimitHit("agent.max_tool_turns")
                 question.conversation.append(FINAL_ANSWER_PROMPT)
                 yield from self._answer_without_calls(question.conversation, number + 1, FINAL_ANSWER_PROMPT.text)
@@ -369,7 +368,7 @@ class AgentLoop:
             is_over = True
         except RequestFailed as error:
             if pieces:
-                error.hint = f"{error.hint} {RESUMABLE_HINT}".lstrip()
+                error.add_hint(RESUMABLE_HINT)
             raise
         finally:
             if response is None and pieces:
@@ -395,7 +394,13 @@ def _explain_stop(response: Response) -> Iterator[Event]:
     has_calls = bool(response.requested_calls)
     if response.stop_reason == "max_tokens":
         rest = "" if has_calls else " Ask to go on for the rest."
-        yield Notice(f"The answer was cut off at max_tokens (vllm.max_tokens, or the model's context).{rest}")
+        cut_off = "The answer was cut off at max_tokens"
+        yield Notice(
+            Advice(
+                f"{cut_off} (vllm.max_tokens, or the model's context).{rest}",
+                f"{cut_off} (`max_tokens`, or the model's context).{rest}",
+            )
+        )
     elif response.stop_reason == "repetition":
         yield Notice("The answer kept repeating itself, so it was stopped.")
     elif response.stop_reason == "other" or response.provider_stop_reason:

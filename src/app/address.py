@@ -12,10 +12,9 @@ from urllib.parse import urlsplit
 
 from ..config import Settings
 from ..config.settings import BASE_URLS
-from ..errors import BotError, HostUnknown, NeverReached, ServerError, TlsFailed
+from ..errors import BotError, HostUnknown, NeverReached, NoTls, ServerError, TlsFailed
 from .candidates import ENDPOINTS, WITH_V1, list_candidates
 
-NO_TLS = "does not speak TLS"
 PROBE_TIMEOUT_S = 3.0
 _NEEDS_KEY = (401, 403)
 _UNAVAILABLE = 503  # while it loads its model
@@ -51,7 +50,7 @@ def complete_address(settings: Settings) -> tuple[Settings, str]:
 def _raise_what_helps(address: str, candidates: list[str], errors: Sequence[BotError | None]) -> None:
     """Raise what tells more than the question will: where no candidate of an address without a scheme answers."""
     for error in errors:
-        if isinstance(error, TlsFailed) and NO_TLS not in error.message:
+        if isinstance(error, TlsFailed) and not isinstance(error, NoTls):
             raise error  # there is a server, but its certificate is not trusted
     if "://" in address:
         return

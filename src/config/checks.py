@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ..errors import ConfigError
+from ..errors import Advice, ConfigError
 from .settings import BASE_URLS, CALL_PATHS, GUARDS, MAIN_SERVER, SECTIONS
 
 MAX_NUMBER = 1e300  # excludes NaN and infinity; smaller integers fit into a float
@@ -115,7 +115,8 @@ def check_value(given: GivenValue) -> GivenValue:
     kind = KINDS[option.type]
     if not kind.accepts(value):
         shown = f", got {shorten(value)}" if option.repr else ""
-        raise ConfigError(f"{place}: expected {kind.name}{shown}")
+        expected = f"{place}: expected {kind.name}"
+        raise ConfigError(Advice(expected + shown, expected.removesuffix(" or null") + shown))
     if not _is_json(value):
         raise ConfigError(f"{place}: it holds what JSON cannot: a set, bytes, NaN, or itself")
     if value is not None:
@@ -138,7 +139,8 @@ def _refine_base_url(value: str, place: str) -> str:
     from urllib.parse import urlsplit  # start-up is measured
 
     if "@" in value:  # not shown, because a password stands before it
-        raise ConfigError(f"{place}: an address holds no user and no password; set VLLM_API_KEY instead")
+        what = f"{place}: an address holds no user and no password;"
+        raise ConfigError(Advice(f"{what} set VLLM_API_KEY instead", f"{what} pass `api_key` instead"))
     try:
         url = urlsplit(value if "://" in value else f"http://{value}")
         is_address = url.scheme in ("http", "https") and url.hostname and url.port != 0 and not url.query + url.fragment
@@ -154,7 +156,8 @@ def _refine_api_key(value: str, place: str) -> str:
     """The key without the line end it was pasted with. What an HTTP header cannot hold is refused, and not shown."""
     key = value.strip()
     if not _HEADER_WORD.fullmatch(key):
-        raise ConfigError(f"{place}: vllm.api_key is one word of printable Latin-1 characters, and this is not")
+        what = "is one word of printable Latin-1 characters, and this is not"
+        raise ConfigError(Advice(f"{place}: vllm.api_key {what}", f"{place}: `api_key` {what}"))
     return key
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ..errors import (
+    Advice,
     BotError,
     ConnectFailed,
     ModelNotFound,
@@ -402,7 +403,8 @@ class ModelCore:
         names = yield from self.server.try_list_models()
         if len(names) != 1 or names == [self.name] or self.is_name_fixed:
             if names:
-                refusal.hint = f"It serves {join_names(names)}: choose one with --model or vllm.model."
+                served = f"It serves {join_names(names)}: choose one with"
+                refusal.hint = Advice(f"{served} --model or vllm.model.", f"{served} `model`.")
             raise refusal
         missing, self.name = self.name, names[0]
         return f"The server has no model {missing}; using {self.name}, the only one it serves."

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from ..errors import RequestFailed
+from ..errors import Advice, RequestFailed
 from ..negotiation.server import ServerApi
 from ..negotiation.token_budget import TokenBudget
 from ..parsing import list_parsers
@@ -47,14 +47,13 @@ ASKING_WHOLE_NOTICE = (
     "The server seems to have lost part of the answer; asking once more for a whole one, without streaming."
 )
 CUT_NOTICE = "The server's tool parser cut a value at a tag inside it; the value was recovered."
-PART_LOST_NOTICE = (
+_PART_LOST = (
     "The server returned less than it says that the model wrote. If a tool call is missing, its "
-    "--tool-call-parser is not one for this model; with --no-function-calling, calls are made in the text."
+    "--tool-call-parser is not one for this model"
 )
-UNCOUNTED_NOTICE = (
-    "The server counts no tokens in a stream, so it would not be noticed if it lost a tool call there; with "
-    "vllm.stream: false, answers come whole."
-)
+PART_LOST_NOTICE = Advice(f"{_PART_LOST}; with --no-function-calling, calls are made in the text.", f"{_PART_LOST}.")
+_UNCOUNTED = "The server counts no tokens in a stream, so it would not be noticed if it lost a tool call there"
+UNCOUNTED_NOTICE = Advice(f"{_UNCOUNTED}; with vllm.stream: false, answers come whole.", f"{_UNCOUNTED}.")
 NOT_FORCED = "The model was to call {wanted}, and did not."
 NON_TEXT_TOKENS = 6  # of an answer: the end of the turn, the marks around a thought
 MAX_CHARS_PER_TOKEN = 8  # no answer has more on average

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TypeVar
 from urllib.parse import urljoin
 
-from ..errors import ClientError, RequestFailed, ServerError, TokensUnsupported, Unauthorized
+from ..errors import Advice, ClientError, RequestFailed, ServerError, TokensUnsupported, Unauthorized
 from ..providers import server_errors, vllm
 from ..providers.base import ChatRequest, Codec, HttpRequest
 from ..providers.vllm_tokens import RENDER_PATH, RenderedPrompt, read_rendered
@@ -23,7 +23,10 @@ from ..types.events import Completed
 from ..types.messages import JSON, Response, Usage, UserMessage
 from .facts import FactStore, ServerInfo
 
-WRONG_KEY = "The server does not accept the key that was sent: check VLLM_API_KEY and vllm.api_key."
+WRONG_KEY = Advice(
+    "The server does not accept the key that was sent: check VLLM_API_KEY and vllm.api_key.",
+    "The server does not accept the key that was sent: check `api_key`.",
+)
 T = TypeVar("T")
 
 OK = 200
@@ -33,8 +36,9 @@ ASIDE_TIMEOUT_S = 10.0  # for questions whose answer is optional
 # Where a list of models may be, seen from an address that is not quite right.
 NEARBY_PATHS = ("v1", "..", "../..", "../v1")
 MAX_TOKEN_DIFFERENCE = 64  # of one prompt, counted twice by one model
-NO_LIST_HINT = (
-    "It lists no models: choose one with --model or vllm.model, or check vllm.base_url, which usually ends in /v1."
+NO_LIST_HINT = Advice(
+    "It lists no models: choose one with --model or vllm.model, or check vllm.base_url, which usually ends in /v1.",
+    "It lists no models: choose one with `model`, or check `base_url`, which usually ends in /v1.",
 )
 _NOT_FOUND = 404
 _NO_ENDPOINT = frozenset({400, 403, _NOT_FOUND, 405, 422, 501})  # vLLM without --enable-scale-out; others; a proxy
@@ -155,7 +159,8 @@ class ServerApi:
             if url == base:
                 continue
             if (yield from self._try_fetch("GET", f"{step}/models", None, self._codec.read_models)) is not None:
-                refusal.hint = f"There is a server at {url}: set vllm.base_url to that."
+                there = f"There is a server at {url}:"
+                refusal.hint = Advice(f"{there} set vllm.base_url to that.", f"{there} pass that as `base_url`.")
                 return True
         return False
 

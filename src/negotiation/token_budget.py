@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..errors import ContextTooLong
+from ..errors import ASK_FOR_LESS, ContextTooLong
 from ..providers.base import ChatRequest
 from ..types.effects import Aside
 from ..types.messages import Message, Usage
@@ -88,7 +88,7 @@ class TokenBudget:
 def _build_too_long(tokens: int, limit: int, excess: int) -> ContextTooLong:
     error = ContextTooLong(
         f"The conversation has {tokens:,} tokens and the model's context {limit:,}: no room is left for an answer.",
-        "Use /compact or /new, or ask for less at once.",
+        ASK_FOR_LESS,
     )
     error.excess = excess
     return error

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple
 
-from ..errors import WireError
+from ..errors import CHECK_ADDRESS, WireError
 from ..types.caching import LastMemo, MessageMemo
 from ..types.messages import (
     JSON,
@@ -283,7 +283,7 @@ class AnthropicStream(StreamDecoder):
     def read_whole(self, answer: Any) -> list[WireEvent]:
         message, found = to_struct(answer, AnthropicMessage), list[WireEvent]()
         if not isinstance(answer, dict):
-            raise WireError("The server's answer is not a JSON object.", "Check vllm.base_url.")
+            raise WireError("The server's answer is not a JSON object.", CHECK_ADDRESS)
         if message.content is None:
             raise read_mid_stream_error(answer)
         for index, block in enumerate(message.content):

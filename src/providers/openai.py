@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from ..errors import WireError
+from ..errors import CHECK_ADDRESS, WireError
 from ..types.caching import LastMemo, MessageMemo
 from ..types.messages import (
     JSON,
@@ -370,7 +370,7 @@ class OpenAIStream(StreamDecoder):
         if completion.choices is None:
             if is_error(as_dict(answer)):
                 raise read_mid_stream_error(answer)
-            raise WireError("The server's answer is JSON, but not a chat completion.", "Check vllm.base_url.")
+            raise WireError("The server's answer is JSON, but not a chat completion.", CHECK_ADDRESS)
         for choice in completion.choices:
             choice.delta = choice.message
             _index_calls(choice.message)

@@ -18,6 +18,9 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 from ..errors import (
+    ASK_FOR_LESS,
+    CHECK_ADDRESS,
+    Advice,
     ContentRejected,
     ContextTooLong,
     ModelNotFound,
@@ -42,11 +45,17 @@ MAX_JUDGED_CHARS = 8192  # of a message
 _CUT = "[...]"
 _MARKED_INPUT = re.compile(r"""(?:["'](?:input|ctx)["']: |\binput_value=)[^\n]*""")
 _PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSER."
-_LOADING_HINT = "It did not load its model within vllm.load_timeout; its log may say why."
+_LOADING_HINT = Advice(
+    "It did not load its model within vllm.load_timeout; its log may say why.",
+    "It did not load its model in time; its log may say why.",
+)
 _PROXY_HINT = "A proxy in front of the server cannot reach it."
 _PARSED = (0, 200, 400, 422, 500, 502)  # inside an answer there may be no status
-_PARSER_FAILED_HINT = "Its tool parser may not fit the model; with --no-function-calling, calls are made in the text."
-_KEY_HINT = "Set VLLM_API_KEY, or vllm.api_key in config.json."
+_PARSER_FAILED_HINT = Advice(
+    "Its tool parser may not fit the model; with --no-function-calling, calls are made in the text.",
+    "Its tool parser may not fit the model.",
+)
+_KEY_HINT = Advice("Set VLLM_API_KEY, or vllm.api_key in config.json.", "Pass `api_key` to the server.")
 
 # vLLM 0.32 and before; templates that join strings; llama.cpp's server; OpenAI; Gemini; LM Studio, Ollama; DeepSeek.
 _NOT_TEXT = (
@@ -76,6 +85,7 @@ _TOO_LONG = (
     r"maximum context length|max_model_len|context (window|size|limit)"
     r"|prompt is too long|model's prompt budget|input token count .* exceeds"
 )
+_TOO_LARGE = "The server, or a proxy in front of it, does not accept a request of that size"
 _REFUSALS: tuple[tuple[Container[int], str, type[ServerError], str], ...] = (
     (_BAD, r"--enable-auto-tool-choice|--tool-call-parser", ToolsUnsupported, _PARSER_HINT),
     (_BAD, r"function calling is not enabled", ToolsUnsupported, "Choose a model that supports function calling."),
@@ -87,14 +97,9 @@ _REFUSALS: tuple[tuple[Container[int], str, type[ServerError], str], ...] = (
         _PARSER_HINT,
     ),
     ((*_BAD, 404), _NO_TOOLS, ToolsUnsupported, _PARSER_HINT),
-    (_BAD, r"max_tokens\S* cannot be greater", ServerError, "Lower vllm.max_tokens."),
+    (_BAD, r"max_tokens\S* cannot be greater", ServerError, Advice("Lower vllm.max_tokens.", "Lower `max_tokens`.")),
     ((500,), r"requires --jinja", ToolsUnsupported, "Start llama-server with --jinja."),
-    (
-        _BAD,
-        _TOO_LONG,
-        ContextTooLong,
-        "Use /compact or /new, or ask for less at once.",
-    ),
+    (_BAD, _TOO_LONG, ContextTooLong, ASK_FOR_LESS),
     (_BAD, r"api key not valid", Unauthorized, _KEY_HINT),
     (
         _BAD,
@@ -105,21 +110,34 @@ _REFUSALS: tuple[tuple[Container[int], str, type[ServerError], str], ...] = (
     ),
     (_BAD, _TEMPLATE, TemplateFailed, "The chat template fails: another one can be set with --chat-template."),
     (_BAD, _NOT_TEXT, ContentRejected, "The model accepts only text."),
-    (_BAD, r"plain HTTP request was sent to HTTPS", ServerError, "vllm.base_url must begin with https://."),
+    (
+        _BAD,
+        r"plain HTTP request was sent to HTTPS",
+        ServerError,
+        Advice("vllm.base_url must begin with https://.", "`base_url` must begin with https://."),
+    ),
     ((401,), "", Unauthorized, _KEY_HINT),
     ((403,), "", Unauthorized, _KEY_HINT),
     (
         (404,),
         r"\bmodels?\b.*(not (exist|found|served)|unknown)|unknown model|^model: ",
         ModelNotFound,
-        "Choose one it serves: leave vllm.model empty, or see `vllm-bot models`.",
+        Advice(
+            "Choose one it serves: leave vllm.model empty, or see `vllm-bot models`.",
+            "Choose one it serves: leave `model` empty, or see list_models() of the server.",
+        ),
     ),
-    ((404,), "", ServerError, "Check vllm.base_url: it usually ends in /v1."),
+    (
+        (404,),
+        "",
+        ServerError,
+        Advice("Check vllm.base_url: it usually ends in /v1.", "Check `base_url`: it usually ends in /v1."),
+    ),
     (
         (413,),
         "",
         ContextTooLong,
-        "The server, or a proxy in front of it, does not accept a request of that size: use /compact or /new.",
+        Advice(f"{_TOO_LARGE}: use /compact or /new.", f"{_TOO_LARGE}: ask for less at once."),
     ),
     ((502,), "", ServerError, _PROXY_HINT),
     ((503,), r"\bloading\b|not (yet )?loaded|warming|starting|not ready|initiali[sz]ing", ServerLoading, _LOADING_HINT),
@@ -130,7 +148,10 @@ _REFUSALS: tuple[tuple[Container[int], str, type[ServerError], str], ...] = (
 def read_refusal(status: int, body: bytes, location: str = "") -> ServerError:
     """The error for an answer with a status other than 200."""
     if location:  # not followed, as it might send the API key to another host
-        hint = "If that is the right server, set vllm.base_url to that address."
+        hint = Advice(
+            "If that is the right server, set vllm.base_url to that address.",
+            "If that is the right server, pass it as `base_url`.",
+        )
         return ServerError(f"The server redirects (HTTP {status}) to {location}.", hint, status=status)
     message = read_error_message(body) or f"HTTP {status} without an explanation."
     return _classify(f"The server refused (HTTP {status}): {message}", status, message)
@@ -301,7 +322,7 @@ def read_model_names(body: bytes, names: Callable[[Any], list[str]]) -> list[str
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         beginning = summarize_page(body[:MAX_LIST_BYTES])[:MAX_LIST_CHARS] or "empty"
         message = f"The server's list of models has an unknown shape: {beginning}"
-        raise WireError(message, "Check vllm.base_url.") from error
+        raise WireError(message, CHECK_ADDRESS) from error
 
 
 def extract_openai_names(listed: Any) -> list[str]:

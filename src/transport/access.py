@@ -9,7 +9,7 @@ from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from urllib.parse import unquote, urljoin, urlsplit
 
-from ..errors import ClientError, ConfigError
+from ..errors import CHECK_ADDRESS, Advice, ClientError, ConfigError
 from .deadlines import Timeouts
 from .environment import find_route
 from .errors import translate
@@ -49,7 +49,7 @@ class ServerAccess:
         cert: tuple[str, ...],
     ) -> None:
         if not (api_key.isascii() and api_key.isprintable()):
-            hint = "Check VLLM_API_KEY and vllm.api_key."
+            hint = Advice("Check VLLM_API_KEY and vllm.api_key.", "Check `api_key`.")
             raise ConfigError("The API key contains a character that is not allowed in an HTTP header.", hint)
         self.base_url, login = _split_login(base_url)
         self.limits = limits
@@ -88,7 +88,7 @@ class ServerAccess:
         return translate(error, self.base_url, self.limits.connect, has_answered=self.has_answered)
 
     def build_loop_error(self, last: str) -> ClientError:
-        return ClientError(f"{self.base_url} redirects in a loop, last to {last}.", "Check vllm.base_url.")
+        return ClientError(f"{self.base_url} redirects in a loop, last to {last}.", CHECK_ADDRESS)
 
 
 def _split_login(address: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ..errors import ClientError, ConfigError, ConnectFailed, ServerError, StreamCut
+from ..errors import Advice, ClientError, ConfigError, ConnectFailed, ServerError, StreamCut
 from .copilot_session import CopilotSession, retell
 from .deadlines import POLL_INTERVAL_S, Deadline, Timeouts
 from .http import Client, HttpReply
@@ -37,7 +37,10 @@ MAX_PROMPT_TOKENS = 10_000_000  # the server knows its limit; the CLI takes 128,
 DELETE_TIMEOUT_S = 2.0  # for all sessions
 NAME = "The Copilot CLI"
 _INSTALL_HINT = f"Install it with: npm install -g @github/copilot, or set {PATH_VARIABLE} to its path."
-_SIGN_IN_HINT = "Sign in: run `copilot login`, or set COPILOT_GITHUB_TOKEN. For another server, set vllm.base_url."
+_SIGN_IN_HINT = Advice(
+    "Sign in: run `copilot login`, or set COPILOT_GITHUB_TOKEN. For another server, set vllm.base_url.",
+    "Sign in: run `copilot login`, or set COPILOT_GITHUB_TOKEN. For another server, set `base_url`.",
+)
 # The events that are passed on; with the first of them the server has answered.
 _ANSWERS = frozenset(
     {

@@ -18,8 +18,14 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..errors import Cancelled, Timeout
+from ..errors import Advice, Cancelled, Timeout
 
+TOTAL_LIMIT = Advice("The limit is vllm.total_timeout.", "The limit is timeouts=Timeouts(total=...).")
+IDLE_LIMIT = Advice("The limit is vllm.timeout.", "The limit is timeouts=Timeouts(idle=...).")
+FIRST_TOKEN_LIMIT = Advice(
+    "A long prompt on a busy server needs more: the limit is vllm.first_token_timeout.",
+    "A long prompt on a busy server needs more: the limit is timeouts=Timeouts(first_token=...).",
+)
 OWN_LIMIT = "That is the limit of this check, and of no setting: the server may be slow or busy."
 CANCELLED = "The run was cancelled."
 MIN_PROGRESS_BYTES = 1024  # that count as progress without a line end
@@ -88,12 +94,11 @@ class Deadline:
         """The error for the limit that was reached, which names its setting, if it is of the settings."""
         limits = self.limits
         if self._now() >= self._end_by:
-            seconds, what, hint = self._total, "did not finish within", "The limit is vllm.total_timeout."
+            seconds, what, hint = self._total, "did not finish within", TOTAL_LIMIT
         elif self._has_begun:
-            seconds, what, hint = limits.idle, "fell silent: nothing for", "The limit is vllm.timeout."
+            seconds, what, hint = limits.idle, "fell silent: nothing for", IDLE_LIMIT
         else:
-            seconds, what = limits.first_token, "sent nothing for"
-            hint = "A long prompt on a busy server needs more: the limit is vllm.first_token_timeout."
+            seconds, what, hint = limits.first_token, "sent nothing for", FIRST_TOKEN_LIMIT
         is_own = seconds == limits.own or self._total < limits.total
         return Timeout(f"{base_url} {what} {seconds:g} seconds.", OWN_LIMIT if is_own else hint)
 

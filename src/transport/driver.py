@@ -73,7 +73,7 @@ def naming_server(base_url: str) -> Iterator[None]:
     try:
         yield
     except WireError as error:
-        error.hint = f"{error.hint} The server is {base_url}.".lstrip()
+        error.add_hint(f"The server is {base_url}.")
         raise
 
 

@@ -16,15 +16,47 @@ from urllib.parse import urlsplit
 
 from urllib3 import exceptions as urllib3_errors
 
-from ..errors import ClientError, ConnectFailed, HostUnknown, NeverReached, NotHttp, StreamCut, TlsFailed
+from ..errors import (
+    CHECK_ADDRESS,
+    Advice,
+    ClientError,
+    ConnectFailed,
+    HostUnknown,
+    NeverReached,
+    NotHttp,
+    NoTls,
+    StreamCut,
+    TlsFailed,
+)
 
 START_HINT = "Start one with: vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER"
 PROXY_HINT = "It is set by HTTP_PROXY or HTTPS_PROXY; list hosts that need no proxy in NO_PROXY."
-_CLOSED_HINT = "If the server speaks TLS, vllm.base_url must begin with https://. Otherwise its log may say more."
-_PORT_HINT = "Another program may be listening on that port: check vllm.base_url."
-_CA_HINT = "If you trust it, set vllm.ssl_verify to a file with its certificate, or its authority's."
-_UNCHECKED_HINT = "Until it is renewed, vllm.ssl_verify: false connects without checking it."
-_NAME_HINT = "Use the name in the certificate as vllm.base_url, or give the server a certificate for this name."
+_CLOSED_HINT = Advice(
+    "If the server speaks TLS, vllm.base_url must begin with https://. Otherwise its log may say more.",
+    "If the server speaks TLS, `base_url` must begin with https://. Otherwise its log may say more.",
+)
+_PORT_HINT = Advice(
+    "Another program may be listening on that port: check vllm.base_url.",
+    "Another program may be listening on that port: check `base_url`.",
+)
+_CA_HINT = Advice(
+    "If you trust it, set vllm.ssl_verify to a file with its certificate, or its authority's.",
+    "If you trust it, pass as `verify` the path of a file with its certificate, or its authority's.",
+)
+_UNCHECKED_HINT = Advice(
+    "Until it is renewed, vllm.ssl_verify: false connects without checking it.",
+    "Until it is renewed, verify=False connects without checking it.",
+)
+_NAME_HINT = Advice(
+    "Use the name in the certificate as vllm.base_url, or give the server a certificate for this name.",
+    "Use the name in the certificate as `base_url`, or give the server a certificate for this name.",
+)
+_PLAIN_HINT = Advice(
+    "If it is plain HTTP, vllm.base_url must begin with http://.",
+    "If it is plain HTTP, `base_url` must begin with http://.",
+)
+_TLS_HINT = Advice("vllm.base_url must begin with https://.", "`base_url` must begin with https://.")
+_TLS_SETTINGS_HINT = Advice("See vllm.base_url and vllm.ssl_verify.", "See `base_url` and `verify`.")
 
 _CONNECTION_ERRORS = (urllib3_errors.NewConnectionError, urllib3_errors.ProtocolError)
 _CLOSED = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
@@ -42,34 +74,26 @@ class _Translation(NamedTuple):
 
 _TRANSLATIONS = (  # the first row that matches counts: special ones before general ones
     _Translation(urllib3_errors.ProxyError, "", ClientError, "The proxy for {url} cannot be reached.", PROXY_HINT),
-    _Translation(socket.gaierror, "", HostUnknown, "There is no host named {host}.", "Check vllm.base_url."),
+    _Translation(socket.gaierror, "", HostUnknown, "There is no host named {host}.", CHECK_ADDRESS),
     _Translation(ssl.SSLCertVerificationError, "", TlsFailed, "{url} cannot be trusted: {flaw}.", ""),
     _Translation(
         ssl.SSLError,
         "WRONG_VERSION_NUMBER|HTTP_REQUEST|RECORD_LAYER_FAILURE",
-        TlsFailed,
+        NoTls,
         "{url} does not speak TLS.",
-        "If it is plain HTTP, vllm.base_url must begin with http://.",
+        _PLAIN_HINT,
     ),
-    _Translation(
-        ssl.SSLError, "", TlsFailed, "TLS with {url} failed: {cause}.", "See vllm.base_url and vllm.ssl_verify."
-    ),
+    _Translation(ssl.SSLError, "", TlsFailed, "TLS with {url} failed: {cause}.", _TLS_SETTINGS_HINT),
     _Translation(_CLOSED, "", StreamCut, "{url} closed the connection without an answer.", _CLOSED_HINT),
     _Translation(
         http.client.HTTPException,
         r"[\x15\x16]\x03[\x00-\x04]",  # how a TLS alert or handshake begins
         TlsFailed,
         "{url} speaks TLS, not plain HTTP.",
-        "vllm.base_url must begin with https://.",
+        _TLS_HINT,
     ),
     _Translation(http.client.HTTPException, "", NotHttp, "{url} is not an HTTP server.", _PORT_HINT),
-    _Translation(
-        urllib3_errors.SSLError,
-        "",
-        TlsFailed,
-        "TLS with {url} failed: {cause}.",
-        "See vllm.base_url and vllm.ssl_verify.",
-    ),
+    _Translation(urllib3_errors.SSLError, "", TlsFailed, "TLS with {url} failed: {cause}.", _TLS_SETTINGS_HINT),
 )
 
 _CERTIFICATE_FLAWS = {  # OpenSSL's verification codes, X509_V_ERR_*

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Literal
 
-from ...errors import AnswerUnfinished, ServerError, StreamCut, WireError
+from ...errors import Advice, AnswerUnfinished, ServerError, StreamCut, WireError
 from ...types.events import Completed, ModelEvent
 from ...types.messages import Response, StopReason, Usage
 from ..base import BodyDecoder, Broken, WireEvent
@@ -188,4 +188,5 @@ class PageDecoder:
 
 def build_page_error(kind: str, body: bytes) -> WireError:
     answer = f"The server answered with {kind or 'something'} ({summarize_page(body)}), not with a completion."
-    return WireError(answer, "There may be a login page or a proxy in front of it: check vllm.base_url.")
+    there = "There may be a login page or a proxy in front of it: check"
+    return WireError(answer, Advice(f"{there} vllm.base_url.", f"{there} `base_url`."))

@@ -8,7 +8,7 @@ in bytes, so characters such as U+2028 do not end them. Specification: WHATWG HT
 
 from __future__ import annotations
 
-from ...errors import WireError
+from ...errors import Advice, WireError
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 MAX_COMMENTS = 16  # that wait to be taken
@@ -19,7 +19,8 @@ _DATA = (b"data", b"error")  # llama.cpp's server sends errors in this field
 
 def build_size_error(limit: int = MAX_EVENT_BYTES) -> WireError:
     message = f"The server sent one event of more than {limit:,} bytes."
-    return WireError(message, "That is not a chat completion: check vllm.base_url.")
+    what = "That is not a chat completion: check"
+    return WireError(message, Advice(f"{what} vllm.base_url.", f"{what} `base_url`."))
 
 
 class EventDecoder:
