@@ -55,7 +55,7 @@ from ..providers.base import ChatRequest, Codec, Decoder, PromptSize, decode_pie
 from ..providers.server_errors import judge_own_words, may_repeat
 from ..providers.vllm_tokens import make_generate_decoder
 from ..providers.wire_json import encode_json, load_json
-from ..types.caching import LastMemo
+from ..types.caching import LastMemo, MessageMemo
 from ..types.effects import Aside, Await, Fetch, Open, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PrefixKept, PromptChanged, ReasoningDelta
 from ..types.messages import Message, Named, SystemMessage, ToolChoice, ToolDefinition, UserMessage
@@ -119,6 +119,8 @@ class ModelCore:
         self._raw_prompt: str | None = None  # of this turn, where the text behind it is asked for
         self._thought_closer = ""  # what ends the thought that the chat template opens, once an answer showed it
         self._calls_in_thoughts = False  # an answer was a thought that ended with calls
+        self._gaps = MessageMemo(has_gap)
+        self._thoughts = MessageMemo(holds_thoughts)
         self._asked = _Asked((), (), "auto")
         self._readable: Sequence[ToolDefinition] = ()  # whose calls count, offered or not
         self._way = path  # of this turn, so far
@@ -279,7 +281,7 @@ class ModelCore:
         if is_untold(path, self._builder.thoughts_policy) and self._can_tell_thoughts:
             path = yield from self._learn_thoughts(messages, path)
         probe_gap = partial(self._build_request, GAP_PROBE, [PROBE_TOOL], path)
-        learned = yield from learn_gap(self.server, path, map(has_gap, messages), probe_gap)
+        learned = yield from learn_gap(self.server, path, self._gaps(messages), probe_gap)
         if learned is not path:
             self.path = path = learned
         asks = path.prompt_style == "template" and (path.mode == "template" or path.proven)  # it is in use
@@ -438,7 +440,7 @@ class ModelCore:
 
     def _learn_thoughts(self, messages: Sequence[Message], path: CallPath) -> Aside[CallPath]:
         """The path with whether the template shows thoughts, once there is one that could go back."""
-        if path.mode == "tokens" or not any(map(holds_thoughts, messages)):
+        if path.mode == "tokens" or not any(self._thoughts(messages)):
             return path
         shown, hidden = (self._build_request(each, [PROBE_TOOL], path) for each in (THOUGHT_PROBE, PLAIN_PROBE))
         shows = yield from probe_thoughts(self.server, shown, hidden)

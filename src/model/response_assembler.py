@@ -208,11 +208,11 @@ class ResponseAssembler:
 
     def note_cut_tag(self, response: Response) -> Response:
         """The response with a call that cannot be read, if it ended by itself behind the tag that begins one."""
+        if not self._tools or response.requested_calls or response.stop_reason != "end_turn":
+            return response
         written = "".join(block.text for block in self.completed.content if isinstance(block, Text))
         tag = find_last_tag(written if self.raw is None else self.raw)
-        if not tag or not self._tools or response.requested_calls or response.stop_reason != "end_turn":
-            return response
-        if response.text.rstrip().endswith(tag):  # it is mentioned
+        if not tag or response.text.rstrip().endswith(tag):  # none, or it is mentioned
             return response
         return replace_content(response, [*response.content, MalformedCall(self._new_id(), "", tag, CUT_TAG)])
 

@@ -298,6 +298,8 @@ class CallPath:
 
         Tokens stay until they are refused, whatever else was.
         """
+        if self == other:
+            return self
         best = self
         if not self.is_chosen and not other.is_chosen and other.mode in self._list_lower():
             best = self if self.mode == "tokens" and "tokens" not in other.disabled_fields else other

@@ -98,9 +98,8 @@ def make_trail(sent: Sent, prompt: bytes, answer: Sequence[int], known: array[in
     return Trail(sent, count, count + len(answer), Fingerprint.take(prompt, written, known))
 
 
-def compare(before: Trail, sent: Sent, prompt: bytes) -> PrefixKept:
-    """What of the turn before the next prompt begins with. `prompt`: as write_ids gives it."""
-    same = before.fingerprint.count_kept(prompt)
+def compare(before: Trail, sent: Sent, prompt: bytes, same: int) -> PrefixKept:
+    """What of the turn before the next prompt begins with: `same` bytes. `prompt`: as write_ids gives it."""
     tokens = min(prompt.count(b",", 0, same), before.tokens)
     if tokens == before.tokens:
         return PrefixKept(tokens, before.tokens)
@@ -156,7 +155,7 @@ class ContinuityMeter:
         if before is None:
             self._before = make_trail(sent, prompt, answer)
             return None
-        self.last = compare(before, sent, prompt)
-        known = None if self.last.cause else before.fingerprint.blocks
-        self._before = make_trail(sent, prompt, answer, known)
+        same = before.fingerprint.count_kept(prompt)
+        self.last = compare(before, sent, prompt, same)
+        self._before = make_trail(sent, prompt, answer, before.fingerprint.blocks[: same // BLOCK_BYTES])
         return self.last

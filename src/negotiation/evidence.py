@@ -54,6 +54,7 @@ class PromptCounter:
         self._budget = budget
         self._encode = encode
         self._thought_sizes = MessageMemo(measure_thoughts)
+        self._media = MessageMemo(count_media)
         self._last: tuple[_Prompt, PromptSizes] | None = None
 
     def count(self, request: ChatRequest) -> Aside[PromptSizes | None]:
@@ -93,7 +94,7 @@ class PromptCounter:
 
     def _is_measurable(self, request: ChatRequest) -> bool:
         """Images have more bytes than tokens."""
-        return self.may_doubt and not any(map(count_media, request.messages))
+        return self.may_doubt and not any(self._media(request.messages))
 
 
 def measure_thoughts(message: Message) -> int:

@@ -54,12 +54,12 @@ def negotiate(
     while True:
         path = yield from asker.prepare(path)
         body = asker.edit(path, without)
-        grammar = asker.list_optional_fields(body) & GRAMMAR_FIELDS if doubts_grammar else frozenset()
         try:
             yield from asker.send(body, path)
         except ServerError as refusal:
             is_of_answer = refusal.in_answer or isinstance(refusal, ParserFailed)
-            if grammar and refusal.status == INTERNAL_ERROR and not is_of_answer:
+            grammar = asker.list_optional_fields(body) & GRAMMAR_FIELDS
+            if doubts_grammar and grammar and refusal.status == INTERNAL_ERROR and not is_of_answer:
                 without, grammar_refusal = without | grammar, refusal
                 continue
             path = yield from asker.change(path, refusal, body, without)

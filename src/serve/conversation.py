@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..negotiation.continuity import CAUSES, Fingerprint, Sent, Trail, compare, make_trail, write_ids
+from ..negotiation.continuity import BLOCK_BYTES, CAUSES, Fingerprint, Sent, Trail, compare, make_trail, write_ids
 from ..negotiation.history.messages import is_system
 from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json
 from ..types.events import PrefixKept
@@ -115,9 +115,9 @@ class Conversation:
         self._sent = self._sent._replace(path=path)
         if self._before is None or not self._prompt:
             return None
-        kept = compare(self._before, self._sent, self._prompt)
-        if not kept.cause:
-            self._known = self._before.fingerprint.blocks
+        same = self._before.fingerprint.count_kept(self._prompt)
+        kept = compare(self._before, self._sent, self._prompt, same)
+        self._known = self._before.fingerprint.blocks[: same // BLOCK_BYTES]
         if kept.cause == "answer" and not self.restored and self._spelling != self._spell_last():
             kept = kept._replace(cause="arguments")
         self._warn(kept)

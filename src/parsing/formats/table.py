@@ -105,8 +105,10 @@ class Format(NamedTuple):
         """What a call begins with that stands nowhere else in text; empty if there is no such thing."""
         if not self.opener or self.shared_with:
             return ""
-        example = self.example
-        return next((opener for opener in self.openers if example.startswith(opener)), "")
+        begin = self.template.replace("⟦", "")
+        if self.syntax:
+            begin = begin.replace("{call}", self.syntax.frame_call("{name}")[0])
+        return next((opener for opener in self.openers if begin.startswith(opener)), "")
 
 
 FIELDS = re.compile(r"\{(name|escaped_name|args|attributes|args_string|keywords|quoted|members|call)\}")
