@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..config import Settings
 from ..security.permissions.policy import Policy
-from ..security.permissions.rules import parse_rules
+from ..security.permissions.rules import Rule, parse_rules
 from ..security.sandbox.deferred import DeferredSandbox, SandboxChoice
 from ..security.sandbox.limits import ResourceLimits
 from ..security.sandbox.view import SandboxView, complete_view, drop_secrets, select_environment
@@ -47,16 +47,21 @@ def make_tool_context(settings: Settings, policy: Policy) -> ToolContext:
 def make_policy(settings: Settings, sandbox: Sandbox | None) -> Policy:
     """What may run, where commands run in `sandbox`. Raises ConfigError for an invalid rule."""
     security = settings.security
-    saved = RuleMemory(settings.state, settings.root).read()
     return Policy(
         workspace=settings.root,
         mode=security.mode_in_force,
-        rules=(*parse_rules(security.rules), *parse_rules(saved)),
+        rules=_list_rules(settings),
         allowed_commands=security.allowed_commands,
         protected=(*settings.files, _resolve_state(settings), *list_start_files(os.environ.get("HOME", ""))),
         sandbox=sandbox,
         added=settings.added,
     )
+
+
+def _list_rules(settings: Settings) -> tuple[Rule, ...]:
+    """Raises ConfigError for an invalid one."""
+    saved = RuleMemory(settings.state, settings.root).read()
+    return (*parse_rules(settings.security.rules), *parse_rules(saved))
 
 
 def make_hooks(settings: Settings, get_session: Callable[[], str]) -> Hooks | None:
@@ -76,7 +81,8 @@ def defer_sandbox(settings: Settings) -> DeferredSandbox:
     What it shows to commands is what the folders hold now, before the model could write into them.
     """
     security, environment, state = settings.security, dict(os.environ), _resolve_state(settings)
-    name, policy = sha256(os.fsencode(settings.root)).hexdigest()[:16], make_policy(settings, None)
+    name = sha256(os.fsencode(settings.root)).hexdigest()[:16]
+    policy = Policy(settings.root, rules=_list_rules(settings), added=settings.added)  # what it says of reading
     own = SandboxView(
         settings.root,
         readable=tuple(Path(each).expanduser() for each in security.sandbox_read),

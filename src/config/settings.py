@@ -55,6 +55,8 @@ BASE_URLS = {
 
 @dataclass(frozen=True, slots=True)
 class VllmSettings:
+    """The server, its model, and how it is asked."""
+
     provider: str = option("vllm", f"Whose API the server speaks: {', '.join(BASE_URLS)}", choices=BASE_URLS)
     base_url: str = option(BASE_URLS["vllm"], "Address of the server, including `/v1`; default: the provider's own")
     model: str = option("", "Model to use; empty: `default_model_index` decides, else the server is asked")
@@ -134,6 +136,8 @@ class VllmSettings:
 
 @dataclass(frozen=True, slots=True)
 class TextProtocolSettings:
+    """How calls are written where the server reads none."""
+
     constrained: str = option(
         "auto",
         "Have vLLM allow only a valid call after `TOOL_CALL:`, or after what begins one in the model's own format; "
@@ -144,6 +148,8 @@ class TextProtocolSettings:
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
+    """The limits of an agent, and how its conversation is summarized."""
+
     max_tool_turns: int = option(
         10,
         "Turns with tool calls before the model must answer; in the chat only where it is set, and you are asked",
@@ -173,6 +179,8 @@ class AgentSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceSettings:
+    """The folder that tools work in."""
+
     dir: str = option(".", "Folder the tools work in; relative to the current folder")
     add_dirs: tuple[str, ...] = option(
         (), "Further folders in which tools read and write as in the workspace; see docs/security.md"
@@ -191,6 +199,8 @@ class WorkspaceSettings:
 
 @dataclass(frozen=True, slots=True)
 class ToolSettings:
+    """Where more tools come from."""
+
     modules: tuple[str, ...] = option((), "Python files with your own tools; see docs/writing-tools.md")
     commands: tuple[str, ...] = option((), "YAML files that define commands as tools; see docs/writing-tools.md")
     mcp: tuple[Mapping[str, Any], ...] = option(
@@ -207,6 +217,8 @@ class ToolSettings:
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
+    """What may run without being asked about, and in which sandbox."""
+
     exec_enabled: bool = option(True, "Whether commands may run at all")
     exec_timeout: float = option(120.0, "Time limit for a command, in seconds", least=0.1, most=WEEK_S)
     exec_max_timeout: float | None = option(
@@ -263,6 +275,8 @@ class SecuritySettings:
 
 @dataclass(frozen=True, slots=True)
 class HookSettings:
+    """The user's programs that are told of calls."""
+
     before_call: tuple[Mapping[str, Any], ...] = option(
         (),
         'Your programs that may deny a call or have it ask, e.g. `{"command": ["guard.py"], "tools": ["exec"]}`; '
@@ -278,6 +292,8 @@ class HookSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReviewSettings:
+    """The models that review calls."""
+
     models: tuple[Mapping[str, Any], ...] = option(
         (),
         "Models that vote on a call before it runs; each has `model` and `base_url`, `provider` or "
@@ -298,6 +314,8 @@ class ReviewSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServeSettings:
+    """The gateway."""
+
     listen: str = option("127.0.0.1:8010", "Where the gateway listens, HOST:PORT")
     upstreams: tuple[str, ...] = option((), "Servers behind the gateway; empty: `vllm.base_url`")
     keys: str = option("", "File with the digests of the keys of clients; see docs/serve.md")
@@ -321,6 +339,8 @@ class ServeSettings:
 
 @dataclass(frozen=True, slots=True)
 class SystemPromptSettings:
+    """What the system prompt says."""
+
     role: str = option("You are a helpful assistant in a terminal.", "What the model is told it is")
     workspace_note: str = option(
         "Your files are in {workspace}. Paths are relative to it, and nothing outside it can be reached.",
@@ -335,6 +355,8 @@ class SystemPromptSettings:
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
+    """The chat in the terminal."""
+
     theme: str = option(
         "auto",
         "Colours for a light or a dark background; auto: as the terminal says",
@@ -347,6 +369,8 @@ class ChatSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """All settings, and where each comes from."""
+
     vllm: VllmSettings = field(default_factory=VllmSettings)
     text_protocol: TextProtocolSettings = field(default_factory=TextProtocolSettings)
     agent: AgentSettings = field(default_factory=AgentSettings)

@@ -228,6 +228,8 @@ class Text(Serializable):
 
 @dataclass(frozen=True, slots=True)
 class Reasoning(Serializable):
+    """A thought. `metadata`: as in Text."""
+
     TYPE = "reasoning"
     text: str
     metadata: Mapping[str, JSON] = field(default_factory=dict)
@@ -260,6 +262,8 @@ ENVIRONMENT_PREFIX = "Environment: "  # begins the paragraph of a system prompt 
 
 @dataclass(frozen=True, slots=True)
 class SystemMessage(Serializable):
+    """What the conversation begins with: instructions for the model."""
+
     TYPE = "system"
     text: str
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
 from ...parsing.formats.table import FORMATS
+from ...types.lazy_pattern import LazyPattern
 
-_MARKER = re.compile(r"</?[^\s<>{}=]{1,40}>|<[|｜][^\s<>]{1,60}[|｜]>|\[/?[A-Z_]{4,20}\]")
+_MARKER = LazyPattern(r"</?[^\s<>{}=]{1,40}>|<[|｜][^\s<>]{1,60}[|｜]>|\[/?[A-Z_]{4,20}\]")
 _THOUGHTS = ("<think>", "</think>", "[THINK]", "[/THINK]", "<|channel|>", "<|message|>", "<|start|>", "<|end|>")
 
 

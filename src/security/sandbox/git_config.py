@@ -7,12 +7,13 @@ of git 2.47.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-SECTION = re.compile(r'\s*\[\s*([\w.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]\s*')
-ENTRY = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:=\s*(.*?))?\s*")
-HARMLESS = re.compile(  # names of settings
+from ...types.lazy_pattern import LazyPattern
+
+SECTION = LazyPattern(r'\s*\[\s*([\w.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]\s*')
+ENTRY = LazyPattern(r"\s*([A-Za-z][\w-]*)\s*(?:=\s*(.*?))?\s*")
+HARMLESS = LazyPattern(  # names of settings
     r"advice\..+|branch\..+\.(?:remote|merge|rebase|description|pushremote)"
     r"|core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
     r"|safecrlf|compression|quotepath|abbrev|bigfilethreshold|sharedrepository|worktree|whitespace|untrackedcache)"
@@ -24,7 +25,7 @@ HARMLESS = re.compile(  # names of settings
     r"|user\.(?:name|email|signingkey|useconfigonly)"
 )
 PLACES = (".url", ".pushurl", "core.worktree")  # entries whose value must be read as git does
-PLACE = re.compile(r'(?!.*::)(?:"[^"\\\0]*"|[^"\\#;\0]*)')  # git runs a program to reach an address with ::
+PLACE = LazyPattern(r'(?!.*::)(?:"[^"\\\0]*"|[^"\\#;\0]*)')  # git runs a program to reach an address with ::
 
 
 class GitEntry(NamedTuple):

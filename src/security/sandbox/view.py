@@ -205,8 +205,8 @@ def _contains(outer: Path, inner: Path | None) -> bool:
 
 def _drop_nested(paths: Iterable[Path]) -> tuple[Path, ...]:
     """The paths that exist, except those below another one or below the system."""
-    found: list[Path] = []
+    tops = [*map(Path, SYSTEM)]
     for path in sorted({Path(os.path.realpath(each)) for each in paths if _exists(each)}):
-        if not any(path.is_relative_to(each) for each in (*map(Path, SYSTEM), *found)):
-            found.append(path)
-    return tuple(found)
+        if not any(path.is_relative_to(each) for each in tops):
+            tops.append(path)
+    return tuple(tops[len(SYSTEM) :])

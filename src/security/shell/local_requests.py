@@ -6,25 +6,25 @@ is behind the request's pipe may be a filter that reads nothing but it. Source: 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from ...types.lazy_pattern import LazyPattern
 from .reader import ReadCommand, ReadWord
 
-URL = re.compile(r"(?:http://)?(?:localhost|127\.0\.0\.1|\[::1\]):([0-9]{1,5})(/[^\s\\]*)?")  # no user, no other host
-FLAGS = re.compile(
+URL = LazyPattern(r"(?:http://)?(?:localhost|127\.0\.0\.1|\[::1\]):([0-9]{1,5})(/[^\s\\]*)?")  # no user, no other host
+FLAGS = LazyPattern(
     r"-[fgiIkNsSv]+|--(?:compressed|fail|fail-with-body|globoff|head|include|no-buffer|retry-all-errors"
     r"|retry-connrefused|show-error|silent|verbose)"
 )
-_TEXT, _NUMBER = re.compile(r"(?!@)(?!.*%output)[^\n]*"), re.compile(r"[0-9.]{1,9}")  # @ names a file, %output too
-VALUES: Mapping[re.Pattern[str], re.Pattern[str]] = {  # option -> its value
-    re.compile(r"-[fgiIkNsSv]*o|--output"): re.compile(r"/dev/null|-"),
-    re.compile(r"-[fgiIkNsSv]*X|--request"): re.compile(r"[A-Z]{1,20}"),
-    re.compile(r"-[fgiIkNsSv]*[Hdw]|--(?:data|data-raw|data-binary|header|json|write-out)"): _TEXT,
-    re.compile(r"-m|--(?:connect-timeout|max-time|retry|retry-delay|retry-max-time)"): _NUMBER,
+_TEXT, _NUMBER = LazyPattern(r"(?!@)(?!.*%output)[^\n]*"), LazyPattern(r"[0-9.]{1,9}")  # @ names a file, %output too
+VALUES: Mapping[LazyPattern, LazyPattern] = {  # option -> its value
+    LazyPattern(r"-[fgiIkNsSv]*o|--output"): LazyPattern(r"/dev/null|-"),
+    LazyPattern(r"-[fgiIkNsSv]*X|--request"): LazyPattern(r"[A-Z]{1,20}"),
+    LazyPattern(r"-[fgiIkNsSv]*[Hdw]|--(?:data|data-raw|data-binary|header|json|write-out)"): _TEXT,
+    LazyPattern(r"-m|--(?:connect-timeout|max-time|retry|retry-delay|retry-max-time)"): _NUMBER,
 }
 FILTERS = ("cat", "head", "tail", "wc")
-FILTER_WORD = re.compile(r"-[clnw]?[0-9]*|[0-9]+")
+FILTER_WORD = LazyPattern(r"-[clnw]?[0-9]*|[0-9]+")
 
 
 def find_local_server(commands: Sequence[ReadCommand]) -> str:

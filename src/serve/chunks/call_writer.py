@@ -7,7 +7,8 @@ from typing import Any
 
 from ...errors import WireError
 from ...parsing.landing.arguments import encode_arguments
-from ...parsing.landing.decisions import BegunCall, CallBegins, CallBreaks, CallEnds, CallPiece, Decision, WholeCall
+from ...parsing.landing.begun_call import BegunCall
+from ...parsing.landing.decisions import CallBegins, CallBreaks, CallEnds, CallPiece, Decision, WholeCall
 from ...types.messages import ToolCall
 
 

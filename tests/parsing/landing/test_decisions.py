@@ -15,8 +15,8 @@ from src.parsing import GivenText, StreamParser
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.classify import make_id_source
 from src.parsing.formats.table import FORMATS
+from src.parsing.landing.begun_call import MIN_PROOF_CHARS
 from src.parsing.landing.decisions import (
-    MIN_PROOF_CHARS,
     CallBegins,
     CallBreaks,
     CallEnds,
