@@ -35,6 +35,12 @@ CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": "hello"}
 BROKEN = {**CALLS, "tool_calls": [{**CALL, "function": {"name": "read", "arguments": '{"path": "a.t'}}]}
 AS_TEXT = {"role": "user", "content": "Tool execution results:\n\n[tool]\n<tool_output>\nhello\n</tool_output>"}
+FUNCTION_CALL = {"role": "assistant", "content": None, "function_call": CALL["function"]}
+NO_FUNCTION_CALL = {**ANSWER, "function_call": None}  # as OpenAI's SDK writes answers
+NAMED_CALL = {"role": "assistant", "content": None, "tool_calls": [{**CALL, "id": "000000001"}]}
+OF_FUNCTION = {"role": "function", "name": "read", "content": "hello"}
+OF_NAMED = {**OF_FUNCTION, "role": "tool", "tool_call_id": "000000001"}
+OF_FUNCTION_AS_TEXT = {**AS_TEXT, "content": AS_TEXT["content"].replace("[tool]", "[read]")}
 IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
 
 
@@ -42,6 +48,9 @@ IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": 
     ("messages", "expected", "what"),
     [
         ([DEVELOPER, USER], [SYSTEM, USER], ("system",)),
+        ([USER, FUNCTION_CALL, OF_FUNCTION], [USER, NAMED_CALL, OF_NAMED], ("functions",)),
+        ([USER, ANSWER, OF_FUNCTION], [USER, ANSWER, OF_FUNCTION_AS_TEXT], ("functions", "exchanges")),
+        ([USER, NO_FUNCTION_CALL, USER, ANSWER], [USER, NO_FUNCTION_CALL, USER, ANSWER], ()),
         ([USER, EMPTY, ANSWER, USER], [USER, ANSWER, USER], ("empty",)),
         ([USER, ANSWER, RESULT, ANSWER], [USER, ANSWER, AS_TEXT, ANSWER], ("exchanges",)),
         ([USER, ANSWER, ANSWER], [USER, {**ANSWER, "content": "Done.\n\nDone."}], ("roles",)),
@@ -91,7 +100,8 @@ def test_an_empty_message_that_is_to_be_answered_stays():
     assert mend_history([USER, ANSWER, {**USER, "content": ""}]).what == ()
 
 
-MESSAGES = st.sampled_from([SYSTEM, DEVELOPER, USER, ANSWER, EMPTY, CALLS, BROKEN, RESULT, IMAGE])
+SAID = [SYSTEM, DEVELOPER, USER, ANSWER, EMPTY, CALLS, BROKEN, RESULT, IMAGE, FUNCTION_CALL, OF_FUNCTION]
+MESSAGES = st.sampled_from(SAID)
 REGULAR = st.lists(st.sampled_from([(USER, ANSWER), (USER, CALLS, RESULT, ANSWER)]), min_size=1, max_size=6)
 
 
@@ -110,7 +120,7 @@ def test_nothing_that_was_said_is_lost(messages):
 
 @given(st.lists(HOSTILE_MESSAGES, max_size=6))
 def test_any_json_in_a_history_is_mended_without_an_error(messages):
-    assert {"system", "exchanges", "empty", "roles", "user"}.issuperset(mend_history(messages).what)
+    assert {"functions", "system", "exchanges", "empty", "roles", "user"}.issuperset(mend_history(messages).what)
     has_bad_arguments(messages)
 
 

@@ -53,7 +53,8 @@ def render_exchanges(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
         if message.get("role") == "tool":
             id = str(message.get("tool_call_id", ""))
             text = neutralize_with_note(read_text(message.get("content")))
-            results.append(ToolResult(id, names.get(id, "tool"), "text", text))
+            name = names.get(id) or str(message.get("name") or "tool")
+            results.append(ToolResult(id, name, "text", text))
             continue
         if results:
             rendered.append({"role": "user", "content": render_results(results)})

@@ -1,8 +1,8 @@
 """A history that some servers refuse, as all of them take it, and which refusals are about that. Pure.
 
-APIs and chat templates differ in what they take: roles of their own, system messages in the middle, two messages of one
-role in a row, empty ones, results without their calls, calls without their results or with arguments that are no JSON
-object. Each step mends one of these, and leaves all other messages as they are.
+APIs and chat templates differ in what they take: roles of their own, functions in place of tools, system messages in the
+middle, two messages of one role in a row, empty ones, results without their calls, calls without their results or with
+arguments that are no JSON object. Each step mends one of these, and leaves all other messages as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ...errors import ParserFailed, ServerError, TemplateFailed, TemplateRejected
 from ...providers.wire_json import as_dict, as_dicts, is_object
 from ...types.messages import MalformedCall
-from .exchange_text import THOUGHTS, as_list, has_media, read_call, read_text, render_exchanges
+from .exchange_text import THOUGHTS, as_list, has_media, leave_out, read_call, read_text, render_exchanges
 from .messages import is_system, join_contents, place_late_system
 
 Messages = Sequence[dict[str, Any]]
@@ -22,6 +22,7 @@ JOINED_ROLES = ("user", "assistant")
 MAYBE_HISTORY = (400, 422, 500)  # a refusal of anything in the request
 MENDED = "The server refuses this conversation as it is; {what}."
 WORDS = {
+    "functions": "calls of functions and their results are sent as those of tools",
     "system": "late system messages are sent within the message before them",
     "exchanges": "calls and results that do not belong together are sent as text",
     "empty": "empty messages are left out",
@@ -40,6 +41,7 @@ class Mended(NamedTuple):
 def mend_history(messages: Messages) -> Mended:
     """The history as all servers take it."""
     steps = {
+        "functions": _name_functions,
         "system": _mend_system,
         "exchanges": _mend_exchanges,
         "empty": _leave_out_empty,
@@ -112,6 +114,22 @@ def _fill_arguments(message: dict[str, Any]) -> dict[str, Any]:
         for call, function in zip(calls, functions, strict=True)
     ]
     return {**message, "tool_calls": filled}
+
+
+def _name_functions(messages: Messages) -> Messages:
+    """Calls and results of functions, which OpenAI's API had before tools, as those of tools."""
+    named: list[dict[str, Any]] = []
+    id = ""  # of the last call, in a form that all templates take
+    for place, message in enumerate(messages):
+        call = message.get("function_call")
+        if isinstance(call, dict) and not message.get("tool_calls"):
+            id = f"{place:09}"
+            message = leave_out(message, "function_call")
+            message["tool_calls"] = [{"id": id, "type": "function", "function": call}]
+        elif message.get("role") == "function":
+            message = {**message, "role": "tool", "tool_call_id": id}
+        named.append(message)
+    return named
 
 
 def _mend_system(messages: Messages) -> Messages:
