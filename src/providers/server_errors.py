@@ -182,6 +182,7 @@ def _cut_quotes(message: str, sent: object) -> str:
     quoted = {
         spelling
         for text in _list_texts(sent)
+        if len(text) <= len(message)
         for spelling in _list_spellings(text)
         if spelling[:MIN_QUOTE_CHARS] in starts and spelling in message
     }

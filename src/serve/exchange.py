@@ -21,6 +21,7 @@ from ..providers.server_errors import is_about_length, read_error_message
 from ..providers.wire_json import as_dict, load_json
 from ..transport.async_driver import drive_async
 from .apis.dialects import COUNT_PATH, Dialect
+from .beside import is_large, take_steps_beside
 from .chat_request import ChatBody
 from .chat_turn import ChatTurn, KeepAlive, Output, Payload, WholeAnswer
 from .conversation import Conversation
@@ -135,23 +136,14 @@ class GuardedExchange:
         """Raises BotError and NotGuarded while nothing was sent."""
         replica.recall()
         is_count = self._request.path == COUNT_PATH
-        turn = ChatTurn(
-            replica.address,
-            replica.facts,
-            self.chat,
-            random_id,
-            self._options,
-        )
-        self.report = turn.report
-        if self._conversation is not None:
-            turn.conversation = None if is_count else self._conversation
-            turn.report.restored = self._conversation.restored
-            turn.report.guards.update(["loops"] * self._conversation.has_new_note)
+        turn = self._make_turn(replica, is_count=is_count)
         steps = turn.count_tokens() if is_count else turn.run()
         if self._tape is not None:
             self._tape.chat, self._tape.conversation = self.chat, self._conversation
             self._tape.reader = self._options.to_dict()
             steps = self._tape.follow(turn, steps, replica.facts)
+        if await is_large(self._request):
+            steps = take_steps_beside(steps)
         answer: AsyncGenerator[Output, None] = drive_async(steps, replica.client.with_headers(self._headers))
         async with aclosing(answer) as outputs:
             try:
@@ -166,14 +158,25 @@ class GuardedExchange:
             if is_count and isinstance(first, WholeAnswer) and first.status != OK:
                 raise NotGuarded  # the server may count in its own way
             replica.save(turn.fact_key)
-            replica.mark_answered(first.status if isinstance(first, WholeAnswer) else OK)
             self.first_byte_at = self.read_clock()
             if isinstance(first, WholeAnswer):
+                replica.mark_answered(first.status)
                 await self._keep_answer(turn)
                 return await self._send_whole(first, self._select_headers(turn))
+            replica.mark_answered(OK)
             self.status = OK
             await self._live.open(self._select_headers(turn))
             return await self._stream(turn, first, outputs)
+
+    def _make_turn(self, replica: Replica, *, is_count: bool) -> ChatTurn:
+        turn = ChatTurn(replica.address, replica.facts, self.chat, random_id, self._options)
+        self.report = turn.report
+        if self._conversation is not None:
+            self.report.restored = self._conversation.restored
+            self.report.guards.update(["loops"] * self._conversation.has_new_note)
+            if not is_count:
+                turn.conversation = self._conversation
+        return turn
 
     async def _find_first(self, turn: ChatTurn, outputs: AsyncGenerator[Output, None]) -> Payload | WholeAnswer:
         """The first output that is part of an answer."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Set
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import aiohttp
 from aiohttp import HttpVersion11, web
@@ -28,6 +28,7 @@ from .access import (
     find_cors_headers,
 )
 from .apis.dialects import COUNT_PATH, DIALECTS, Dialect, encode_path_error
+from .beside import run_beside
 from .chat_request import ChatBody
 from .conversation import Conversation
 from .exchange import RELAYED, GuardedExchange, NotGuarded, log
@@ -51,7 +52,6 @@ BODY_TIMEOUT_S = 120.0
 HAS_ASKED = web.AppKey("has_asked", set[object])  # connections of which a request has come
 CONNECT_TIMEOUT_S = 5.0
 MAX_CONTAINERS = 300_000  # of JSON: lists and objects, of which a million take a second to read
-LARGE_BYTES = 1_000_000  # of a body that is read in a thread
 MAX_VALUES = 1_000_000  # of JSON, counted by commas, those inside strings included
 MAX_TOOLS = 1024  # of a request; each takes some 0.1 ms to look at
 MAX_NAME_CHARS = 256  # of a tool or a parameter: patterns are made of them, which take 150 times their size
@@ -61,7 +61,6 @@ OPEN_PATHS = frozenset(("/health", LIVE_PATH, READY_PATH))  # without a key
 _OURS = NOT_RELAYED | {"content-type", "accept", "accept-encoding"} | KEY_HEADERS  # what the gateway says itself
 BROKEN_OFF = 502  # for the log: the client has got another status
 GUARDED = "serve.guards: %s changed an answer of %s, for the first time; vllm_bot_guards_total counts on."
-T = TypeVar("T")
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -259,12 +258,12 @@ class Gateway:
 
     async def _answer_body(self, request: web.Request, body: bytes, tape: Tape | None) -> web.StreamResponse:
         """See `answer`. `tape`: where the call is recorded, if it is."""
-        value = await _run_beside(_parse_object, body, size=len(body))
+        value = await run_beside(request, _parse_object, body)
         if record := self._records.get(id(request)):
             record.model, record.is_stream = str(value.get("model", "")), value.get("stream") is True
         try:
             interval = read_interval(request.headers, self._keep_alive)
-            dialect, chat = await _run_beside(_read_request, request.path, value, size=len(body))
+            dialect, chat = await run_beside(request, _read_request, request.path, value)
         except ValueError as error:
             return _refuse(request, 400, str(error))
         except web.HTTPException:
@@ -283,7 +282,7 @@ class Gateway:
                 return await self._relay_alive(request, dialect, interval, chat, tape)
             except HistoryRefused as refusal:
                 chat = refusal.chat
-        return await self._guard(request, dialect, chat, interval, len(body), tape)
+        return await self._guard(request, dialect, chat, interval, tape)
 
     async def _guard(
         self,
@@ -291,16 +290,15 @@ class Gateway:
         dialect: Dialect,
         chat: ChatBody,
         interval: float,
-        size: int,
         tape: Tape | None,
     ) -> web.StreamResponse:
-        """`size`: of the request's body. `tape`: see _answer_body."""
+        """`tape`: see _answer_body."""
         live = LiveStream(request, dialect.encode_keep_alive, interval)
         headers = self._forward_headers(request, _OURS)
         if self.keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
         session = "" if tape is None else random_id()
-        conversation = await _run_beside(self._find_conversation, request, chat, session, size=size)
+        conversation = await run_beside(request, self._find_conversation, request, chat, session)
         exchange = GuardedExchange(request, dialect, chat, headers, self._options, live, conversation, tape)
         record = self._records.get(id(request))
         if record:
@@ -367,8 +365,10 @@ class Gateway:
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
         """The answer of the first server that gives one. Raises _Unreachable. `left_out`: headers of the request."""
         body = await request.read() if request.body_exists else None
-        has_choice = len(self._upstreams.replicas) > 1  # else a large body need not be read
-        for replica in self._upstreams.rank(_read_beginning(body) if has_choice else {}):
+        chat: Mapping[str, Any] = {}
+        if body and len(self._upstreams.replicas) > 1:  # else a large body need not be read
+            chat = await run_beside(request, _read_beginning, body)
+        for replica in self._upstreams.rank(chat):
             if record := self._records.get(id(request)):
                 record.server = replica.root
             with replica.count_running():
@@ -401,11 +401,6 @@ class Gateway:
     def _forward_headers(self, request: web.Request, left_out: Set[str]) -> dict[str, str]:
         """Of a client's request. A key of the gateway goes no further."""
         return select_headers(request.headers, left_out | (KEY_HEADERS if self.keys is not None else frozenset()))
-
-
-async def _run_beside(work: Callable[..., T], *arguments: Any, size: int) -> T:
-    """The result of work on a body of this size. Other clients are answered while a large one is read."""
-    return await asyncio.to_thread(work, *arguments) if size > LARGE_BYTES else work(*arguments)
 
 
 def _read_request(path: str, value: dict[str, Any]) -> tuple[Dialect, ChatBody | None]:
@@ -481,9 +476,10 @@ def _refuse(request: web.Request, status: int, message: str) -> web.Response:
     return refuse(status, encode_path_error(request.path, status, message))
 
 
-def _read_beginning(body: bytes | None) -> Mapping[str, object]:
+def _read_beginning(body: bytes) -> Mapping[str, Any]:
     """The conversation in a body, for the choice of a replica; empty if there is none."""
+    if _count_containers(body) > MAX_CONTAINERS:
+        return {}
     with suppress(BotError):
-        value = load_json(body) if body and _count_containers(body) <= MAX_CONTAINERS else None
-        return value if isinstance(value, dict) else {}
+        return as_dict(load_json(body))
     return {}

@@ -113,6 +113,8 @@ class _AsyncAnswers:
 
     async def perform(self, effect: Effect) -> Any:
         """Raises ClientError."""
+        if isinstance(effect, Await) and effect.keeps_answer:
+            return await wait_for(effect.future)
         if self._reply is not None:
             if isinstance(effect, Read):  # of a refusal, whose API key may span chunks
                 return await self._reply.read_all() or None

@@ -102,6 +102,8 @@ class _Answers:
             return next(self._chunks, None)
         if isinstance(effect, Release):
             return self._opened.close()  # its connection can be used again, where reading on takes no time
+        if isinstance(effect, Await) and effect.keeps_answer:
+            return self._wait_for(effect.future)
         self.abandon()
         if isinstance(effect, Await):
             return self._wait_for(effect.future)

@@ -55,9 +55,13 @@ class Sleep(NamedTuple):
 
 
 class Await(NamedTuple):
-    """The answer is the result of the future, which another thread or task settles; what that raises is raised."""
+    """The answer is the result of the future, which another thread or task settles; what that raises is raised.
+
+    `keeps_answer`: the open answer stays open meanwhile.
+    """
 
     future: Future[Any]
+    keeps_answer: bool = False
 
 
 class ReplyHead(NamedTuple):

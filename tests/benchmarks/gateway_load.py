@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.gateway_load [ROW ...] [--streams N]
 
-Rows: first, streams, slow, gone, kill, term. The gateway is the shipped program, in front of a fake server; where a
+Rows: first, streams, slow, gone, kill, term, others. The gateway is the shipped program, in front of a fake server; where a
 figure is relative, a bare aiohttp relay carries the same load in the same run. `--streams`: instead of half of what the
 relay carries.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import http.client
 import json
 import os
 import resource
@@ -19,6 +20,7 @@ import signal
 import socket
 import statistics
 import sys
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -36,11 +38,14 @@ PAUSE_S = 0.2  # between the chunks of a stream: five a second
 STREAM_CHUNKS = 60
 MAX_GAP_S = 2 * PAUSE_S  # at the 99th percentile; above it, the relay does not carry the streams
 BIG_BYTES = 20 * 1024 * 1024
+LARGE_BYTES = 26_000_000
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
-    """As the body's `load` says: seconds of waiting, chunks, seconds between them, characters of each."""
+    """As the body's `load` says: a refusal, or seconds of waiting, chunks, seconds between them, characters of each."""
     load = (await request.json())["load"]
+    if load.get("refuse"):
+        return web.json_response({"error": {"message": "Not this conversation.", "code": 400}}, status=400)
     counts = request.app["counts"]
     counts["running"] += 1
     try:
@@ -66,7 +71,7 @@ def make_server() -> web.Application:
         }
         return web.json_response(known.get(request.path, app["counts"]))
 
-    app = web.Application()
+    app = web.Application(client_max_size=2 * BIG_BYTES)
     app["counts"] = {"running": 0}
     app.router.add_post("/v1/chat/completions", answer)
     app.router.add_get("/{path:.*}", tell)
@@ -90,7 +95,7 @@ class Stream(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(self._body)}\r\n"
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(self._body)}\r\n"
         transport.write(f"{head}Content-Type: application/json\r\nConnection: close\r\n\r\n".encode() + self._body)
 
     def data_received(self, data: bytes) -> None:
@@ -200,7 +205,9 @@ def measure_slow(servers: Servers, _: int) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect((where.hostname, where.port))
         body = make_body(chunks=BIG_BYTES // 1000, chars=1000)
-        client.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode())
+        client.sendall(
+            f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        )
         client.sendall(body)
         for _ in range(20):
             client.recv(1024)
@@ -272,6 +279,53 @@ def measure_term(servers: Servers, _: int) -> None:
     asyncio.run(run())
 
 
+def make_large_body(count: int, **load: float) -> bytes:
+    """LARGE_BYTES in so many messages, without the first one."""
+    text = f"{Path(__file__).read_text()}\n" * (LARGE_BYTES // count // len(Path(__file__).read_text()) + 1)
+    said = [{"role": ("assistant", "user")[at % 2], "content": text[: LARGE_BYTES // count]} for at in range(count)]
+    messages = [{"role": "user", "content": "Tell me."}, *said, {"role": "user", "content": "Go on."}]
+    return json.dumps({"model": "tiny", "stream": True, "tools": [TOOL], "messages": messages, "load": load}).encode()
+
+
+def read_cpu_s(pid: int) -> float:
+    """Of all threads of a process."""
+    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(each.read_text().split()[0]) for each in files) / 1e9
+
+
+def measure_others(servers: Servers, _: int) -> None:
+    """How long others wait for an answer that takes nothing, while one client's large request is read and sent on."""
+    address, pid = servers.start_gateway()
+    where = urlsplit(address)
+    waits: list[tuple[float, float]] = []
+
+    def send(body: bytes) -> None:
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        with socket.create_connection((where.hostname, where.port)) as client:
+            client.sendall(head.encode() + body)
+            while client.recv(65536):
+                pass
+
+    def wait(work: threading.Thread) -> None:
+        other = http.client.HTTPConnection(where.netloc)
+        while work.is_alive():
+            cpu, began = read_cpu_s(pid), time.monotonic()
+            other.request("GET", "/livez")
+            other.getresponse().read()
+            waits.append((time.monotonic() - began, read_cpu_s(pid) - cpu))
+            time.sleep(0.005)
+
+    for count, load in ((1, {"chunks": 3}), (60_000, {"chunks": 3}), (1, {"refuse": 1}), (60_000, {"refuse": 1})):
+        waits.clear()
+        for _ in range(3):
+            work = threading.Thread(target=send, args=(make_large_body(count, **load),))
+            work.start()
+            wait(work)
+        longest, cpu = map(max, zip(*waits, strict=True))
+        name = "refused" if "refuse" in load else "answered"
+        print(f"{LARGE_BYTES // 10**6} MB in {count} messages, {name}: others wait {longest:.2f} s, of CPU {cpu:.3f} s")
+
+
 class Servers(contextlib.ExitStack):
     """The processes of one row, which end with it. `first`: the fake server's address."""
 
@@ -295,6 +349,7 @@ ROWS = {
     "gone": measure_gone,
     "kill": measure_kill,
     "term": measure_term,
+    "others": measure_others,
 }
 
 

@@ -35,7 +35,7 @@ def measure_gone(gateway: str, server: str) -> float:
     body = json.dumps({**fields, "tools": [tool], "messages": [message]}).encode()
     where, received = urlsplit(gateway), b""
     with socket.create_connection((where.hostname or "", where.port or 80)) as client:
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         client.sendall(head.encode() + body)
         while received.count(b"data:") < 5:
             received += client.recv(4096)

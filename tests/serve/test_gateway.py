@@ -21,7 +21,7 @@ from src.app.keys import KeyRing, hash_key
 from src.app.state_files import ServerMemory
 from src.negotiation.call_path import CallPath
 from src.negotiation.formats.written_format import PROBE
-from src.serve import gateway
+from src.serve import beside, gateway
 from src.serve.chat_request import ChatBody
 from src.serve.chunks.guard import StreamGuard
 from src.serve.client_asker import ChatAsker
@@ -627,7 +627,7 @@ def test_others_are_answered_while_a_large_request_is_read(tmp_path, monkeypatch
         is_another_answered.set()
         assert (await large)[0] == 200
 
-    monkeypatch.setattr(gateway, "LARGE_BYTES", 0)
+    monkeypatch.setattr(beside, "LARGE_BYTES", 0)
     monkeypatch.setattr(gateway, "load_json", read_slowly)
     drive(tmp_path, lambda _: say("x"), use)
 
