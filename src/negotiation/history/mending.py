@@ -1,7 +1,7 @@
 """A history that some servers refuse, as all of them take it, and which refusals are about that. Pure.
 
-APIs and chat templates differ in what they take: roles of their own, functions in place of tools, system messages in the
-middle, two messages of one role in a row, empty ones, results without their calls, calls without their results or with
+APIs and chat templates differ in what they take: roles of their own, functions in place of tools, late system messages,
+two messages of one role in a row, empty ones, results without their calls, calls without their results or with
 arguments that are no JSON object. Each step mends one of these, and leaves all other messages as they are.
 """
 
