@@ -120,6 +120,21 @@ def test_a_client_that_goes_ends_the_server_s_answer(server, start_gateway):
     wait_until(lambda: count_running(server) == 0, "the server's answer ends")
 
 
+@pytest.mark.parametrize("server", ["strict"], indirect=True)
+def test_a_history_with_calls_of_functions_is_mended(server, start_gateway):
+    script = json.dumps(["is read", "It says: {{results}}"])
+    messages = [
+        {"role": "user", "content": f"Read it. @@SCRIPT@@{script}@@END@@"},
+        {"role": "assistant", "content": None, "function_call": {"name": "read", "arguments": '{"path": "a.txt"}'}},
+        {"role": "function", "name": "read", "content": "hello"},
+    ]
+    body = json.dumps({"model": "tiny", "messages": messages}).encode()
+    address, headers = f"{start_gateway(server)}/v1/chat/completions", {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(address, body, headers)) as reply:
+        assert "mended=functions" in reply.headers["x-vllm-bot"]
+        assert "hello" in json.load(reply)["choices"][0]["message"]["content"]
+
+
 def count_running(server: Server) -> float:
     with urllib.request.urlopen(f"{server.base_url.removesuffix('/v1')}/metrics") as reply:
         lines = reply.read().decode().splitlines()
