@@ -291,12 +291,13 @@ class ChatApplication:
             return self._queue.pop() if self._queue else ""
 
     def _expand(self) -> None:
-        with self._changed:
-            self._must_expand = self._is_prompting
-            self._changed.notify_all()
-        if not self._must_expand:
+        if self._is_in_turn or self._prompt.question:
             self._live.expand()
             self._uncover_question()
+            return
+        with self._changed:
+            self._must_expand = True
+            self._changed.notify_all()
 
     def _switch_mode(self) -> None:
         """Switch to the next mode. A question whose call runs without asking in it is answered by that."""
