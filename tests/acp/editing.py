@@ -92,9 +92,9 @@ class Editor:
         return "".join(shown["content"]["text"] for shown in self.updates if shown["sessionUpdate"] == kind)
 
 
-def make_settings(url: str, file: Path | None = None) -> MakeSettings:
-    """As the command makes them: those for sessions in a folder, and others added to it."""
-    given = {"vllm.base_url": url, "vllm.retries": 0}
+def make_settings(url: str, file: Path | None = None, sandbox: str = "off") -> MakeSettings:
+    """As the command makes them: those for sessions in a folder, and others added to it. Trying a sandbox takes time."""
+    given = {"vllm.base_url": url, "vllm.retries": 0, "security.sandbox": sandbox}
     return lambda folder, added: load(
         file, {**given, "workspace.dir": str(folder), "workspace.add_dirs": [*added]}, os.environ
     )

@@ -41,18 +41,17 @@ def refusal(message):
     return answer(400, {"error": {"message": message, "code": 400}})
 
 
+NO_SANDBOX = {"security": {"sandbox": "off"}}  # trying one takes time
 HELLO = answer(200, {"choices": [{"message": {"content": "Hello."}, "finish_reason": "stop"}]})
 NO_TOOLS = refusal('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set')
 
 
 @pytest.fixture
 def doctor(tmp_path, capsys):
-    (tmp_path / "config.json").write_text("{}")
     with ExitStack() as stack:
 
-        def run(server=None, *options, url=None, settings=None):
-            if settings:
-                (tmp_path / "config.json").write_text(json.dumps(settings))
+        def run(server=None, *options, url=None, settings=NO_SANDBOX):
+            (tmp_path / "config.json").write_text(json.dumps(settings))
             url = url or f"{stack.enter_context(serve(server))}/v1"
             code = main(["doctor", "-u", url, "-c", str(tmp_path / "config.json"), "--output", "json", *options])
             found = json.loads(capsys.readouterr().out)
@@ -242,16 +241,16 @@ def test_where_commands_run(doctor, security, said):
 
 def test_a_repository_that_is_not_opened_to_commands_is_told(doctor, tmp_path):
     (tmp_path / "work").mkdir()
-    if doctor(Server(), "-w", str(tmp_path / "work"))[0]["sandbox"]["status"] != "pass":
+    if doctor(Server(), "-w", str(tmp_path / "work"), settings={})[0]["sandbox"]["status"] != "pass":
         pytest.skip("no sandbox contains commands here")
     (tmp_path / "work" / ".git").write_text("gitdir: ../private/.git\n")
-    found = doctor(Server(), "-w", str(tmp_path / "work"))[0]["sandbox"]
+    found = doctor(Server(), "-w", str(tmp_path / "work"), settings={})[0]["sandbox"]
     assert found["status"] == "warn"
     assert found["advice"].startswith(f"The repository {tmp_path}/private/.git is not opened to commands: ")
 
 
 def test_where_commands_run_under_landlock_the_better_sandbox_is_named(doctor):
-    found = doctor(Server())[0]["sandbox"]
+    found = doctor(Server(), settings={})[0]["sandbox"]
     if not found["said"].startswith("Landlock"):
         pytest.skip("commands run in another sandbox here")
     assert "Better is bubblewrap: with that package" in found["advice"]
@@ -259,19 +258,19 @@ def test_where_commands_run_under_landlock_the_better_sandbox_is_named(doctor):
 
 def test_local_tool_servers_are_reported_to_run_outside_the_sandbox(doctor):
     here, there = {"name": "files", "command": ["mcp-files"]}, {"name": "wiki", "url": "https://wiki.test/mcp"}
-    found = doctor(Server(), settings={"tools": {"mcp": [here, there]}})[0]["MCP servers"]
+    found = doctor(Server(), settings={**NO_SANDBOX, "tools": {"mcp": [here, there]}})[0]["MCP servers"]
     assert (found["status"], found["said"]) == ("warn", "outside the sandbox, with your rights: files")
-    assert doctor(Server(), settings={"tools": {"mcp": [there]}})[0]["MCP servers"]["status"] == "pass"
+    assert doctor(Server(), settings={**NO_SANDBOX, "tools": {"mcp": [there]}})[0]["MCP servers"]["status"] == "pass"
 
 
 def test_another_provider_is_not_asked_what_only_vllm_knows(doctor):
-    checks, command, _ = doctor(Server(), settings={"vllm": {"provider": "ollama"}})
+    checks, command, _ = doctor(Server(), settings={**NO_SANDBOX, "vllm": {"provider": "ollama"}})
     assert not checks.keys() & {"version", "context", "template", "constrained decoding"}
     assert command is None
 
 
 def test_for_people_each_check_is_a_line_and_the_flags_come_last(tmp_path, capsys):
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text(json.dumps(NO_SANDBOX))
     with serve(Server()) as address:
         assert main(["doctor", "-u", f"{address}/v1", "-c", str(tmp_path / "config.json")]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -283,7 +282,7 @@ def test_for_people_each_check_is_a_line_and_the_flags_come_last(tmp_path, capsy
 def test_an_unknown_model_is_told_where_parsers_are_listed_only_if_its_calls_are_not_native(
     tmp_path, capsys, said, is_advised
 ):
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text(json.dumps(NO_SANDBOX))
     with serve(Server(said, model="who/knows")) as address:
         main(["doctor", "-u", f"{address}/v1", "-c", str(tmp_path / "config.json")])
     assert ("is listed at" in capsys.readouterr().out) == is_advised

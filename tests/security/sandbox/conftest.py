@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
-from src.security.sandbox.choose import choose, make_sandbox
+from src.security.sandbox.choose import choose, make_landlock, make_sandbox
 from src.security.sandbox.limits import ResourceLimits
+from src.security.sandbox.loopback import find_loopback
 from src.security.sandbox.view import SandboxView, complete_view, select_environment
 from src.tools import ToolContext
 from src.tools.process.run import run as run_program
 from src.types.sandbox import Access
+from tests.waiting import PATIENCE_S
 
 KINDS = ("bubblewrap", "landlock")
 WITHOUT_LOOPBACK = "landlock without a loopback"  # as where the system gives no network namespaces
 PATH = os.environ["PATH"]  # which decides whether there is a bubblewrap
 Run = Callable[..., str]
+END = "<end of a command>"
+find_shared_loopback = cache(
+    find_loopback
+)  # one network for the commands of all tests: making it is dearer than a command
 
 
 @cache
@@ -41,7 +47,10 @@ def make_context(
     if why := explain_unusable(kind):
         pytest.skip(why)
     view = complete_view(SandboxView(workspace, **seen), environment)
-    sandbox = make_sandbox(kind, view, limits or ResourceLimits(), environment)
+    if kind == "landlock":
+        sandbox = make_landlock(view, limits or ResourceLimits(), find_shared_loopback)
+    else:
+        sandbox = make_sandbox(kind, view, limits or ResourceLimits(), environment)
     return ToolContext(workspace, environment=select_environment(environment)).rewire(sandbox=sandbox)
 
 
@@ -54,6 +63,13 @@ def make_runner(kind: str, workspace: Path, environment: dict[str, str], **given
         return done.text
 
     return run
+
+
+def run_each(run: Run, commands: Iterable[str]) -> dict[str, str]:
+    """What each command shows, in one start of the sandbox, which takes longer than most commands."""
+    commands = list(commands)
+    script = "".join(f"(\n{command}\n) 2>&1; echo '[exit code '$?']{END}'\n" for command in commands)
+    return dict(zip(commands, run(script, timeout=PATIENCE_S).split(f"{END}\n"), strict=False))
 
 
 @pytest.fixture(params=KINDS)

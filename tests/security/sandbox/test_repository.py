@@ -12,6 +12,7 @@ from src.security.sandbox.choose import choose
 from src.security.sandbox.limits import ResourceLimits
 from src.security.sandbox.repository import find_repository
 from src.security.sandbox.view import SandboxView, complete_view
+from tests.thorough import sample
 
 from .conftest import PATH, explain_unusable, make_runner
 
@@ -173,8 +174,8 @@ def work(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("forge", FORGED)
 class TestOnesThatAnArchiveNames:
+    @pytest.mark.parametrize("forge", FORGED)
     def test_are_not_opened_and_it_is_told(self, forge, work, private, home):
         forge(work, private)
         folder, warning = find_repository(work)
@@ -182,6 +183,8 @@ class TestOnesThatAnArchiveNames:
         assert "is not opened to commands" in warning
         assert list_readable(work, home) == []
 
+    @pytest.mark.thorough
+    @pytest.mark.parametrize("forge", sample(FORGED, 4))
     def test_are_not_read_by_a_command(self, forge, work, private, kind, home):
         forge(work, private)
         run = make_runner(kind, work, {"PATH": PATH, "HOME": str(home)})

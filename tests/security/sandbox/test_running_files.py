@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from src.security.sandbox.running_files import is_running_by_itself
+from tests.thorough import only_thorough, sample
 
 INIT = "git init -q {}; "
 EVIL = "fsmonitor = touch {top}/pwned; false"
@@ -60,8 +61,9 @@ def top(workspace: Path) -> Path:
     return workspace
 
 
+@pytest.mark.thorough
 def test_a_repository_that_a_command_made_runs_nothing(run, top):
-    for name, command in REPOSITORIES.items():
+    for name, command in sample([*REPOSITORIES.items()], 4):
         evil = f"touch {top}/pwned; false"
         shown = run(command.replace("{evil}", evil).replace("{top}", str(top)))
         assert "set aside, as it would run later by itself: " in shown, name
@@ -82,6 +84,7 @@ def test_a_gitlink_in_the_index_leads_to_nothing_that_runs(run, top):
     assert not (top / "pwned").exists()
 
 
+@only_thorough
 def test_what_a_command_leaves_among_many_submodules_does_not_run(run, top):
     modules = top / ".git" / "modules"
     shown = run(
@@ -92,7 +95,8 @@ def test_what_a_command_leaves_among_many_submodules_does_not_run(run, top):
     assert not [*modules.rglob("post-checkout")]
 
 
-@pytest.mark.parametrize("name", ["refs", "hooks", "a/logs"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", sample(["refs", "hooks", "a/logs"], 3))
 def test_a_submodule_with_the_name_of_a_folder_of_git_runs_nothing(name, run, top):
     run(f"git init -q m; printf 'touch pwned' >m/.git/hooks/post-checkout; mkdir -p .git/modules/{name};"
         f" mv m/.git/* .git/modules/{name}")  # fmt: skip
@@ -151,6 +155,7 @@ def test_files_that_a_shell_or_an_editor_runs_are_set_aside(run, workspace):
     assert [name for name in RUNNING if (workspace / name).exists() or not is_running_by_itself(name)] == []
 
 
+@only_thorough
 def test_the_model_reads_which_file_was_set_aside(run):
     assert run("echo evil >.envrc") == (
         "[exit code 0; set aside, as it would run later by itself: .envrc (it runs by itself)]"
@@ -166,6 +171,7 @@ def test_one_that_was_there_comes_back_as_it_was(run, workspace):
     assert run("rm .envrc; ls -A") == "[exit code 0]"
 
 
+@only_thorough
 def test_a_folder_of_settings_that_becomes_a_link_is_set_aside(run, workspace):
     run("mkdir x; echo evil >x/tasks.json; ln -s x .vscode")
     assert not (workspace / ".vscode").is_symlink()
@@ -195,6 +201,7 @@ def test_what_runs_behind_a_link_of_the_users_own_is_set_aside(run, workspace):
     assert [each.name for each in (workspace / ".some").iterdir()] == [".loop"]
 
 
+@only_thorough
 def test_a_folder_in_the_settings_of_an_editor_that_becomes_a_link_is_set_aside(run, workspace):
     run("mkdir -p .idea x; echo evil >x/a.xml; ln -s ../x .idea/runConfigurations")
     assert list((workspace / ".idea").iterdir()) == []
@@ -216,7 +223,8 @@ def test_what_does_not_run_by_itself_is_not_spoken_of(run):
     assert not is_running_by_itself(".vscode/extensions.json")
 
 
-@pytest.mark.parametrize("link", ["sub/.git/modules", "sub/.git/rebase-merge", ".idea/runConfigurations"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("link", sample(["sub/.git/modules", "sub/.git/rebase-merge", ".idea/runConfigurations"], 2))
 def test_nothing_outside_is_set_aside_through_a_link(link, run, workspace):
     outside = workspace.parent / "mine"
     outside.mkdir()
@@ -227,7 +235,8 @@ def test_nothing_outside_is_set_aside_through_a_link(link, run, workspace):
     assert (outside / "config").read_text() == "exec mine\n"
 
 
-@pytest.mark.parametrize("value", [".githooks", "{top}/.githooks"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("value", sample([".githooks", "{top}/.githooks"], 2))
 def test_the_scripts_of_a_hooks_path_of_every_repository_stay_as_they_are(value, make, home, top):
     (home / ".gitconfig").write_text(f"[core]\n\thooksPath = {value.format(top=top)}\n")
     (top / ".githooks").mkdir()
