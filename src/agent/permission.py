@@ -292,8 +292,11 @@ class PermissionGate:
         if self.policy.is_enforced:
             wider: tuple[Grant, ...] = ("network", "outside") if decision.access != "network" else ("outside",)
             return request._replace(wider=wider)
-        advice, self._has_advised = "" if self._has_advised else ADVICE, True
-        return request._replace(advice=advice)
+        is_off = self.policy.sandbox is not None and self.policy.sandbox.kind == "off"  # the user does without
+        if is_off or self._has_advised:
+            return request
+        self._has_advised = True
+        return request._replace(advice=ADVICE)
 
     def _is_free_in(self, mode: str, call: ToolCall) -> bool:
         """Whether an edit that asks in mode ask runs without asking in another one. A subagent switches no mode."""

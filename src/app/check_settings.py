@@ -28,7 +28,7 @@ def check_settings(settings: Settings) -> None:
 
         with _name_file(settings, "workspace.add_dirs"):
             own = (*settings.files, settings.state)
-            check_added(settings.added, settings.root, own, os.environ.get("HOME", ""))
+            check_added(settings.added, settings.root, own, os.environ)
     if settings.security.rules:
         from ..security.permissions.rules import parse_rules
 

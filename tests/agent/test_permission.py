@@ -13,6 +13,9 @@ from src.security.permissions.approval import REFUSE_ALL, Answer, AutoApprover, 
 from src.security.permissions.policy import Policy
 from src.security.permissions.review import ReviewBoard
 from src.security.permissions.rules import parse_rules
+from src.security.sandbox.choose import choose
+from src.security.sandbox.limits import ResourceLimits
+from src.security.sandbox.view import SandboxView
 from src.tools import REGISTRY, Media
 from src.types.events import ModeChanged, Notice
 from src.types.sandbox import Launch
@@ -352,6 +355,15 @@ def test_where_nothing_enforces_the_first_question_tells_how_to_get_a_sandbox():
     turn.run(("exec", {"command": "ls"}), ("exec", {"command": "ls -l"}))
     assert ["bubblewrap" in each.advice for each in turn.approver.asked] == [True, False]
     assert [each.wider for each in turn.approver.asked] == [(), ()]
+
+
+def test_where_the_user_switched_the_sandbox_off_no_question_advises_one(tmp_path):
+    turn = Turn(Answer(False))
+    turn.registry = REGISTRY
+    choice = choose("off", SandboxView(tmp_path), ResourceLimits(), {})
+    turn.policy = Policy(tmp_path, sandbox=choice.sandbox)
+    turn.run(("exec", {"command": "ls"}))
+    assert [each.advice for each in turn.approver.asked] == [""]
 
 
 def test_with_nobody_to_ask_the_result_says_what_may_have_been_the_cause():

@@ -104,7 +104,8 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
 def _resolve_added(folders: Sequence[str | Path], workspace: Path) -> tuple[Path, ...]:
     """Raises ConfigError."""
     added = tuple(resolve_path(str(each), "add_dirs", "folder") for each in folders)
-    check_added(added, workspace, (), os.path.expanduser("~"))  # noqa: PTH111 - raises nothing, as Path's does
+    home = os.path.expanduser("~")  # noqa: PTH111 - raises nothing, as Path's does
+    check_added(added, workspace, (), {**os.environ, "HOME": home})
     return added
 
 

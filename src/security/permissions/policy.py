@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -22,7 +23,7 @@ from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
 from ...types.sandbox import ACCESSES, Access, Sandbox
-from ..sandbox.running_files import is_hook, is_part_of_repository, is_running_by_itself
+from ..sandbox.running_files import find_top, is_hook, is_part_of_repository, is_run_by_link, is_running_by_itself
 from ..shell import deny
 from ..shell.local_requests import find_local_server
 from ..shell.readable import PROJECT, list_programs
@@ -57,6 +58,7 @@ _DESTRUCTIVE = (
 )
 DESTRUCTIVE = tuple(tuple(each.split()) for each in _DESTRUCTIVE.split("|"))  # commands whose work cannot be undone
 FORCED_REFERENCE = LazyPattern(r"\bpush\b[^;&|]*\s[\"']?(?:\+|:\S)")  # git push origin +main; :main deletes it
+LEADING_FOLDERS = LazyPattern(r"(?:/(?:[^\\*?\[/]|\\.)+(?=/|$))+")  # of a pattern, as far as they are names
 NO_PATH = LazyPattern(r"[^\w\-./~+]+")  # separates the paths in a word: PATH=a:b, --file=x, @x
 
 
@@ -269,7 +271,8 @@ class Policy:
         """Whether a rule about a path applies to a place.
 
         In an added folder its pattern is read below that folder, as below the workspace. But one that begins with the
-        whole path of the folder is about that folder alone, and only such a rule allows anything there.
+        whole path of the folder is about that folder alone, and only such a rule allows anything there. A rule that
+        denies or asks may name the folder through a link, too.
         """
         top, below = split_place(place, self.workspace, self.added)
         names_added = any(rule.path.startswith(_escape_pattern(str(each))) for each in self.added)
@@ -277,7 +280,10 @@ class Policy:
             return not (names_added and rule.action == "allow") and rule.matches_path(place)
         if names_added or not rule.path:
             return rule.matches_path(place)
-        return rule.action != "allow" and rule.matches_path(below)
+        if rule.action == "allow":
+            return False
+        resolved = _resolve_pattern(rule.path, self.added)
+        return rule.matches_path(below) or (resolved != "" and rule._replace(path=resolved).matches_path(place))
 
     def _decide_command(self, call: ToolCall) -> Decision:
         line, named = call.arguments.get("command"), _get_named_access(call)
@@ -373,11 +379,14 @@ class Policy:
         tops = (self.workspace, *self.added)
         top, below = split_place(real, self.workspace, self.added)
         lexical = [os.path.relpath(self.workspace / path, each) for each in tops]
-        if any(map(is_running_by_itself, (*lexical, below))):
+        names = (*lexical, below)
+        if any(map(is_running_by_itself, names)) or is_run_by_link(Path(os.path.realpath(top), below), tops):
             return f"{escape_name(path)} runs by itself when a shell or an editor opens the folder"
         if is_part_of_repository(top, below):
             return f"git takes the folder of {escape_name(path)} for a repository"
-        return f"git runs {escape_name(path)} as a hook" if is_hook(top, below, tops) else ""
+        if is_hook(top, below, tops):
+            return f"git runs {escape_name(path)} as a hook"
+        return ""
 
     def _list_narrow_rules(self, call: ToolCall, access: Access | None) -> Iterator[Rule]:
         if call.name == "exec":
@@ -453,6 +462,18 @@ def _find_sub_command(command: ReadCommand) -> str:
         list_programs(command)
         return " ".join(words)
     return ""
+
+
+@lru_cache(maxsize=256)
+def _resolve_pattern(pattern: str, folders: tuple[Path, ...]) -> str:
+    """The pattern, which begins with a whole path through a link, with the real path of that; "" if in no folder."""
+    leading = LEADING_FOLDERS.match(pattern)
+    if not leading:
+        return ""
+    real = os.path.realpath(re.sub(r"\\(.)", r"\1", leading[0]))
+    if not find_top(Path(real), folders):
+        return ""
+    return _escape_pattern(real) + pattern[leading.end() :]
 
 
 def _escape_pattern(path: str) -> str:

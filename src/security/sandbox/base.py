@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 from ...types.sandbox import Access, Launch
 from ..shell.local_requests import find_local_server
@@ -32,11 +32,11 @@ CURL_SETTINGS = ".curlrc"  # empty
 
 
 class NoSandbox:
-    """Commands run uncontained, but within the limits; where a sandbox is required, none runs."""
+    """Commands run uncontained, but within the limits; where a sandbox is required ("refused"), none runs."""
 
-    def __init__(self, limits: ResourceLimits, description: str, *, is_required: bool = False) -> None:
-        self.kind = "refused" if is_required else "none"
-        self.is_enforcing = self.can_hide_files = is_required
+    def __init__(self, limits: ResourceLimits, description: str, kind: Literal["off", "none", "refused"]) -> None:
+        self.kind = kind
+        self.is_enforcing = self.can_hide_files = kind == "refused"
         self.has_loopback = True
         self.description = description
         self._limits = limits

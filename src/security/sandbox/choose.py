@@ -25,6 +25,7 @@ from .running_files import find_top
 from .view import SandboxView
 
 TOO_WIDE = ("/", "/dev")  # as a workspace: they contain the kernel's own files, and everything else
+UNCONTAINED = "commands can do what you can do"
 INTERNET = (seccomp.INET, seccomp.INET6, seccomp.NETLINK)  # the families of its sockets
 PROBE_SUCCESS = 42  # exit code
 # Only builtins of the shell: what is outside cannot be read; the workspace can be entered, and TMPDIR written to
@@ -44,7 +45,7 @@ def choose(
 ) -> SandboxChoice:
     """The first of `kinds` that works here. `mode` is the setting: auto, required or off."""
     if mode == "off":
-        return SandboxChoice(NoSandbox(limits, "none (security.sandbox is off): commands can do what you can do"))
+        return SandboxChoice(NoSandbox(limits, f"none (security.sandbox is off): {UNCONTAINED}", "off"))
     tried: list[str] = []
     if str(view.workspace) in TOO_WIDE or view.workspace.parts[:2] in (("/", "proc"), ("/", "sys")):
         kinds, tried = (), [f"no sandbox contains commands that may change all of {view.workspace}"]
@@ -56,9 +57,9 @@ def choose(
             tried.append(f"{kind}: {why}")
         else:
             return SandboxChoice(sandbox, tuple(tried), view.warning)
-    is_required = mode == "required"
-    meaning = "commands are not run" if is_required else "commands can do what you can do"
-    return SandboxChoice(NoSandbox(limits, f"none works here: {meaning}", is_required=is_required), tuple(tried))
+    if mode == "required":
+        return SandboxChoice(NoSandbox(limits, "none works here: commands are not run", "refused"), tuple(tried))
+    return SandboxChoice(NoSandbox(limits, f"none works here: {UNCONTAINED}", "none"), tuple(tried))
 
 
 def make_sandbox(kind: str, view: SandboxView, limits: ResourceLimits, environment: Mapping[str, str]) -> SandboxBase:

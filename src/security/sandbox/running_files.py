@@ -20,6 +20,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -250,6 +251,20 @@ def is_running_by_itself(path: str) -> bool:
     """Whether a file of this relative path would run by itself in a workspace; repositories aside."""
     is_started = any(f"{path.casefold()}/".startswith(f"{each}/") for each in START_FILES)
     return is_started or _is_running(path)
+
+
+def is_run_by_link(path: Path, tops: Iterable[Path]) -> bool:
+    """Whether a file, given by its real path, runs by itself under the name that a link gives it.
+
+    Links count that are at the top of one of these folders, or in a hidden folder there, as editors and shells look.
+    """
+    for top in tops:
+        for link in chain(top.glob("*"), top.glob(".*/*")):
+            if link.is_symlink() and path.is_relative_to(target := os.path.realpath(link)):
+                alias = link.relative_to(top) / path.relative_to(target)
+                if is_running_by_itself(str(alias)):
+                    return True
+    return False
 
 
 def is_hook(top: Path, path: str, others: Iterable[Path] = ()) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 
 from ...beneath import MAX_PATH_CHARS, find_place, split_place
@@ -24,33 +24,59 @@ def list_start_files(home: str) -> tuple[Path, ...]:
     return tuple(dict.fromkeys([*usual, *(Path(os.path.realpath(each)) for each in usual)]))
 
 
-def check_added(folders: Sequence[Path], workspace: Path, own: Iterable[Path], home: str) -> None:
+def check_added(folders: Sequence[Path], workspace: Path, own: Iterable[Path], environment: Mapping[str, str]) -> None:
     """Raises ConfigError for a folder that cannot be added to the workspace. All are resolved.
 
     `own`: files and folders of this program. A folder with something in it that runs by itself, or is a secret of
-    this program, cannot be held apart from it.
+    this program, cannot be held apart from it. `environment`: that of the user, for HOME and PATH.
     """
+    home = environment.get("HOME", "")
     kept = [*own, *list_start_files(home)]
+    on_path = {os.path.realpath(each) for each in environment.get("PATH", "").split(os.pathsep) if each}
     for count, folder in enumerate(folders):
-        name = escape_name(folder)
-        if folder.is_relative_to(workspace):
-            raise ConfigError(f"{name} is in the workspace, so it need not be added")
-        if workspace.is_relative_to(folder):
-            raise ConfigError(f"{name} contains the workspace {escape_name(workspace)}: start there instead")
-        for other in folders[:count]:
-            if folder.is_relative_to(other) or other.is_relative_to(folder):
-                raise ConfigError(f"{name} and {escape_name(other)} are one in the other: add the outer one")
-        if home and Path(os.path.realpath(home)).is_relative_to(folder):
-            raise ConfigError(f"{name} contains your home folder: add a folder in it")
-        if Path(os.path.realpath(tempfile.gettempdir())).is_relative_to(folder):
-            raise ConfigError(f"{name} contains the folder for temporary files: add a folder in it")
-        if any(folder.is_relative_to(each) or Path(each).is_relative_to(folder) for each in SYSTEM_FOLDERS):
-            raise ConfigError(f"{name} is part of the system, or contains it")
-        if any(folder.is_relative_to(each) or each.is_relative_to(folder) for each in kept):
-            raise ConfigError(f"{name} holds settings, the state of this program, or what a shell runs")
-        is_running = folder.name.startswith(".") or is_running_by_itself(f"{folder}/any".lstrip("/"))
-        if is_running or any(part in UNWRITABLE for part in folder.parts):
-            raise ConfigError(f"{name} is a folder of git, or one whose files programs run")
+        why = (
+            _explain_overlap(folder, workspace, folders[:count])
+            or _explain_width(folder, home)
+            or _explain_content(folder, kept, on_path)
+        )
+        if why:
+            raise ConfigError(f"{escape_name(folder)} {why}")
+
+
+def _explain_overlap(folder: Path, workspace: Path, others: Iterable[Path]) -> str:
+    if folder.is_relative_to(workspace):
+        return "is in the workspace, so it need not be added"
+    if workspace.is_relative_to(folder):
+        return f"contains the workspace {escape_name(workspace)}: start there instead"
+    for other in others:
+        if _overlaps(folder, other):
+            return f"and {escape_name(other)} are one in the other: add the outer one"
+    return ""
+
+
+def _explain_width(folder: Path, home: str) -> str:
+    if home and Path(os.path.realpath(home)).is_relative_to(folder):
+        return "contains your home folder: add a folder in it"
+    if Path(os.path.realpath(tempfile.gettempdir())).is_relative_to(folder):
+        return "contains the folder for temporary files: add a folder in it"
+    if any(_overlaps(folder, Path(each)) for each in SYSTEM_FOLDERS):
+        return "is part of the system, or contains it"
+    return ""
+
+
+def _explain_content(folder: Path, kept: Iterable[Path], on_path: Set[str]) -> str:
+    if any(_overlaps(folder, each) for each in kept):
+        return "holds settings, the state of this program, or what a shell runs"
+    is_running = folder.name.startswith(".") or is_running_by_itself(f"{folder}/any".lstrip("/"))
+    if is_running or any(part in UNWRITABLE for part in folder.parts):
+        return "is a folder of git, or one whose files programs run"
+    if str(folder) in on_path:
+        return "is on PATH, so what is written there runs by its name"
+    return ""
+
+
+def _overlaps(one: Path, other: Path) -> bool:
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def explain_protection(path: str, workspace: Path, files: tuple[Path, ...], added: tuple[Path, ...] = ()) -> str:
@@ -60,9 +86,10 @@ def explain_protection(path: str, workspace: Path, files: tuple[Path, ...], adde
     """
     if len(path) > MAX_PATH_CHARS or "\0" in path:
         return ""  # no valid path; the tool reports it
-    parts = _fold_case(Path(os.path.realpath(workspace / path)))
+    below = parts = _fold_case(Path(os.path.realpath(workspace / path)))
     place = find_place(path, workspace, added)
-    below = parts if place is None else _fold_case(Path(split_place(place, workspace, added)[1]))
+    if place is not None:
+        below = _fold_case(Path(split_place(place, workspace, added)[1]))
     if any(name in below for name in UNWRITABLE):
         return "git's own files are never written"
     for file in files:

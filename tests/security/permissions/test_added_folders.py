@@ -81,6 +81,23 @@ class TestWhatIsProtected:
         for path in (added / ".envrc", added / ".vscode" / "tasks.json", added / ".bashrc", ".vscode/tasks.json"):
             assert decide("write", path).action == "ask", path
 
+    @pytest.mark.parametrize("link", [".vscode", ".husky", ".config/fish"])
+    def test_a_file_that_runs_by_a_link_in_another_folder_asks_under_its_own_name(self, decide, workspace, added, link):
+        (workspace / link).parent.mkdir(exist_ok=True, parents=True)
+        (workspace / link).symlink_to(added / "deep")
+        assert decide("write", added / "deep" / "tasks.json").action == "ask"
+        assert decide("write", added / "a.py").action == "allow"
+
+    def test_a_file_that_is_the_target_of_a_running_link_asks(self, decide, workspace, added):
+        (workspace / ".envrc").symlink_to(added / "env")
+        assert decide("write", added / "env").action == "ask"
+
+    def test_a_link_inside_the_workspace_counts_too(self, decide, workspace):
+        (workspace / "conf").mkdir()
+        (workspace / ".vscode").symlink_to("conf")
+        assert decide("write", "conf/tasks.json").action == "ask"
+        assert decide("write", "conf/readme.md").action == "allow"
+
     @pytest.mark.parametrize("is_from_workspace", [True, False])
     def test_so_does_a_hook_of_the_other_folder_s_repository(self, decide, workspace, added, is_from_workspace):
         repository, hooks = (workspace, added) if is_from_workspace else (added, workspace)
@@ -106,6 +123,21 @@ class TestRules:
         assert policy.is_unreadable(f"{added}/secrets/")
         assert not policy.is_unreadable(f"{added}/deep/")
         assert not policy.can_show("grep", f"{added}/secrets/key")
+
+    @pytest.mark.parametrize("rest", ["secrets/", "sec*", "**/key", "secrets/key"])
+    def test_one_that_denies_names_the_folder_through_a_link_too(self, decide, workspace, added, tmp_path, rest):
+        (tmp_path / "a link").symlink_to(added)
+        rule = {"tool": "read", "action": "deny", "path": f"{tmp_path}/a\\ link/{rest}"}
+        assert decide("read", added / "secrets" / "key", rule).action == "deny"
+        assert decide("read", tmp_path / "a link" / "secrets" / "key", rule).action == "deny"
+        assert decide("read", added / "a.py", rule).action == "allow"
+        assert decide("read", workspace / "secrets" / "key", rule).action == "allow"
+        assert Policy(workspace, rules=parse_rules([rule]), added=(added,)).is_unreadable(f"{added}/secrets/key")
+
+    def test_one_that_allows_through_a_link_allows_nothing_there(self, decide, added, tmp_path):
+        (tmp_path / "link").symlink_to(added)
+        rule = {"tool": "edit", "action": "allow", "path": f"{tmp_path}/link/"}
+        assert decide("edit", added / "a.py", rule, mode="ask").action == "ask"
 
     def test_one_about_any_folder_of_a_name_does_not_mean_those_above(self, decide, added):
         assert decide("read", added / "a.py", {"tool": "read", "action": "deny", "path": "src/"}).action == "allow"
@@ -146,9 +178,9 @@ class TestWhichMayBeAdded:
     """`check_added` refuses what cannot be held apart from what is protected."""
 
     @staticmethod
-    def check(workspace: Path, *folders: Path, own: tuple[Path, ...] = (), home: str = "") -> str:
+    def check(workspace: Path, *folders: Path, own: tuple[Path, ...] = (), **environment: str) -> str:
         try:
-            check_added(folders, workspace, own, home)
+            check_added(folders, workspace, own, environment)
         except ConfigError as error:
             return error.message
         return ""
@@ -169,10 +201,10 @@ class TestWhichMayBeAdded:
 
     def test_nor_a_home_or_what_is_run_from_one(self, workspace, tmp_path):
         home = tmp_path / "home"
-        assert "contains your home" in self.check(workspace, home, home=str(home))
+        assert "contains your home" in self.check(workspace, home, HOME=str(home))
         for name in (".ssh", ".config", ".config/fish/functions"):
-            assert "what a shell runs" in self.check(workspace, home / name, home=str(home))
-        assert self.check(workspace, home / "lib", home=str(home)) == ""
+            assert "what a shell runs" in self.check(workspace, home / name, HOME=str(home))
+        assert self.check(workspace, home / "lib", HOME=str(home)) == ""
 
     def test_nor_what_holds_the_program_s_own_files(self, workspace, tmp_path):
         state = tmp_path / "data" / "state"
@@ -182,6 +214,13 @@ class TestWhichMayBeAdded:
     @pytest.mark.parametrize("name", [".git", ".git/hooks", "x/.git/modules/y", ".husky", ".vscode", ".a/agents"])
     def test_nor_a_folder_of_git_or_of_what_runs_by_itself(self, workspace, tmp_path, name):
         assert "a folder of git" in self.check(workspace, tmp_path / "repo" / name)
+
+    def test_nor_a_folder_of_path_whose_files_run_by_their_names(self, workspace, added, tmp_path):
+        (tmp_path / "link").symlink_to(added)
+        for path in (f"/usr/bin:{added}", f"{tmp_path}/link:/usr/bin", f"{added}/"):
+            assert "is on PATH" in self.check(workspace, added, PATH=path)
+        for path in ("", ":", f"/usr/bin:{added.parent}/library:{added}/.venv/bin"):
+            assert self.check(workspace, added, PATH=path) == ""
 
     def test_nor_the_folder_for_temporary_files(self, workspace, monkeypatch, tmp_path):
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t" / "tmp"))
