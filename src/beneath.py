@@ -46,10 +46,11 @@ def find_place(path: str, workspace: Path, added: Sequence[Path] = ()) -> str | 
     None if it is in none of them. `added` are resolved.
     """
     place = find_relative(path, workspace)
-    for top in added if place is None else ():
-        below = find_relative(str(workspace / path), top)
-        if below is not None:
-            return str(top / below)
+    if place is None:
+        for top in added:
+            below = find_relative(str(workspace / path), top)
+            if below is not None:
+                return str(top / below)
     return place
 
 

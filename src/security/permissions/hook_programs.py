@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -26,6 +26,7 @@ from ...errors import ConfigError
 from ...types.messages import JSON, ToolCall, ToolResult
 from ...types.strict_json import loads_strict
 from .hooks import HookEvent, HookReport, HookVerdict
+from .rules import check_faults
 
 KEYS = ("command", "tools", "timeout")
 TIMEOUT_S = 60.0
@@ -64,19 +65,10 @@ def parse_hooks(rows: Mapping[HookEvent, Sequence[Mapping[str, Any]]]) -> dict[H
 
 
 def _parse_hook(place: str, event: HookEvent, row: Mapping[str, Any]) -> Hook:
-    for key in row:
-        if key not in KEYS or (key == "tools" and event == "turn_end"):
-            raise ConfigError(f"{place}: there is no key {key!r}; a hook has {', '.join(KEYS)}")
-    command = row.get("command")
-    words: Any = [command] if isinstance(command, str) else command
-    if not _is_list_of_words(words):
-        raise ConfigError(f"{place}: command is a program, or a list of it and its arguments")
-    tools = row.get("tools", ["*"])
-    if not _is_list_of_words(tools):
-        raise ConfigError(f'{place}: tools is a list of names, such as ["exec", "write"]; leave it out for all')
-    timeout = row.get("timeout", TIMEOUT_S)
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= MAX_TIMEOUT_S:
-        raise ConfigError(f"{place}: timeout is a number of seconds, at most {MAX_TIMEOUT_S:g}")
+    check_faults(place, _list_faults(event, row))
+    words, tools, timeout = row["command"], row.get("tools", ("*",)), row.get("timeout", TIMEOUT_S)
+    if isinstance(words, str):
+        words = [words]
     program = which(words[0])
     if not program:
         raise ConfigError(
@@ -84,6 +76,20 @@ def _parse_hook(place: str, event: HookEvent, row: Mapping[str, Any]) -> Hook:
             f"Write its arguments apart: {json.dumps(words[0].split())}" if " " in words[0] else "",
         )
     return Hook((program, *words[1:]), tuple(tools), float(timeout))
+
+
+def _list_faults(event: HookEvent, row: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+    for key in row:
+        is_unknown = key not in KEYS or (key == "tools" and event == "turn_end")
+        yield is_unknown, f"there is no key {key!r}; a hook has {', '.join(KEYS)}"
+    command, tools, timeout = row.get("command"), row.get("tools", ["*"]), row.get("timeout", TIMEOUT_S)
+    is_command = bool(command) and (isinstance(command, str) or _is_list_of_words(command))
+    yield not is_command, "command is a program, or a list of it and its arguments"
+    is_list = _is_list_of_words(tools)
+    yield not is_list, 'tools is a list of names, such as ["exec", "write"]; leave it out for all'
+    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    in_bounds = is_number and 0 < timeout <= MAX_TIMEOUT_S
+    yield not in_bounds, f"timeout is a number of seconds, at most {MAX_TIMEOUT_S:g}"
 
 
 def _is_list_of_words(value: object) -> bool:
@@ -242,8 +248,8 @@ class _Output(NamedTuple):
 
     def describe_failure(self) -> str:
         ended = f"exit code {self.code}" if self.code > 0 else f"ended by signal {-self.code}"
-        last = self.err.splitlines()[-1:] or [""]
-        return f"{ended}: {last[0][:MAX_REASON_CHARS]}" if last[0] else ended
+        last = [line[:MAX_REASON_CHARS] for line in self.err.splitlines()[-1:]]
+        return ": ".join([ended, *last])
 
 
 def _describe_call(call: ToolCall) -> dict[str, JSON]:

@@ -203,40 +203,43 @@ class Policy:
             return decision
         if call.name == "exec":
             return self._decide_command(call)
-        for rule in self.rules:
-            if rule.action == "allow" and self._judge(rule, call).verdict == "denied":
-                return Decision("allow", RULE_REASONS["allow"], str(rule), access)
+        if found := self._find_rule("allow", call, "denied"):
+            return Decision("allow", RULE_REASONS["allow"], str(found[0]), access)
         if access is None or (risk == "low" and access == "read"):
             return self._decide_by_mode(call, risk)
         return self._decide_by_access(access)
 
     def _decide_by_rules(self, call: ToolCall, access: Access | None) -> Decision | None:
         """What the rules that deny or ask decide. A line that one which denies cannot read asks a person."""
-        needed = (_get_named_access(call) or "read") if call.name == "exec" else access
-        for action in ("deny", "ask"):
-            judged = [(rule, *self._judge(rule, call)) for rule in self.rules if rule.action == action]
-            for rule, verdict, _ in judged:
-                if verdict == "denied" or (action == "ask" and verdict == "unreadable"):
-                    return Decision(action, RULE_REASONS[action], str(rule), needed)
-            for rule, verdict, reason in judged:
-                if verdict == "unreadable":
-                    return Decision("ask", f"a rule may deny it, and {reason}", str(rule), needed, needs_person=True)
+        if call.name == "exec":
+            access = _get_named_access(call) or "read"
+        if found := self._find_rule("deny", call, "denied"):
+            return Decision("deny", RULE_REASONS["deny"], str(found[0]), access)
+        if found := self._find_rule("deny", call, "unreadable"):
+            reason = f"a rule may deny it, and {found[1]}"
+            return Decision("ask", reason, str(found[0]), access, needs_person=True)
+        if found := self._find_rule("ask", call, "denied", "unreadable"):
+            return Decision("ask", RULE_REASONS["ask"], str(found[0]), access)
+        return None
+
+    def _find_rule(self, action: Action, call: ToolCall, *verdicts: str) -> tuple[Rule, str] | None:
+        """The first rule with this action whose judgement of the call is one of these, and the reason of that."""
+        for rule in self.rules:
+            if rule.action == action:
+                verdict, reason = self._judge(rule, call)
+                if verdict in verdicts:
+                    return rule, reason
         return None
 
     def _explain_protection(self, call: ToolCall) -> str:
-        paths: Iterable[object] = ()
-        if call.name in WRITE_TOOLS:
-            paths = (call.real_path or call.arguments.get("path"),)
-        elif call.name == "exec" and isinstance(line := call.arguments.get("command"), str) and ">" in line:
-            paths = deny.list_written_files(line)
         only_reads = _get_named_access(call) in (None, "read")
-        for path in paths:
-            if path is None and call.name == "exec" and not (only_reads and self.is_enforced):
-                return "it is not known which file it writes, which may be a protected one; name the file"
-            if isinstance(path, str):
+        for path in _list_written_files(call):
+            if path is not None:
                 why = explain_protection(path, self.workspace, self.protected, self.added)
                 if why:
                     return why
+            elif not (only_reads and self.is_enforced):
+                return "it is not known which file it writes, which may be a protected one; name the file"
         return ""
 
     def _explain_reach(self, call: ToolCall) -> str:
@@ -290,13 +293,14 @@ class Policy:
         if not isinstance(line, str):
             return Decision("ask", "there is no command", "tools", named)
         commands, unread = _try_parse(line)
+        needed = named or "read"
         if why := self._explain_hidden(commands):
-            return Decision("ask", why, "read", named or "read", needs_person=True)
+            return Decision("ask", why, "read", needed, needs_person=True)
         if granted := self._find_granted(line, commands):
             access, label = self._bound_access(granted[0], line), granted[1]
-            if named is None or includes(access, named):
+            if includes(access, named or access):
                 return Decision("allow", "a rule allows it", label, named or access)
-        decision = self._decide_by_access(named or "read")
+        decision = self._decide_by_access(needed)
         if unread and decision.action == "ask" and any(rule.command for rule in self.rules if rule.action == "allow"):
             return decision._replace(reason=f"{decision.reason}; no rule can allow it, as {unread}")
         return decision
@@ -311,7 +315,7 @@ class Policy:
     def _bound_access(self, access: Access, line: str) -> Access:
         if None in deny.list_written_files(line):  # it may write a protected file, as _explain_protection says
             return "read"
-        return access if includes(self.widest_access, access) else self.widest_access
+        return min(access, self.widest_access, key=ACCESSES.index)
 
     def _find_granted(self, line: str, commands: tuple[ReadCommand, ...]) -> tuple[Access, str] | None:
         """The access that the rules grant to a line, and what grants it.
@@ -323,10 +327,9 @@ class Policy:
         grant_of_line = _find_widest(each for each in rules if each[0].is_whole(line))
         if grant_of_line or not self.is_enforced or not commands:
             return grant_of_line
-        if server := find_local_server(commands):
-            asking = _find_widest(each for each in rules if each[0].server == server)
-            if asking:
-                return asking
+        server = find_local_server(commands)
+        if asking := _find_widest(each for each in rules if server and each[0].server == server):
+            return asking
         grants = []
         for command in commands:
             grant = _find_widest(each for each in rules if _begins_with(command, each[0]))
@@ -366,13 +369,14 @@ class Policy:
         if risk == "low":
             return Decision("allow", f"{call.name} changes nothing", rule)
         is_edit = call.name in WRITE_TOOLS
-        action = mode.edits if is_edit else mode.others
+        action, what = mode.others, "is of high risk"
+        if is_edit:
+            action, what = mode.edits, "changes files"
         path = call.arguments.get("path")
         is_free_edit = is_edit and (action, mode.others) == ("allow", "ask")
         if is_free_edit and isinstance(path, str) and (why := self._explain_running(path, call.real_path or "")):
             return Decision("ask", why, rule)
-        what = f"{call.name} changes files, which" if is_edit else f"{call.name} is of high risk, which"
-        return Decision(action, f"{what} {VERBS[action]} in mode {self.mode}", rule)
+        return Decision(action, f"{call.name} {what}, which {VERBS[action]} in mode {self.mode}", rule)
 
     def _explain_running(self, path: str, real: str) -> str:
         """Why a file may run something by itself later, or ""."""
@@ -390,20 +394,34 @@ class Policy:
 
     def _list_narrow_rules(self, call: ToolCall, access: Access | None) -> Iterator[Rule]:
         if call.name == "exec":
-            if isinstance(line := call.arguments.get("command"), str):
-                access = access or _get_named_access(call) or "read"
-                commands, _ = _try_parse(line)
-                if self.is_enforced and access == "network" and (server := find_local_server(commands)):
-                    yield Rule("exec", "allow", access=access, server=server)
-                if self.is_enforced and (words := _find_first_words(commands)):
-                    yield Rule("exec", "allow", words, access=access, each=AND in words)
-                yield Rule("exec", "allow", line.strip(" \t\n"), exact=True, access=access)
+            yield from self._list_command_rules(call, access or _get_named_access(call) or "read")
         elif isinstance(call.arguments.get("path"), str):
             # A pattern loses blanks at its end, but for escaped spaces: it would match another file, or be invalid.
             if call.real_path and call.real_path.rstrip() == call.real_path.rstrip(" "):
                 yield Rule(call.name, "allow", path=_escape_pattern(call.real_path))
         else:
             yield Rule(call.name, "allow")
+
+    def _list_command_rules(self, call: ToolCall, access: Access) -> Iterator[Rule]:
+        line = call.arguments.get("command")
+        if not isinstance(line, str):
+            return
+        commands, _ = _try_parse(line)
+        if self.is_enforced and access == "network" and (server := find_local_server(commands)):
+            yield Rule("exec", "allow", access=access, server=server)
+        if self.is_enforced and (words := _find_first_words(commands)):
+            yield Rule("exec", "allow", words, access=access, each=AND in words)
+        yield Rule("exec", "allow", line.strip(" \t\n"), exact=True, access=access)
+
+
+def _list_written_files(call: ToolCall) -> Iterable[str | None]:
+    """The files that a call names as those which it writes; None for one that it does not tell."""
+    line, path = call.arguments.get("command"), call.real_path or call.arguments.get("path")
+    if call.name == "exec" and isinstance(line, str):
+        return deny.list_written_files(line)
+    if call.name in WRITE_TOOLS and isinstance(path, str):
+        return (path,)
+    return ()
 
 
 def _speaks_of(rule: Rule, tool: str) -> bool:
@@ -453,8 +471,8 @@ def _find_first_words(commands: Sequence[ReadCommand]) -> str:
 
 
 def _find_sub_command(command: ReadCommand) -> str:
-    words = () if command.writes else command.texts[:2]
-    if len(words) < 2 or not (words[0] in ("git", *PROJECT) and SUBCOMMAND.fullmatch(words[1])):
+    words = command.texts[:2]
+    if command.writes or len(words) < 2 or not (words[0] in ("git", *PROJECT) and SUBCOMMAND.fullmatch(words[1])):
         return ""
     if any(each[:2] == words for each in DESTRUCTIVE):  # a rule for `git push` would allow `git push --force`, too
         return ""

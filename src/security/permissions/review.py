@@ -12,7 +12,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, Literal, NamedTuple, Protocol
@@ -21,7 +21,7 @@ from ...errors import BotError, ConfigError
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON, ToolCall
 from ...types.strict_json import loads_strict
-from .rules import check_keys
+from .rules import check_faults, check_keys
 
 Vote = Literal["approve", "reject", "none"]
 NO_SERVERS: Mapping[str, str] = {}
@@ -30,6 +30,7 @@ MAX_PROMPT_CHARS = 60_000  # a longer call is not reviewed: a reviewer who sees 
 MAX_TASK_CHARS = 8_000
 MAX_REASON_CHARS = 300
 VERDICT = LazyPattern(r"[\s>#*_\"'`-]*(?:verdict\W{1,5})?(APPROVED?|REJECT(?:ED)?)\b", re.IGNORECASE)
+VOTES: Mapping[str, Vote] = {"APPROVE": "approve", "APPROVED": "approve", "REJECT": "reject", "REJECTED": "reject"}
 FENCED = LazyPattern(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 
 ANSWER_SCHEMA: Mapping[str, JSON] = {  # of an answer, for servers that can enforce it
@@ -149,15 +150,18 @@ def count_votes(votes: Sequence[Vote], rule: str) -> Vote:
     against = {"majority": len(votes) // 2 + 1, "unanimous": 1, "any": len(votes)}[rule]
     if rejected >= against:
         return "reject"
-    return "approve" if approved >= needed and "none" not in votes else "none"
+    if approved >= needed and "none" not in votes:
+        return "approve"
+    return "none"
 
 
 def build_prompt(task: str, call: ToolCall, preview: str, fence: str) -> str:
     """The prompt for a reviewer; `fence` is a word that the author of the call cannot know."""
     described = json.dumps({"tool": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False, indent=1)
     change = CHANGE.format(fence=fence, preview=preview) if preview else ""
-    shown = task if len(task) <= MAX_TASK_CHARS else f"{task[:MAX_TASK_CHARS]}\n[... {len(task):,} characters in all]"
-    return PROMPT.format(fence=fence, task=shown, call=described, change=change)
+    if len(task) > MAX_TASK_CHARS:
+        task = f"{task[:MAX_TASK_CHARS]}\n[... {len(task):,} characters in all]"
+    return PROMPT.format(fence=fence, task=task, call=described, change=change)
 
 
 def parse_answer(answer: str) -> tuple[Vote, str]:
@@ -172,19 +176,18 @@ def parse_answer(answer: str) -> tuple[Vote, str]:
     if not isinstance(value, dict) or not isinstance(value.get("verdict"), str):
         return "none", "its answer cannot be read"
     verdict = VERDICT.fullmatch(value["verdict"].strip())
-    return (_parse_vote(verdict[1]) if verdict else "none"), _clean_reason(value.get("reason"))
+    vote: Vote = "none"
+    if verdict:
+        vote = VOTES[verdict[1].upper()]
+    return vote, _clean_reason(value.get("reason"))
 
 
 def _parse_prose(text: str) -> tuple[Vote, str]:
     verdicts = [verdict for line in text.splitlines() if (verdict := VERDICT.match(line))]
-    votes = {_parse_vote(verdict[1]) for verdict in verdicts}
+    votes = {VOTES[verdict[1].upper()] for verdict in verdicts}
     if len(votes) != 1 or not VERDICT.match(text):
         return "none", "its answer cannot be read"
     return votes.pop(), _clean_reason(text[verdicts[0].end() :].lstrip(" \t*_\"'`:.,;-"))
-
-
-def _parse_vote(word: str) -> Vote:
-    return "approve" if word.upper().startswith("APPROVE") else "reject"
 
 
 def _clean_reason(value: object) -> str:
@@ -229,18 +232,22 @@ def parse_reviewers(
     for number, entry in enumerate(entries):
         place = f"review.models[{number}]"
         check_keys(place, entry, REVIEWER_KEYS, "a reviewer")
-        if "server" in entry:
-            if entry["server"] not in servers:
-                choices = f"it is one of {', '.join(servers)}" if servers else "there is no section servers"
-                raise ConfigError(f"{place}: there is no server {entry['server']!r}; {choices}")
-            if not entry.get("model", servers[entry["server"]]):
-                raise ConfigError(f"{place}: a reviewer has a model, and the server {entry['server']} names none")
-            if others := sorted(entry.keys() & {"base_url", "provider", "api_key"}):
-                raise ConfigError(f"{place}: {others[0]} stands with the server {entry['server']}, not here")
-        elif not (entry.get("base_url") or entry.get("provider")) or not entry.get("model"):
-            raise ConfigError(f"{place}: a reviewer has a base_url and a model")
+        check_faults(place, _list_faults(entry, servers))
         if entry.get("provider", "vllm") not in providers:
             raise ConfigError(f"{place}: provider is one of {', '.join(providers)}")
         model = entry.get("model") or servers[entry["server"]]
         reviewers.append(ReviewerConfig(**{**entry, "model": model}))
     return tuple(reviewers)
+
+
+def _list_faults(entry: Mapping[str, Any], servers: Mapping[str, str]) -> Iterator[tuple[bool, str]]:
+    if "server" not in entry:
+        has_address = entry.get("base_url") or entry.get("provider")
+        yield not has_address or not entry.get("model"), "a reviewer has a base_url and a model"
+        return
+    server = entry["server"]
+    yield not servers, f"there is no server {server!r}; there is no section servers"
+    yield server not in servers, f"there is no server {server!r}; it is one of {', '.join(servers)}"
+    yield not entry.get("model", servers[server]), f"a reviewer has a model, and the server {server} names none"
+    for other in sorted(entry.keys() & {"base_url", "provider", "api_key"}):
+        yield True, f"{other} stands with the server {server}, not here"

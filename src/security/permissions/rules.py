@@ -7,7 +7,7 @@ pattern as in .gitignore, relative to the workspace. With neither, it applies to
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -78,17 +78,19 @@ def parse_allow_option(text: str) -> Rule:
 
     Raises ConfigError.
     """
-    entry: object = None
+    place = f"--allow {text}"
     if text.startswith("{"):
         try:
-            entry = json.loads(text)
+            return _parse_rule(place, json.loads(text))
         except ValueError as error:
-            raise ConfigError(f"--allow {text}: {error}") from error
-    else:
-        tool, colon, rest = text.partition(":")
-        key = "command" if tool == "exec" else "path"
-        entry = {"tool": tool, "action": "allow"} | ({key: rest} if colon else {})
-    return _parse_rule(f"--allow {text}", entry if isinstance(entry, dict) else {})
+            raise ConfigError(f"{place}: {error}") from error
+    tool, colon, rest = text.partition(":")
+    entry = {"tool": tool, "action": "allow"}
+    if colon and tool == "exec":
+        entry["command"] = rest
+    elif colon:
+        entry["path"] = rest
+    return _parse_rule(place, entry)
 
 
 def parse_rules(entries: Sequence[Mapping[str, Any]]) -> tuple[Rule, ...]:
@@ -105,24 +107,31 @@ def check_keys(place: str, entry: Mapping[str, Any], kinds: Mapping[str, type], 
             raise ConfigError(f"{place}: {key} is {'true or false' if kinds[key] is bool else 'a string'}")
 
 
+def check_faults(place: str, faults: Iterable[tuple[bool, str]]) -> None:
+    """Raises ConfigError for the first fault that an entry has, each given as whether it has it, and what to say."""
+    for is_there, message in faults:
+        if is_there:
+            raise ConfigError(f"{place}: {message}")
+
+
 def _parse_rule(place: str, entry: Mapping[str, Any]) -> Rule:
     check_keys(place, entry, RULE_KEYS, "a rule")
-    actions = get_args(Action)
-    if entry.get("action") not in actions:
-        raise ConfigError(f"{place}: action is one of {', '.join(actions)}")
-    if not str(entry.get("tool", "")).strip():
-        raise ConfigError(f'{place}: tool is the name of a tool, or "*"')
-    if entry.get("command") and entry.get("path"):
-        raise ConfigError(f"{place}: a rule speaks of a command or of a path, not of both")
-    for key in ("command", "path"):
-        if key in entry and not entry[key].strip():  # else it would apply to every call
-            raise ConfigError(f"{place}: {key} is empty; leave it out for a rule that speaks of every call")
-    if entry.get("command") and entry["tool"] != "exec":
-        raise ConfigError(f"{place}: only exec has a command")
-    if "access" in entry and (entry["tool"] != "exec" or entry["action"] != "allow"):
-        raise ConfigError(f"{place}: access belongs to a rule that allows exec")
-    if entry.get("each") and not (entry.get("command") and entry["action"] == "allow"):
-        raise ConfigError(f"{place}: each belongs to a rule that allows a command")
-    if entry.get("access", ACCESSES[0]) not in ACCESSES:
-        raise ConfigError(f"{place}: access is one of {', '.join(ACCESSES)}")
+    check_faults(place, _list_faults(entry))
     return Rule(**entry)
+
+
+def _list_faults(entry: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
+    tool, action, command = entry.get("tool", ""), entry.get("action"), entry.get("command")
+    actions = get_args(Action)
+    yield action not in actions, f"action is one of {', '.join(actions)}"
+    yield not tool.strip(), 'tool is the name of a tool, or "*"'
+    yield bool(command and entry.get("path")), "a rule speaks of a command or of a path, not of both"
+    for key in ("command", "path"):  # else it would apply to every call
+        is_empty = not entry.get(key, "any").strip()
+        yield is_empty, f"{key} is empty; leave it out for a rule that speaks of every call"
+    yield bool(command) and tool != "exec", "only exec has a command"
+    is_grant = tool == "exec" and action == "allow"
+    yield "access" in entry and not is_grant, "access belongs to a rule that allows exec"
+    is_about_commands = bool(command) and action == "allow"
+    yield entry.get("each", False) and not is_about_commands, "each belongs to a rule that allows a command"
+    yield entry.get("access", ACCESSES[0]) not in ACCESSES, f"access is one of {', '.join(ACCESSES)}"

@@ -77,14 +77,14 @@ def _judge_option(words: Sequence[str], denied: str) -> DenyVerdict:
     short = [each for each in options if each not in long]
     if denied in options or any(len(each) > 2 and denied.startswith(each.partition("=")[0]) for each in long):
         return DENIED
-    may_mean = bool(short)  # of another name: an option of the other kind
+    others, letters = short, ""  # options of the other kind may be another name
     if denied[:2] != "--":
-        letters = "".join(short)
-        is_cluster = len(denied) <= MAX_CLUSTER_CHARS
-        if is_cluster and {*denied} <= {*letters}:
-            return DENIED
-        may_mean = bool(long) or (is_cluster and {*denied.casefold()} <= {*letters.casefold()})  # rm -R is rm -r
-    if may_mean:
+        others = long
+        if len(denied) <= MAX_CLUSTER_CHARS:
+            letters = "".join(short)
+    if letters and {*denied} <= {*letters}:
+        return DENIED
+    if others or (letters and {*denied.casefold()} <= {*letters.casefold()}):  # rm -R is rm -r
         return DenyVerdict("unreadable", f"one of its options may mean {denied}")
     return CLEAR
 
@@ -118,7 +118,7 @@ def list_written_files(line: str, depth: int = 0) -> Iterator[str | None]:
         if word and not operator and is_for_shell:
             yield from list_written_files(word.text, depth + 1)
         if word and ">" in operator:
-            yield from _list_places(folders, name)
+            yield from dict.fromkeys(_join(folder, name) for folder in folders)
         elif enters and not re.fullmatch("-.+", name or ""):
             folders, enters = _enter(folders, name), False
         elif name in ("cd", "pushd", "popd") and not operator:
@@ -136,16 +136,15 @@ def _get_known_text(word: ReadWord | None) -> str | None:
     return word.text
 
 
-def _list_places(folders: Sequence[str | None], name: str | None) -> list[str | None]:
-    """Where a file of this name may be, if it is opened in one of the folders."""
-    return [name] if name is None or name.startswith("/") else _join_all(folders, name)
-
-
 def _enter(folders: Sequence[str | None], word: str | None) -> list[str | None]:
     """The folders that a later command may run in, if a command may enter another one."""
-    entered = _join_all(folders, None if word == "-" else word)
-    return list(dict.fromkeys([*folders, *entered]))[:MAX_FOLDERS]
+    if word == "-":
+        word = None
+    return list(dict.fromkeys([*folders, *(_join(folder, word) for folder in folders)]))[:MAX_FOLDERS]
 
 
-def _join_all(folders: Sequence[str | None], name: str | None) -> list[str | None]:
-    return [None if name is None or folder is None else posixpath.join(folder, name) for folder in folders]
+def _join(folder: str | None, name: str | None) -> str | None:
+    """Where a file of this name is, if it is opened in the folder; None if that is not known."""
+    if name is None or (folder is None and not name.startswith("/")):
+        return None
+    return posixpath.join(folder or "", name)

@@ -130,10 +130,13 @@ def _list_programs(words: Sequence[str], *, has_unknown_words: bool, has_pattern
 
 def _check_shape(name: str, text: str, *, has_unknown_words: bool) -> Sequence[str]:
     """The commands that `find` runs. Raises UnsafeToParse unless it is known what the words make the program do."""
-    inner = FIND_EXEC.findall(text) if name == "find" else []
-    arguments = (FIND_EXEC.sub("", text) if inner else text).removeprefix(f"{name}\n")
-    shapes = [*SHAPES.get(name, ()), *((PROJECT[name],) if name in PROJECT else ())]
-    shapes += [r"--version\n"] if shapes else []
+    inner: list[str] = []
+    if name == "find":
+        inner, text = FIND_EXEC.findall(text), FIND_EXEC.sub("", text)
+    arguments = text.removeprefix(f"{name}\n")
+    shapes = [*filter(None, (*SHAPES.get(name, ()), PROJECT.get(name)))]
+    if shapes:
+        shapes.append(r"--version\n")
     if has_unknown_words or not any(re.fullmatch(shape, arguments) for shape in shapes):
         raise UnsafeToParse(f"it is not known what {name[:60]!a} may run with these words")
     return inner

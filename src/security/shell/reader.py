@@ -221,22 +221,22 @@ class _Tokenizer:
             yield _make_unknown(f"it redirects the unusual file descriptor {number[:20]}")
         elif PIECE.match(self._source, self._at):
             start = self._at
-            word = self._read_word()
+            yield Token("", self._read_word())
             written = self._source[start : self._at]
             if self._begins and written in ("case", "esac"):
                 self._open_or_close(written)
             self._begins = self._begins and written in (*RESERVED, "!")
-            yield Token("", word)
+        elif (separator := self._skip(SEPARATOR)) == "`":
+            yield from self._read_backquotes()
         else:
-            separator = self._skip(SEPARATOR)
-            if separator == "`":
-                yield from self._read_backquotes()
-                return
-            if separator in WHY_UNKNOWN and separator != "(":
-                yield _make_unknown(WHY_UNKNOWN[separator])
-            yield self._read_separator(separator)
-            if separator == "\n":
-                yield from self._skip_documents()
+            yield from self._read_operator(separator)
+
+    def _read_operator(self, separator: str) -> Iterator[Token]:
+        if separator in WHY_UNKNOWN and separator != "(":
+            yield _make_unknown(WHY_UNKNOWN[separator])
+        yield self._read_separator(separator)
+        if separator == "\n":
+            yield from self._skip_documents()
 
     def _read_separator(self, separator: str) -> Token:
         self._begins = True
@@ -300,8 +300,10 @@ class _Tokenizer:
 
     def _skip(self, pattern: LazyPattern) -> str:
         match = pattern.match(self._source, self._at)
-        self._at = match.end() if match else self._at
-        return match[0] if match else ""
+        if match is None:
+            return ""
+        self._at = match.end()
+        return match[0]
 
 
 def _explain_unknown(piece: re.Match[str], before: str, following: str) -> str:

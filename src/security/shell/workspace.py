@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 from pathlib import Path
 
 from ...beneath import MAX_PATH_CHARS, find_place, split_place
@@ -34,45 +35,33 @@ def check_added(folders: Sequence[Path], workspace: Path, own: Iterable[Path], e
     kept = [*own, *list_start_files(home)]
     on_path = {os.path.realpath(each) for each in environment.get("PATH", "").split(os.pathsep) if each}
     for count, folder in enumerate(folders):
-        why = (
-            _explain_overlap(folder, workspace, folders[:count])
-            or _explain_width(folder, home)
-            or _explain_content(folder, kept, on_path)
-        )
-        if why:
-            raise ConfigError(f"{escape_name(folder)} {why}")
+        checks = chain(_check_place(folder, workspace, folders[:count], home), _check_content(folder, kept, on_path))
+        for is_wrong, why in checks:
+            if is_wrong:
+                raise ConfigError(f"{escape_name(folder)} {why}")
 
 
-def _explain_overlap(folder: Path, workspace: Path, others: Iterable[Path]) -> str:
-    if folder.is_relative_to(workspace):
-        return "is in the workspace, so it need not be added"
-    if workspace.is_relative_to(folder):
-        return f"contains the workspace {escape_name(workspace)}: start there instead"
+def _check_place(folder: Path, workspace: Path, others: Iterable[Path], home: str) -> Iterator[tuple[bool, str]]:
+    yield folder.is_relative_to(workspace), "is in the workspace, so it need not be added"
+    around = f"contains the workspace {escape_name(workspace)}: start there instead"
+    yield workspace.is_relative_to(folder), around
     for other in others:
-        if _overlaps(folder, other):
-            return f"and {escape_name(other)} are one in the other: add the outer one"
-    return ""
+        yield _overlaps(folder, other), f"and {escape_name(other)} are one in the other: add the outer one"
+    holds_home = home != "" and Path(os.path.realpath(home)).is_relative_to(folder)
+    yield holds_home, "contains your home folder: add a folder in it"
+    temporary = Path(os.path.realpath(tempfile.gettempdir()))
+    yield temporary.is_relative_to(folder), "contains the folder for temporary files: add a folder in it"
+    is_system = any(_overlaps(folder, Path(each)) for each in SYSTEM_FOLDERS)
+    yield is_system, "is part of the system, or contains it"
 
 
-def _explain_width(folder: Path, home: str) -> str:
-    if home and Path(os.path.realpath(home)).is_relative_to(folder):
-        return "contains your home folder: add a folder in it"
-    if Path(os.path.realpath(tempfile.gettempdir())).is_relative_to(folder):
-        return "contains the folder for temporary files: add a folder in it"
-    if any(_overlaps(folder, Path(each)) for each in SYSTEM_FOLDERS):
-        return "is part of the system, or contains it"
-    return ""
-
-
-def _explain_content(folder: Path, kept: Iterable[Path], on_path: Set[str]) -> str:
-    if any(_overlaps(folder, each) for each in kept):
-        return "holds settings, the state of this program, or what a shell runs"
-    is_running = folder.name.startswith(".") or is_running_by_itself(f"{folder}/any".lstrip("/"))
-    if is_running or any(part in UNWRITABLE for part in folder.parts):
-        return "is a folder of git, or one whose files programs run"
-    if str(folder) in on_path:
-        return "is on PATH, so what is written there runs by its name"
-    return ""
+def _check_content(folder: Path, kept: Iterable[Path], on_path: Set[str]) -> Iterator[tuple[bool, str]]:
+    is_kept = any(_overlaps(folder, each) for each in kept)
+    yield is_kept, "holds settings, the state of this program, or what a shell runs"
+    is_hidden = folder.name.startswith(".") or any(part in UNWRITABLE for part in folder.parts)
+    is_running = is_hidden or is_running_by_itself(f"{folder}/any".lstrip("/"))
+    yield is_running, "is a folder of git, or one whose files programs run"
+    yield str(folder) in on_path, "is on PATH, so what is written there runs by its name"
 
 
 def _overlaps(one: Path, other: Path) -> bool:
