@@ -117,7 +117,9 @@ class AttributeBroker:
             finally:
                 os.close(fd)
         except OSError as error:
-            code = errno.EFAULT if error.errno == errno.EIO else error.errno or errno.EPERM  # EIO: of its memory
+            code = error.errno or errno.EPERM
+            if code == errno.EIO:  # of its memory
+                code = errno.EFAULT
         except struct.error:
             code = errno.EFAULT
         fcntl.ioctl(listener, SEND, RESPONSE.pack(id_, 0, -code, 0))
@@ -128,19 +130,28 @@ def open_file(pid: int, call: AttributeCall, arguments: Sequence[int]) -> tuple[
 
     Raises OSError, struct.error.
     """
-    times = None
-    flags = arguments[call.flags] if call.flags >= 0 else 0
-    folder = _to_signed(arguments[call.folder]) if call.folder >= 0 else AT_FDCWD
-    has_path = call.path >= 0 and (arguments[call.path] or call.kind != "times")
+    path, times = _read_memory(pid, call, arguments)
+    flags, folder, how = 0, AT_FDCWD, os.O_PATH | os.O_CLOEXEC
+    if call.flags >= 0:
+        flags = arguments[call.flags]
+    if call.folder >= 0:
+        folder = _to_signed(arguments[call.folder])
+    if path == b"" and not flags & EMPTY_PATH:
+        raise FileNotFoundError(errno.ENOENT, "an empty path")
+    if path and (not call.follows_link or flags & NO_FOLLOW):
+        how |= os.O_NOFOLLOW
+    return os.open(_locate(pid, folder, path or b""), how), times
+
+
+def _read_memory(pid: int, call: AttributeCall, arguments: Sequence[int]) -> tuple[bytes | None, bytes | None]:
+    """The path that a call of a process has, and the times that it sets; None for one that it does not have."""
+    path = times = None
     with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-        path = _read_path(memory.fileno(), arguments[call.path]) if has_path else b""
+        if call.path >= 0 and (arguments[call.path] or call.kind != "times"):
+            path = _read_path(memory.fileno(), arguments[call.path])
         if call.kind == "times" and arguments[call.value]:
             times = _read_times(memory.fileno(), arguments[call.value], call.unit)
-    if has_path and not path and not flags & EMPTY_PATH:
-        raise FileNotFoundError(errno.ENOENT, "an empty path")
-    may_be_link = path and (not call.follows_link or flags & NO_FOLLOW)
-    how = os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if may_be_link else 0)
-    return os.open(_locate(pid, folder, path), how), times
+    return path, times
 
 
 def _locate(pid: int, folder: int, path: bytes) -> bytes:
@@ -160,7 +171,9 @@ def _change(fd: int, kind: str, values: Sequence[int], times: bytes | None, writ
     if not any(file.readlink().is_relative_to(each) for each in writable):
         raise PermissionError(errno.EPERM, "out of the folders that the command may write")
     if kind == "mode":
-        refused_bits = SETUID if file.is_dir() else SETUID | SETGID
+        refused_bits = SETUID
+        if not file.is_dir():
+            refused_bits |= SETGID
         if values[0] & refused_bits:
             raise PermissionError(errno.EPERM, "set-user-ID or set-group-ID")
         file.chmod(values[0] & 0o7777)

@@ -25,7 +25,7 @@ from .base import CURL_SETTINGS, SandboxBase, find_home
 from .leftovers import list_parents
 from .limits import ResourceLimits
 from .loopback import Loopback
-from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc, list_unreadable
+from .view import SYSTEM, SandboxView, list_etc, list_system_files, list_unreadable
 
 NAMESPACES = ("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 BACKGROUND_NOTE = "what it left running in the background was ended"
@@ -51,8 +51,7 @@ class BubblewrapSandbox(SandboxBase):
         _write_etc(self.scratch / "etc", user, self._home)
         (self.scratch / "unreadable-file").touch(mode=0)
         (self.scratch / "unreadable-folder").mkdir(mode=0)
-        network = "with the network" if view.network else "no network"
-        self.description = f"bubblewrap: commands see the workspace and the system, no home, {network}"
+        self.description = f"bubblewrap: commands see the workspace and the system, no home, {view.network_note}"
 
     def confine(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access, protected: Sequence[Path]
@@ -104,8 +103,8 @@ class BubblewrapSandbox(SandboxBase):
         for name in SYSTEM:
             words += _mirror(Path(name))
         words += ["--ro-bind", str(self.scratch / "etc"), "/etc"]
-        for path in (*list_etc(), *map(Path, (*KERNEL, *(RESOLVER if has_network else ())))):
-            words += _bind("--ro-bind", path) if path.is_dir() else ()
+        for path in filter(Path.is_dir, list_system_files(has_network=has_network)):
+            words += _bind("--ro-bind", path)
         words += ["--proc", "/proc", "--remount-ro", "/proc"]  # else root writes /proc/sys, core_pattern among it
         words += ["--dev", "/dev", "--bind", str(self.scratch / "tmp"), "/tmp"]  # noqa: S108 - as above
         words += ["--dir", "/var", "--symlink", "../tmp", "/var/tmp"]  # noqa: S108 - as above
@@ -113,15 +112,24 @@ class BubblewrapSandbox(SandboxBase):
             words += ["--bind", str(find_home(self.scratch, access)), self._home]
         for path in view.readable:
             words += _bind("--ro-bind", path)
-        for top in view.tops:
-            words += _bind("--ro-bind" if access == "read" else "--bind", top)
+        return words + self._build_workspace_words(access, protected)
+
+    def _build_workspace_words(self, access: Access, protected: Iterable[Path]) -> list[str]:
+        view = self.view
+        words: list[str] = []
         hidden = [each for each in view.hidden if each.is_dir() and each.is_relative_to(view.workspace)]
-        # Those are mounted as well: else a command moves their folder, and reads them there.
         unreadable = list(list_unreadable(view))
-        fixed = [] if access == "read" else [*protected, *hidden, *unreadable]
-        for top in view.tops:
-            for mount in _list_mounts(top, [each for each in fixed if each.is_relative_to(top)]):
-                words += _bind(*mount)
+        if access == "read":
+            for top in view.tops:
+                words += _bind("--ro-bind", top)
+        else:
+            for top in view.tops:
+                words += _bind("--bind", top)
+            # All of them are mounted: else a command moves the folder of a hidden file, and reads it there.
+            fixed = [*protected, *hidden, *unreadable]
+            for top in view.tops:
+                for mount in _list_mounts(top, [each for each in fixed if each.is_relative_to(top)]):
+                    words += _bind(*mount)
         for path in hidden:
             words += ["--tmpfs", str(path)]
         if access == "read":
@@ -192,29 +200,26 @@ def end_process(process_fd: int) -> None:
 def _mirror(path: Path) -> Sequence[str]:
     if path.is_symlink():
         return ("--symlink", str(path.readlink()), str(path))
-    return _bind("--ro-bind", path) if path.is_dir() else ()
+    if path.is_dir():
+        return _bind("--ro-bind", path)
+    return ()
 
 
 def _bind(option: str, path: Path) -> Sequence[str]:
     return (option, str(path), str(path))
 
 
-def _list_mounts(top: Path, protected: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+def _list_mounts(top: Path, protected: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     """Protected paths that exist, read-only, each after the folders on the way to it; none that a link leads to."""
-    protected = list(protected)
     passed = {parent for path in protected for parent in list_parents(top, path)}
     mounted: set[Path] = set()
     for path in sorted(protected):
-        parents = list_parents(top, path)
-        if not path.exists() or path.is_symlink() or any(each.is_symlink() for each in parents):
-            continue
-        for parent in parents:
-            if parent not in mounted:
-                mounted.add(parent)
-                yield "--bind", parent
-        if path not in mounted:
-            mounted.add(path)
-            yield ("--bind" if path in passed else "--ro-bind"), path
+        way = (*list_parents(top, path), path)
+        if path.exists() and not any(each.is_symlink() for each in way):
+            for each in way:
+                if each not in mounted:
+                    mounted.add(each)
+                    yield ("--bind" if each in passed else "--ro-bind"), each
 
 
 def _write_etc(etc: Path, user: str, home: str) -> None:

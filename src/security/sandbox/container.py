@@ -131,8 +131,7 @@ class ContainerSandbox(SandboxBase):
         self._options = options
         self._user_words = runtime.list_user_words()
         self.covered: str | None = None
-        network = "with the network" if view.network else "no network"
-        self.description = f"{runtime.name}: commands run in the image {options.image}, {network}"
+        self.description = f"{runtime.name}: commands run in the image {options.image}, {view.network_note}"
         threading.Thread(target=runtime.remove_abandoned, daemon=True).start()
 
     def confine(
@@ -232,7 +231,9 @@ def remove_abandoned_containers(options: ContainerOptions, environment: Mapping[
 
 def find_runtime(options: ContainerOptions, workspace: Path, environment: Mapping[str, str]) -> Runtime:
     """Raises BotError if it is not installed."""
-    names = RUNTIMES if options.runtime == "auto" else (options.runtime,)
+    names: tuple[str, ...] = (options.runtime,)
+    if options.runtime == "auto":
+        names = RUNTIMES
     for name in names:
         program = shutil.which(name, path=environment.get("PATH") or os.defpath)
         if program and not Path(os.path.realpath(program)).is_relative_to(workspace):
@@ -242,5 +243,4 @@ def find_runtime(options: ContainerOptions, workspace: Path, environment: Mappin
 
 
 def get_last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1].strip() if lines else ""
+    return "".join(text.strip().splitlines()[-1:]).strip()

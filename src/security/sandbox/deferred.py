@@ -81,8 +81,9 @@ class DeferredSandbox:
 
     def take_set_aside(self) -> list[SetAside]:
         """What commands left to run later, and is set aside; each only once. Those in the background may still run."""
-        leftovers = self._find_leftovers() if "choice" in self.__dict__ else None
-        return leftovers.take_kept() if leftovers else []
+        if leftovers := self._find_leftovers():
+            return leftovers.take_kept()
+        return []
 
     def put_back(self, item: SetAside) -> None:
         """Put back what was set aside. Raises OSError."""
@@ -90,10 +91,14 @@ class DeferredSandbox:
             leftovers.put_back(item)
 
     def _find_leftovers(self) -> Leftovers | None:
+        if not self.is_chosen:
+            return None
         return getattr(self.choice.sandbox, "leftovers", None)  # only what contains commands keeps them
 
     def take_warning(self) -> str:
         """What the user must know before commands run; empty the next time."""
-        warning = "" if self._has_warned else self.choice.warning
+        if self._has_warned:
+            return ""
+        warning = self.choice.warning
         self._has_warned = True
         return warning

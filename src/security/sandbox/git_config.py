@@ -56,14 +56,17 @@ def clean_config(text: str, trusted: str = "") -> SafeConfig:
             dropped.append(entry.name)
         else:
             lines.append(f"{line}\n")
-            worktrees += [entry.value] if entry.name == "core.worktree" and entry not in known else []
+            if entry.name == "core.worktree" and entry not in known:
+                worktrees.append(entry.value)
     return SafeConfig("".join(lines), tuple(dropped), tuple(worktrees))
 
 
 def find_value(text: str, name: str) -> str | None:
     """The last value of an entry, without its quotes."""
-    values = [entry.value for _line, entry in _read_entries(text) if entry and entry.name == name]
-    return values[-1].strip('"') if values else None
+    for _line, entry in reversed(_read_entries(text)):
+        if entry and entry.name == name:
+            return entry.value.strip('"')
+    return None
 
 
 def _read_entries(text: str) -> list[tuple[str, GitEntry | None]]:

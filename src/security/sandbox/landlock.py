@@ -20,7 +20,7 @@ from .attributes import NEW_LISTENER, SECCOMP, SET_MODE_FILTER, AttributeBroker
 from .base import SandboxBase, find_home
 from .limits import ResourceLimits
 from .loopback import Loopback, make_loopback
-from .view import KERNEL, RESOLVER, SYSTEM, SandboxView, list_etc
+from .view import SYSTEM, SandboxView, list_system_files
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 TOOLCHAIN_HOMES = {  # where toolchains look for themselves, since HOME leads elsewhere
@@ -68,18 +68,18 @@ class LandlockSandbox(SandboxBase):
     ) -> None:
         super().__init__(view, limits, filters)
         self._column = column
-        self._loopbacks: dict[Access, Loopback] = {"write": loopback} if loopback else {}
+        self._loopbacks: dict[Access, Loopback] = {}
+        if loopback:
+            self._loopbacks["write"] = loopback
         self.has_loopback = loopback is not None
         self.is_enforcing = abi >= 3  # before, a command could empty a file that it may only read
         self._abi = abi
-        if view.network:
-            network = "with the network"
-        elif self.has_loopback:
-            network = "no network"
-        else:
-            network = "no network, not even its own"
-        weak = "" if abi >= 6 else "; this kernel is too old to keep signals from your other processes"
-        self.description = f"Landlock and seccomp: commands use the workspace and the system, no home, {network}{weak}"
+        about = f"Landlock and seccomp: commands use the workspace and the system, no home, {view.network_note}"
+        if not (view.network or self.has_loopback):
+            about += ", not even its own"
+        if abi < 6:
+            about += "; this kernel is too old to keep signals from your other processes"
+        self.description = about
 
     def confine(
         self,
@@ -91,8 +91,8 @@ class LandlockSandbox(SandboxBase):
     ) -> Launch:
         has_network = self.view.has_network(access)
         home, temporary = find_home(self.scratch, access), self.scratch / "tmp"
-        system = map(Path, (*SYSTEM, *KERNEL, *(RESOLVER if has_network else ()), "/proc"))
-        readable = [*system, *list_etc(), *self.view.readable, self.settings]
+        system = (*map(Path, (*SYSTEM, "/proc")), *list_system_files(has_network=has_network))
+        readable = [*system, *self.view.readable, self.settings]
         if access == "read":
             readable, writable = [*readable, *self.view.tops], [temporary, home, self.cache]
         else:
@@ -161,7 +161,7 @@ def create_ruleset(readable: Iterable[Path], writable: Iterable[Path], abi: int,
     Paths that do not exist are left out; at any other path nothing is allowed. Raises OSError.
     """
     handled = FILE_RIGHTS[max(each for each in FILE_RIGHTS if each <= abi)]
-    fd = _make_ruleset(handled, 0 if network or abi < 4 else TCP, SCOPES if abi >= 6 else 0, abi)
+    fd = _make_ruleset(handled, 0 if network else TCP, SCOPES, abi)
     for paths, rights in (
         (readable, READ),
         (writable, handled & ~(MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV)),
@@ -174,7 +174,7 @@ def create_ruleset(readable: Iterable[Path], writable: Iterable[Path], abi: int,
 
 
 def _make_ruleset(files: int, tcp: int, scopes: int, abi: int) -> int:
-    """The file descriptor of a ruleset that handles these rights. Raises OSError."""
+    """The file descriptor of a ruleset that handles these rights, as far as the kernel knows them. Raises OSError."""
     count = 1 + (abi >= 4) + (abi >= 6)  # which versions know the network, and signals and sockets
     attributes = struct.pack(f"={count}Q", *(files, tcp, scopes)[:count])
     fd = int(_syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint(0)))

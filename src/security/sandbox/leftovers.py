@@ -123,9 +123,11 @@ class Leftovers:
 
     def _record(self, path: Path) -> SavedFile | None:
         known, mark = self._before.get(path), _get_mark(path)
+        if not mark:
+            return None
         if known and known.mark == mark:
             return known
-        return SavedFile(mark, _read(path)) if mark else None
+        return SavedFile(mark, _read(path))
 
     def _list_protected(self) -> list[Path]:
         """The protected paths, what is in them, and the folders on the way: folders before their files."""
@@ -163,10 +165,14 @@ class Leftovers:
         restored, failed = self._restore_protected()
         left, not_restored = self._set_aside_running()
         self._kept += left
-        notes = [f"protected, put back as it was: {', '.join(restored)}"] if restored else []
+        notes = []
+        if restored:
+            notes.append(f"protected, put back as it was: {', '.join(restored)}")
         notes += [f"protected, but changed, and could not be put back: {each}" for each in failed]
         notes += [f"could not be put back as it was: {each}" for each in not_restored]
-        return notes + ([f"set aside, as it would run later by itself: {', '.join(map(str, left))}"] if left else [])
+        if left:
+            notes.append(f"set aside, as it would run later by itself: {', '.join(map(str, left))}")
+        return notes
 
     def _restore_protected(self) -> tuple[list[str], list[str]]:
         """Make the protected paths what they were. Returns the names of those, and why others could not be."""
@@ -179,16 +185,20 @@ class Leftovers:
             place = next((each for each in self._protected if path.is_relative_to(each)), path)
             name = escape_name(self._name(place))
             try:
-                if before and before.is_unsaved:
-                    raise OSError(errno.ENODATA, "its content was not saved")
-                if mark:
-                    self._kept.append(self._move(path, "protected"))
-                if before:
-                    self._restore(path, before)
+                self._exchange(path, mark, before)
                 restored[name] = None
             except OSError as error:
                 failed.append(f"{name}: {error.strerror}")
         return list(restored), failed
+
+    def _exchange(self, path: Path, mark: tuple[int, ...], before: SavedFile | None) -> None:
+        """Set aside what is there, and put back what was. Raises OSError."""
+        if before and before.is_unsaved:
+            raise OSError(errno.ENODATA, "its content was not saved")
+        if mark:
+            self._kept.append(self._move(path, "protected"))
+        if before:
+            self._restore(path, before)
 
     def _is_way(self, path: Path, before: SavedFile | None, mark: tuple[int, ...]) -> bool:
         """Whether it is and was a folder on the way to a protected path: those may be made and removed."""
@@ -235,20 +245,22 @@ class Leftovers:
     def _judge(self, path: Path) -> str:
         """What a new or changed file would run; "" if nothing, or if it is not in the workspace."""
         try:
-            return self._find_reason(path) if self._has_changed(path) else ""
+            return self._find_reason(path)
         except (OSError, ValueError):  # a command has made it so
             return "it cannot be looked at"
 
     def _find_reason(self, path: Path) -> str:
         """As _judge. Raises OSError, ValueError."""
         is_inside = self._running_files.is_inside
-        if not is_inside(path.parent) or self._running_files.is_harmless_link(path):
+        if not self._has_changed(path) or not is_inside(path.parent) or self._running_files.is_harmless_link(path):
             return ""
         if path.name in GIT_LINKS:
             folder = self._running_files.find_git_folder(path)
             return "" if folder and (folder / "HEAD").is_file() else "git settings elsewhere"
+        if path.is_symlink():
+            return "a link"
         if read_file(path) is None:
-            return "a link" if path.is_symlink() else "it cannot be looked at"
+            return "it cannot be looked at"
         text = read_text(path)
         if path.name in CONFIGS:
             return self._list_unsafe_settings(path, text)

@@ -36,20 +36,33 @@ def find_repository(workspace: Path) -> Repository:
     named = GIT_LINK.fullmatch(read_text(mark))
     if not named and not mark.is_symlink():
         return Repository()
-    own = Path(os.path.realpath(top / named[1] if named else mark))
+    own = Path(os.path.realpath(mark))
+    if named:
+        own = Path(os.path.realpath(top / named[1]))
+    common = own
     shared = COMMON_LINK.fullmatch(read_text(own / COMMON_DIR))
-    common = Path(os.path.realpath(own / shared[1])) if shared else own
+    if shared:
+        common = Path(os.path.realpath(own / shared[1]))
     if common.is_relative_to(top) and own.is_relative_to(top):
         return Repository()
-    if not named:
-        why = LINK_WHY
-    elif shared or own.parent.name == WORKTREES:
-        why = "" if _is_worktree_of(own, common, mark) else WORKTREE_WHY
-    else:
-        why = "" if _get_worktree(own) == top else OTHER_WHY
-    if why or not os.access(common / "HEAD", os.F_OK):
-        return Repository(warning=NOT_OPENED.format(folder=escape_name(common), why=why or "there is none"))
+    is_worktree = shared is not None or own.parent.name == WORKTREES
+    if why := _explain_stranger(own, common, mark, is_worktree=is_worktree):
+        return Repository(warning=NOT_OPENED.format(folder=escape_name(common), why=why))
     return Repository(common)
+
+
+def _explain_stranger(own: Path, common: Path, mark: Path, *, is_worktree: bool) -> str:
+    """Why the folder `own` of the repository `common` is not that of the workspace with this `.git`, or ""."""
+    if mark.is_symlink():
+        return LINK_WHY
+    if is_worktree:
+        if not _is_worktree_of(own, common, mark):
+            return WORKTREE_WHY
+    elif _get_worktree(own) != mark.parent:
+        return OTHER_WHY
+    if not os.access(common / "HEAD", os.F_OK):
+        return "there is none"
+    return ""
 
 
 def _is_worktree_of(own: Path, common: Path, mark: Path) -> bool:

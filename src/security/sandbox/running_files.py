@@ -63,9 +63,9 @@ RUNNING_FILES = LazyPattern(
 HOOKS_PATH = "core.hookspath"
 CONFIGS = ("config", "config.worktree")
 COMMON_DIR = "commondir"
-GIT_LINKS = (GIT, COMMON_DIR)  # files that name a folder with settings of git
 GIT_LINK = re.compile(r"gitdir: ([^\s\0](?:[^\r\n\0]*[^\s\0])?)[\r\n]*")  # git takes each blank for a part of the name
 COMMON_LINK = re.compile(GIT_LINK.pattern.removeprefix("gitdir: "))
+GIT_LINKS = {GIT: GIT_LINK, COMMON_DIR: COMMON_LINK}  # files that name a folder with settings of git, and their form
 GIT_SETTINGS = ("hooks", *CONFIGS, COMMON_DIR)  # they make git run programs, or look elsewhere
 MARKS = ("HEAD", "objects", "refs")
 REBASE_TODO = "rebase-merge/git-rebase-todo"
@@ -105,13 +105,17 @@ class RunningFiles:
 
         Those of its submodules and worktrees, and of the folders that they share settings with, are among them.
         """
-        git = mark if mark.name == GIT else mark.parent
+        git = mark
+        if mark.name != GIT:
+            git = mark.parent
         if git.is_symlink() or not git.is_dir():
             yield git
             git = self.find_git_folder(git) or Path(os.path.realpath(git))
         if not self.is_inside(git):
             return
-        hooks = [mark.parent / self._hooks_path] if self._hooks_path else []
+        hooks = []
+        if self._hooks_path:
+            hooks.append(mark.parent / self._hooks_path)
         for folder, folders, files in walk(git):
             found = (*folders, *files)
             yield from _list_links(folder, found)
@@ -135,9 +139,11 @@ class RunningFiles:
 
     def find_git_folder(self, link: Path) -> Path | None:
         """The folder in `tops` that a file of GIT_LINKS names, or None, also for a name of an unusual form."""
-        found = (GIT_LINK if link.name == GIT else COMMON_LINK).fullmatch(read_text(link))
-        target = Path(os.path.realpath(link.parent / found[1])) if found else None
-        return target if target and find_top(target, self._tops) else None
+        if found := GIT_LINKS.get(link.name, COMMON_LINK).fullmatch(read_text(link)):
+            target = Path(os.path.realpath(link.parent / found[1]))
+            if find_top(target, self._tops):
+                return target
+        return None
 
     def is_harmless_link(self, link: Path) -> bool:
         """Whether it is a link to a file of the workspace, and does not run by itself. Raises OSError."""
@@ -176,7 +182,9 @@ def find_top(path: Path, tops: Iterable[Path]) -> Path | None:
 def walk(top: Path, rights: int = READABLE) -> Iterator[tuple[Path, list[str], list[str]]]:
     """As os.walk does, also through folders that a command has closed to us, but perhaps not to git; top is no link."""
     open_folder(top, rights)
-    for folder, folders, files in () if top.is_symlink() else os.walk(top):
+    if top.is_symlink():
+        return
+    for folder, folders, files in os.walk(top):
         for name in folders:
             open_folder(Path(folder, name), rights)
         yield Path(folder), folders, files

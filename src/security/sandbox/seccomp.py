@@ -167,8 +167,9 @@ def _refuse_modes(column: int) -> list[Step]:
     for numbers, mode, flags in SETTING_MODES:
         if numbers[column] != NO_CALL:
             checks = [(LOAD, 0, 0, _find_argument(mode)), *_fail_if(ANY_BIT, SETUID | SETGID, errno.EPERM)]
-            creates = [(LOAD, 0, 0, _find_argument(flags)), (ANY_BIT, 0, len(checks), CREATE)] if flags else []
-            steps += _filter_call(numbers[column], [*creates, *checks])
+            if flags:
+                checks = [(LOAD, 0, 0, _find_argument(flags)), (ANY_BIT, 0, len(checks), CREATE), *checks]
+            steps += _filter_call(numbers[column], checks)
     return steps
 
 

@@ -67,6 +67,10 @@ class SandboxView(NamedTuple):
         """The workspace and the added folders."""
         return (self.workspace, *self.added)
 
+    @property
+    def network_note(self) -> str:
+        return "with the network" if self.network else "no network"
+
     def has_network(self, access: Access) -> bool:
         return access == "network" or (self.network and access == "write")
 
@@ -114,11 +118,21 @@ def list_etc() -> Iterator[Path]:
     return (path for name in ETC for path in Path("/etc").glob(name))
 
 
+def list_system_files(*, has_network: bool) -> Iterator[Path]:
+    """What commands may read besides SYSTEM."""
+    yield from list_etc()
+    yield from map(Path, KERNEL)
+    if has_network:
+        yield from map(Path, RESOLVER)
+
+
 def list_protected(view: SandboxView) -> list[Path]:
     """The protected paths in the workspace and the added folders as they are now, whether they exist or not."""
     paths = [path for path in view.protected if find_top(path, view.tops)]
-    homes = [view.home] if view.home and find_top(view.home, view.tops) else []
-    paths += [folder / name for folder in (*view.tops, *homes) for name in START_FILES]
+    folders = [*view.tops]
+    if view.home and find_top(view.home, view.tops):
+        folders.append(view.home)
+    paths += [folder / name for folder in folders for name in START_FILES]
     for git in (top / ".git" for top in view.tops):
         if os.path.lexists(git):
             paths += [git, *(git / name for name in GIT_SETTINGS)]
@@ -131,14 +145,14 @@ def list_unreadable(view: SandboxView) -> Iterator[Path]:
     Links aside. Raises OSError if there are too many to be hidden.
     """
     count = 0
-    walks = (walk(top) for top in view.tops) if view.is_unreadable else ()
-    for folder, folders, files in chain.from_iterable(walks):
-        inner = "" if folder == view.workspace else f"{folder}/"
-        prefix = inner.removeprefix(f"{view.workspace}/")
+    if view.is_unreadable is None:
+        return
+    for folder, folders, files in chain.from_iterable(map(walk, view.tops)):
+        prefix = f"{folder}/".removeprefix(f"{view.workspace}/")
         folders[:] = [name for name in folders if name != ".git"]
         for name in (*(f"{each}/" for each in folders), *files):
             path = Path(folder, name)
-            if view.is_unreadable and view.is_unreadable(prefix + name) and not path.is_symlink():
+            if view.is_unreadable(prefix + name) and not path.is_symlink():
                 count += 1
                 if count > MAX_UNREADABLE:
                     raise OSError(f"a rule denies reading more than {MAX_UNREADABLE} files; name their folder in it")
@@ -152,7 +166,9 @@ def _list_programs(environment: Mapping[str, str], home: Path | None) -> Iterato
     for folder in folders:
         yield from _list_installation(folder, home)
     virtual = _resolve_folder(environment.get("VIRTUAL_ENV", ""))
-    installations = [virtual, *_find_base_python(virtual)] if virtual else []
+    installations: list[Path] = []
+    if virtual:
+        installations += [virtual, *_find_base_python(virtual)]
     for name in INTERPRETERS:
         if found := next((folder / name for folder in folders if _exists(folder / name)), None):
             installations.append(Path(os.path.realpath(found)).parent.parent)
