@@ -230,7 +230,7 @@ class ToolDispatcher:
             return result
         if result.kind == "multimodal" and isinstance(result.value, list):
             return replace(result, value=[{"type": "text", "text": user_note}, *result.value])
-        return replace(result, kind="error" if result.kind == "error" else "text", value=user_note + result.text)
+        return result.with_text(user_note + result.text)
 
     def _tell_hooks(self, call: ToolCall, result: ToolResult) -> AgentSteps[ToolResult]:
         """The result with what the user's hooks say of it."""
@@ -330,4 +330,4 @@ def _append_note(result: ToolResult, note: str) -> ToolResult:
         return result
     if result.kind == "multimodal" and isinstance(result.value, list):
         return replace(result, value=[*result.value, {"type": "text", "text": f"[{note}]"}])
-    return replace(result, kind="error" if result.kind == "error" else "text", value=f"{result.text}\n[{note}]")
+    return result.with_text(f"{result.text}\n[{note}]")

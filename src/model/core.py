@@ -207,7 +207,9 @@ class ModelCore:
         try:
             if tools and self._is_untried(self.path):
                 yield from self._wait_for_first_turn()
-            way = self._facts.avoid_parser(self._fact_key, self.path) if self._may_avoid_parser else self.path
+            way = self.path
+            if self._may_avoid_parser:
+                way = self._facts.avoid_parser(self._fact_key, way)
             self._way = replace(way, mended=self._mends_history)
             yield from with_retries(self._try, self._retry_policy, self._jitter, self.server.check_health)
         except RequestFailed:
@@ -258,43 +260,60 @@ class ModelCore:
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
         """See Asker, as for the next four."""
-        messages, tools, tool_choice = self._asked
         if path.reason == PARSER_FAILED and path.mode == "text":
-            request = self._build_request(messages, tools, path.for_raw_turn)
+            request = self._build_request(*self._asked[:2], path.for_raw_turn)
             self._raw_prompt = yield from self.server.render_text(request)
             if self._raw_prompt is not None:
                 path = path.for_raw_turn
-        if path.is_raw:
-            self._way = path
-            return path
-        is_open = path.mode in ("tokens", "native") and path.template_shows_tools is None
-        if tools and is_open and self._can_tell_prompts:
-            path = yield from self._learn_template(messages, tools, path)
-        if path.mode == "tokens" and not self._can_tell_prompts:
-            path = path.skip_tokens()
-        if not self._is_decided and path.mode == "text":
-            self._is_decided = True
-            decided = yield from decide_call(self.server, self.name, messages, tools, tool_choice, path)
-            self._asked = self._asked._replace(tools=decided[0], choice=decided[1])
-            if not isinstance(messages[-1], UserMessage):  # behind results such a model would call without end
-                self._readable = decided[0]
-        if is_untold(path, self._builder.thoughts_policy) and self._can_tell_thoughts:
-            path = yield from self._learn_thoughts(messages, path)
-        probe_gap = partial(self._build_request, GAP_PROBE, [PROBE_TOOL], path)
-        learned = yield from learn_gap(self.server, path, self._gaps(messages), probe_gap)
-        if learned is not path:
-            self.path = path = learned
-        asks = path.prompt_style == "template" and (path.mode == "template" or path.proven)  # it is in use
-        if self._asked.tools and asks and not path.written_format and self._builder.wants_grammar:
-            probe = self._build_request(PROBE, [PROBE_TOOL], path)
-            self.path = path = replace(path, written_format=(yield from detect_format(self.server, probe)))
-        if self._asked.choice != "auto" and not path.grammar:
-            request = self._build_request(*self._asked[:2], path, self._asked.choice)
-            tried = yield from try_grammar(self.server, request, path)
-            if tried is not path:
-                self.path = path = tried
+        if not path.is_raw:
+            path = yield from self._learn_path(path)
         self._way = path
         return path
+
+    def _learn_path(self, path: CallPath) -> Aside[CallPath]:
+        """The path with what the server tells of its template, its grammars and its model, as far as this turn needs.
+
+        Each is asked for once.
+        """
+        path = yield from self._learn_template(path)
+        if path.mode == "tokens" and not self._can_tell_prompts:
+            path = path.skip_tokens()
+        if path.mode == "text" and not self._is_decided:
+            yield from self._decide_call(path)
+        path = yield from self._learn_thoughts(path)
+        probe_gap = partial(self._build_request, GAP_PROBE, [PROBE_TOOL], path)
+        learned = yield from learn_gap(self.server, path, self._gaps(self._asked.messages), probe_gap)
+        if learned is not path:
+            self.path = path = learned
+        path = yield from self._learn_format(path)
+        return (yield from self._learn_grammar(path))
+
+    def _decide_call(self, path: CallPath) -> Aside[None]:
+        """Decide for a weak model whether it is to call a tool in this turn."""
+        messages, tools, choice = self._asked
+        self._is_decided = True
+        tools, choice = yield from decide_call(self.server, self.name, messages, tools, choice, path)
+        self._asked = _Asked(messages, tools, choice)
+        if not isinstance(messages[-1], UserMessage):  # behind results such a model would call without end
+            self._readable = tools
+
+    def _learn_format(self, path: CallPath) -> Aside[CallPath]:
+        """The path with the format in which the model writes calls, once its template is in use."""
+        is_in_use = path.prompt_style == "template" and (path.mode == "template" or path.proven)
+        if self._asked.tools and is_in_use and not path.written_format and self._builder.wants_grammar:
+            probe = self._build_request(PROBE, [PROBE_TOOL], path)
+            self.path = path = replace(path, written_format=(yield from detect_format(self.server, probe)))
+        return path
+
+    def _learn_grammar(self, path: CallPath) -> Aside[CallPath]:
+        """The path with the field by which the server holds an answer to a grammar, where a call is forced."""
+        if self._asked.choice == "auto" or path.grammar:
+            return path
+        messages, tools, choice = self._asked
+        tried = yield from try_grammar(self.server, self._build_request(messages, tools, path, choice), path)
+        if tried is not path:
+            self.path = tried
+        return tried
 
     def edit(self, path: CallPath, without: Set[str]) -> ChatRequest:
         self._doubts_grammar = self._doubts_grammar and not without  # once is enough
@@ -421,10 +440,12 @@ class ModelCore:
         writer = self.server.identify(self.name)
         return self._builder.build(self.name, messages, tools, path, self.max_tokens, tool_choice, writer)
 
-    def _learn_template(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], path: CallPath
-    ) -> Aside[CallPath]:
+    def _learn_template(self, path: CallPath) -> Aside[CallPath]:
         """The path with whether the template shows the tools. The conversation's beginning tells, in little time."""
+        messages, tools, _ = self._asked
+        is_open = path.mode in ("tokens", "native") and path.template_shows_tools is None
+        if not (tools and is_open and self._can_tell_prompts):
+            return path
         first = next((place for place, each in enumerate(messages) if isinstance(each, UserMessage)), len(messages))
         request = self._build_request(messages[: first + 1], tools, replace(path, mode="template"))
         sizes = yield from self._prompt_counter.count(request)
@@ -435,12 +456,14 @@ class ModelCore:
         self._can_tell_prompts = False
         if (is_shown := (yield from look_at_template(self.server, request))) is not None:
             self.path, notice = path.learn_template(shows_tools=is_shown)
-            self._held += [Notice(notice)] if notice else []
+            if notice:
+                self._held.append(Notice(notice))
         return self.path
 
-    def _learn_thoughts(self, messages: Sequence[Message], path: CallPath) -> Aside[CallPath]:
+    def _learn_thoughts(self, path: CallPath) -> Aside[CallPath]:
         """The path with whether the template shows thoughts, once there is one that could go back."""
-        if path.mode == "tokens" or not any(self._thoughts(messages)):
+        is_open = path.mode != "tokens" and is_untold(path, self._builder.thoughts_policy)
+        if not (is_open and self._can_tell_thoughts and any(self._thoughts(self._asked.messages))):
             return path
         shown, hidden = (self._build_request(each, [PROBE_TOOL], path) for each in (THOUGHT_PROBE, PLAIN_PROBE))
         shows = yield from probe_thoughts(self.server, shown, hidden)
@@ -450,7 +473,7 @@ class ModelCore:
         return path
 
     def _describe_sent(self, request: ChatRequest, path: CallPath) -> Sent:
-        is_system = isinstance(request.messages[0], SystemMessage) if request.messages else False
+        is_system = isinstance(next(iter(request.messages), None), SystemMessage)
         way = f"{path.mode} {path.prompt_style} {path.alternate} {path.fold_system}"
         writer = self.server.identify(request.model)
         return Sent(writer, way, request.tools, request.messages, is_system)
@@ -477,18 +500,11 @@ class ModelCore:
             self._index_tools(tuple(tools)),
             calls_in_thoughts=self._calls_in_thoughts,
         )
-        has_shown = has_answered = False
+        shown_kinds: set[type[ModelEvent]] = set()
         limit = MAX_CHARS_PER_TOKEN * (self.context_limit or DEFAULT_CONTEXT_TOKENS)
-        is_generated = path.mode == "tokens" and bool(tools)  # without tools there is nothing to lose
-        open_answer = self._open_generated if is_generated else self._open
-        if path.is_raw:
-            open_answer = self._open_raw
+        is_over = False
         try:
-            decoder, is_over = (yield from open_answer(request)), False
-            self.path = path  # the server accepts it
-            if tools:
-                self._facts.accepted.update(self._fact_key, lambda _: True)
-            yield from self._end_first_turn()
+            decoder = yield from self._open_answer(request, tools, path)
             while not is_over:
                 events, is_over = decode_piece(decoder, (yield from read_piece()))
                 for event in events:
@@ -496,41 +512,67 @@ class ModelCore:
                         self._continuity.read_prompt(event.ids)
                     for shown in self._prompt_watch.take(event, turn.feed(event)):
                         if is_shown:
-                            has_shown = True
-                            has_answered = has_answered or not isinstance(shown, ReasoningDelta)
+                            shown_kinds.add(type(shown))
                             yield shown
                 raise_broken(events)
                 is_over = is_over or turn.repeats
                 if not is_over and turn.size > limit:
                     cut = turn.cut(decoder.cut())
-                    yield from cut if is_shown else ()
+                    if is_shown:
+                        yield from cut
                     break
             else:
                 yield Release()
         except RequestFailed as error:
-            if isinstance(error, WireError) and is_generated and not has_shown:
-                raise TokensUnsupported(error.message, error.hint) from error
-            if isinstance(error, _SIGNS_OF_RESTART):
-                self.server.forget()
-            for shown in turn.flush() if is_shown else ():
-                yield shown
-            # thoughts may come twice: they are no part of the answer
-            error.was_shown = has_answered if isinstance(error, ParserFailed) else has_shown
+            self._take_failure(error, tools, path, shown_kinds)
+            if is_shown:
+                yield from turn.flush()
             raise
+        yield from self._learn_from(turn, request, tools, path)
+        return turn
+
+    def _take_failure(
+        self, error: RequestFailed, tools: Sequence[ToolDefinition], path: CallPath, shown_kinds: Set[type[ModelEvent]]
+    ) -> None:
+        """Note what an error says of the server, and whether anything was shown. Raises TokensUnsupported."""
+        if isinstance(error, WireError) and _goes_by_tokens(path, tools) and not shown_kinds:
+            raise TokensUnsupported(error.message, error.hint) from error
+        if isinstance(error, _SIGNS_OF_RESTART):
+            self.server.forget()
+        if isinstance(error, ParserFailed):  # thoughts may come twice: they are no part of the answer
+            shown_kinds = shown_kinds - {ReasoningDelta}
+        error.was_shown = bool(shown_kinds)
+
+    def _learn_from(
+        self, turn: ResponseAssembler, request: ChatRequest, tools: Sequence[ToolDefinition], path: CallPath
+    ) -> Turn[None]:
+        """Keep what a whole answer shows of the server and its model."""
         if tools and path.mode == "native":
             self._facts.note_parser(self._fact_key, failed=False)
         self._thought_closer, self._calls_in_thoughts = turn.thought_closer, turn.calls_in_thoughts
         if (yield from self._prompt_counter.find_drop(self._prompt_watch, request)) and not turn.completed.calls:
             self.path = path = path.drop_tools()
             yield Notice(TOOLS_LEFT_OUT)
-        self._learn_from(turn, path)
-        self._budget.record_usage(request, self._builder.measure_bytes(request), turn.completed.usage)
-        return turn
-
-    def _learn_from(self, turn: ResponseAssembler, path: CallPath) -> None:
         is_proven = self._prompt_watch.is_proven or (path.mode == "native" and bool(turn.completed.calls))
-        written = choose_format(path.written_format, turn.find_origin() if path.prompt_style == "template" else "")
-        self.path = replace(path, proven=path.proven or is_proven, written_format=written)
+        path = replace(path, proven=path.proven or is_proven)
+        if path.prompt_style == "template":
+            path = replace(path, written_format=choose_format(path.written_format, turn.find_origin()))
+        self.path = path
+        self._budget.record_usage(request, self._builder.measure_bytes(request), turn.completed.usage)
+
+    def _open_answer(self, request: ChatRequest, tools: Sequence[ToolDefinition], path: CallPath) -> Turn[Decoder]:
+        """The decoder of the answer to a request that the server accepts. Raises ServerError."""
+        open_answer = self._open
+        if path.is_raw:
+            open_answer = self._open_raw
+        elif _goes_by_tokens(path, tools):
+            open_answer = self._open_generated
+        decoder = yield from open_answer(request)
+        self.path = path
+        if tools:
+            self._facts.accepted.update(self._fact_key, lambda _: True)
+        yield from self._end_first_turn()
+        return decoder
 
     def _open_raw(self, request: ChatRequest) -> Aside[Decoder]:
         """The decoder of the text behind the prompt. Raises ServerError."""
@@ -563,3 +605,8 @@ class ModelCore:
         if not head.is_ok:
             raise as_tokens_refusal(read_refusal(head, (yield from read_body()), load_json(wire.body)))
         return make_generate_decoder(head.content_type, self._new_id)
+
+
+def _goes_by_tokens(path: CallPath, tools: Sequence[ToolDefinition]) -> bool:
+    """Whether the answer is asked for from the tokens of its prompt: without tools there is nothing to lose."""
+    return path.mode == "tokens" and bool(tools)

@@ -34,6 +34,7 @@ from ..types.messages import (
     ToolCall,
     ToolChoice,
     ToolDefinition,
+    Usage,
 )
 from .response_assembler import ResponseAssembler, fits, replace_content
 
@@ -111,26 +112,11 @@ class Recovery:
 
     def run(self) -> Turn[None]:
         """The rest of the turn, with what the server lost. Completed comes last."""
-        turn = self._turn
-        whole = response = self._response
+        turn, response = self._turn, self._response
         if turn.repeats:
             yield self._complete(response)
             return
-        self._loss = yield from self._find_loss()
-        if self._loss != "none":
-            found = yield from self._reparse()
-            if found:
-                whole = found
-                new = len(whole.calls) > len(turn.completed.calls) or not whole.calls
-                if new and not (yield from self._is_unclosed_thought()):
-                    yield from self._notify(RECOVERED_NOTICE)
-            else:
-                yield from self._report_loss()
-        elif _is_only_thought(response):
-            whole = yield from self._extract_from_thought()
-        elif turn.tokens.ids and not self._is_unparsed:
-            whole = yield from self._restore()
-        whole = turn.mend_calls(whole)
+        whole = turn.mend_calls((yield from self._recover()))
         if turn.has_false_usage() and self._tools and self._request.stream and not whole.requested_calls:
             yield from self._notify(UNCOUNTED_NOTICE)
         if whole.text.startswith(response.text) and (rest := whole.text[len(response.text) :]):
@@ -139,9 +125,31 @@ class Recovery:
             yield from self._notify(leaked)
         cap = yield from self._budget.limit_output(self._request, whole.usage)
         whole = turn.note_cut_tag(mark_truncated(whole, self._tools, cap))
-        if unmet := _describe_unmet(self._choice, whole):
-            yield Notice(unmet)
+        if wanted := _find_unmet(self._choice, whole):
+            yield Notice(NOT_FORCED.format(wanted=wanted))
         yield self._complete(whole)
+
+    def _recover(self) -> Turn[Response]:
+        """The answer with what was lost of it, as far as that can be found."""
+        if not (self._is_unparsed or (yield from self._cannot_ask_again())):
+            self._loss = yield from self._find_loss()
+        if self._loss != "none":
+            return (yield from self._recover_lost())
+        if _is_only_thought(self._response):
+            return (yield from self._extract_from_thought())
+        if self._turn.tokens.ids and not self._is_unparsed:
+            return (yield from self._restore())
+        return self._response
+
+    def _recover_lost(self) -> Turn[Response]:
+        found = yield from self._reparse()
+        if found is None:
+            yield from self._report_loss()
+            return self._response
+        is_new = len(found.calls) > len(self._turn.completed.calls) or not found.calls
+        if is_new and not (yield from self._is_unclosed_thought()):
+            yield from self._notify(RECOVERED_NOTICE)
+        return found
 
     def _complete(self, response: Response) -> Completed:
         return Completed(replace(response, writer=self._server.identify(self._request.model)))
@@ -162,30 +170,31 @@ class Recovery:
 
     def _find_loss(self) -> Aside[Loss]:
         """Whether the server's parser lost or garbled part of the answer."""
-        turn, response = self._turn, self._response
-        if self._is_unparsed:
-            return "none"
-        if not turn.tokens.ids:
-            cap = yield from self._budget.limit_output(self._request, response.usage)
-            if self._replay is None or _is_at_cap(response, cap):
-                return "none"  # it was cut off, and would be cut off again
-        calls = response.requested_calls
+        turn, calls = self._turn, self._response.requested_calls
         if native := [call for call in calls if call.origin == NATIVE]:
-            is_wrong = any(isinstance(call, MalformedCall) or not fits(call, self._tools) for call in native)
-            return "suspected" if is_wrong else "none"
-        if turn.is_empty() or (turn.completed.stop_reason == "tool_use" and not calls):
+            return "none" if all(fits(call, self._tools) for call in native) else "suspected"
+        if turn.is_empty() or self._lacks_announced_calls():
             return "proven"
-        if turn.tokens.unaccounted or (turn.is_silent() and turn.has_false_usage()):
+        if turn.seems_short():
             return "suspected"
-        is_short = not turn.tokens.ids and not calls and (yield from self._lacks_tokens())
-        return "proven" if is_short else "none"
+        if not turn.tokens.ids and not calls and (yield from self._lacks_tokens()):
+            return "proven"
+        return "none"
+
+    def _lacks_announced_calls(self) -> bool:
+        return self._turn.completed.stop_reason == "tool_use" and not self._response.requested_calls
+
+    def _cannot_ask_again(self) -> Aside[bool]:
+        """Whether nothing else tells of the answer: it has no tokens, and was cut off, as it would be again."""
+        if self._turn.tokens.ids:
+            return False
+        cap = yield from self._budget.limit_output(self._request, self._response.usage)
+        return self._replay is None or _is_at_cap(self._response, cap)
 
     def _lacks_tokens(self) -> Aside[bool]:
         """Whether the answer has clearly more tokens, by its usage, than the text and the thoughts that came."""
-        completed, usage = self._turn.completed, self._turn.completed.usage
-        # A provider that signs its blocks parses its own calls, and its thoughts may be summaries.
-        is_signed = any(block.metadata for block in completed.content if isinstance(block, (Text, Reasoning)))
-        if not usage or is_signed or completed.stop_reason not in ("end_turn", "tool_use"):
+        completed, usage = self._turn.completed, self._turn.completed.usage or Usage()
+        if _is_signed(completed) or completed.stop_reason not in ("end_turn", "tool_use"):
             return False
         text = completed.text if usage.thought_tokens else self._turn.raw_text()
         written = usage.output_tokens - usage.thought_tokens
@@ -194,10 +203,15 @@ class Recovery:
         is_suspect = bool(self._tools) and written > len(text.encode()) // MIN_BYTES_PER_TOKEN + MIN_CALL_TOKENS
         if not (self._server.is_vllm or is_suspect):
             return False
+        size = yield from self._count_tokens(text, is_suspect=is_suspect)
+        return size is not None and written - size > NON_TEXT_TOKENS + written // 20
+
+    def _count_tokens(self, text: str, *, is_suspect: bool) -> Aside[int | None]:
+        """Of a text. `is_suspect`: it is worth two requests where the server has no other way."""
         size = yield from self._server.count_text_tokens(self._request.model, text)
         if size is None and is_suspect:
             size = yield from self._server.count_by_prompts(self._request.model, text)
-        return size is not None and written - size > NON_TEXT_TOKENS + written // 20
+        return size
 
     def _reparse(self) -> Turn[Response | None]:
         """The answer as it was before the server's parser read it; None if that says no more."""
@@ -243,26 +257,20 @@ class Recovery:
         One call of a model that writes calls without tags is believed if the answer ends as one that was whole.
         """
         response, model, end = self._response, self._request.model, self._turn.tokens.ids[-END_TOKENS:]
-        if not response.calls or response.calls[0].origin != NATIVE:
-            return response
-        if len(response.calls) == 1 and self._server.is_clean_end(model, end):
+        origins = [call.origin for call in response.calls]
+        if NATIVE not in origins[:1] or (len(origins) == 1 and self._server.is_clean_end(model, end)):
             return response
         read = self._turn.reparse((yield from self._fetch_raw_text()) or "")
-        cut: dict[str, ToolCall] = {}
-        text = response.text
-        if [call.name for call in read.requested_calls] == [call.name for call in response.calls]:
-            pairs = zip(response.calls, read.calls, strict=True)
-            cut = {call.id: other for call, other in pairs if _is_cut(call, other)}
-            text = read.text if _has_other_text(response, read) else text
-        if not cut and text is response.text and not any(call.origin in _TAGGED for call in read.calls):
+        cut = _find_cut_calls(response, read)
+        has_other_text = _has_other_text(response, read)
+        is_tagged = any(call.origin in _TAGGED for call in read.calls)
+        if not (cut or has_other_text or is_tagged):
             self._server.note_clean_end(model, end)
         if cut:
-            response = replace_content(response, [_complete_call(block, cut) for block in response.content])
+            response = _complete_calls(response, cut)
             yield from self._notify(CUT_NOTICE)
-        if text != response.text:
-            others = [block for block in response.content if not isinstance(block, Text)]
-            response = replace_content(response, [*([Text(text)] if text else []), *others])
-            response = replace(response, kept_text=text)
+        if has_other_text:
+            response = _replace_text(response, read.text)
             yield from self._notify(RECOVERED_NOTICE)
         return response
 
@@ -293,23 +301,45 @@ class Recovery:
         return f"The model's calls came in the text, in the format {leaked}; {advice}."
 
 
-def _describe_unmet(choice: ToolChoice, response: Response) -> str:
-    """That a call was required and none came; else an empty string."""
+def _find_unmet(choice: ToolChoice, response: Response) -> str:
+    """The call that was required and did not come; else an empty string."""
     names = [call.name for call in response.requested_calls]
-    if isinstance(choice, Named):
-        return "" if choice.name in names else NOT_FORCED.format(wanted=choice.name)
-    return NOT_FORCED.format(wanted="a tool") if choice == "required" and not names else ""
+    if isinstance(choice, Named) and choice.name not in names:
+        return choice.name
+    if choice == "required" and not names:
+        return "a tool"
+    return ""
+
+
+def _is_signed(response: Response) -> bool:
+    """A provider that signs its blocks parses its own calls, and its thoughts may be summaries."""
+    return any(block.metadata for block in response.content if isinstance(block, (Text, Reasoning)))
 
 
 def _is_richer(whole: Response, response: Response, tools: Sequence[ToolDefinition]) -> bool:
     """Whether the text of the tokens holds more than what the server returned."""
-    if sum(fits(call, tools) for call in whole.calls) > sum(fits(call, tools) for call in response.calls):
+    fitting = sum(fits(call, tools) for call in response.calls)
+    if sum(fits(call, tools) for call in whole.calls) > fitting:
         return True
     if response.calls:  # of one that the model broke off, some parsers give the name without arguments
-        is_hollow = not any(call.arguments or fits(call, tools) for call in response.calls)
+        is_hollow = not fitting and not any(call.arguments for call in response.calls)
         return is_hollow and bool(whole.malformed)
-    more = whole.calls or whole.malformed  # also a call that does not fit: what is wrong with it can be told
-    return not response.malformed and (bool(more) or len(whole.text.strip()) > len(response.text.strip()))
+    if response.malformed:
+        return False
+    # Also a call that does not fit: what is wrong with it can be told.
+    return bool(whole.requested_calls) or len(whole.text.strip()) > len(response.text.strip())
+
+
+def _has_same_calls(response: Response, read: Response) -> bool:
+    return [call.name for call in read.requested_calls] == [call.name for call in response.calls]
+
+
+def _find_cut_calls(response: Response, read: Response) -> dict[str, ToolCall]:
+    """By the id of a call with a cut value, the one that was read in its place."""
+    if not _has_same_calls(response, read):
+        return {}
+    pairs = zip(response.calls, read.calls, strict=True)
+    return {call.id: other for call, other in pairs if _is_cut(call, other)}
 
 
 def _is_cut(call: ToolCall, whole: ToolCall) -> bool:
@@ -319,34 +349,43 @@ def _is_cut(call: ToolCall, whole: ToolCall) -> bool:
     return any(len(a) < len(b) and b.startswith(a) for a, b in texts)
 
 
-def _complete_call(block: Block, cut: Mapping[str, ToolCall]) -> Block:
-    """A call with the arguments of the one that was read in its place."""
-    if not isinstance(block, ToolCall) or block.id not in cut:
-        return block
-    whole = cut[block.id]
-    return replace(block, arguments=whole.arguments, repaired=whole.repaired, guessed=whole.guessed, written="")
+def _complete_calls(response: Response, cut: Mapping[str, ToolCall]) -> Response:
+    """The response, whose cut calls have the arguments of those that were read in their place."""
+    content: list[Block] = []
+    for block in response.content:
+        if isinstance(block, ToolCall) and (whole := cut.get(block.id)):
+            block = replace(
+                block, arguments=whole.arguments, repaired=whole.repaired, guessed=whole.guessed, written=""
+            )
+        content.append(block)
+    return replace_content(response, content)
 
 
 def _has_other_text(response: Response, read: Response) -> bool:
     """Whether the server's parser dropped text behind calls, or left markers of them; `read`: what the tokens say."""
-    if response.text.split() == read.text.split() or mentions_call(read.text):
+    if not _has_same_calls(response, read) or response.text.split() == read.text.split() or mentions_call(read.text):
         return False
     thought = "".join(block.text for block in response.content if isinstance(block, Reasoning)).strip()
     return not thought or thought not in read.text  # a thought in a format of its own is no text
 
 
+def _replace_text(response: Response, text: str) -> Response:
+    others = [block for block in response.content if not isinstance(block, Text)]
+    texts = [Text(text)] if text else []
+    return replace(replace_content(response, [*texts, *others]), kept_text=text)
+
+
 def _is_at_cap(response: Response, cap: int | None) -> bool:
     """Whether it ended at the limit of tokens, whatever stop reason the server gives."""
-    used = response.usage.output_tokens if response.usage else 0
+    used = (response.usage or Usage()).output_tokens
     return bool(cap and used >= cap) or response.stop_reason == "max_tokens"
 
 
 def mark_truncated(response: Response, tools: Sequence[ToolDefinition], cap: int | None) -> Response:
     """Some servers return a call that max_tokens cut off as a whole one, with {} as arguments: it is malformed."""
-    used = response.usage.output_tokens if response.usage else 0
     if not _is_at_cap(response, cap):
         return response
-    reason = CUT_OFF.format(tokens=used or "allowed")
+    reason = CUT_OFF.format(tokens=(response.usage or Usage()).output_tokens or "allowed")
     *before, last = response.content or (Text(""),)
     if isinstance(last, ToolCall) and not fits(last, tools):
         last = MalformedCall(last.id, last.name, "", reason, last.origin)

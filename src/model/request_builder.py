@@ -97,6 +97,8 @@ class RequestBuilder:
         writer: str = "",
     ) -> ChatRequest:
         """`writer`: the name of the model on its server, whose thoughts may go back; see Response."""
+        if self._codec.shows_tools:
+            path = replace(path, template_shows_tools=True)
         key = model, tuple(tools), path, path.mended, max_tokens, choice, writer
         known = count_shared(self._messages, messages)
         if not self._built or self._built[0] != key or not len(messages) == len(self._messages) == known:
@@ -115,31 +117,16 @@ class RequestBuilder:
         writer: str,
         messages: Sequence[Message],
     ) -> ChatRequest:
-        if self._codec.shows_tools:
-            path = replace(path, template_shows_tools=True)
-        inputs = self._inputs(messages)
-        # A grammar turns every tag that begins a call into one, so a conversation about tags goes without.
-        allow_grammar = not any(each.mentions_calls for each in inputs)
-        options = {
-            name: value
-            for name, value in self._build_options(tools, path, allow_grammar, choice).items()
-            if name not in path.disabled_fields
-        }
-        # An error of this program shows a correct call, which the model is to repeat.
-        malformed = {id for each in inputs for id in each.malformed}
-        self.given = [text for each in inputs for id, text in each.texts if id not in malformed]
+        allow_grammar = self._take_in(messages)
+        options = self._build_options(tools, path, allow_grammar, choice)
         # A grammar is no part of the prompt: it also allows the tools that the prompt only names.
         offered = tuple(tool for tool in tools if not tool.named_by)
-        # By the grammar, to what the model was asked for or trained to write.
-        is_held = GRAMMAR_FIELD in options and _relies_on_grammar(path)
-        is_held = is_held or any(name in options for name in vllm.SCHEMA_FIELDS)
-        if path.mode != "native" and not is_held and (wish := render_choice(choice)):
+        if path.mode != "native" and not _is_held(options, path) and (wish := render_choice(choice)):
             messages = [*messages, UserMessage(wish)]
+        reader = writer if sends_thoughts(path, self._options.send_thoughts) else None
         return ChatRequest(
             model,
-            self._renderer.render(
-                messages, offered, path, writer if sends_thoughts(path, self._options.send_thoughts) else None, model
-            ),
+            self._renderer.render(messages, offered, path, reader, model),
             self._offer_tools(offered, path, allow_grammar),
             self._options.temperature,
             max_tokens,
@@ -150,6 +137,17 @@ class RequestBuilder:
             "max_completion_tokens" if "max_tokens" in path.disabled_fields else "",
             is_mended=path.mended,
         )
+
+    def _take_in(self, messages: Sequence[Message]) -> bool:
+        """Note what the model is given. Whether a grammar is allowed.
+
+        It turns every tag that begins a call into one, so a conversation about tags goes without.
+        """
+        inputs = self._inputs(messages)
+        # An error of this program shows a correct call, which the model is to repeat.
+        malformed = {id for each in inputs for id in each.malformed}
+        self.given = [text for each in inputs for id, text in each.texts if id not in malformed]
+        return not any(each.mentions_calls for each in inputs)
 
     def encode(self, request: ChatRequest) -> HttpRequest:
         """The request's bytes. They are made once: a request is measured before it is sent."""
@@ -180,8 +178,10 @@ class RequestBuilder:
             "max_tokens": request.max_tokens,
             THOUGHTS_FIELD: any(map(holds_thoughts, request.messages)),
         }
-        wanted = [GRAMMAR_FIELD] if self._options.constrained == "on" else []
-        return frozenset([*request.options, *filter(sent.get, sent)]) - frozenset(wanted)
+        optional = {*request.options, *filter(sent.get, sent)}
+        if self._options.constrained == "on":
+            optional.discard(GRAMMAR_FIELD)
+        return frozenset(optional)
 
     def _offer_tools(
         self, tools: tuple[ToolDefinition, ...], path: CallPath, allow_grammar: bool
@@ -204,22 +204,37 @@ class RequestBuilder:
         if given.answer_schema and self._codec.has_json_schema:
             form: dict[str, JSON] = {"name": "answer", "schema": dict(given.answer_schema), "strict": True}
             options["response_format"] = {"type": "json_schema", "json_schema": form}
-        if not given.is_vllm:
-            return options
+        if given.is_vllm:
+            options |= self._build_vllm_options(tools, path, allow_grammar, choice)
+        return {name: value for name, value in options.items() if name not in path.disabled_fields}
+
+    def _build_vllm_options(
+        self, tools: tuple[ToolDefinition, ...], path: CallPath, allow_grammar: bool, choice: ToolChoice
+    ) -> dict[str, JSON]:
+        options: dict[str, JSON] = {}
         if path.mode != "tokens" or not tools:
             options["return_token_ids"] = True
         if tools and (path.mode in ("template", "tokens") or (path.mode == "native" and choice == "none")):
             options["skip_special_tokens"] = False  # in many formats the markers are special tokens
-        is_forced = choice not in ("auto", "none")
-        allow_grammar = allow_grammar or is_forced  # a call that is forced is no mention of one
-        wanted = given.constrained == "on" or (allow_grammar and given.constrained == "auto")
-        written = path.written_format if path.prompt_style == "template" and _has_grammar(path) else ""
-        writes_calls = path.prompt_style == "text" or (path.prompt_style == "template" and (is_forced or written))
-        if tools and writes_calls and choice != "none" and wanted:
-            options |= self._grammars((tools, choice, written))
-            if path.grammar in vllm.SCHEMA_FIELDS and is_forced:
-                options[path.grammar] = vllm.build_choice_schema(tools, choice)
+        if tools and choice != "none":
+            options |= self._build_grammar(tools, path, allow_grammar, choice)
         return options
+
+    def _build_grammar(
+        self, tools: tuple[ToolDefinition, ...], path: CallPath, allow_grammar: bool, choice: ToolChoice
+    ) -> dict[str, JSON]:
+        """The fields that hold the model to calls which can be read; none where it writes none, or is free to."""
+        constrained, is_forced = self._options.constrained, choice != "auto"
+        # A call that is forced is no mention of one.
+        is_wanted = constrained == "on" or (constrained == "auto" and (allow_grammar or is_forced))
+        written = _find_written_format(path)
+        writes_calls = path.prompt_style == "text" or written or (path.prompt_style == "template" and is_forced)
+        if not (is_wanted and writes_calls):
+            return {}
+        fields = self._grammars((tools, choice, written))
+        if path.grammar in vllm.SCHEMA_FIELDS and is_forced:
+            return {**fields, path.grammar: vllm.build_choice_schema(tools, choice)}
+        return fields
 
     @property
     def thoughts_policy(self) -> str:
@@ -235,13 +250,22 @@ class RequestBuilder:
         return {GRAMMAR_FIELD: grammar} if grammar else {}
 
 
-def _relies_on_grammar(path: CallPath) -> bool:
-    """Whether no words need to ask for a call that is required: a probe was held to its grammar."""
-    return path.grammar == GRAMMAR_FIELD if path.prompt_style == "text" else _has_grammar(path)
+def _is_held(options: Mapping[str, JSON], path: CallPath) -> bool:
+    """Whether the request holds the model to a call that is required, so that no words need to ask for it.
+
+    A grammar does where the model was trained to write what it allows, or a probe was held to it.
+    """
+    is_proven = path.prompt_style == "text" and path.grammar == GRAMMAR_FIELD
+    if GRAMMAR_FIELD in options and (is_proven or _find_written_format(path)):
+        return True
+    return any(name in options for name in vllm.SCHEMA_FIELDS)
 
 
-def _has_grammar(path: CallPath) -> bool:
-    return find_format(path.written_format) is not None
+def _find_written_format(path: CallPath) -> str:
+    """The format of calls that the chat template shows, if a grammar can hold the model to it; else empty."""
+    if path.prompt_style != "template" or find_format(path.written_format) is None:
+        return ""
+    return path.written_format
 
 
 def _find_input(message: Message) -> _Input:
@@ -249,8 +273,10 @@ def _find_input(message: Message) -> _Input:
     if isinstance(message, Response):
         return _Input([], False, [block.id for block in message.content if isinstance(block, MalformedCall)])
     is_user = isinstance(message, UserMessage)
-    texts = [("", message.text)] if isinstance(message, UserMessage) else []
-    if isinstance(message, ToolResults):
+    texts: list[tuple[str, str]] = []
+    if isinstance(message, UserMessage):
+        texts = [("", message.text)]
+    elif isinstance(message, ToolResults):
         texts = [(result.tool_call_id, result.text) for result in message.results]
     given = [(id, GivenText(text, is_user=is_user)) for id, text in texts]
     return _Input(given, any(mentions_call(text) for _, text in texts), [])
@@ -260,8 +286,9 @@ def make_strict(tool: ToolDefinition, can_hold: Callable[[Mapping[str, JSON]], b
     """The tool as a server gets it that can hold calls to these schemas."""
     if tool.strict or can_hold(tool.parameters):
         return replace(tool, strict=True)
-    full = tool.strict_parameters
-    return replace(tool, strict=True, parameters=full) if full and can_hold(full) else tool
+    if (full := tool.strict_parameters) and can_hold(full):
+        return replace(tool, strict=True, parameters=full)
+    return tool
 
 
 def _make_plain(tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
@@ -270,5 +297,6 @@ def _make_plain(tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]
 
 def remove_fields(request: ChatRequest, fields: Set[str]) -> ChatRequest:
     options = {name: value for name, value in request.options.items() if name not in fields}
-    tools = [replace(tool, strict=False) for tool in request.tools] if "strict" in fields else request.tools
-    return replace(request, options=options, tools=tools)
+    if "strict" in fields:
+        request = replace(request, tools=_make_plain(tuple(request.tools)))
+    return replace(request, options=options)

@@ -18,6 +18,7 @@ from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import (
     NATIVE,
     TEXT,
+    Block,
     MalformedCall,
     Message,
     Reasoning,
@@ -55,7 +56,7 @@ class MessageRenderer:
         self._instructions = LastMemo[tuple[tuple[ToolDefinition, ...], bool], str](
             lambda key: render_instructions(key[0], native=key[1])
         )
-        self._instructed = LastMemo[tuple[Message, str], Message](lambda key: _instruct(*key))
+        self._instructed = LastMemo[tuple[SystemMessage, str], SystemMessage](lambda key: _instruct(*key))
         self._sources: list[Message] = []  # of the exchanges of a path that is not text
         self._exchanges: list[Message] = []
 
@@ -74,30 +75,34 @@ class MessageRenderer:
         if writer != self._writer:
             self._writer, self._thoughtful = writer, MessageMemo(partial(_drop_thoughts, writer))
         messages = self._named(self._thoughtful(messages), find_id_rule(path.written_format, model))
-        has_system = bool(messages) and isinstance(messages[0], SystemMessage)
-        # Where the chat template shows the tools, a second list would only take up context.
-        shown = path.prompt_style == "template" or (path.mode == "native" and path.template_shows_tools)
-        text = self._instructions((() if shown else tuple(tools), path.mode == "native"))
-        system = self._instructed((messages[0] if has_system else _NO_SYSTEM, text))
-        exchanges = self._render_exchanges(self._neutralized(messages[1:] if has_system else messages), path)
-        rendered = [system, *exchanges]
+        system = _NO_SYSTEM
+        if messages and isinstance(messages[0], SystemMessage):
+            system, messages = messages[0], messages[1:]
+        system = self._instructed((system, self._write_instructions(tools, path)))
+        exchanges = self._render_exchanges(self._neutralized(messages), path)
         if path.fold_system:
-            rendered = _fold_system(rendered)
-        if path.alternate:
-            return _merge(rendered)
-        return rendered if system is not _NO_SYSTEM else rendered[1:]
+            rendered = [*_fold_system(system), *exchanges]
+        elif system is _NO_SYSTEM:
+            rendered = [*exchanges]
+        else:
+            rendered = [system, *exchanges]
+        return _merge(rendered) if path.alternate else rendered
+
+    def _write_instructions(self, tools: Sequence[ToolDefinition], path: CallPath) -> str:
+        is_native = path.mode == "native"
+        # Where the chat template shows the tools, a second list would only take up context.
+        if path.prompt_style == "template" or (is_native and path.template_shows_tools):
+            tools = ()
+        return self._instructions((tuple(tools), is_native))
 
     def _render_exchanges(self, messages: Sequence[Message], path: CallPath) -> Sequence[Message]:
         """All exchanges as text on the text path, on others those whose calls came in our text format."""
-        whole = self._flattened(messages) if path.text_only else self._limit_media(messages, path.max_media)
+        whole = self._limit_media(messages, path)
         textual = self._as_text(whole)
         if path.prompt_style == "text" or path.alternate:
             return textual
         whole = self._readable(whole)
-        gap = path.call_gap or ""
-        if gap != self._gap:
-            self._gap, self._gapless = gap, MessageMemo(partial(cut_message_gap, gap))
-            self._sources, self._exchanges = [], []
+        self._choose_gap(path)
         gapless = self._gapless(whole)
         known = count_shared(self._sources, whole)
         del self._sources[known:], self._exchanges[known:]
@@ -110,6 +115,12 @@ class MessageRenderer:
             self._sources.append(message)
         return self._exchanges
 
+    def _choose_gap(self, path: CallPath) -> None:
+        gap = path.call_gap or ""
+        if gap != self._gap:
+            self._gap, self._gapless = gap, MessageMemo(partial(cut_message_gap, gap))
+            self._sources, self._exchanges = [], []
+
     def _is_textual(self, response: Response) -> bool:
         """Whether the exchange goes back as text: a call came in our text format, or cannot be read.
 
@@ -119,9 +130,11 @@ class MessageRenderer:
         is_unreadable = bool(response.malformed) and not self._keeps_malformed
         return is_unreadable or any(call.origin == TEXT for call in response.requested_calls)
 
-    def _limit_media(self, messages: Sequence[Message], limit: int) -> Sequence[Message]:
-        """The messages, of which the older ones tell of images and sound in words, if there are more than `limit`."""
-        counts = self._media_counts(messages)
+    def _limit_media(self, messages: Sequence[Message], path: CallPath) -> Sequence[Message]:
+        """The messages, of which the older ones tell of images and sound in words, if there are too many for `path`."""
+        if path.text_only:
+            return self._flattened(messages)
+        limit, counts = path.max_media, self._media_counts(messages)
         if sum(counts) <= limit:
             return messages
         flat, kept = self._flattened(messages), list(messages)
@@ -136,23 +149,23 @@ def _read_malformed(message: Message) -> Message:
     """The answer, in which a malformed call that can be read is one: of an unknown tool, or with wrong arguments."""
     if not isinstance(message, Response) or not message.malformed:
         return message
-    content = tuple(_read_call(block) if isinstance(block, MalformedCall) else block for block in message.content)
-    return message if content == message.content else replace(message, content=content)
+    return replace(message, content=tuple(map(_read_call, message.content)))
 
 
-def _read_call(call: MalformedCall) -> ToolCall | MalformedCall:
-    if call.origin in (NATIVE, TEXT) or not call.name:
-        return call
-    any_arguments = ToolDefinition(call.name, "", {"type": "object"})
-    calls = extract_tool_calls(call.raw, [any_arguments]).calls
-    is_read = len(calls) == 1 and not calls[0].guessed
-    return ToolCall(call.id, call.name, calls[0].arguments, call.origin) if is_read else call
+def _read_call(block: Block) -> Block:
+    if not isinstance(block, MalformedCall) or block.origin in (NATIVE, TEXT) or not block.name:
+        return block
+    any_arguments = ToolDefinition(block.name, "", {"type": "object"})
+    calls = extract_tool_calls(block.raw, [any_arguments]).calls
+    if len(calls) != 1 or calls[0].guessed:
+        return block
+    return ToolCall(block.id, block.name, calls[0].arguments, block.origin)
 
 
-def _instruct(message: Message, text: str) -> Message:
-    if not text or not isinstance(message, SystemMessage):
-        return message
-    return SystemMessage(f"{message.text}\n\n{text}" if message.text else text)
+def _instruct(system: SystemMessage, text: str) -> SystemMessage:
+    if not text:
+        return system
+    return SystemMessage("\n\n".join(filter(None, (system.text, text))))
 
 
 def _neutralize(message: Message) -> Message:
@@ -173,17 +186,14 @@ def _neutralize_result(result: ToolResult) -> ToolResult:
         ]
         return replace(result, value=blocks)
     text = neutralize_with_note(result.text)
-    if text == result.text:
-        return result
-    return replace(result, kind="error" if result.kind == "error" else "text", value=text)
+    return result if text == result.text else result.with_text(text)
 
 
 def _drop_thoughts(writer: str | None, message: Message) -> Message:
     """The message without thoughts, unless this writer's may stay. Signed ones do: only their own API takes them."""
     if not isinstance(message, Response) or (writer is not None and message.writer in ("", writer)):
         return message
-    kept = tuple(block for block in message.content if not is_open_thought(block))
-    return message if len(kept) == len(message.content) else replace(message, content=kept)
+    return replace(message, content=tuple(block for block in message.content if not is_open_thought(block)))
 
 
 def _flatten(message: Message) -> Message:
@@ -192,27 +202,30 @@ def _flatten(message: Message) -> Message:
         return UserMessage(message.text)
     if not isinstance(message, ToolResults):
         return message
-    results = [
-        replace(each, kind="text", value=each.text) if each.kind == "multimodal" else each for each in message.results
-    ]
+    results = [each.with_text(each.text) if each.kind == "multimodal" else each for each in message.results]
     return ToolResults(tuple(results))
 
 
-def _fold_system(messages: list[Message]) -> list[Message]:
-    system, *rest = messages
-    return [UserMessage(system.text), *rest] if isinstance(system, SystemMessage) and system.text else rest
+def _fold_system(system: SystemMessage) -> list[UserMessage]:
+    return [UserMessage(system.text)] if system.text else []
 
 
 def _merge(messages: Sequence[Message]) -> list[Message]:
     """Neighbouring messages of one role as one. Empty messages are left out, since templates count them as turns."""
     merged: list[Message] = []
     for message in messages:
-        last = merged[-1] if merged else None
-        if isinstance(message, UserMessage) and isinstance(last, UserMessage):
-            merged[-1] = last.merge(message)
-        elif isinstance(message, Response) and isinstance(last, Response):
-            thoughts = [block for each in (last, message) for block in each.content if isinstance(block, Reasoning)]
-            merged[-1] = Response((*thoughts, Text(f"{last.text}\n\n{message.text}")))
+        if merged and (joined := _join(merged[-1], message)):
+            merged[-1] = joined
         elif isinstance(message, ToolResults) or message.text:
             merged.append(message)
     return merged
+
+
+def _join(message: Message, following: Message) -> Message | None:
+    """Both as one; None if their roles differ."""
+    if isinstance(message, UserMessage) and isinstance(following, UserMessage):
+        return message.merge(following)
+    if isinstance(message, Response) and isinstance(following, Response):
+        thoughts = [each for each in (*message.content, *following.content) if isinstance(each, Reasoning)]
+        return Response((*thoughts, Text(f"{message.text}\n\n{following.text}")))
+    return None

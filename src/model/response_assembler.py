@@ -28,6 +28,7 @@ from ..parsing.decode.json_repair import MISSING_CLOSERS
 from ..parsing.formats.table import find_last_tag
 from ..parsing.landing.decisions import Decision, Landing, Show, Waits
 from ..providers.base import Broken, PromptSize, RawTokens, WireEvent
+from ..providers.wire_json import as_dict, as_list
 from ..types.events import Completed, ModelEvent, Notice, ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import (
     NATIVE,
@@ -35,11 +36,13 @@ from ..types.messages import (
     Block,
     MalformedCall,
     Reasoning,
+    RequestedCall,
     Response,
     StopReason,
     Text,
     ToolCall,
     ToolDefinition,
+    Usage,
 )
 
 WINDOW_CHARS = 8192  # that must be nothing but one text repeated
@@ -125,14 +128,15 @@ class ResponseAssembler:
         """The response with its native calls under the names on offer, as models write `functions.read` too, and with
         arguments that fit.
         """
-        fitted = [self._fit_call(block) if isinstance(block, ToolCall) else block for block in response.content]
-        return replace(response, content=tuple(fitted))
+        return replace(response, content=tuple(map(self._fit_call, response.content)))
 
-    def _fit_call(self, call: ToolCall) -> ToolCall:
-        tool = self._index.find(call.name) if self._index.names.is_exact(call.name) else None
+    def _fit_call(self, block: Block) -> Block:
+        if not isinstance(block, ToolCall) or not self._index.names.is_exact(block.name):
+            return block
+        tool = self._index.find(block.name)
         if tool is None:
-            return call
-        named = replace(call, name=tool.name)
+            return block
+        named = replace(block, name=tool.name)
         return fit_inner(fit_native(named, tool), self._index) if self._fits_native else named
 
     def _watch(self, piece: str) -> None:
@@ -169,16 +173,16 @@ class ResponseAssembler:
 
     def _build_shortened(self) -> Response:
         """The answer up to its repetition; calls are left out, since the turn did not end."""
-        thought = "".join(self._thought)
-        text = "".join(block.text for block in self._answer.blocks if isinstance(block, Text))
-        blocks: list[Block] = [Reasoning(cut_repetition(thought))] if thought else []
-        return Response((*blocks, *([Text(cut_repetition(text))] if text else [])), "repetition")
+        thought = cut_repetition("".join(self._thought))
+        text = cut_repetition("".join(block.text for block in self._answer.blocks if isinstance(block, Text)))
+        return Response(tuple(block for block in (Reasoning(thought), Text(text)) if block.text), "repetition")
 
     def _collect_reasoning(self) -> list[Block]:
         """The thoughts that the server gave, and those that were found in its text."""
-        found = self._answer.reasoning
-        given: list[Block] = [block for block in self.completed.content if isinstance(block, Reasoning)]
-        return [*given, Reasoning(found)] if found else given
+        thoughts: list[Block] = [block for block in self.completed.content if isinstance(block, Reasoning)]
+        if self._answer.reasoning:
+            thoughts.append(Reasoning(self._answer.reasoning))
+        return thoughts
 
     def _is_native_too(self, block: Block) -> bool:
         return isinstance(block, ToolCall) and any(
@@ -197,7 +201,9 @@ class ResponseAssembler:
         truncated = source is not None and source.stop_reason == "max_tokens"
         again.absorb([*again._parser.feed(text), *again._parser.close(truncated=truncated)])
         self.calls_in_thoughts = calls_in_thoughts or again._parser.has_calls_in_thought
-        thoughts = again._collect_reasoning() if source else self._collect_reasoning() or again._collect_reasoning()
+        thoughts = again._collect_reasoning()
+        if source is None:
+            thoughts = self._collect_reasoning() or thoughts
         whole = replace_content(source or self.completed, [*thoughts, *again._answer.blocks])
         return _keep_written(whole, again._answer)
 
@@ -210,8 +216,10 @@ class ResponseAssembler:
         """The response with a call that cannot be read, if it ended by itself behind the tag that begins one."""
         if not self._tools or response.requested_calls or response.stop_reason != "end_turn":
             return response
-        written = "".join(block.text for block in self.completed.content if isinstance(block, Text))
-        tag = find_last_tag(written if self.raw is None else self.raw)
+        raw = self.raw
+        if raw is None:
+            raw = "".join(block.text for block in self.completed.content if isinstance(block, Text))
+        tag = find_last_tag(raw)
         if not tag or response.text.rstrip().endswith(tag):  # none, or it is mentioned
             return response
         return replace_content(response, [*response.content, MalformedCall(self._new_id(), "", tag, CUT_TAG)])
@@ -237,11 +245,14 @@ class ResponseAssembler:
 
     def is_empty(self) -> bool:
         """Whether tokens were made that became neither text nor thought nor call."""
-        usage = self.completed.usage
-        is_costly = usage is not None and usage.output_tokens - usage.thought_tokens > 1
-        return self.is_silent() and (self.lacks_promised_calls() or is_costly)
+        usage = self.completed.usage or Usage()
+        return self._is_silent() and (self.lacks_promised_calls() or usage.output_tokens - usage.thought_tokens > 1)
 
-    def is_silent(self) -> bool:
+    def seems_short(self) -> bool:
+        """Whether tokens became nothing, or nothing came at all of an answer whose tokens are not counted."""
+        return bool(self.tokens.unaccounted) or (self._is_silent() and self.has_false_usage())
+
+    def _is_silent(self) -> bool:
         """Whether nothing came, no thought either."""
         return not self.completed.content and not self._answer.blocks
 
@@ -265,8 +276,10 @@ class ResponseAssembler:
             decisions += self.landing.decide(event)
             if isinstance(event, Malformed):
                 event = event._replace(malformed=self._add_example(event.malformed))
-            elif isinstance(event, (Reasoned, Answered)):
-                self.thought_closer = event.closer if isinstance(event, Reasoned) else ""
+            elif isinstance(event, Reasoned):
+                self.thought_closer = event.closer
+            elif isinstance(event, Answered):
+                self.thought_closer = ""
             elif isinstance(event, ParsedCall):
                 event = event._replace(call=fit_inner(event.call, self._index))
             self._answer.add(event)
@@ -299,14 +312,12 @@ def _list_shown(decisions: Sequence[Decision]) -> list[ModelEvent]:
     ]
 
 
-def fits(call: ToolCall, tools: Sequence[ToolDefinition]) -> bool:
-    """Whether the call is of an offered tool, with all required arguments and no unknown ones."""
+def fits(call: RequestedCall, tools: Sequence[ToolDefinition]) -> bool:
+    """Whether the call can be read and is of an offered tool, with all required arguments and no unknown ones."""
     tool = next((tool for tool in tools if tool.name == call.name), None)
-    if tool is None:
+    if tool is None or isinstance(call, MalformedCall):
         return False
-    properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
-    known = properties if isinstance(properties, dict) else {}
-    needed = required if isinstance(required, list) else []
+    known, needed = as_dict(tool.parameters.get("properties")), as_list(tool.parameters.get("required"))
     return all(name in call.arguments for name in needed) and all(name in known for name in call.arguments)
 
 

@@ -179,6 +179,10 @@ class ToolResult(Serializable):
             return join_block_texts(self.value)
         return self.value if isinstance(self.value, str) else json.dumps(self.value, ensure_ascii=False)
 
+    def with_text(self, text: str) -> ToolResult:
+        """The result with this text in place of its value; an error stays one."""
+        return replace(self, kind="error" if self.kind == "error" else "text", value=text)
+
 
 def join_block_texts(blocks: Iterable[JSON]) -> str:
     """Content blocks as text, with a note for each image or sound."""
