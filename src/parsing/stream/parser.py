@@ -10,6 +10,7 @@ divided. Never raises on a text.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -70,39 +71,27 @@ class StreamParser:
         reads_strings: bool = False,
         calls_in_thoughts: bool = False,
     ) -> None:
-        self._calls_in_thoughts = calls_in_thoughts
         index = tools if isinstance(tools, ToolIndex) else ToolIndex(tools)
         new_parser = functools.partial(StreamParser, index, formats=formats, reads_strings=True)
-        classifier = CallClassifier(
+        self._names = index.names
+        self._classifier = CallClassifier(
             index, new_id or make_id_source(), given, max_calls, new_parser, reads_strings=reads_strings
         )
-        self._setup = (index, classifier, make_detector(index.names, formats), formats)
-        self._begin(*self._setup, previews=previews, eager=eager, thought_closer=thought_closer)
+        self._detector = make_detector(index.names, formats)
+        self._formats = formats
+        self._calls_in_thoughts = calls_in_thoughts
+        self._begin(previews=previews, eager=eager, thought_closer=thought_closer)
 
     def _begin(
-        self,
-        tools: ToolIndex,
-        classifier: CallClassifier,
-        detector: BlockDetector,
-        formats: FormatSet,
-        *,
-        previews: bool = False,
-        eager: bool = False,
-        reads_reasoning: bool = True,
-        thought_closer: str = "",
+        self, *, previews: bool = False, eager: bool = False, reads_reasoning: bool = True, thought_closer: str = ""
     ) -> None:
-        self._tools = tools
-        self._names = tools.names
-        self._classifier = classifier
-        self._detector = detector
+        """Begins an answer, with the tools and the ids of the calls before."""
         self._buffer = StreamBuffer()
-        self._find_anchor = formats.anchor.search
-        self._count_held: Callable[[str], int] = detector.count_held
-        self._block = BlockReader(self._buffer, classifier, previews=previews, eager=eager, formats=formats)
+        self._find_anchor = self._formats.anchor.search
+        self._count_held: Callable[[str], int] = self._detector.count_held
+        self._block = BlockReader(self._buffer, self._classifier, previews=previews, eager=eager, formats=self._formats)
         self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
-        self._previews = previews
         self._truncated = False
-        self._formats = formats
         self._state: _State = "in reasoning" if thought_closer else "prose"
         self.has_calls_in_thought = False  # the answer is a thought that ends with calls
         self._is_plain = False  # in prose, and nothing but the text itself decides what becomes of it
@@ -431,11 +420,13 @@ class StreamParser:
         reasoning = self._reasoning
         if self._buffer.answered or reasoning is None or not (text := reasoning.text):
             return []
-        inner = StreamParser.__new__(StreamParser)
+        inner = copy.copy(self)
         if reasoning.is_assumed and not self._truncated:
-            inner._begin(*self._setup)
-            return [Answered(), *inner.feed(text), *inner.close()]
-        inner._begin(*self._setup, reads_reasoning=False)
+            inner._begin()
+            events = [Answered(), *inner.feed(text), *inner.close()]
+            self.has_calls_in_thought = inner.has_calls_in_thought
+            return events
+        inner._begin(reads_reasoning=False)
         inner.feed(text[-REASONING_TAIL_CHARS:])
         inner.close(truncated=True)
         calls = inner._buffer.trailing_calls

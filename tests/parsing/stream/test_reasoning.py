@@ -128,6 +128,14 @@ class TestOpenedInThePrompt:
     def test_a_call_in_it_that_text_follows_is_a_guess(self):
         assert [call.guessed for call in gathered(self.events(f"{CALL}\nNo, not that.")).calls] == [True]
 
+    @pytest.mark.parametrize("closing", ["", "</thinking>"])
+    def test_a_thought_within_it_that_nothing_follows_gives_its_last_calls(self, closing):
+        parser = StreamParser(TOOLS, thought_closer="</think>")
+        found = gathered([*parser.feed(f"<thinking>So:\n{CALL}{closing}"), *parser.close()])
+        assert [(call.name, call.guessed) for call in found.calls] == [("read", True)]
+        assert (found.content, found.reasoning) == ("", f"So:\n{CALL}")
+        assert parser.has_calls_in_thought
+
     def test_an_answer_that_was_cut_off_stays_a_thought(self):
         found = gathered(self.events("Let me", truncated=True))
         assert (found.content, found.reasoning) == ("", "Let me")
