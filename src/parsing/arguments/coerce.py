@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Callable
 from typing import Any
 
 from ...types.lazy_pattern import LazyPattern
@@ -13,6 +13,7 @@ from ..decode.scalars import eval_constant
 from ..decode.xml import Markup
 
 _BOOLEANS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
+_NULLS = {"null": None, "none": None}
 _NUMBER = LazyPattern(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _DESCRIPTION_KEYS = frozenset(("value", "type", "description", "title"))
 MAX_SAFE_INTEGER = 2**53
@@ -21,69 +22,88 @@ MISSING = object()
 
 def unwrap(value: Node, types: tuple[str, ...]) -> Any:
     """The value inside a list of one or an object that describes it; MISSING if there is none."""
-    if isinstance(value, list) and len(value) == 1:
-        return value[0] if isinstance(value[0], str) or get_kind(value[0]) in types else MISSING
+    if isinstance(value, list) and len(value) == 1 and (isinstance(value[0], str) or get_kind(value[0]) in types):
+        return value[0]
     if isinstance(value, dict) and "value" in value and value.keys() <= _DESCRIPTION_KEYS:
         return value["value"]
     return MISSING
 
 
-def _parse_number(text: Any, kind: type = float) -> Any:
-    text = text.strip().replace("_", "")
-    if not _NUMBER.fullmatch(text) or len(text) > 400:
-        return MISSING
-    number = float(text)
-    if number == number // 1 and (kind is int or not re.search(r"[.eE]", text)) and abs(number) < 1e300:
-        return int(text) if text.lstrip("+-").isdigit() else int(number)
-    return number if kind is float and abs(number) != float("inf") else MISSING
-
-
-def _parse(text: Any, kind: type) -> Any:
+def coerce(value: Any, kind: str, target: str) -> Any:
+    """The value, whose type is `kind`, as a `target`; MISSING if it cannot be read as one."""
     try:
-        value = read_whole(text)
-    except UnreadableValue:
+        return _CONVERTERS[kind, target](value)
+    except (LookupError, ValueError, TypeError, RecursionError):
         return MISSING
-    return value if isinstance(value, kind) else MISSING
-
-
-def _calculate(source: Any, kind: type = float) -> Any:
-    """The number that source text stands for: arithmetic on constants."""
-    number = eval_constant(source) if isinstance(source, str) else None
-    if number is None:
-        return _parse_number(source, kind) if isinstance(source, str) else MISSING
-    if kind is int and number != number // 1:
-        return MISSING
-    return int(number) if kind is int else number
 
 
 def parse_literal(text: str) -> Node:
-    value: Node = _parse(text, object)
-    is_words = isinstance(value, Source) and eval_constant(value) is None
-    return text if value is MISSING or is_words else value
-
-
-def _dump(value: Any) -> Any:
+    """The value that a text is; the text itself where it is none, or words."""
     try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        return MISSING
+        value = read_whole(text)
+    except UnreadableValue:
+        return text
+    is_words = isinstance(value, Source) and eval_constant(value) is None
+    return text if is_words else value
 
 
-COERCIONS: dict[tuple[str, str], Any] = {
+# A converter raises where the value cannot be read as the type.
+
+
+def _parse_number(text: str, kind: type = float) -> float:
+    text = text.strip().replace("_", "")
+    if not _NUMBER.fullmatch(text) or len(text) > 400:
+        raise ValueError(text)
+    number = float(text)
+    if abs(number) < 1e300 and text.lstrip("+-").isdigit():
+        return int(text)
+    if kind is int:
+        return _to_integer(number, 1e300)
+    if abs(number) == float("inf"):
+        raise ValueError(text)
+    return number
+
+
+def _parse(text: str, kind: type, starts: tuple[str, ...] = ("",)) -> Node:
+    value = read_whole(text)
+    if not isinstance(value, kind) or not text.lstrip().startswith(starts):
+        raise UnreadableValue(text)
+    return value
+
+
+def _calculate(source: object, kind: type = float) -> float:
+    """The number that source text stands for: arithmetic on constants."""
+    number = eval_constant(str(source))
+    if number is None:
+        return _parse_number(str(source), kind)
+    return _to_integer(number) if kind is int else number
+
+
+def _to_integer(number: float, limit: float = float("inf")) -> int:
+    if number != number // 1 or abs(number) >= limit:
+        raise ValueError(number)
+    return int(number)
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+_CONVERTERS: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("string", "integer"): lambda text: _parse_number(text, int),
     ("string", "number"): _parse_number,
-    ("string", "boolean"): lambda text: _BOOLEANS.get(text.strip().lower(), MISSING),
-    ("string", "null"): lambda text: None if text.strip().lower() in ("null", "none") else MISSING,
-    ("string", "array"): lambda text: _parse(text, list) if text.lstrip()[:1] in ("[", "(") else MISSING,
+    ("string", "boolean"): lambda text: _BOOLEANS[text.strip().lower()],
+    ("string", "null"): lambda text: _NULLS[text.strip().lower()],
+    ("string", "array"): lambda text: _parse(text, list, ("[", "(")),
     ("string", "object"): lambda text: _parse(text, dict),
-    ("source", "boolean"): lambda text: _BOOLEANS.get(str(text).lower(), MISSING) if isinstance(text, str) else MISSING,
-    ("source", "integer"): lambda text: _calculate(text, int),
-    ("source", "number"): lambda text: _calculate(text),
-    ("number", "integer"): lambda each: int(each) if each == each // 1 and abs(each) < MAX_SAFE_INTEGER else MISSING,
-    ("integer", "boolean"): lambda number: bool(number) if number in (0, 1) else MISSING,
+    ("source", "boolean"): lambda source: _BOOLEANS[str(source).lower()],
+    ("source", "integer"): lambda source: _calculate(source, int),
+    ("source", "number"): _calculate,
+    ("number", "integer"): lambda number: _to_integer(number, MAX_SAFE_INTEGER),
+    ("integer", "boolean"): lambda number: _BOOLEANS[str(number)],
     ("integer", "string"): str,
     ("number", "string"): repr,
-    ("boolean", "string"): lambda value: "true" if value else "false",
+    ("boolean", "string"): _dump,
     ("object", "string"): _dump,
     ("array", "string"): _dump,
 }

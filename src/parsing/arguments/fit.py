@@ -16,8 +16,8 @@ from ..decode.call_shapes import ARGUMENT_KEYS
 from ..decode.nodes import CallNode, Guess, Node, Source
 from ..decode.scalars import eval_constant
 from ..decode.xml import NULLS, Markup, group_children, parse_structure
-from .coerce import COERCIONS, KINDS, MISSING, get_kind, parse_literal, unwrap
-from .tool_index import ANY, IndexedTool, normalize
+from .coerce import KINDS, MISSING, coerce, get_kind, parse_literal, unwrap
+from .tool_index import ANY, IndexedTool, as_schema, normalize
 
 MAX_DEPTH = 100
 _PLAIN_KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}  # and no subclass
@@ -83,35 +83,34 @@ class Fitter:
     def _fit_each(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, JSON]:
         tool, fitted = self._tool, dict[str, JSON]()
         for name, value in self._place_positional(self._match_names(given, positional), positional).items():
-            schema = tool.properties.get(name)
-            is_optional = name not in tool.required and schema is not None
+            schema = tool.properties.get(name, ANY)
+            is_optional = name in tool.properties and name not in tool.required
             if value is None and is_optional and not accepts_kind(tool, schema, "null"):
                 self.changes[f"{name} null"] = None
                 continue
-            fitted[name] = self.fit_value(value, ANY if schema is None else schema, name, 0)
+            fitted[name] = self.fit_value(value, schema, name, 0)
         return fitted
 
     def _unwrap_arguments(self, given: Mapping[str, Node]) -> Mapping[str, Node]:
         """The arguments in `{"arguments": {...}}`, if the tool has no parameter of that name."""
         key = next(iter(given), "")
-        inner = given.get(key)
-        if key in ARGUMENT_KEYS and isinstance(inner, str):
-            inner = parse_literal(inner) if inner.lstrip()[:1] == "{" else group_children(inner) or inner
-        if len(given) != 1 or key not in ARGUMENT_KEYS or not isinstance(inner, dict):
+        if len(given) != 1 or key not in ARGUMENT_KEYS or match_parameter(self._tool, key):
             return given
-        if match_parameter(self._tool, key) or not self._are_arguments(inner):
+        inner = given[key]
+        if isinstance(inner, str):
+            inner = group_children(inner) or parse_literal(inner)
+        if not isinstance(inner, dict) or not self._are_arguments(inner):
             return given
         self.changes[f"arguments in '{key}'"] = None
         return inner
 
     def _match_names(self, given: Mapping[str, Node], positional: list[Node]) -> dict[str, Node]:
         """The keyword arguments under the names that the schema has for them."""
-        properties = self._tool.properties
         if positional and not given:
             given = self._name_positional(positional)
         named: dict[str, Node] = {}
         for name, value in given.items():
-            target = name if name in properties or not properties else self._match_name(name, given)
+            target = self._match_name(name, given)
             if target != name:
                 self.changes[f"{name} for {target}"] = None
             named[target] = value
@@ -137,6 +136,8 @@ class Fitter:
         return not value or any(match_parameter(self._tool, name, value) for name in value)
 
     def _match_name(self, name: str, given: Mapping[str, Node]) -> str:
+        if not self._tool.properties:
+            return name
         if parameter := match_parameter(self._tool, name, given):
             return parameter
         if not self._lenient or self._tool.schema.get("additionalProperties") is False:
@@ -159,12 +160,8 @@ class Fitter:
         if _fits_plainly(value, schema):
             return value  # type: ignore[return-value]  # no node of source text
         options = self._tool.list_alternatives(schema)
-        if isinstance(value, Markup) and value in NULLS:
-            if any("null" in list_types(option) for option in options):
-                return None
-            if len(options) == 1 and not list_types(options[0]):
-                self.changes[_TEXT_TO_NULL] = None
-                return None
+        if isinstance(value, Markup) and value in NULLS and self._takes_null(options):
+            return None
         if len(options) > 1:
             return self._fit_any(value, options, path, depth)
         (schema,) = options
@@ -173,6 +170,13 @@ class Fitter:
             value = self._coerce(value, kind, types, schema, path)
         fitted = self._fit_inner(value, schema, path, depth)
         return self._match_choice(fitted, schema, path)
+
+    def _takes_null(self, options: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether the word for null is null where these schemas are, which a schema without a type leaves open."""
+        if len(options) == 1 and not list_types(options[0]):
+            self.changes[_TEXT_TO_NULL] = None
+            return True
+        return any("null" in list_types(option) for option in options)
 
     def _fit_any(self, value: Node, options: Sequence[Mapping[str, Any]], path: str, depth: int) -> JSON:
         kind = get_kind(value)
@@ -195,17 +199,15 @@ class Fitter:
             if kind in types:
                 return value
         for target in types:
-            change = COERCIONS.get((kind, target))
-            coerced: Any = change(value) if change else MISSING
-            if coerced is not MISSING:
+            node: Node = coerce(value, kind, target)
+            if node is not MISSING:
                 self.changes[f"{path} {kind} to {target}"] = None
-                node: Node = coerced
                 return node
         if "array" in types and (items := make_items(value, kind, schema)):
             self.changes[f"{path} {kind} to array"] = None
             return items
         if isinstance(value, (Source, CallNode)) and "string" in types and self._is_text(value, path):
-            return str(value.source if isinstance(value, CallNode) else value)
+            return str(value)
         raise ArgumentMismatch(f"Parameter '{path}' must be {_describe(schema)}; {_shorten(value)} was given.")
 
     def _is_text(self, value: Source | CallNode, path: str) -> bool:
@@ -219,24 +221,26 @@ class Fitter:
         if isinstance(value, dict):
             return self._fit_object(value, schema, path, depth)
         if isinstance(value, (Source, CallNode)):
-            if isinstance(value, Source) and (number := eval_constant(value)) is not None and not list_types(schema):
-                return number
-            if not self._is_text(value, path):
-                raise ArgumentMismatch(f"Parameter '{path}' is {_shorten(value)}, which is not a value.")
-            return str(value.source if isinstance(value, CallNode) else value)
+            return self._fit_source(value, schema, path)
         if isinstance(value, Markup):
-            parts = str(value) if list_types(schema) else parse_structure(value)
-            return parts if isinstance(parts, str) else self._fit_inner(parts, schema, path, depth)
+            if list_types(schema):
+                return str(value)
+            return self._fit_inner(parse_structure(value), schema, path, depth)
         return value
 
+    def _fit_source(self, value: Source | CallNode, schema: Mapping[str, Any], path: str) -> JSON:
+        """Source text as a text; where the schema has no type, arithmetic is the number that it stands for."""
+        number = eval_constant(str(value))
+        if number is not None and not list_types(schema):
+            return number
+        if not self._is_text(value, path):
+            raise ArgumentMismatch(f"Parameter '{path}' is {_shorten(value)}, which is not a value.")
+        return str(value)
+
     def _fit_object(self, value: dict[str, Node], schema: Mapping[str, Any], path: str, depth: int) -> JSON:
-        properties = schema.get("properties")
-        declared: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
-        others = schema.get("additionalProperties")
+        declared, others = as_schema(schema.get("properties")), as_schema(schema.get("additionalProperties"))
         fitted = {
-            key: self.fit_value(
-                item, declared.get(key, others if isinstance(others, Mapping) else ANY), f"{path}.{key}", depth + 1
-            )
+            key: self.fit_value(item, declared.get(key, others), f"{path}.{key}", depth + 1)
             for key, item in value.items()
         }
         missing = [key for key in schema.get("required") or () if key not in fitted]
@@ -295,15 +299,15 @@ def make_items(value: Node, kind: str, schema: Mapping[str, Any]) -> list[Node]:
 
     A string may list several choices of the items' enum, divided by commas.
     """
-    items = schema.get("items")
-    items = items if isinstance(items, Mapping) else {}
+    items = as_schema(schema.get("items"))
     choices = items.get("enum")
     if isinstance(value, str) and choices and value not in choices:
         parts: list[Node] = [part.strip() for part in value.split(",")]
         if all(part in choices for part in parts):
             return parts
-    may_stand_alone = kind not in ("object", "null", "source") or kind in list_types(items)
-    return [value] if may_stand_alone else []
+    if kind in ("object", "null", "source") and kind not in list_types(items):
+        return []
+    return [value]
 
 
 def list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
@@ -313,11 +317,14 @@ def list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
         if named in _SOLE_TYPES and "nullable" not in schema:  # most are so, and many are asked for
             return _SOLE_TYPES[named]
         named = [named]
-    listed = named if isinstance(named, list) else []
-    types = [_TYPE_NAMES.get(str(name).lower(), str(name).lower()) for name in listed]
+    if not isinstance(named, list):
+        return ()
+    types = [_TYPE_NAMES.get(str(name).lower(), str(name).lower()) for name in named]
     if schema.get("nullable") is True and types:
         types.append("null")
-    return () if any(name not in KINDS.values() for name in types) else tuple(types)
+    if not _SOLE_TYPES.keys() >= set(types):
+        return ()
+    return tuple(types)
 
 
 def accepts_kind(tool: IndexedTool, schema: object, kind: str) -> bool:
@@ -327,15 +334,11 @@ def accepts_kind(tool: IndexedTool, schema: object, kind: str) -> bool:
 
 
 def _describe(schema: object) -> str:
-    types = list_types(schema) if isinstance(schema, Mapping) else ()
-    return " or ".join(types) or "any value"
+    return " or ".join(list_types(as_schema(schema))) or "any value"
 
 
 def _shorten(value: object) -> str:
-    if isinstance(value, CallNode):
-        text = value.source
-    elif isinstance(value, Source):
-        text = value
-    else:
-        text = repr(value)
+    text = repr(value)
+    if isinstance(value, (CallNode, Source)):
+        text = str(value)
     return text if len(text) <= 60 else text[:57] + "..."

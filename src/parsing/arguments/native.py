@@ -18,13 +18,16 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from ...types.messages import JSON, ToolCall, ToolDefinition, unwrap_call, write_arguments
 from ..decode.nodes import Node
-from .coerce import COERCIONS, MISSING, get_kind, unwrap
+from .coerce import MISSING, coerce, get_kind, unwrap
 from .fit import list_types, make_items
-from .tool_index import ANY, IndexedTool, ToolIndex, normalize
+from .tool_index import ANY, IndexedTool, ToolIndex, as_schema, normalize
 
 FITTED = "fitted"  # begins what `ToolCall.repaired` says of a native call
 _NUMBERS = ("integer", "number")
 _OPENERS = ("[", "{", "(")
+_AMBIGUOUS = frozenset(  # a list may be lines, words or JSON, a number has a fraction, and 1.1 may have been 1.10
+    (("array", "string"), ("number", "integer"), ("number", "string"))
+)
 
 Schema: TypeAlias = Mapping[str, Any]
 
@@ -63,9 +66,9 @@ class NativeFitter:
             return ANY
         (option,) = options
         if kind == "array":
-            return _as_schema(option.get("items"))
-        members = _as_schema(option.get("properties"))
-        return _as_schema(members[key] if key in members else option.get("additionalProperties"))
+            return as_schema(option.get("items"))
+        members = as_schema(option.get("properties"))
+        return as_schema(members.get(key, option.get("additionalProperties")))
 
     def fit(self, value: JSON, schema: object, path: str = "") -> Fitted:
         """The value, in which what is refused and has one reading is read so. `path` names it in the changes."""
@@ -147,7 +150,7 @@ class NativeFitter:
         if isinstance(required, list) and not all(name in value for name in required):
             return False
         is_closed = schema.get("additionalProperties") is False
-        if is_closed and not value.keys() <= _as_schema(schema.get("properties")).keys():
+        if is_closed and not value.keys() <= as_schema(schema.get("properties")).keys():
             return False
         return all(self.accepts(member, self.find_inner(schema, "object", key)) for key, member in value.items())
 
@@ -186,8 +189,7 @@ def fits_form(text: str, form: Mapping[str, Any]) -> bool:
         value: JSON = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    named = form.get("json_schema")
-    schema = named.get("schema") if isinstance(named, dict) else None
+    schema = as_schema(form.get("json_schema")).get("schema")
     if not isinstance(schema, dict):
         return isinstance(value, dict)
     return NativeFitter(IndexedTool("", schema)).accepts(value, schema)
@@ -202,14 +204,9 @@ def _convert(value: JSON, kind: str, target: str) -> Any:
     """The value as this type; MISSING if it has not exactly one reading as it."""
     if kind == "string" and target in ("array", "object"):
         return _parse_container(str(value), target)
-    if (kind, target) == ("array", "string"):
-        return MISSING  # lines, words or JSON
-    if (kind, target) == ("number", "integer"):
-        return MISSING  # it has a fraction
-    if (kind, target) == ("number", "string"):
-        return MISSING  # it may have been written as 1.1 or as 1.10
-    change = COERCIONS.get((kind, target))
-    return change(value) if change else MISSING
+    if (kind, target) in _AMBIGUOUS:
+        return MISSING
+    return coerce(value, kind, target)
 
 
 def _parse_container(text: str, target: str) -> Any:
@@ -221,7 +218,7 @@ def _parse_container(text: str, target: str) -> Any:
     except (ValueError, RecursionError):
         value = _parse_literal(text)
         # The second reader refuses keys that stand twice; by itself it reads much that is no data.
-        if value != COERCIONS["string", target](text):
+        if value != coerce(text, "string", target):
             return MISSING
     return value if get_kind(value) == target else MISSING
 
@@ -256,10 +253,10 @@ def _begins_container(value: JSON) -> bool:
 
 def _list_choices(value: str, schema: Schema) -> list[JSON]:
     """The choices that are spelled like the value, but for case and punctuation."""
-    choices = schema.get("enum")
-    spelling = normalize(value)
-    listed = choices if isinstance(choices, list) else []
-    return [each for each in listed if isinstance(each, str) and spelling and normalize(each) == spelling]
+    choices, spelling = schema.get("enum"), normalize(value)
+    if not spelling or not isinstance(choices, list):
+        return []
+    return [each for each in choices if isinstance(each, str) and normalize(each) == spelling]
 
 
 def _list_kinds(schema: Schema) -> tuple[str, ...]:
@@ -273,10 +270,6 @@ def _list_kinds(schema: Schema) -> tuple[str, ...]:
 def _allows(kinds: Sequence[str], kind: str) -> bool:
     """Whether a value of this kind may be accepted. A number in JSON is not known as an integer at its beginning."""
     return not kinds or kind in kinds or (kind in _NUMBERS and not set(kinds).isdisjoint(_NUMBERS))
-
-
-def _as_schema(value: object) -> Schema:
-    return value if isinstance(value, Mapping) else ANY
 
 
 def _gather(value: JSON, fitted: JSON, parts: Iterable[Fitted]) -> Fitted:

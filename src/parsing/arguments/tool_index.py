@@ -30,14 +30,19 @@ _CONSTRAINTS = frozenset(("enum", "anyOf", "oneOf", "$ref"))
 ANY: Mapping[str, Any] = {}  # the schema that requires nothing
 
 
+def as_schema(value: object) -> Mapping[str, Any]:
+    """The schema that a value is; what is none requires nothing."""
+    return value if isinstance(value, Mapping) else ANY
+
+
 class IndexedTool:
     """A tool, and of its schema what fitting needs. The schemas of its parameters are read when they are needed."""
 
     def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
         self.name = name
         self.schema = schema
-        properties, required = schema.get("properties"), schema.get("required")
-        self.properties: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+        required = schema.get("required")
+        self.properties = as_schema(schema.get("properties"))
         self.required = tuple(map(str, required)) if isinstance(required, (list, tuple)) else ()
         self._alternatives: dict[int, tuple[object, Sequence[Mapping[str, Any]]]] = {}  # with the schema, by its id
 
@@ -51,7 +56,7 @@ class IndexedTool:
                 return schema
             target: Any = self.schema
             for part in reference[2:].split("/"):
-                target = target.get(part) if isinstance(target, Mapping) else None
+                target = as_schema(target).get(part)
             schema = target
         return ANY
 
@@ -182,9 +187,11 @@ class ToolIndex:
     def find(self, written: str) -> IndexedTool | None:
         """The offered tool that `written` names, or None."""
         name = self.names.find(written)
-        if name and name not in self._indexed:
+        if not name:
+            return None
+        if name not in self._indexed:
             self._indexed[name] = IndexedTool(*_read_offered(self.tools[name]))
-        return self._indexed[name] if name else None
+        return self._indexed[name]
 
     def find_nearest(self, written: str) -> list[str]:
         """Up to three offered names that are similar to `written`, the most similar first."""
@@ -224,7 +231,8 @@ def normalize(name: str) -> str:
 
 def _add_unique(table: dict[str, str], key: str, name: str) -> None:
     """Adds an entry; a key that two names share finds neither."""
-    table[key] = "" if table.get(key, name) != name else name
+    if table.setdefault(key, name) != name:
+        table[key] = ""
 
 
 def _read_offered(offered: ToolDefinition | Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

@@ -48,6 +48,9 @@ class CallNode(NamedTuple):
     positional: list[Node]
     source: str
 
+    def __str__(self) -> str:
+        return self.source
+
 
 Node = Union[None, bool, int, float, str, list["Node"], dict[str, "Node"], CallNode]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from src.parsing.arguments.coerce import COERCIONS, MISSING, unwrap
+from src.parsing.arguments.coerce import MISSING, coerce, unwrap
 from src.parsing.decode.json_repair import RepairReader
 from src.parsing.decode.nodes import Source
 
@@ -30,7 +30,7 @@ from src.parsing.decode.nodes import Source
     ],
 )
 def test_a_value_becomes_another_type_or_nothing(kinds, value, other):
-    assert COERCIONS[kinds](value) == other
+    assert coerce(value, *kinds) == other
 
 
 @pytest.mark.parametrize(
