@@ -15,7 +15,7 @@ from ...types.messages import JSON
 from ..decode.call_shapes import ARGUMENT_KEYS
 from ..decode.nodes import CallNode, Guess, Node, Source
 from ..decode.scalars import eval_constant
-from ..decode.xml import NULLS, Markup, group_children, parse_structure
+from ..decode.xml import NULLS, Markup, group_children, parse_elements, parse_structure
 from .coerce import KINDS, MISSING, coerce, get_kind, parse_literal, unwrap
 from .tool_index import ANY, IndexedTool, as_schema, normalize
 
@@ -189,7 +189,7 @@ class Fitter:
         raise mismatch
 
     def _coerce(self, value: Node, kind: str, types: tuple[str, ...], schema: Mapping[str, Any], path: str) -> Node:
-        if isinstance(value, Markup) and isinstance(parts := parse_structure(value, types[0]), (dict, list)):
+        if isinstance(value, Markup) and isinstance(parts := parse_elements(value, types[0]), (dict, list)):
             self.changes[f"{path} elements to {types[0]}"] = None
             return parts
         inner = unwrap(value, types)

@@ -7,6 +7,7 @@ arguments fit. `decode_value` parses a block's text first: strictly, then with r
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -54,12 +55,13 @@ _MAX_NESTING = 6
 _MAX_IN_STRING = 64
 _PASSED_THROUGH = frozenset(("print", "await", "return", "json.dumps", "str"))  # calls around a call that add nothing
 _KEYWORD = LazyPattern(r"[^\W\d]\w{0,63}\s?=(?!=)")
+_QUOTED_LINE = LazyPattern(r"([\"'`])(.*)\1", re.DOTALL)
 _ATTRIBUTE_KEY = LazyPattern(r"(\w{1,64})=")
 _ATTRIBUTE_WORD = LazyPattern(r"""'([^'\\]*)'|([^\s"{\[']\S*?)(?=,?(?:\s|\Z))""")  # a value that is not JSON
 _ATTRIBUTE_END = LazyPattern(r",\s*|\s+|\Z")
 _NOTHING_CLOSED = LazyPattern(r"[^}\])]*\Z")
 _SURROGATE = LazyPattern(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
-_CALL_IN_STRING = LazyPattern(r"\s*[^\W\d][\w.\\-]{0,80}\(")
+_CALL_IN_STRING = LazyPattern(r"\s*(?:[{\[]|[^\W\d][\w.\\-]{0,80}\()")
 
 
 class RawCall(NamedTuple):
@@ -92,7 +94,7 @@ class DecodedBlock(NamedTuple):
 
 def find_calls(node: Node, is_tool: IsTool, depth: int = 0) -> list[RawCall]:
     """The calls in `node`, in order. `is_tool` decides whether a name is an offered tool's."""
-    if depth > _MAX_NESTING or isinstance(node, Source):
+    if depth > _MAX_NESTING:
         return []
     if isinstance(node, dict):
         return _find_in_object(node, is_tool, depth)
@@ -100,7 +102,9 @@ def find_calls(node: Node, is_tool: IsTool, depth: int = 0) -> list[RawCall]:
         return _find_in_list(node, is_tool, depth)
     if isinstance(node, CallNode):
         return _find_in_call(node, is_tool, depth)
-    return _find_in_string(node, is_tool, depth) if isinstance(node, str) else []
+    if isinstance(node, str) and not isinstance(node, Source):
+        return _find_in_string(node, is_tool, depth)
+    return []
 
 
 def find_begun_calls(name: str, text: str, is_tool: IsTool) -> list[RawCall] | None:
@@ -113,7 +117,7 @@ def find_begun_calls(name: str, text: str, is_tool: IsTool) -> list[RawCall] | N
             node = RepairReader(text + end).read_value()
         except (UnreadableValue, RecursionError):
             continue
-        return [_make_named(name, node)] if name else find_calls(node, is_tool)
+        return _list_calls(name, node, is_tool)
     return None
 
 
@@ -153,7 +157,7 @@ def join_members(name: str, members: Iterable[tuple[str, Node]], container: obje
 
 def _find_in_string(node: str, is_tool: IsTool, depth: int) -> list[RawCall]:
     """Calls in a string; Arctic and DBRX write lists of such strings, with one call or several in each."""
-    if not depth or not (_CALL_IN_STRING.match(node) or node.lstrip()[:1] in ("{", "[")):
+    if not depth or not _CALL_IN_STRING.match(node):
         return []
     calls: list[RawCall] = []
     reader = RepairReader(node)
@@ -162,14 +166,11 @@ def _find_in_string(node: str, is_tool: IsTool, depth: int) -> list[RawCall]:
             if reader.position == len(node):
                 break
             calls += find_calls(reader.read_value(), is_tool, depth + 1)
-            reader.skip_space()
-            while reader.is_at(",;"):
-                reader.position += 1
-                reader.skip_space()
+            reader.pass_separators()
     except (UnreadableValue, RecursionError):
         pass  # the calls before it count
     repairs = tuple(repair for repair in reader.repairs if isinstance(repair, Guess))
-    return [call._replace(repairs=(*call.repairs, *repairs)) for call in calls] if repairs else calls
+    return [call._replace(repairs=(*call.repairs, *repairs)) for call in calls]
 
 
 def _find_in_object(node: dict[str, Node], is_tool: IsTool, depth: int) -> list[RawCall]:
@@ -188,7 +189,9 @@ def _find_by_key(node: dict[str, Node], is_tool: IsTool) -> list[RawCall]:
     if not all(isinstance(value, (dict, str)) for value in given.values()) or node.keys() - given - ENVELOPE_KEYS:
         return []
     calls = [_make_call(key, value) for key, value in given.items()]
-    return [] if any(call.positional for call in calls) else calls
+    if any(call.positional for call in calls):
+        return []
+    return calls
 
 
 def _read_named(node: dict[str, Node], name_key: str) -> list[RawCall]:
@@ -198,14 +201,20 @@ def _read_named(node: dict[str, Node], name_key: str) -> list[RawCall]:
         siblings = {key: value for key, value in node.items() if key != name_key and key not in ENVELOPE_KEYS}
         return [RawCall(name, siblings, [], container=node)]
     first = node[keys[0]]
-    values = first if isinstance(first, list) and _are_several(first) else [first]
-    calls = [_make_call(name, value) for value in values]
-    doubts: tuple[Guess, ...] = ()
-    if any(node[key] and node[key] != first for key in keys[1:]):
-        doubts = (_TWO_ARGUMENTS,)
-    elif not node.keys() <= CALL_KEYS:
-        doubts = (_OTHER_KEYS,)
-    return [call._replace(repairs=doubts) for call in calls]
+    values = [first]
+    if isinstance(first, list) and _are_several(first):
+        values = first
+    doubts = _list_doubts(node, keys)
+    return [_make_call(name, value)._replace(repairs=doubts) for value in values]
+
+
+def _list_doubts(node: dict[str, Node], keys: list[str]) -> tuple[Guess, ...]:
+    """What makes the call in an object a guess, whose arguments may stand under each of `keys`."""
+    if any(node[key] and node[key] != node[keys[0]] for key in keys):
+        return (_TWO_ARGUMENTS,)
+    if not node.keys() <= CALL_KEYS:
+        return (_OTHER_KEYS,)
+    return ()
 
 
 def _are_several(values: list[Node]) -> bool:
@@ -214,9 +223,7 @@ def _are_several(values: list[Node]) -> bool:
 
 
 def _make_call(name: str, value: Node) -> RawCall:
-    container = value
-    if isinstance(value, str):
-        value = _unwrap_string(value)
+    container, value = value, _unwrap_string(value)
     if value is None or value == "":
         return RawCall(name, {}, [])
     if isinstance(value, dict):
@@ -228,9 +235,9 @@ def _make_call(name: str, value: Node) -> RawCall:
     return RawCall(name, {}, [value], container=container)
 
 
-def _unwrap_string(text: str) -> Node:
-    """The object in a string, encoded up to four times; otherwise the string."""
-    value: Node = text
+def _unwrap_string(node: Node) -> Node:
+    """The object in a string, encoded up to four times; otherwise the string, or the node that is none."""
+    value = node
     for _ in range(4):
         if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[", '"'):
             break
@@ -240,7 +247,7 @@ def _unwrap_string(text: str) -> Node:
         except (UnreadableValue, RecursionError):
             break
         if reader.unclosed:
-            return text
+            return node
     return value
 
 
@@ -257,12 +264,12 @@ def decode_value(kind: str, name: str, body: str, parsed: Node, is_tool: IsTool,
     if not ended and _NOTHING_CLOSED.match(body):
         return DecodedBlock([], problem=NO_END, cut=True)
     try:
-        value = _parse_call(name, body) if kind == "pythonic" and name else _parse_value(body, parsed)
+        value = _parse_block(kind, name, body, parsed)
     except UnreadableValue as error:
         return DecodedBlock([], problem=error, cut=not ended)
     if problem := _check_surrogates(body, value.node):
         return DecodedBlock([], problem=problem)
-    calls = [_make_named(name, value.node)] if kind == "named" else find_calls(value.node, is_tool)
+    calls = _list_calls(name, value.node, is_tool)
     if not ended and any(call.container is container for call in calls for container in value.unclosed):
         return DecodedBlock(calls, problem=NO_END, cut=True)
     if not calls:
@@ -270,15 +277,27 @@ def decode_value(kind: str, name: str, body: str, parsed: Node, is_tool: IsTool,
     return DecodedBlock(calls, value.repairs)
 
 
-def _parse_call(name: str, body: str) -> _ParsedValue:
-    """A call in Python's notation; its name may have slashes and colons, which no name in Python has."""
+def _parse_block(kind: str, name: str, body: str, parsed: Node) -> _ParsedValue:
+    """The value of a block. Raises UnreadableValue."""
+    if kind != "pythonic" or not name:
+        return _parse_value(body, parsed)
+    # The name may have slashes and colons, which no name in Python has.
     value = _parse_value("call" + body, None)
-    return value._replace(node=value.node._replace(name=name)) if isinstance(value.node, CallNode) else value
+    if isinstance(value.node, CallNode):
+        value = value._replace(node=value.node._replace(name=name))
+    return value
+
+
+def _list_calls(name: str, node: Node, is_tool: IsTool) -> list[RawCall]:
+    """The calls in a value, which is the arguments of `name` if one stood before it."""
+    if name and not isinstance(node, CallNode):
+        return [_make_named(name, node)]
+    return find_calls(node, is_tool)
 
 
 def _make_named(name: str, node: Node) -> RawCall:
     """The call of a name that stood before its arguments."""
-    arguments = _unwrap_string(node) if isinstance(node, str) else node
+    arguments = _unwrap_string(node)
     if isinstance(arguments, dict):
         return RawCall(name, arguments, [], container=arguments)
     return RawCall(name, None, [], UnreadableValue("The arguments must be one object."))
@@ -288,20 +307,14 @@ def _parse_value(text: str, parsed: Node) -> _ParsedValue:
     """The value of a text: strictly, then with repairs, unless it is `parsed` already. Raises UnreadableValue."""
     if parsed is not None:
         return _ParsedValue(parsed)
-    if text[:1] in ("{", "["):
-        for parse, repairs in ((parse_strict, ()), (parse_lenient, ("raw newlines",))):
-            try:
-                node, end = parse(text, 0)
-            except UnreadableValue:
-                raise
-            except (ValueError, RecursionError):
-                continue
-            if end == len(text):
-                return _ParsedValue(node, repairs)
+    if text[:1] in ("{", "[") and (value := _parse_json(text)):
+        return value
     if "&quot;" in text and '"' not in text:
         inner = _parse_value(unescape_entities(text), None)
         return inner._replace(repairs=("entities", *inner.repairs))
-    reader = RepairReader(text[1:] if text.startswith("{{") and text.endswith("}}") else text)
+    if text.startswith("{{") and text.endswith("}}"):
+        text = text[1:]
+    reader = RepairReader(text)
     try:
         node = reader.read_value()
     except RecursionError:
@@ -309,6 +322,20 @@ def _parse_value(text: str, parsed: Node) -> _ParsedValue:
     if isinstance(node, CallNode):
         reader.repairs.pop("tuple", None)
     return _ParsedValue(node, tuple(reader.repairs), reader.unclosed)
+
+
+def _parse_json(text: str) -> _ParsedValue | None:
+    """The value of a text that is JSON, but for newlines in its strings. Raises UnreadableValue."""
+    for parse, repairs in ((parse_strict, ()), (parse_lenient, ("raw newlines",))):
+        try:
+            node, end = parse(text, 0)
+        except UnreadableValue:
+            raise
+        except (ValueError, RecursionError):
+            continue
+        if end == len(text):
+            return _ParsedValue(node, repairs)
+    return None
 
 
 def _check_surrogates(body: str, node: Node) -> UnreadableValue | None:
@@ -337,7 +364,9 @@ def decode_label_line(name: str, line: str) -> RawCall:
             return RawCall(name, node.keywords, [])
     if line.endswith("]") and "[" not in line:
         line = line[:-1]
-    return RawCall(name, {}, [line[1:-1] if len(line) > 1 and line[0] == line[-1] and line[0] in "\"'`" else line])
+    if quoted := _QUOTED_LINE.fullmatch(line):
+        line = quoted[2]
+    return RawCall(name, {}, [line])
 
 
 def decode_attributes(name: str, body: str) -> list[RawCall]:
@@ -347,7 +376,9 @@ def decode_attributes(name: str, body: str) -> list[RawCall]:
     """
     members: list[tuple[str, Node]] = []
     _, written, text = body.partition(name)
-    text, at = text.removesuffix("]" if body[0] == "[" else "").lstrip("\"'").strip(), 0
+    if body[0] == "[":
+        text = text.removesuffix("]")
+    text, at = text.lstrip("\"'").strip(), 0
     while key := _ATTRIBUTE_KEY.match(text, at):
         try:
             value, at = _read_attribute(text, key.end())
@@ -358,7 +389,9 @@ def decode_attributes(name: str, body: str) -> list[RawCall]:
             return []
         at = end.end()
         members.append((key[1], value))
-    return [join_members(name, members)] if written and at == len(text) else []
+    if not written or at < len(text):
+        return []
+    return [join_members(name, members)]
 
 
 def _read_attribute(text: str, at: int) -> tuple[Node, int]:
@@ -368,4 +401,6 @@ def _read_attribute(text: str, at: int) -> tuple[Node, int]:
     word = _ATTRIBUTE_WORD.match(text, at)
     if word is None:
         raise UnreadableValue("No value follows the name of an argument.")
-    return Markup(word[2]) if word[2] in NULLS else word[1] or word[2] or "", word.end()
+    if word[2] in NULLS:
+        return Markup(word[2]), word.end()
+    return word[1] or word[2] or "", word.end()

@@ -37,6 +37,7 @@ _BARE = LazyPattern(r"[^,;()\[\]{}\"'\n<]+|<(?!\||/|escape>)")
 _COLON = LazyPattern(r"\s*(?:=>|[:=])\s*")
 
 _CLOSERS = {"“": '”“"', "”": '”“"', "‘": "’‘'", "’": "’‘'"}
+_LIST_CLOSERS = {"[": "]", "(": ")"}
 _LITERALS: dict[str, Node] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -102,8 +103,8 @@ class RepairReader:
         character = text[position : position + 1]
         if character == "{":
             return self._read_object()
-        if character in ("[", "("):
-            return self._read_list("]" if character == "[" else ")")
+        if closer := _LIST_CLOSERS.get(character):
+            return self._read_list(closer)
         if quoted := _QUOTED_NAME.match(text, position):
             return self._read_call(quoted)
         if start := _STRING_START.match(text, position):
@@ -119,6 +120,15 @@ class RepairReader:
             if not match.group().isspace():
                 self.repairs["comments or stray tokens"] = None
 
+    def pass_separators(self) -> bool:
+        """Passes separators and the space around them; whether one stood there."""
+        self.skip_space()
+        start = self.position
+        while self.is_at(",;"):
+            self.position += 1
+            self.skip_space()
+        return self.position > start
+
     def is_at(self, characters: str) -> bool:
         return self.text[self.position : self.position + 1] in characters and self.position < len(self.text)
 
@@ -131,12 +141,8 @@ class RepairReader:
 
     def _has_more(self, closer: str) -> bool:
         """Whether another element follows; passes separators, and the closer if there is one."""
-        self.skip_space()
-        while self.is_at(",;"):
-            self.position += 1
-            self.skip_space()
-            if self.is_at(closer):
-                self.repairs["trailing comma"] = None
+        if self.pass_separators() and self.is_at(closer):
+            self.repairs["trailing comma"] = None
         if self.position >= len(self.text):
             self.repairs[MISSING_CLOSERS] = None
             return False
@@ -177,17 +183,15 @@ class RepairReader:
 
     def _read_simple_members(self, result: dict[str, Node]) -> None:
         """Members with a simple value, each read in one match."""
-        text, position = self.text, self.position
+        text, position, value = self.text, self.position, None  # type: tuple[str, int, Node]
         while member := _MEMBER.match(text, position):
             double, single, bare, string, quoted, number, word = member.groups()
             if word is not None:
-                value: Node = _LITERALS[word]
-                if word not in ("true", "false", "null"):
-                    self.repairs["literals"] = None
+                value = self._read_literal(word)
             elif number is not None:
-                value = int(number) if number.lstrip("-").isdigit() else float(number)
+                value = _parse_number(number)
             else:
-                value = string if string is not None else quoted
+                value = string or quoted or ""
             if bare is not None:
                 self.repairs["unquoted keys"] = None
             if single is not None or quoted is not None:
@@ -195,6 +199,11 @@ class RepairReader:
             put(result, double or single or bare, value)
             position = member.end()
         self.position = position
+
+    def _read_literal(self, word: str) -> Node:
+        if word not in ("true", "false", "null"):
+            self.repairs["literals"] = None
+        return _LITERALS[word]
 
     def _read_key(self) -> str | None:
         text, start = self.text, self.position
@@ -239,22 +248,18 @@ class RepairReader:
             self.repairs["quotes"] = None
         raw, self.position = self._find_string_end(start.end(), _CLOSERS.get(opener, opener), place)
         is_raw = opener[0] == "<" or ("r" in prefix.lower() and len(opener) == 1)
-        return raw if is_raw else unescape(raw, self.repairs)
+        if is_raw:
+            return raw
+        return unescape(raw, self.repairs)
 
     def _find_string_end(self, begin: int, closers: str, place: str) -> tuple[str, int]:
         """The string from `begin` to one of `closers`, and the position behind it."""
+        if closers not in _BODY_OF:
+            return self._find_long_end(begin, closers, place)
         text, after, stray_quotes = self.text, _AFTER[place], 0
-        if closers not in _BODY_OF:  # of several characters
-            end, after = text.find(closers, begin), after if place == "key" else _AFTER_LONG
-            while end >= 0 and not after.match(text, end + len(closers)):
-                end = text.find(closers, end + len(closers))
-            if end < 0:
-                raise UnreadableValue("A string is not closed.")
-            return text[begin:end], end + len(closers)
         body, end = _BODY_OF[closers], begin
         while True:
-            run = body.match(text, end)
-            end = run.end() if run else end  # the pattern matches the empty string, too
+            end = body.match(text, end).end()  # type: ignore[union-attr]  # it matches the empty string, too
             if end >= len(text) or text[end] == "\\":
                 raise UnreadableValue("A string is not closed.")
             if after.match(text, end + 1):
@@ -264,6 +269,18 @@ class RepairReader:
             if stray_quotes > MAX_STRAY_QUOTES:
                 raise UnreadableValue("Quotes inside a string are not escaped.")
 
+    def _find_long_end(self, begin: int, closer: str, place: str) -> tuple[str, int]:
+        """The same for a closer of several characters."""
+        text, after = self.text, _AFTER_LONG
+        if place == "key":
+            after = _AFTER["key"]
+        end = text.find(closer, begin)
+        while end >= 0 and not after.match(text, end + len(closer)):
+            end = text.find(closer, end + len(closer))
+        if end < 0:
+            raise UnreadableValue("A string is not closed.")
+        return text[begin:end], end + len(closer)
+
     def _read_number(self, match: re.Match[str]) -> Node:
         self.position = match.end()
         digits = match.group().replace("_", "")
@@ -271,7 +288,7 @@ class RepairReader:
             if "x" in digits or "X" in digits:
                 self.repairs["numbers"] = None
                 return int(digits, 16)
-            return int(digits) if digits.lstrip("+-").isdigit() else float(digits)
+            return _parse_number(digits)
         except ValueError:
             raise UnreadableValue("A number is too long.") from None
 
@@ -281,9 +298,7 @@ class RepairReader:
             return self._read_call(word)
         if word and word.group() in _LITERALS and not _BARE.match(self.text[word.end() : word.end() + 1].strip()):
             self.position = word.end()
-            if word.group() not in ("true", "false", "null"):
-                self.repairs["literals"] = None
-            return _LITERALS[word.group()]
+            return self._read_literal(word.group())
         return self._read_source(place)
 
     def _read_call(self, word: re.Match[str]) -> CallNode:
@@ -348,6 +363,13 @@ def read_whole(text: str) -> Node:
     if reader.position < len(text) or reader.unclosed:
         raise UnreadableValue("It does not end where its value ends.")
     return value
+
+
+def _parse_number(digits: str) -> Node:
+    """Raises ValueError."""
+    if digits.lstrip("+-").isdigit():
+        return int(digits)
+    return float(digits)
 
 
 def _get_keyword(match: re.Match[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...types.lazy_pattern import LazyPattern
@@ -48,7 +49,9 @@ def unescape(raw: str, repairs: dict[str, None]) -> str:
             code = int(escape[1:], 16)
             return chr(code) if code <= 0x10FFFF else "\\" + escape
         repairs["backslashes"] = None
-        return escape if escape in _MARKDOWN else "\\" + escape
+        if escape in _MARKDOWN:
+            return escape
+        return "\\" + escape
 
     unescaped = _ESCAPE.sub(replace_escape, raw)
     return _SURROGATES.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), unescaped)
@@ -85,20 +88,23 @@ def _eval(node: ast.expr) -> int | float:
 
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
         return node.value
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
-        value = _eval(node.operand)
-        return -value if isinstance(node.op, ast.USub) else value
+    if isinstance(node, ast.UnaryOp) and (change := _SIGNS.get(type(node.op).__name__)):
+        return change(_eval(node.operand))
     if isinstance(node, ast.BinOp) and (compute := _OPERATORS.get(type(node.op).__name__)):
-        left, right = _eval(node.left), _eval(node.right)
-        if isinstance(node.op, ast.Pow) and abs(right) > 64:
-            raise ValueError
-        result = compute(left, right)
+        result = compute(_eval(node.left), _eval(node.right))
         if isinstance(result, (int, float)) and abs(result) <= MAX_NUMBER:
             return result
     raise ValueError
 
 
-_OPERATORS = {
+def _raise_to(base: float, exponent: float) -> object:
+    if abs(exponent) > 64:
+        raise ValueError
+    return base**exponent
+
+
+_SIGNS: dict[str, Callable[[float], float]] = {"UAdd": operator.pos, "USub": operator.neg}
+_OPERATORS: dict[str, Callable[[float, float], object]] = {
     "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "Div": operator.truediv,
-    "FloorDiv": operator.floordiv, "Mod": operator.mod, "Pow": operator.pow,
+    "FloorDiv": operator.floordiv, "Mod": operator.mod, "Pow": _raise_to,
 }  # fmt: skip

@@ -19,15 +19,14 @@ from .call_shapes import NO_END, NO_NAME, DecodedBlock, RawCall
 from .json_repair import MISSING_CLOSERS, read_whole
 from .nodes import Node, UnreadableValue, put
 from .scalars import unescape_entities
-from .tag_readings import Rank, Readings, ReadingStep, find_name
-from .tag_style import NO_MARKERS, Markers, Opening, TagStyle, make_style, read_opening
+from .tag_readings import Rank, Readings, ReadingStep
+from .tag_style import NO_MARKERS, Markers, Opening, TagStyle, make_style, read_opening, skip_space
 from .xml import NULLS, Markup
 
 LOOK_AHEAD_CHARS = 400  # behind a block that is complete; where a closing tag stands there, it is not
 _MAX_CALLS = 64  # in one block
 _MAX_CALL_TAGS_CHARS = 700  # of several tags that begin a call
 MAX_TAGS = 2048  # in one block, which is cut off behind them
-_SPACE = LazyPattern(r"\s*")
 _NEEDS_SECTION = LazyPattern(r"[<&\n]")
 _MARKER_CHARS = 62
 _FOREIGN_END = LazyPattern(rf"</{PREFIX}(?:function|invoke|tool_calls?|function_calls?|call|tool)>", re.IGNORECASE)
@@ -46,7 +45,11 @@ class _Progress(NamedTuple):
 
 
 class TagReader:
-    """Follows a block from the tag that names the tool; fed like the followers of stream/brackets.py."""
+    """Follows a block from the tag that names the tool; fed like the followers of stream/brackets.py.
+
+    `written_name` is the name of the first call, and `arguments_at` where its arguments begin in the block: both are
+    known once it is known how these are written. `style` are their tags; None if they stand in an object.
+    """
 
     quote = ""
 
@@ -59,127 +62,112 @@ class TagReader:
         self.parts: list[str] = []
         self.size = 0
         self.may_end: Callable[[str], object] = bool
+        self.written_name = ""
+        self.arguments_at = -1
+        self.style: TagStyle | None = None
         self._syntaxes = tuple(syntaxes)
         self._markers = markers
         self._rank = rank
+        self._step: Callable[[str, int], _Progress] = self._begin
         self._call: tuple[TagSyntax, Opening] | None = None
         self._readings: Readings | None = None
-        self._style: TagStyle | None = None
-        self._json: BracketMatcher | None = None
-        self.arguments_at = -1  # in the block; -1 as long as that is not known
-        self._is_foreign = False  # none of the syntaxes begins as the block does
-        self._is_complete = False  # unless a closing tag follows soon
+        self._json = BracketMatcher()
+        self._has_foreign_end = False  # of a block that begins as none of the syntaxes does
         self._is_blank = True  # since the last tag
         self._count = 0  # tags
         self._base = 0  # added to a position in the text that is fed
         self._final = False
 
     @property
-    def written_name(self) -> str:
-        """The name of the first call, once it is known how its arguments are written."""
-        return self._call[1].word if self._call and self.arguments_at >= 0 else ""
-
-    @property
-    def style(self) -> TagStyle | None:
-        """The tags of the arguments; None if they stand in an object, or as long as that is not known."""
-        return self._style
-
-    @property
     def is_inside(self) -> bool:
         """Whether the block goes on with all text that was fed, also with what is not read yet."""
-        return self._style is not None and not self._is_complete
+        return self._step == self._read_tag
 
     def feed(self, text: str, position: int, *, final: bool = False) -> tuple[int, bool]:
         """How far the block reaches in `text` from `position` on, and whether it ends there."""
         self._base, self._final = self.size - position, final
         progress = _Progress(position, False, True)
         while progress.goes_on:
-            progress = self._choose_step()(text, progress.at)
+            progress = self._step(text, progress.at)
         self.parts.append(text[position : progress.at])
         self.size = self._base + progress.at
-        is_inside = self._style and not (self._is_complete or self._json)
-        self.may_end = self._style.may_end if self._style and is_inside else bool
+        self.may_end = bool
+        if self.style and self.is_inside:
+            self.may_end = self.style.may_end
         return progress.at, progress.ended
 
-    def _choose_step(self) -> Callable[[str, int], _Progress]:
-        if self._call is None:
-            return self._pass_foreign if self._is_foreign else self._begin
-        if self._json:
-            return self._follow_json
-        if self._is_complete:
-            return self._look_ahead
-        return self._read_tag if self._style else self._choose_style
-
     def _begin(self, text: str, at: int) -> _Progress:
-        start = _skip_space(text, at)
+        start = skip_space(text, at)
         for syntax in self._syntaxes:
-            follows = "<" if syntax.key[0] == "<" else syntax.key.partition("{")[0].rstrip()
-            pattern = compile_opening(syntax.call, of_call=True, follows=follows)
-            if tag := pattern.match(text, start):
+            if tag := compile_opening(syntax.call, of_call=True, key=syntax.key).match(text, start):
                 self._call = syntax, read_opening(tag)
                 step = ReadingStep(None, "call", tag["word"], self._base + tag.start(), self._base + tag.end())
                 is_wrapped, has_end = bool(self._markers.openers), bool(syntax.call_end)
                 self._readings = Readings(step, self._rank, is_wrapped=is_wrapped, has_call_end=has_end)
+                self._step = self._choose_style
                 return _Progress(tag.end(), False, True)
-        self._is_foreign = self._final or len(text) - start > MAX_TAG_CHARS
-        return _Progress(at, False, self._is_foreign)
+        is_foreign = self._final or len(text) - start > MAX_TAG_CHARS
+        if is_foreign:
+            self._step = self._pass_foreign
+        return _Progress(at, False, is_foreign)
 
     def _pass_foreign(self, text: str, at: int) -> _Progress:
         """Ends the block with a tag that closes a call in some format."""
         if closing := _FOREIGN_END.search(text, at):
-            self._is_complete = True
+            self._has_foreign_end = True
             return _Progress(closing.end(), True, False)
-        return _Progress(len(text) if self._final else max(at, len(text) - _MARKER_CHARS), False, False)
+        return _Progress(max(at, len(text) - _MARKER_CHARS), False, False)
 
     def _choose_style(self, text: str, at: int) -> _Progress:
         """The first argument decides how arguments are written; all may also stand in an object."""
-        start = _skip_space(text, at)
-        if text[start : start + 1] == "{" or self._set_style(text, start):
-            self.arguments_at = self._base + start
+        assert self._call  # noqa: S101 - the call begins before its arguments
+        syntax, opening = self._call
+        start = skip_space(text, at)
         if text[start : start + 1] == "{":
-            self._json = BracketMatcher()
-        return _Progress(start, False, self.arguments_at >= 0)
+            self._step = self._follow_json
+        elif style := self._find_style(syntax, opening, text, start):
+            self.style, self._step = style, self._read_tag
+        else:
+            return _Progress(start, False, False)
+        self.written_name, self.arguments_at = opening.word, self._base + start
+        return _Progress(start, False, True)
 
-    def _set_style(self, text: str, start: int) -> bool:
-        """Whether the tag at `start` shows how arguments are written, or shows that none is."""
-        assert self._call  # noqa: S101 - the call begins before its arguments
-        syntax, opening = self._call
-        own = self._make_own_style()
+    def _find_style(self, syntax: TagSyntax, opening: Opening, text: str, start: int) -> TagStyle | None:
+        """What the tag at `start` shows of how arguments are written, if it shows that, or that none is."""
+        own = self._make_own_style(syntax, opening)
         for argument in (syntax, *self._syntaxes):
-            key = None if argument.is_element else compile_opening(argument.key, of_call=False).match(text, start)
-            if key:
-                self._style = make_style(syntax, opening, argument, read_opening(key), self._markers)
-                return True
+            if not argument.is_element and (key := compile_opening(argument.key, of_call=False).match(text, start)):
+                return make_style(syntax, opening, argument, read_opening(key), self._markers)
         if own.tags.match(text, start):
-            self._style = own
-        elif syntax.call_end and compile_opening(ELEMENT.key, of_call=False).match(text, start):
-            self._style = make_style(syntax, opening, ELEMENT, Opening(), self._markers)
-        elif self._final or len(text) - start > MAX_TAG_CHARS:
-            self._style = own
-        return self._style is not None
+            return own
+        if syntax.call_end and compile_opening(ELEMENT.key, of_call=False).match(text, start):
+            return make_style(syntax, opening, ELEMENT, Opening(), self._markers)
+        if self._final or len(text) - start > MAX_TAG_CHARS:
+            return own
+        return None
 
-    def _make_own_style(self) -> TagStyle:
+    def _make_own_style(self, syntax: TagSyntax, opening: Opening) -> TagStyle:
         """The style of a call without arguments in tags."""
-        assert self._call  # noqa: S101 - the call begins before its arguments
-        syntax, opening = self._call
         return make_style(syntax, opening, syntax, Opening(prefix=opening.prefix), self._markers)
 
     def _follow_json(self, text: str, at: int) -> _Progress:
-        assert self._json and self._readings  # noqa: S101 - the state says so
+        assert self._call and self._readings  # noqa: S101 - the call begins before its arguments
         end, ended = self._json.feed(text, at)
         if ended:
             self._readings.add_object(self._base + end - self._json.size, self._base + end)
-            self._json, self._style = None, self._make_own_style()
+            self.style, self._step = self._make_own_style(*self._call), self._read_tag
         return _Progress(end, False, ended)
 
     def _read_tag(self, text: str, at: int) -> _Progress:
-        style, readings = self._style, self._readings
-        assert style and readings  # noqa: S101 - the state says so
-        match = style.tags.search(text, at) if self._count < MAX_TAGS else None
-        if match and not self._final and self._may_become_other(text, at, match):
+        style, readings = self.style, self._readings
+        assert style and readings  # noqa: S101 - the step before found them
+        if self._count == MAX_TAGS:
+            return _Progress(len(text), False, False)
+        match = style.tags.search(text, at)
+        if match and not self._final and self._may_become_other(style, text, at, match):
             return _Progress(at, False, False)
         if match is None:
-            hold = None if self._final else style.starts.search(text, max(at, len(text) - MAX_TAG_CHARS))
+            hold = style.starts.search(text, max(at, len(text) - MAX_TAG_CHARS))
             end = hold.start() if hold else len(text)
             self._is_blank = self._is_blank and not text[at:end].strip()
             return _Progress(end, False, False)
@@ -187,17 +175,19 @@ class TagReader:
         tag = style.classify(match, self._base, is_next=is_next)
         readings.add(tag, style)
         self._count += 1
-        self._is_blank, self._is_complete = True, readings.is_complete(tag)
+        self._is_blank = True
+        if readings.is_complete(tag):
+            self._step = self._look_ahead
         return _Progress(match.end(), False, True)
 
-    def _may_become_other(self, text: str, at: int, match: re.Match[str]) -> bool:
+    def _may_become_other(self, style: TagStyle, text: str, at: int, match: re.Match[str]) -> bool:
         """Whether more text may make it a longer marker, or part of the tags that begin a call."""
-        if self._style and self._style.is_labelled and "\n" not in text[match.start() :]:
+        if style.is_labelled and "\n" not in text[match.start() :]:
             return True  # the line may be a label with more behind it
         if match.lastgroup in ("b", "B"):
             return self._may_be_longer(text, match)
-        first = self._style.first_of_call if self._style else None
         low = max(at, len(text) - _MAX_CALL_TAGS_CHARS)
+        first = style.first_of_call
         return first is not None and low < match.start() and first.search(text, low, match.start()) is not None
 
     def _may_be_longer(self, text: str, match: re.Match[str]) -> bool:
@@ -208,60 +198,70 @@ class TagReader:
 
     def _look_ahead(self, text: str, at: int) -> _Progress:
         """Ends the block, unless a closing tag follows soon."""
-        assert self._style  # noqa: S101 - the state says so
-        start, window = _skip_space(text, at), at + LOOK_AHEAD_CHARS
-        own = self._style.tags.match(text, start)
-        if own and own.lastgroup == "P" and not self._style.is_element:  # no argument may follow
-            self._is_complete = False
-            return _Progress(at, False, True)
-        is_other = _OTHER_MARKER.match(text, start) is not None and not (own and self._closes(own))
-        if not self._final and not own and self._may_begin_tag(text, start, is_marker=is_other):
+        style = self.style
+        assert style  # noqa: S101 - a tag was read
+        start = skip_space(text, at)
+        own = style.tags.match(text, start)
+        closes = own is not None and _closes(own, style)
+        if own and own.lastgroup == "P" and not style.is_element:  # no argument may follow
+            return self._resume(at)
+        if not closes and _OTHER_MARKER.match(text, start):
+            may_go_on = not own and _may_begin_argument(style, text, start)
+            return _Progress(at, self._final or not may_go_on, False)
+        if not own and not self._final and _may_begin_marker(text, start):
             return _Progress(at, False, False)
-        if is_other:
-            return _Progress(at, True, False)
-        for tag in self._style.tags.finditer(text, start, min(window, len(text))):
+        return self._look_for_closer(style, text, at, start)
+
+    def _look_for_closer(self, style: TagStyle, text: str, at: int, start: int) -> _Progress:
+        window = at + LOOK_AHEAD_CHARS
+        for tag in style.tags.finditer(text, start, min(window, len(text))):
             if not self._final and tag.lastgroup in ("b", "B") and self._may_be_longer(text, tag):
                 return _Progress(at, False, False)
-            if self._closes(tag):
-                self._is_complete = False
-                return _Progress(at, False, True)
+            if _closes(tag, style):
+                return self._resume(at)
             if tag.lastgroup in ("C", "B"):
                 return _Progress(at, True, False)
         return _Progress(at, self._final or len(text) >= window, False)
 
-    def _may_begin_tag(self, text: str, start: int, *, is_marker: bool) -> bool:
-        """Whether more text may make it a marker, or an argument, if that is begun by several tags."""
-        size = len(text) - start
-        if not is_marker:
-            return size <= _MARKER_CHARS and text[start : start + 1] == "<" and text[start + 1 : start + 2] != "/"
-        first = self._style.first_of_key if self._style else None
-        return first is not None and size <= MAX_TAG_CHARS and first.match(text, start) is not None
-
-    def _closes(self, match: re.Match[str]) -> bool:
-        """Whether a tag closes a call, a wrapping marker, or a value that is not named after its argument."""
-        assert self._style  # noqa: S101 - tags are found with a style
-        kind = self._style.classify(match).kind
-        return kind in "cb" or (kind == "p" and not self._style.is_element)
+    def _resume(self, at: int) -> _Progress:
+        """The block goes on where it seemed to be complete."""
+        self._step = self._read_tag
+        return _Progress(at, False, True)
 
     def read(self, text: str) -> tuple[DecodedBlock, int]:
         """The calls of the block, whose text, and what came behind it, is `text`; and where the block ends."""
-        if self._is_foreign and self._is_complete:
-            return DecodedBlock([], problem=NO_NAME), self.size
-        best = self._readings.choose() if self._readings and self._count < MAX_TAGS else None
-        if best is None or self._style is None:
-            calls = [RawCall(find_name(self._readings.step), None, [])] if self._readings else []
+        if self._readings is None:
+            if self._has_foreign_end:
+                return DecodedBlock([], problem=NO_NAME), self.size
+            return DecodedBlock([], problem=NO_END, cut=True), len(text)
+        best = self._readings.choose()
+        if best is None or self.style is None or self._count == MAX_TAGS:
+            calls = [RawCall(self._readings.step.call_name, None, [])]
             return DecodedBlock(calls, problem=NO_END, cut=True), len(text)
-        builder = _TagCallBuilder(text, self._style)
+        builder = _TagCallBuilder(text, self.style)
         builder.build(best.list_steps())
         calls = builder.calls[:_MAX_CALLS]
         repairs = () if best.is_clean else (MISSING_CLOSERS,)
         guessed = builder.guessed or best.is_doubtful
-        return DecodedBlock(calls, repairs, guessed=guessed, closers=self._style.list_closers(calls)), best.step.end
+        return DecodedBlock(calls, repairs, guessed=guessed, closers=self.style.list_closers(calls)), best.step.end
 
 
-def _skip_space(text: str, at: int) -> int:
-    blanks = _SPACE.match(text, at)
-    return blanks.end() if blanks else at
+def _closes(match: re.Match[str], style: TagStyle) -> bool:
+    """Whether a tag closes a call, a wrapping marker, or a value that is not named after its argument."""
+    kind = style.classify(match).kind
+    return kind in "cb" or (kind == "p" and not style.is_element)
+
+
+def _may_begin_marker(text: str, start: int) -> bool:
+    """Whether more text may make it a marker that opens something."""
+    is_tag = text[start : start + 1] == "<" and text[start + 1 : start + 2] != "/"
+    return is_tag and len(text) - start <= _MARKER_CHARS
+
+
+def _may_begin_argument(style: TagStyle, text: str, start: int) -> bool:
+    """Whether more text may make it an argument that several tags begin."""
+    first = style.first_of_key
+    return first is not None and len(text) - start <= MAX_TAG_CHARS and first.match(text, start) is not None
 
 
 class _Value(NamedTuple):
@@ -282,28 +282,23 @@ class _TagCallBuilder:
         self.calls: list[RawCall] = []
 
     def build(self, steps: Iterable[ReadingStep]) -> None:
-        name, values, key, section = "", list[_Value](), None, None
-        members: dict[str, Node] | UnreadableValue | None = None
+        name, values, members = "", list[_Value](), None
         for step in steps:
             if step.kind == "call":
                 if name:
                     self._add_call(name, values, members)
                 name, values, members = step.text, [], None
-            elif step.kind == "key":
-                key, section = step, None
-            elif step.kind == "section":
-                section = step
             elif step.kind == "json":
-                members = self._read_object(step)
-            elif step.kind == "end" and key:
-                values.append(self._cut_value(key, section, step))
+                members = step
+            elif step.kind == "end":
+                values.append(self._cut_value(step))
         self._add_call(name, values, members)
 
-    def _add_call(self, name: str, values: list[_Value], members: dict[str, Node] | UnreadableValue | None) -> None:
-        arguments = members if isinstance(members, dict) else {}
+    def _add_call(self, name: str, values: list[_Value], members: ReadingStep | None) -> None:
+        arguments: dict[str, Node] = {}
         try:
-            if isinstance(members, UnreadableValue):
-                raise members
+            if members:
+                arguments = self._read_object(members)
             for key, text in self._unquote(values):
                 # A key that stands twice is refused with the same value, too: one may be a part of another value.
                 put(arguments, unescape_entities(key.text.strip()), _read_value(text, key.attributes, self._style))
@@ -311,21 +306,24 @@ class _TagCallBuilder:
         except UnreadableValue as error:
             self.calls.append(RawCall(name, None, [], error))
 
-    def _read_object(self, step: ReadingStep) -> dict[str, Node] | UnreadableValue:
-        try:
-            members = read_whole(self._text[step.start : step.end])
-        except UnreadableValue as error:
-            return error
-        return members if isinstance(members, dict) else UnreadableValue("The arguments are no object.")
+    def _read_object(self, step: ReadingStep) -> dict[str, Node]:
+        """Raises UnreadableValue."""
+        members = read_whole(self._text[step.start : step.end])
+        if not isinstance(members, dict):
+            raise UnreadableValue("The arguments are no object.")
+        return members
 
-    def _cut_value(self, key: ReadingStep, section: ReadingStep | None, end: ReadingStep) -> _Value:
-        value = self._text[(section or key).end : end.start]
-        if section:
+    def _cut_value(self, end: ReadingStep) -> _Value:
+        """The value that ends there."""
+        _, begin, *before = end.iter_back()
+        value, is_section = self._text[begin.end : end.start], begin.kind == "section"
+        if is_section:
+            begin = before[0]
             self.guessed |= not _NEEDS_SECTION.search(value)
         else:
-            value = self._cut_newlines(self._cut_indentation(key, value))
+            value = self._cut_newlines(self._cut_indentation(begin, value))
         self.guessed |= bool(self._style.boundary and self._style.boundary.search(value))
-        return _Value(key, value, section is not None)
+        return _Value(begin, value, is_section)
 
     def _cut_indentation(self, key: ReadingStep, value: str) -> str:
         """The value without the indentation of its tags: no format indents them, so a model indented the block."""
@@ -346,7 +344,9 @@ class _TagCallBuilder:
             return value[1:-1]
         if style.cuts_first:
             value = value.removeprefix("\n")
-        return value.removesuffix("\n") if style.cuts_last else value
+        if style.cuts_last:
+            value = value.removesuffix("\n")
+        return value
 
     def _unquote(self, values: list[_Value]) -> Iterator[tuple[ReadingStep, str]]:
         """The values, without quotes as in JSON around one.
@@ -355,19 +355,20 @@ class _TagCallBuilder:
         the quotes are a part stands beside one that is no JSON, or the call is guessed.
         """
         strings = [self._read_quoted(value) for value in values]
-        is_json = any(string is not None for string in strings) and all(map(_is_json, values))
-        count = sum(string is not None for string in strings)
+        count = len(strings) - strings.count(None)
+        is_json = count > 0 and all(map(_is_json, values))
+        may_be_part = not is_json and not self._style.is_labelled
         for value, string in zip(values, strings, strict=True):
-            if string is not None and (is_json or self._style.is_labelled or value.text[0] != '"'):
-                self.guessed = self.guessed or not is_json or count == 1
-                yield value.key, string
-            else:
+            if string is None or (may_be_part and value.text[0] == '"'):
                 yield value.key, value.text
+                continue
+            self.guessed = self.guessed or not is_json or count == 1
+            yield value.key, string
 
     def _read_quoted(self, value: _Value) -> str | None:
         """The string that a value is in JSON; None if it is none."""
         text = value.text.strip()
-        if self._style.is_element or value.is_section or len(text) < 2 or text[0] != '"' or text[-1] != '"':
+        if self._style.is_element or value.is_section or not text.startswith('"'):
             return None
         try:
             return str(json.loads(text))

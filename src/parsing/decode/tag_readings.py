@@ -7,6 +7,7 @@ they do not come in pairs, and tags that are missing cost most.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -45,6 +46,18 @@ class ReadingStep(NamedTuple):
     end: int
     attributes: str = ""
 
+    def iter_back(self) -> Iterator[ReadingStep]:
+        """This step and those before it."""
+        step: ReadingStep | None = self
+        while step:
+            yield step
+            step = step.before
+
+    @property
+    def call_name(self) -> str:
+        """The name of the call that the step belongs to: one begins all steps."""
+        return next(step.text for step in self.iter_back() if step.kind == "call")
+
 
 class ReadingState(NamedTuple):
     """Where a reading is. In a value of the argument `key`, `depth` counts the tags that are open in it."""
@@ -70,10 +83,7 @@ class Reading(NamedTuple):
         return not self.is_clean or self.other - self.cost < _MARGIN
 
     def list_steps(self) -> list[ReadingStep]:
-        steps = [self.step]
-        while before := steps[-1].before:
-            steps.append(before)
-        return steps[::-1]
+        return list(self.step.iter_back())[::-1]
 
 
 class _Move(NamedTuple):
@@ -92,8 +102,8 @@ class Readings:
 
     def __init__(self, call: ReadingStep, rank: Rank, *, is_wrapped: bool, has_call_end: bool) -> None:
         self._rank = rank
-        self._unwrapped = _UNWRAPPED if is_wrapped else 0
-        self._call_end = _MISSING if has_call_end else 0
+        self._unwrapped = _UNWRAPPED * is_wrapped
+        self._call_end = _MISSING * has_call_end
         self._previous, self._previous_end = "", call.end  # the kind of the last tag, and where it ends
         self._readings = {ARGUMENTS: Reading(0, _NEVER, call, True)}
 
@@ -120,7 +130,7 @@ class Readings:
         accepted: dict[ReadingState, Reading] = {}
         for state, reading in self._readings.items():
             if state.place in ("done", "after"):
-                missing = self._unwrapped if state.place == "after" else 0
+                missing = self._unwrapped * (state.place == "after")
                 _keep_cheaper(accepted, _Move(DONE, reading, missing, reading.step))
         return accepted.get(DONE)
 
@@ -139,8 +149,7 @@ class Readings:
             yield from self._iter_between(tag, reading)
         elif state.place == "value":
             if tag.kind in "se":
-                is_first = tag.is_next and reading.step.kind == "key" and reading.step.end == self._previous_end
-                yield from _iter_at_section(tag, style, state, reading, begins=tag.kind == "s" and is_first)
+                yield from self._iter_at_section(tag, style, state, reading)
             elif not (style.is_element and tag.kind in "pP" and tag.word != state.key):
                 yield from self._iter_in_value(tag, style, state, reading)
             else:
@@ -154,16 +163,18 @@ class Readings:
             yield from self._iter_after(tag, reading)
 
     def _iter_between(self, tag: Tag, reading: Reading) -> Iterator[_Move]:
-        left_over, step = 0 if tag.is_next else _LEFT_OVER, reading.step
+        left_over, step = _LEFT_OVER * (not tag.is_next), reading.step
         if tag.kind == "P":
-            unlikely = 0 if self._is_likely(step, tag.word) else _UNLIKELY
+            unlikely = _UNLIKELY * (not self._is_likely(step, tag.word))
             key = _take(step, "key", tag, tag.word)
             yield _Move(ReadingState("value", tag.word), reading, left_over + unlikely, key, tag.is_next)
         elif tag.kind == "C":
             yield _Move(ARGUMENTS, reading, left_over + _MISSING, _take(step, "call", tag, tag.word), is_clean=False)
-        elif tag.kind in "cb":
-            place, cost = (AFTER, _OTHER_NAME * tag.is_loose) if tag.kind == "c" else (DONE, self._call_end)
-            yield _Move(place, reading, left_over + cost, _take(step, "done", tag), tag.is_next)
+        elif tag.kind == "c":
+            cost = left_over + _OTHER_NAME * tag.is_loose
+            yield _Move(AFTER, reading, cost, _take(step, "done", tag), tag.is_next)
+        elif tag.kind == "b":
+            yield _Move(DONE, reading, left_over + self._call_end, _take(step, "done", tag), tag.is_next)
         elif tag.kind in "pB":
             yield _Move(ARGUMENTS, reading, left_over + _STRAY, step, is_clean=False)
         else:
@@ -171,23 +182,21 @@ class Readings:
 
     def _is_likely(self, step: ReadingStep, key: str) -> bool:
         """Whether the tool has the parameter and the call not yet."""
-        before: ReadingStep | None = step
-        for _ in range(_MAX_STEPS_BACK):
-            if before is None or before.kind == "call":
+        for before in itertools.islice(step.iter_back(), _MAX_STEPS_BACK):
+            if before.kind == "call":
                 break
             if before.kind == "key" and before.text == key:
                 return False
-            before = before.before
-        return self._rank(before.text if before else "", key) > 0
+        return self._rank(step.call_name, key) > 0
 
     def _weigh_boundary(self, tag: Tag, step: ReadingStep, key: str) -> int:
         """What it costs to take a tag for text that begins a required argument where one may begin.
 
         That may be the argument `key`, in which the tag stands: the one before it may end here.
         """
-        if tag.kind != "P" or not tag.is_next or self._previous != "p" or self._rank(find_name(step), tag.word) < 2:
+        if tag.kind != "P" or not tag.is_next or self._previous != "p" or self._rank(step.call_name, tag.word) < 2:
             return 0
-        return _REQUIRED if tag.word == key or self._is_likely(step, tag.word) else 0
+        return _REQUIRED * (tag.word == key or self._is_likely(step, tag.word))
 
     def _iter_in_value(self, tag: Tag, style: TagStyle, state: ReadingState, reading: Reading) -> Iterator[_Move]:
         step, depth = reading.step, state.depth
@@ -196,21 +205,31 @@ class Readings:
             inside = state._replace(depth=min(depth + 1, _MAX_DEPTH))
             yield _Move(inside, reading, _QUOTED + boundary, step, is_tied=boundary > 0)
             if tag.kind == "P" and not depth and not style.is_element:
-                unlikely = 0 if self._is_likely(step, tag.word) else _UNLIKELY
+                unlikely = _UNLIKELY * (not self._is_likely(step, tag.word))
                 closes = ReadingStep(step, "end", "", tag.start, tag.start)
                 key = _take(closes, "key", tag, tag.word)
                 yield _Move(ReadingState("value", tag.word), reading, _MISSING + unlikely, key, is_clean=False)
             return
-        quoted = 0 if depth or tag.is_loose else _QUOTED
+        quoted = _QUOTED * (not depth and not tag.is_loose)
         yield _Move(state._replace(depth=max(0, depth - 1)), reading, quoted, step)
         cost = _OPEN * depth + _OTHER_NAME * tag.is_loose
         closes = _take(step, "end", tag)
+        done = _take(closes, "done", tag)
         if tag.kind == "p":
             yield _Move(ARGUMENTS, reading, cost, closes)
+        elif tag.kind == "c":
+            yield _Move(AFTER, reading, cost + _MISSING + 1, done, is_clean=False)
         else:
-            place, missing = (AFTER, _MISSING + 1) if tag.kind == "c" else (DONE, _MISSING + 2)
-            done = _take(closes, "done", tag)
-            yield _Move(place, reading, cost + missing, done, is_clean=False)
+            yield _Move(DONE, reading, cost + _MISSING + 2, done, is_clean=False)
+
+    def _iter_at_section(self, tag: Tag, style: TagStyle, state: ReadingState, reading: Reading) -> Iterator[_Move]:
+        """A mark of a CDATA section in a value: one that begins the value, or text."""
+        step = reading.step
+        if tag.kind == "e" or not tag.is_next or step.kind != "key" or step.end != self._previous_end:
+            yield _Move(state, reading, 0, step)
+            return
+        yield _Move(state, reading, _MARGIN if style.has_sections else 1, step)
+        yield _Move(ReadingState("section", state.key), reading, 0, _take(step, "section", tag))
 
     def _iter_after(self, tag: Tag, reading: Reading) -> Iterator[_Move]:
         if tag.is_next and tag.kind == "C":
@@ -221,28 +240,17 @@ class Readings:
         yield passed._replace(cost=passed.cost + self._unwrapped)
 
 
-def _iter_at_section(
-    tag: Tag, style: TagStyle, state: ReadingState, reading: Reading, *, begins: bool
-) -> Iterator[_Move]:
-    """A mark of a CDATA section in a value: one that `begins` the value, or text."""
-    if not begins:
-        yield _Move(state, reading, 0, reading.step)
-        return
-    yield _Move(state, reading, _MARGIN if style.has_sections else 1, reading.step)
-    yield _Move(ReadingState("section", state.key), reading, 0, _take(reading.step, "section", tag))
-
-
 def _iter_in_section(tag: Tag, state: ReadingState, reading: Reading) -> Iterator[_Move]:
     """In a CDATA section, which ends with its own mark and the tag that closes the value."""
     inside, step = ReadingState("section", state.key), reading.step
-    opening = step.before or step if state.place == "section end" else step
+    opening = next(each for each in step.iter_back() if each.kind == "section")
     if tag.kind == "e":
         closes = _take(opening, "end", tag)
         yield _Move(ReadingState("section end", state.key), reading, 0, closes)
         return
     if state.place == "section end" and tag.kind == "p" and tag.is_next and tag.word in ("", state.key):
         yield _Move(ARGUMENTS, reading, 0, step._replace(end=tag.end))
-    yield _Move(inside, reading, _QUOTED if tag.kind == "p" and opening is not step else 0, opening)
+    yield _Move(inside, reading, _QUOTED * (tag.kind == "p" and opening is not step), opening)
 
 
 def _pass_behind(tag: Tag, state: ReadingState, reading: Reading) -> _Move:
@@ -251,28 +259,25 @@ def _pass_behind(tag: Tag, state: ReadingState, reading: Reading) -> _Move:
     closes = tag.kind in "pcb" and not tag.is_loose
     if tag.kind in "PCB":
         depth = min(depth + 1, _MAX_DEPTH)
+    elif closes and depth:
+        depth -= 1
     elif closes:
-        depth, cost = max(0, depth - 1), 0 if depth else _STRAY
+        cost = _STRAY
     return _Move(ReadingState("done", "", depth), reading, cost, reading.step, is_tied=closes)
 
 
 def _take(before: ReadingStep, kind: str, tag: Tag, text: str = "") -> ReadingStep:
     """The step that a tag is."""
-    return ReadingStep(before, kind, text, tag.start, tag.end, tag.attributes if kind == "key" else "")
-
-
-def find_name(step: ReadingStep | None) -> str:
-    """The name of the call that a step belongs to."""
-    while step and step.kind != "call":
-        step = step.before
-    return step.text if step else ""
+    return ReadingStep(before, kind, text, tag.start, tag.end, tag.attributes)
 
 
 def _keep_cheaper(readings: dict[ReadingState, Reading], move: _Move) -> None:
     """Adds the move's reading; of two in one state the cheaper stays, with the cost of the other."""
     state, before = move.state, move.reading
     cost = before.cost + move.cost
-    other = cost if move.is_tied else min(before.other + move.cost, _NEVER)
+    other = min(before.other + move.cost, _NEVER)
+    if move.is_tied:
+        other = cost
     cheapest = readings.get(state)
     if cheapest and cheapest.cost <= cost:
         readings[state] = cheapest._replace(other=min(cheapest.other, cost))

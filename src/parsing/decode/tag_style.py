@@ -32,6 +32,12 @@ _SECTION = {"s": r"<!\[CDATA\[", "e": r"\]\]>"}
 _LEAD = LazyPattern(r"(.*)<\{key\}>\s*", re.DOTALL)
 _OTHER_GROUPS = LazyPattern(r"\(\?P<(?!name>)\w+>")
 _WORD = r"[^\W\d][\w.-]{0,63}"
+_SPACE = LazyPattern(r"\s*")
+
+
+def skip_space(text: str, at: int) -> int:
+    """Where the whitespace at `at` ends."""
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches the empty string, too
 
 
 class Tag(NamedTuple):
@@ -94,7 +100,7 @@ class TagStyle:
         tags = _compile_argument(argument, key, call, opening) | _compile_call(call, opening) | _SECTION
         for kind, wrapping in zip("Bb", markers, strict=True):
             tags[kind] = "|".join(map(re.escape, sorted(wrapping, key=len, reverse=True)))
-        self.first_of_call = _compile_first_tag(call.call) if "C" in tags else None
+        self.first_of_call = _compile_first_tag(call.call)
         self.first_of_key = _compile_first_tag(argument.key)
         self.boundary = re.compile(tags["p"] + r"\s*" + self.first_of_key.pattern) if self.first_of_key else None
         if opening.element and not self.is_element:
@@ -113,8 +119,10 @@ class TagStyle:
 
     def list_closers(self, calls: Iterable[RawCall]) -> tuple[str, ...]:
         """What ends the values of these calls and of no other format's."""
+        if self.is_labelled:
+            return (self.value_end,)
         if not self.is_element:
-            return (self.value_end,) if self.is_labelled else ()
+            return ()
         names = {name for call in calls for name in (call.name, *(call.arguments or ()))}
         return tuple(f"</{name}>" for name in sorted(names))
 
@@ -170,11 +178,14 @@ def _compile_closing(template: str, opening: Opening) -> str:
     for part in re.split(r"(</\w+|\s+)", template.strip()):
         if part.startswith("</"):
             tag = part[2:]
-            element = opening.element if opening.element and tag in (*CALL_ELEMENTS, *PARAMETER_ELEMENTS) else tag
-            element = ELEMENT_NAMES.get(tag) or re.escape(element)
+            element = ELEMENT_NAMES.get(tag) or re.escape(tag)
+            if opening.element and tag in (*CALL_ELEMENTS, *PARAMETER_ELEMENTS):
+                element = re.escape(opening.element)
             source += rf"</{re.escape(opening.prefix)}{element}(?::[\w-]{{1,20}})?"
+        elif part.isspace():
+            source += r"\s{0,64}"
         else:
-            source += r"\s{0,64}" if part.isspace() else re.escape(part)
+            source += re.escape(part)
     return source
 
 
@@ -184,9 +195,10 @@ def _compile_value_end(closer: str, flags: int, cuts_last: bool) -> tuple[re.Pat
     begins = _BEGUN_TAG
     for character in reversed(literal):
         begins = rf"{re.escape(character)}(?:{begins})?"
-    marks = {"<", *literal[:1], *("\n" if cuts_last else "")}
-    last_newline = r"\n?" if cuts_last else ""
-    pattern = rf"{last_newline}(?:{begins}|{_BEGUN_TAG})\Z" + (r"|\n\Z" if cuts_last else "")
+    marks, pattern = {"<", *literal[:1]}, rf"(?:{begins}|{_BEGUN_TAG})\Z"
+    if cuts_last:
+        marks.add("\n")
+        pattern = rf"\n?{pattern}|\n\Z"
     return re.compile(pattern, flags), _compile_any(marks)
 
 

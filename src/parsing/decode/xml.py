@@ -49,19 +49,27 @@ def group_children(text: str) -> dict[str, Node]:
     return _group(find_children(text))
 
 
-def parse_structure(text: str, kind: str = "", depth: int = 0) -> Node:
-    """The elements in `text` as an object, or as a list if they share a name; the text itself if it holds none.
-
-    With a `kind`, "object" or "array", only the outermost elements are taken apart.
-    """
-    children = find_children(text) if depth < _MAX_DEPTH else []
+def parse_elements(text: str, kind: str) -> Node:
+    """The outermost elements in `text` as a value of this type, or as their names suggest; the text if it is none."""
+    children = find_children(text)
     names = {name for name, _ in children}
-    if not children and kind in _EMPTY and not text.strip():
+    if not children and not text.strip() and kind in _EMPTY:
         return _EMPTY[kind]()  # templates write an empty object or list as no elements
     if not children or (kind == "array" and len(names) > 1):
         return str(text)
-    deep = [(name, value if kind else parse_structure(str(value), depth=depth + 1)) for name, value in children]
-    if kind != "object" and (names == {"item"} or (len(names) == 1 and (len(children) > 1 or kind))):
+    if kind != "object" and len(names) == 1:
+        return [value for _, value in children]
+    return _group(children)
+
+
+def parse_structure(text: str, depth: int = 0) -> Node:
+    """All elements in `text`, as objects, or as lists where they share a name; the text itself if it holds none."""
+    children = find_children(text)
+    if not children or depth == _MAX_DEPTH:
+        return str(text)
+    names = {name for name, _ in children}
+    deep = [(name, parse_structure(str(value), depth + 1)) for name, value in children]
+    if names == {"item"} or (len(names) == 1 and len(children) > 1):
         return [value for _, value in deep]
     return _group(deep)
 

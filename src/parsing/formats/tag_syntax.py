@@ -98,20 +98,32 @@ ELEMENT = TagSyntax("<{name}>\n", "<{key}>", "</{key}>\n", "</{name}>\n")
 
 
 @functools.cache
-def compile_opening(template: str, *, of_call: bool, follows: str = "") -> re.Pattern[str]:
-    """The pattern of an opening template; its groups are word, prefix, element and attributes, where it has them."""
+def compile_opening(template: str, *, of_call: bool, key: str = "") -> re.Pattern[str]:
+    """The pattern of an opening template; its groups are word, prefix, element and attributes, where it has them.
+
+    `key`: of a call, how its arguments begin.
+    """
     ahead = ""
     if of_call and not _FRAMED.search(template):
-        ahead = r"(?=<[^<>]{1,100}>)" if follows == "<" else rf"(?={re.escape(follows)})"
-        ahead = ahead if template.startswith("{") else r"(?<=\n)"
+        ahead = _compile_ahead(template, key)
     elif not of_call and template.endswith("\n"):
         template = template[:-1]  # one newline behind it, if there is one, is cut off from the value
-        ahead = r"(?=\n)" if template.endswith("}") else ""
+        if template.endswith("}"):
+            ahead = r"(?=\n)"
     source = "".join(_compile_part(part, template, of_call) for part in _PARTS.finditer(template)) + ahead
     for group in ("prefix", "element", "attributes"):  # the first of each name counts
         head, mark, rest = source.partition(f"(?P<{group}>")
         source = head + mark + rest.replace(mark, "(?:") if mark else source
     return re.compile(source, 0 if "<" in template else re.IGNORECASE)
+
+
+def _compile_ahead(template: str, key: str) -> str:
+    """What ends a name that nothing in its own template ends: the tag of an argument, or the line."""
+    if not template.startswith("{"):
+        return r"(?<=\n)"
+    if key.startswith("<"):
+        return r"(?=<[^<>]{1,100}>)"
+    return rf"(?={re.escape(key.partition('{')[0].rstrip())})"
 
 
 _FRAMED = LazyPattern(r"\{name\}.*[^\s]", re.DOTALL)  # something follows the name, which ends it

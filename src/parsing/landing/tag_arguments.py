@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping
 
 from ...types.lazy_pattern import LazyPattern
 from ..decode.scalars import unescape_entities
-from ..decode.tag_style import Tag, TagStyle
+from ..decode.tag_style import Tag, TagStyle, skip_space
 from ..decode.xml import NULLS
 from ..formats.tag_syntax import MAX_TAG_CHARS
 from .arguments import MAX_PENDING_CHARS, ArgumentReader, encode_text
@@ -20,7 +20,6 @@ from .arguments import MAX_PENDING_CHARS, ArgumentReader, encode_text
 _SECTION = "<![CDATA["
 _TYPE = LazyPattern(r"\b(?:string|type)=")  # a tag that says whether its value is a string
 _SAYS_STRING = LazyPattern(r"\b(?:string=\"true\"|type=\"string\")")
-_SPACE = LazyPattern(r"\s*")
 
 
 class TagArgumentReader(ArgumentReader):
@@ -60,7 +59,7 @@ class TagArgumentReader(ArgumentReader):
 
     def _find_next(self) -> Tag | None:
         """The tag of an argument behind blanks; None if that needs more text, or if something else follows."""
-        start = _skip_space(self._text, self._at)
+        start = skip_space(self._text, self._at)
         match = self._style.tags.match(self._text, start)
         if match is None:
             may_come = start == len(self._text) or self._style.starts.match(self._text, start)
@@ -89,7 +88,7 @@ class TagArgumentReader(ArgumentReader):
     def _begin_string(self) -> str | None:
         """Decides whether the value is its text."""
         text, style = self._text, self._style
-        start = _skip_space(text, self._at)
+        start = skip_space(text, self._at)
         is_wrapped = text[self._at : self._at + 1] == "\n"
         rest = text[start : start + len(_SECTION)]
         if (is_wrapped and (self._is_indented or style.wraps_loosely)) or (rest[:1] == '"' and not style.is_element):
@@ -163,8 +162,3 @@ def _ends_value(tag: Tag) -> bool:
 
 def _read_key(tag: Tag) -> str:
     return unescape_entities(tag.word.strip())
-
-
-def _skip_space(text: str, at: int) -> int:
-    blanks = _SPACE.match(text, at)
-    return blanks.end() if blanks else at

@@ -31,7 +31,7 @@ from ..mention import find_code, may_hold_call
 from .block import BlockReader, CertainKind
 from .brackets import MAX_BLOCK_CHARS
 from .buffer import CONTEXT_CHARS, LOOK_BACK_CHARS, StreamBuffer, count_backticks, skip_blanks
-from .detector import BlockDetector, Detection, make_detector
+from .detector import Detection, make_detector
 from .lookback import Position, find_hold, joins_word
 from .openers import ANCHOR_LEAD_CHARS, BlockStart, NeedMore, Skip, await_match
 from .reasoning import Marker, ReasoningReader

@@ -3,7 +3,7 @@
 import pytest
 
 from src.parsing.decode.nodes import RepeatedKey
-from src.parsing.decode.xml import Markup, parse_structure
+from src.parsing.decode.xml import Markup, parse_elements, parse_structure
 from src.parsing.formats.format_set import FORMAT_SET
 
 
@@ -110,14 +110,17 @@ def test_a_value_on_one_line_leaves_the_newline_before_its_closing_tag():
     [
         ("<item>1</item><item>2</item>", "array", ["1", "2"]),
         ("<a><b>1</b></a>", "object", {"a": "<b>1</b>"}),
-        ("<a><b>1</b></a>", "", {"a": {"b": "1"}}),
         ("<a>1</a><a>2</a><b>3</b>", "object", {"a": ["1", "2"], "b": "3"}),
         ("<a>1</a><b>2</b>", "array", "<a>1</a><b>2</b>"),
         ("see <a>1</a>", "object", "see <a>1</a>"),
     ],
 )
 def test_elements_are_an_object_or_a_list_where_that_is_asked(text, kind, found):
-    assert parse_structure(Markup(text), kind) == found
+    assert parse_elements(Markup(text), kind) == found
+
+
+def test_elements_within_elements_are_taken_apart_where_nothing_is_asked():
+    assert parse_structure(Markup("<a><b>1</b></a><c>2</c>")) == {"a": {"b": "1"}, "c": "2"}
 
 
 @pytest.mark.parametrize(
