@@ -34,6 +34,7 @@ from ..stream.prefix_regex import (
     PrefixPattern,
     any_of,
     any_of_caseless,
+    before,
     either,
     group,
     maybe,
@@ -111,9 +112,9 @@ class FormatSet:
 
     @functools.cached_property
     def noise(self) -> PrefixMatcher:
-        """Other text behind a special token that opens calls, and the next such token."""
+        """Other text behind a special token that opens calls, if the next such token follows."""
         tokens = [marker for marker in self._markers if marker.startswith(_TOKEN_STARTS)]
-        return PrefixMatcher(sequence(some("[^<]", 1, 80), group("token", any_of_caseless(tokens))), re.IGNORECASE)
+        return PrefixMatcher(sequence(some("[^<]", 1, 80), before(any_of_caseless(tokens))), re.IGNORECASE)
 
     @functools.cached_property
     def _lone_leads(self) -> dict[str, str]:

@@ -27,7 +27,6 @@ from ..stream.prefix_regex import PrefixMatcher, PrefixPattern, any_of, any_of_c
 
 MAX_MARKER_CHARS = 48  # of the longest marker here
 
-LINE = LazyPattern(r"\n")  # ends a block of one line
 # Where a block whose brackets never close was probably meant to end.
 LIKELY_END = LazyPattern(r"</[a-zA-Z]|<\|[a-z_]+\|>|```|\n\s*\n|\n[ \t*]*(?i:TOOL[ _-]?CALL)|<tool_call>")
 

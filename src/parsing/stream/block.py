@@ -22,7 +22,6 @@ from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import (
     FENCE_END,
     LIKELY_END,
-    LINE,
     LINE_END,
     MAX_MARKER_CHARS,
     OBJECT_SEPARATOR,
@@ -112,8 +111,8 @@ class BlockReader:
         """Whether the call is to be previewed, and its name is not known yet."""
         return self._previews and self._previewed is None
 
-    def begin(self, block: BlockStart) -> bool:
-        """Shows the text before the block and follows its body; whether its end is there."""
+    def begin(self, block: BlockStart) -> None:
+        """Shows the text before the block and follows its body; without a follower behind that, its end is there."""
         buffer, body = self._buffer, block.body
         self._before = buffer.find_lead(block.start, CONTEXT_CHARS)
         buffer.show(block.start)
@@ -124,14 +123,14 @@ class BlockReader:
         is_value = block.kind in ("json", "named") or (block.kind == "pythonic" and not block.name)
         self.is_undecided = is_value and not block.explicit
         buffer.take(body)
-        if block.kind in ("json", "named") and buffer.text[body] in "{[" and self._read_strictly(body):
-            return True
+        if buffer.text[body] in "{[" and self._read_strictly(body):
+            return
         self.follower = self._make_follower(block)
         if self.is_undecided:  # only its beginning is followed, until that shows that it may be a call
             size, ended = self.follower.feed(buffer.text[body : body + MAX_DATA_CHARS + 1], 0)
-            if self.follow(body + size, ended):
-                return True
-        return self.follow(*self.follower.feed(buffer.text, buffer.start))
+            self.follow(body + size, ended)
+        if self.follower:
+            self.follow(*self.follower.feed(buffer.text, buffer.start))
 
     def _read_strictly(self, body: int) -> bool:
         """Takes a value that is complete and strict JSON; whether it was."""
@@ -152,29 +151,23 @@ class BlockReader:
         if block.kind == "named" and self._buffer.text[block.body] == '"':
             return UntilMarker(STRING_END, MAX_STRING_END_CHARS)
         if block.kind in ("labels", "text"):
-            end = re.compile(re.escape(block.closer)) if block.closer else LINE
-            return UntilMarker(end, MAX_MARKER_CHARS)
+            return UntilMarker(re.compile(re.escape(block.closer or "\n")), MAX_MARKER_CHARS)
         is_open = block.kind == "attributes" and self._buffer.text[block.body] != "["  # only a marker ends it
         return BracketMatcher(int(is_open))
 
-    def follow(self, end: int, ended: bool) -> bool:
-        """After the follower was fed the buffer's text and stopped at `end`: whether the block is over."""
-        follower = self.follower
+    def follow(self, end: int, ended: bool) -> None:
+        """Takes the buffer's text up to `end`, where the follower stopped; there is none behind the block's end."""
+        follower, buffer = self.follower, self._buffer
         assert follower  # noqa: S101 - the parser's state says so
-        previewed = self._buffer.start + self._ahead
-        # What a reader of tags holds back within a value is in the block, whatever it becomes.
-        is_inside = isinstance(follower, TagReader) and follower.is_inside and not ended
-        reached = max(previewed, len(self._buffer.text) if is_inside else end)
-        passed = self._buffer.text[previewed:reached] if self._previews else ""
+        previewed = buffer.start + self._ahead
+        reached = max(previewed, end)
+        if isinstance(follower, TagReader) and follower.is_inside:
+            reached = len(buffer.text)  # what it holds back within a value is in the block, whatever it becomes
+        passed = buffer.text[previewed:reached]
         self._ahead = reached - end
-        self._buffer.take(end)
+        buffer.take(end)
         if ended:
-            self.follower = None
-            text = "".join(follower.parts)
-            if isinstance(follower, TagReader):
-                self._decoded, _ = follower.read(text)
-            if not self._give_back_data(text):
-                self._settle(BlockBody(text, True), end)
+            self._end(follower, end)
         elif follower.size > MAX_BLOCK_CHARS:
             self.follower = None
             self._reject_long("".join(follower.parts))
@@ -185,7 +178,15 @@ class BlockReader:
             self._at = -1
             if self._previews:
                 self._preview(follower, passed)
-        return self.follower is None
+
+    def _end(self, follower: Follower, end: int) -> None:
+        """The block ends at `end`."""
+        self.follower = None
+        text = "".join(follower.parts)
+        if isinstance(follower, TagReader):
+            self._decoded, _ = follower.read(text)
+        if not self._give_back_data(text):
+            self._settle(BlockBody(text, True), end)
 
     @property
     def _lead(self) -> str:
@@ -204,7 +205,9 @@ class BlockReader:
             self._buffer.emit(event)
 
     def _make_preview(self, text: str) -> list[ParserEvent]:
-        return [ToolCallDelta(self._index, None, None, text)] if text and self._previewed else []
+        if not text or not self._previewed:
+            return []
+        return [ToolCallDelta(self._index, None, None, text)]
 
     def preview_ahead(self, text: str) -> list[ParserEvent]:
         """The preview of a piece that certainly belongs to the block, before the follower gets it."""
@@ -232,9 +235,9 @@ class BlockReader:
         may_be_certain = block.explicit and not (
             block.must_end_line or self._is_mentioned or self._is_fenced_among_text
         )
-        is_certain = may_be_certain and classifier.is_certain(written, self._lead)
-        self.certain_kind = _find_kind(block, follower) if is_certain else ""
-        self.certain_style = follower.style if isinstance(follower, TagReader) else None
+        self.certain_kind, self.certain_style = "", None
+        if may_be_certain and classifier.is_certain(written, self._lead):
+            self.certain_kind, self.certain_style = _find_kind(block, follower)
         self._buffer.emit(ToolCallDelta(self._index, classifier.reserve_id(), name, ""))
         return text
 
@@ -300,29 +303,43 @@ class BlockReader:
         """Takes what closes the block, and emits it; False if that needs more text."""
         if self._is_rejected:
             return True
-        buffer, block = self._buffer, self._block
-        if block.must_end_line and self._after == buffer.start and not LINE_END.match(buffer.text, self._after):
-            if not LINE_END.is_prefix(buffer.text, self._after):
-                self._give_back()
-                return True
-            if not final:
-                return False
-        if not self._take_closers(final):
-            is_decided = not (may_stand_amid_text(self._lead) or self._is_fenced_among_text)
-            if self._eager and is_decided and block.explicit and self._body.ended and self._after == len(buffer.text):
-                self._is_emitted = self._is_emitted or self._emit_calls(truncated)
+        ends_line = self._find_line_end(final)
+        if ends_line is False:
+            self._give_back()
+            return True
+        if ends_line is None:
             return False
-        if not (self._is_emitted or self._is_mentioned):
-            is_mentioned = self._find_mention(final)
-            if is_mentioned is None:
-                return False
-            self._is_mentioned = is_mentioned
+        if not self._take_closers(final):
+            self._is_emitted = self._is_emitted or (self._may_emit_early and self._emit_calls(truncated))
+            return False
         if self._is_emitted:
+            buffer = self._buffer
             buffer.emit(Cut(buffer.text[buffer.start : self._after]))
             buffer.skip(self._after)
-        elif not self._emit_calls(truncated):
+            return True
+        is_mentioned = self._is_mentioned or self._find_mention(final)
+        if is_mentioned is None:
+            return False
+        self._is_mentioned = is_mentioned
+        if not self._emit_calls(truncated):
             self._give_back()
         return True
+
+    def _find_line_end(self, final: bool) -> bool | None:
+        """Whether the block ends its line, if it has to; None if that needs more text."""
+        text, after = self._buffer.text, self._after
+        if not self._block.must_end_line or after != self._buffer.start or LINE_END.match(text, after):
+            return True
+        if not LINE_END.is_prefix(text, after):
+            return False
+        return final or None
+
+    @property
+    def _may_emit_early(self) -> bool:
+        """Whether the block is a call, whatever markers may yet close it."""
+        is_ended = self._body.ended and self._after == len(self._buffer.text)
+        is_eager = self._eager and self._block.explicit and is_ended
+        return is_eager and not (may_stand_amid_text(self._lead) or self._is_fenced_among_text)
 
     @property
     def _is_fenced_among_text(self) -> bool:
@@ -340,8 +357,8 @@ class BlockReader:
         """Whether what follows the block shows that it is quoted; None if that needs more text."""
         text = self._buffer.text
         if self._is_fenced_among_text:
-            following = text[skip_whitespace(text, self._after) :]
-            return bool(following) if following or final else None
+            is_last = skip_whitespace(text, self._after) == len(text)
+            return None if is_last and not final else not is_last
         is_bare = not self._block.explicit and self._block.kind != "pythonic"
         return goes_on(self._lead, text, self._after, is_bare=is_bare, final=final)
 
@@ -357,8 +374,7 @@ class BlockReader:
 
     def _take_closer(self, text: str, final: bool) -> bool | None:
         """Whether one more closing marker was there; None if that needs more text."""
-        opener = self._formats.extended_closer
-        if opener:  # the next block would lose its marker to this one
+        if opener := self._formats.extended_closer:  # the next block would lose its marker to this one
             start = skip_whitespace(text, self._after)
             if opener.match(text, start):
                 return False
@@ -467,14 +483,16 @@ def _find_arguments_line(reader: TagReader, body: str) -> int:
     """Where the arguments begin in the body, or their line, if blanks alone precede them on it."""
     at = max(0, reader.arguments_at)
     start = body.rfind("\n", 0, at) + 1
-    return at if body[start:at].strip() else start
+    if body[start:at].strip():
+        return at
+    return start
 
 
-def _find_kind(block: BlockStart, follower: Follower) -> CertainKind:
-    """How the arguments are written, if they can be given while they are."""
+def _find_kind(block: BlockStart, follower: Follower) -> tuple[CertainKind, TagStyle | None]:
+    """How the arguments are written, if they can be given while they are, and in which tags."""
     if isinstance(follower, TagReader):
-        return "tags" if follower.style else "named"
+        return ("tags", follower.style) if follower.style else ("named", None)
     if block.kind == "pythonic" or _LISTED_NAME.match("".join(follower.parts)):
-        return "keywords"
+        return "keywords", None
     kinds: dict[str, CertainKind] = {"json": "json", "named": "named"}
-    return kinds.get(block.kind, "")
+    return kinds.get(block.kind, ""), None

@@ -39,7 +39,7 @@ from .reasoning import Marker, ReasoningReader
 REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
 MAX_PLAIN_CHARS = 80  # of a piece of plain text and what is held back before it
 MAX_UNREAD_PIECES = 4096  # kept before they are read
-_State = Literal["prose", "in block", "after block", "in reasoning", "discard"]
+_State = Literal["prose", "block", "reasoning", "discard"]
 
 _TOKEN_BEGINS = ("<|", "<｜")  # of special tokens, which stand in no text
 _TAG_BEGINS = frozenset("<" + letter for letter in ascii_letters)  # of an element, as it is written in prose
@@ -90,9 +90,12 @@ class StreamParser:
         self._find_anchor = self._formats.anchor.search
         self._count_held: Callable[[str], int] = self._detector.count_held
         self._block = BlockReader(self._buffer, self._classifier, previews=previews, eager=eager, formats=self._formats)
-        self._reasoning = ReasoningReader(self._buffer, thought_closer) if reads_reasoning else None
+        self._reasoning = ReasoningReader(self._buffer, thought_closer)
+        self._reads_reasoning = reads_reasoning
         self._truncated = False
-        self._state: _State = "in reasoning" if thought_closer else "prose"
+        self._state: _State = "prose"
+        if thought_closer:
+            self._state = "reasoning"
         self.has_calls_in_thought = False  # the answer is a thought that ends with calls
         self._is_plain = False  # in prose, and nothing but the text itself decides what becomes of it
         self._held = ""  # the end of plain text that is not shown yet
@@ -114,17 +117,17 @@ class StreamParser:
             self._take_plain()
         elif self._is_inside:
             return self._feed_block(text)
-        elif self._state == "discard" and not self._buffer.has_bare_values:
-            return [Cut(text)] if text else []
         self._buffer.text += text
-        return self._follow() if self._block.follower else self._run()
+        return self._follow()
 
     def _count_held_in_context(self, held: str, text: str) -> int:
         """The same as `_count_held`, if what was shown before decides; `text` is the end of `held`."""
         recent = self._unread[-len(held) - ANCHOR_LEAD_CHARS :]  # a piece has one character at least
         tail = self._buffer.text + "".join(recent) + text
         has_anchor = self._find_anchor(tail, len(tail) - len(held))
-        return -1 if has_anchor else len(held) - find_hold(self._names, held, 0)
+        if has_anchor:
+            return -1
+        return len(held) - find_hold(self._names, held, 0)
 
     def _take_plain(self) -> None:
         """Gives the buffer the plain text that it does not have yet."""
@@ -182,9 +185,10 @@ class StreamParser:
         return self._follow()
 
     def _follow(self) -> list[ParserEvent]:
-        """Feeds the follower of the block what it has not read."""
+        """Feeds the follower of the block, if it is in one, what it has not read."""
         buffer, follower = self._buffer, self._block.follower
-        assert follower  # noqa: S101 - called inside a block alone
+        if not follower:
+            return self._run()
         buffer.text += "".join(self._unread)
         self._unread.clear()
         end, ended = follower.feed(buffer.text, buffer.start)
@@ -193,8 +197,7 @@ class StreamParser:
             events = self._block.preview_followed()
             buffer.replace("")
             return events
-        if self._block.follow(end, ended):
-            self._state = "after block"
+        self._block.follow(end, ended)
         return self._run()
 
     def _run(self) -> list[ParserEvent]:
@@ -203,21 +206,20 @@ class StreamParser:
         buffer, follower = self._buffer, self._block.follower
         if dropped := buffer.drop_shown():
             self._block.drop(dropped)
-        first = skip_blanks(buffer.text, buffer.floor) if buffer.called else buffer.floor
         # Behind a call a result may begin the line: its first character is not plain.
-        self._is_plain = self._state == "prose" and buffer.position > first and buffer.passed <= buffer.start
-        self._held = buffer.text[buffer.start :] if self._is_plain else ""
-        is_read = bool(follower) and buffer.start == len(buffer.text)
-        self._is_inside = is_read and not (self._block.awaits_name or self._block.is_undecided)
-        if self._is_inside:
-            buffer.replace("")
+        self._is_plain = self._state == "prose" and buffer.position > buffer.floor and buffer.passed <= buffer.start
+        self._held = buffer.text[buffer.start :]
+        self._is_inside = False
         if follower:
             self._quote, self._may_end = follower.quote, follower.may_end
+            self._is_inside = not (self._held or self._block.awaits_name or self._block.is_undecided)
+        if self._is_inside:
+            buffer.replace("")
         return buffer.take_events()
 
     def _read_prose(self, final: bool) -> bool:
         buffer = self._buffer
-        at = self._find_next() if buffer.position < len(buffer.text) else -1
+        at = self._find_next()
         if at < 0:
             self._show_plain(final)
             return False
@@ -228,58 +230,71 @@ class StreamParser:
             before = low + find_hold(self._names, buffer.text[low : at + 1], floor, edge)
             self._hold(min(detection.start, before), at)
             return False
-        empty = self._find_empty_markers(at, detection, final)
-        if empty is None:
+        if isinstance(detection, Marker):
+            self._pass_marker(detection)
+        elif isinstance(detection, BlockStart) and (detection.explicit or may_hold_call(buffer, detection)):
+            self._block.begin(detection)
+            self._state = "block"
+        elif isinstance(detection, (NeedMore, Skip)):
+            return self._pass_empty_markers(at, detection, final)
+        else:
+            self._pass_anchor(at)
+        return True
+
+    def _pass_empty_markers(self, at: int, detection: NeedMore | Skip, final: bool) -> bool:
+        """Cuts markers that hold no call, and moves behind other ones; False if that needs more text."""
+        buffer = self._buffer
+        end = self._find_empty_end(at, detection, final)
+        if end is None:
             self._hold(at, at)
             return False
-        if empty > at:
+        if end > at:
             buffer.show(at)
-            buffer.emit(Cut(buffer.text[at:empty], is_empty_call=True))
-            buffer.skip(empty)
-        elif isinstance(detection, Marker):
-            self._state = self._pass_marker(detection)
-        elif isinstance(detection, BlockStart) and (detection.explicit or may_hold_call(buffer, detection)):
-            self._state = "after block" if self._block.begin(detection) else "in block"
+            buffer.emit(Cut(buffer.text[at:end], is_empty_call=True))
+            buffer.skip(end)
         elif isinstance(detection, Skip):
             buffer.pass_over(detection.end)
         else:
             self._pass_anchor(at)
         return True
 
-    def _find_empty_markers(self, at: int, detection: Detection | Marker, final: bool) -> int | None:
+    def _find_empty_end(self, at: int, detection: NeedMore | Skip, final: bool) -> int | None:
         """Where markers at `at` end that hold no call: at the end of the answer, or before those that close them.
 
         Noise between the special tokens of a call belongs to them. `at` if there are none; None if that needs more
         text. In running text a tag is mentioned.
         """
         text, formats = self._buffer.text, self._formats
-        run = formats.opener_run.match(text, at) if isinstance(detection, (NeedMore, Skip)) else None
-        if not run or (text[at : at + 2] in _TAG_BEGINS and not self._buffer.starts_line(at)):
+        run, begins = formats.opener_run.match(text, at), text[at : at + 2]
+        if not run or (begins in _TAG_BEGINS and not self._buffer.starts_line(at)):
             return at
         if isinstance(detection, NeedMore):
-            return len(text) if final else at  # the beginning of a call that was cut off
-        if not isinstance(detection, Skip) or run.end() != detection.end:
+            return len(text)  # the beginning of a call that was cut off
+        if run.end() != detection.end:
             return at
-        for follows in (formats.closing_marker, formats.noise)[: 1 + (text[at : at + 2] in _TOKEN_BEGINS)]:
+        ends = [formats.closing_marker]
+        if begins in _TOKEN_BEGINS:
+            ends.append(formats.noise)
+        for follows in ends:
             if not final and follows.is_prefix(text, run.end()):
                 return None  # a longer marker may come
             if match := follows.match(text, run.end()):
-                return match.start("token") if follows is formats.noise else match.end()
+                return match.end()
         return at
 
-    def _pass_marker(self, marker: Marker) -> _State:
-        """Moves behind a marker, and says what follows it."""
+    def _pass_marker(self, marker: Marker) -> None:
+        """Moves behind a marker, and notes what follows it."""
         if marker.role == "discards":
             self._buffer.show(marker.at)
-            return "discard"
-        assert self._reasoning  # noqa: S101 - it found the marker
-        return "in reasoning" if self._reasoning.pass_marker(marker) else "prose"
+            self._state = "discard"
+        elif self._reasoning.pass_marker(marker):
+            self._state = "reasoning"
 
     def _find_next(self) -> int:
         """Where a block may begin next; -1 if nowhere in the text. Nothing before the last block decides on it."""
         buffer, text = self._buffer, self._buffer.text
         floor, position = buffer.floor, buffer.position
-        first = skip_blanks(text, floor) if buffer.called else -1
+        first = skip_blanks(text, floor)
         if position <= first < len(text) and self._detect_result(first):  # a line begins behind a block
             return first
         if floor and position < floor + ANCHOR_LEAD_CHARS:
@@ -302,24 +317,23 @@ class StreamParser:
             start = find_hold(self._names, buffer.text, buffer.start, buffer.floor)
             self._hold(start, end - count_backticks(buffer.text))
 
-    def _end_block(self, final: bool) -> bool:
-        """The block's end is not there; where no more text comes, the block ends with it."""
-        if final:
+    def _read_block(self, final: bool) -> bool:
+        """Finishes the block once its end is there; where no more text comes, the block ends with it."""
+        if self._block.follower:
+            if not final:
+                return False
             self._block.end_early()
-            self._state = "after block"
-        return final
-
-    def _finish_block(self, final: bool) -> bool:
-        finished = self._block.finish(final, truncated=self._truncated)
-        if finished:
-            self._state = "discard" if self._classifier.is_full else "prose"
-            if self._buffer.called:
-                self._find_anchor = self._formats.anchor_after_call.search
-                self._count_held = self._detector.count_held_after_call
-        return finished
+        if not self._block.finish(final, truncated=self._truncated):
+            return False
+        self._state = "prose"
+        if self._classifier.is_full:
+            self._state = "discard"
+        if self._buffer.called:
+            self._find_anchor = self._formats.anchor_after_call.search
+            self._count_held = self._detector.count_held_after_call
+        return True
 
     def _read_reasoning(self, final: bool) -> bool:
-        assert self._reasoning  # noqa: S101 - the state says so
         ended = self._reasoning.read(final)
         if ended:
             self._state = "prose"
@@ -334,20 +348,20 @@ class StreamParser:
 
     _STEPS: ClassVar[dict[_State, Callable[[StreamParser, bool], bool]]] = {
         "prose": _read_prose,
-        "in block": _end_block,
-        "after block": _finish_block,
-        "in reasoning": _read_reasoning,
+        "block": _read_block,
+        "reasoning": _read_reasoning,
         "discard": _discard,
     }
 
     def _detect(self, at: int, final: bool) -> Detection | Marker:
         """What begins at the anchor `at`."""
         buffer, text = self._buffer, self._buffer.text
-        if buffer.called and (result := self._detect_result(at)):
+        if result := self._detect_result(at):
             return result
         if text[at] == "`" and buffer.in_fence:
-            may_be_longer = not text[at : at + 5].strip("`") and len(text) < at + 5
-            return NeedMore(at) if may_be_longer else None
+            if text[at:].strip("`") or len(text) >= at + 5:
+                return None
+            return NeedMore(at)  # the fence may be longer
         marker = self._find_marker(at, final)
         if isinstance(marker, Skip) or (isinstance(marker, Marker) and not self._may_begin_call(marker)):
             return marker
@@ -366,21 +380,21 @@ class StreamParser:
             detection = find_code(position, detection.start, final=final) or detection
         if not isinstance(marker, NeedMore):
             return detection
-        if isinstance(detection, BlockStart):
+        if isinstance(detection, (BlockStart, NeedMore)):
             return NeedMore(detection.start)
-        return detection if isinstance(detection, NeedMore) else marker
+        return marker
 
     def _find_marker(self, at: int, final: bool) -> Marker | NeedMore | Skip | None:
         """The marker of reasoning, or around the answer, at the anchor `at`."""
         buffer, text = self._buffer, self._buffer.text
-        if self._reasoning is None or text[at] not in MARKER_STARTS or buffer.in_fence:
+        if not self._reads_reasoning or text[at] not in MARKER_STARTS or buffer.in_fence:
             return None
         start = at
         if text[at] == "=":  # of `to=`
             start = at - 2
-            if joins_word(text[max(buffer.floor, start - 1) : start]):
+            if start < buffer.start or joins_word(text[max(buffer.floor, start - 1) : start]):
                 return None
-        return self._reasoning.find_marker(start, final=final) if start >= buffer.start else None
+        return self._reasoning.find_marker(start, final=final)
 
     def _may_begin_call(self, marker: Marker) -> bool:
         return (
@@ -391,8 +405,12 @@ class StreamParser:
     def _detect_result(self, at: int) -> Marker | NeedMore | None:
         """After a call: whether a line begins at `at`, or behind the line end there, with a result that was made up."""
         buffer, text = self._buffer, self._buffer.text
-        line = skip_blanks(text, at + 1) if text[at] == "\n" else at
-        if not buffer.called or (line == at and not buffer.starts_line(at)):
+        if not buffer.called:
+            return None
+        line = at
+        if text[at] == "\n":
+            line = skip_blanks(text, at + 1)
+        elif not buffer.starts_line(at):
             return None
         if FABRICATED.match(text, line):
             return Marker(line, line, "discards", "")
@@ -418,7 +436,7 @@ class StreamParser:
         Reasoning that was only assumed is the answer, unless that was cut off.
         """
         reasoning = self._reasoning
-        if self._buffer.answered or reasoning is None or not (text := reasoning.text):
+        if self._buffer.answered or not (text := reasoning.text):
             return []
         inner = copy.copy(self)
         if reasoning.is_assumed and not self._truncated:

@@ -105,6 +105,12 @@ def group(name: str, *parts: Part) -> PrefixPattern:
     return PrefixPattern(f"(?P<{name}>{whole})", prefix)
 
 
+def before(part: Part) -> PrefixPattern:
+    """Nothing, where `part` follows."""
+    whole, prefix = sequence(part)
+    return PrefixPattern(f"(?={whole})", prefix)
+
+
 class PrefixMatcher:
     """A pattern's expressions, each compiled when it is first used: start-up does not pay for them.
 
