@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from ..types.messages import (
     JSON,
+    Block,
     MalformedCall,
     Message,
     Reasoning,
     Response,
     SystemMessage,
-    Text,
     ToolCall,
     ToolResults,
     UserMessage,
@@ -66,20 +66,25 @@ def list_sections(messages: Sequence[Message]) -> Iterator[Section]:
         if isinstance(message, UserMessage):
             yield Section("you", "You", message.text)
         elif isinstance(message, Response):
-            for block in message.content:
-                if isinstance(block, Text) and block.text.strip():
-                    yield Section("model", "Model", block.text)
-                elif isinstance(block, Reasoning) and block.text.strip():
-                    yield Section("thought", "Thought", block.text)
-                elif isinstance(block, ToolCall):
-                    arguments = json.dumps(dict(block.arguments), ensure_ascii=False, indent=2)
-                    yield Section("call", f"Call: {block.name}", arguments)
-                elif isinstance(block, MalformedCall):
-                    yield Section("call", f"Unreadable call: {block.name}", block.raw)
+            yield from filter(None, map(_describe_block, message.content))
         elif isinstance(message, ToolResults):
             for result in message.results:
                 mark = f" ({result.failure})" if result.failure else ""
                 yield Section("tool", f"Result: {result.name}{mark}", result.text)
+
+
+def _describe_block(block: Block) -> Section | None:
+    """None of blank text."""
+    if isinstance(block, ToolCall):
+        arguments = json.dumps(dict(block.arguments), ensure_ascii=False, indent=2)
+        return Section("call", f"Call: {block.name}", arguments)
+    if isinstance(block, MalformedCall):
+        return Section("call", f"Unreadable call: {block.name}", block.raw)
+    if not block.text.strip():
+        return None
+    if isinstance(block, Reasoning):
+        return Section("thought", "Thought", block.text)
+    return Section("model", "Model", block.text)
 
 
 def render_markdown(conversation: SavedConversation, clean: Clean) -> str:

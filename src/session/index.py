@@ -73,7 +73,9 @@ class Index:
 
     def __enter__(self) -> Index:
         path = self._folder / FILE_NAME
-        for _ in range(2 if self._folder.is_dir() else 0):
+        attempts = 2
+        while attempts and self._folder.is_dir():
+            attempts -= 1
             try:
                 path.touch(0o600)
                 self._connect(str(path))
@@ -121,7 +123,9 @@ class Index:
         self._database = sqlite3.connect(path)
         try:
             (version,) = self._database.execute("pragma user_version").fetchone()
-            self._database.executescript(f"{'' if version == SCHEMA_VERSION else DROP}{SCHEMA}")
+            if version != SCHEMA_VERSION:
+                self._database.executescript(DROP)
+            self._database.executescript(SCHEMA)
             self._database.execute(f"pragma user_version = {SCHEMA_VERSION}")
             try:
                 self._database.execute(FULL_TEXT_SCHEMA)
@@ -136,7 +140,7 @@ class Index:
     def _refresh(self) -> None:
         indexed = dict(self._database.execute("select id, stamp from sessions"))
         journals: dict[str, tuple[Path, str]] = {}
-        for path in self._folder.glob("*.jsonl") if self._folder.is_dir() else ():
+        for path in self._folder.glob("*.jsonl"):
             with suppress(OSError):
                 status = path.stat()
                 journals[path.stem] = path, f"{status.st_mtime_ns} {status.st_size}"
@@ -183,8 +187,9 @@ class Index:
             meta.get("one_shot") is True and replayed.state.turns <= 1,
             problem,
         )
-        # One that cannot be resumed now is read again each time: its file need not change for that.
-        values = (session, "" if problem else stamp, *row[1:])
+        if problem:  # it is read again each time: its file need not change for that
+            stamp = ""
+        values = (session, stamp, *row[1:])
         self._database.execute(f"insert into sessions values({', '.join('?' * len(values))})", values)
         for speaker, text in texts:
             text = make_storable(text[:MAX_TEXT_CHARS])

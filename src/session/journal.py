@@ -99,12 +99,13 @@ class Journal:
             return
         fields = dict(record.fields)
         try:
-            body = encode_json(fields if clean else redact_value(fields, self.redact))
+            if not clean:
+                fields = redact_value(fields, self.redact)
+            line = encode_json({"type": record.kind, "n": record.number, **fields})
         except (ValueError, RecursionError, TypeError) as error:  # not JSON; no tool should give such a value
             self.broken = f"a {record.kind} cannot be written as JSON: {error}"
             return
-        head = f'{{"type":"{record.kind}","n":{record.number}'.encode()
-        self._append(head + (b"," + body[1:] if fields else b"}") + b"\n")
+        self._append(line + b"\n")
 
     def end_line(self) -> None:
         """End the last line of an old journal."""
@@ -154,6 +155,14 @@ class Journal:
         self.broken = f"{self.path}: {error.strerror or error}"
 
 
+class NoJournal(Journal):
+    """Of a conversation that is not saved: nothing is written, and no content of a file is kept."""
+
+    def __init__(self) -> None:
+        super().__init__(Path())
+        self.broken = "it is not saved"
+
+
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     """A descriptor of a file that is no FIFO, device or folder; it waits for none of them. Raises OSError."""
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -192,7 +201,8 @@ def redact_value(value: Any, redact: Redact) -> Any:
         return [redact_value(each, redact) for each in value]
     if isinstance(value, Mapping):
         opaque = _list_opaque(value)
-        return {redact(key): each if key in opaque else _redact_named(key, each, redact) for key, each in value.items()}
+        cleaned = {key: _redact_named(key, each, redact) for key, each in value.items() if key not in opaque}
+        return {redact(key): cleaned.get(key, each) for key, each in value.items()}
     return value
 
 

@@ -80,13 +80,7 @@ def replay(path: Path, until: int | None = None, *, whole: bool = False, max_byt
     replayed = Replay(SessionState(keep_records=True))
     with _without_collection():
         try:
-            with os.fdopen(open_regular(path), "rb") as file:
-                for record in read_records(file if max_bytes is None else _limit_size(file, max_bytes), replayed):
-                    if until is not None and record.number >= until:
-                        continue
-                    if not replayed.state.next and record.kind != "meta":
-                        break
-                    replayed.state.apply(record)
+            _apply_records(path, replayed, until, max_bytes)
         except OSError as error:
             raise JournalError(path, f"cannot be read: {error.strerror or error}") from error
         if not replayed.state.next:
@@ -101,6 +95,17 @@ def replay(path: Path, until: int | None = None, *, whole: bool = False, max_byt
             replayed.messages += _build_messages(entry, replayed, last=entry is entries[-1])
         replayed.state.drop_records()
     return replayed
+
+
+def _apply_records(path: Path, replayed: Replay, until: int | None, max_bytes: int | None) -> None:
+    """Raises OSError."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        for record in read_records(file if max_bytes is None else _limit_size(file, max_bytes), replayed):
+            if until is not None and record.number >= until:
+                continue
+            if not replayed.state.next and record.kind != "meta":
+                break
+            replayed.state.apply(record)
 
 
 def read_records(lines: Iterable[bytes], replayed: Replay) -> Iterator[Record]:
@@ -141,9 +146,12 @@ def _settle(
         last = None
     elif torn:
         del pieces[-1:]
+    lines = pieces
     if last and last[1].startswith(_RESPONSE):
         pieces.clear()
-    for place, line in [*pieces, last] if last else pieces:
+    if last:
+        lines = [*pieces, last]
+    for place, line in lines:
         line = line.removesuffix(b"\n")
         if head := _HEAD.match(line):
             yield Record(head[1].decode(), int(head[2]), line=line, problems=replayed.problems)
@@ -182,7 +190,8 @@ def _build_messages(entry: MessageEntry, replayed: Replay, *, last: bool) -> Ite
     """The messages that an entry stands for: none, one, or a response and its results."""
     if entry.kind == "delta":
         partial = Response((Text("".join(str(each.fields.get("text", "")) for each in entry.records)),), "other")
-        replayed.partial = partial if last else None
+        if last:
+            replayed.partial = partial
         yield partial
         return
     value = entry.records[0].fields.get("message")
@@ -214,7 +223,8 @@ def _build_results(response: Response, records: list[Record], replayed: Replay, 
         if results.get(call.id):
             yield results[call.id].pop()
             continue
-        lost = ToolResult(call.id, call.name or "unreadable call", "error", UNKNOWN if call.id in started else NOT_RUN)
+        why = UNKNOWN if call.id in started else NOT_RUN
+        lost = ToolResult(call.id, call.name or "unreadable call", "error", why)
         if last:
             replayed.lost.append(lost)
         yield lost
@@ -225,24 +235,29 @@ def replace_system(system: Sequence[Message], messages: Sequence[Message]) -> li
 
     A server's cache of the prompt holds for the same bytes only, so a date of yesterday stays.
     """
-    if system and messages and isinstance(messages[0], SystemMessage):
-        saved, current = (_drop_environment(each) for each in (messages[0], system[0]))
-        system = messages[:1] if saved == current else system
-    return [*system, *(messages[1:] if messages and isinstance(messages[0], SystemMessage) else messages)]
+    if not messages or not isinstance(messages[0], SystemMessage):
+        return [*system, *messages]
+    saved, *rest = messages
+    if [_drop_environment(each) for each in system] == [_drop_environment(saved)]:
+        system = [saved]
+    return [*system, *rest]
 
 
 def _drop_environment(message: Message) -> list[str]:
     """The paragraphs of a system prompt but the one about the environment."""
-    paragraphs = message.text.split("\n\n") if isinstance(message, SystemMessage) else []
-    return [each for each in paragraphs if not each.startswith(ENVIRONMENT_PREFIX)]
+    if not isinstance(message, SystemMessage):
+        return []
+    return [each for each in message.text.split("\n\n") if not each.startswith(ENVIRONMENT_PREFIX)]
 
 
 def describe_processes(processes: Iterable[StartedProcess], find_living: FindLiving) -> tuple[list[str], list[str]]:
     """Of the processes that ran when the program stopped: notes for the model, and notices for the user."""
     processes = list(processes)
-    jobs = ", ".join(each.command for each in processes if each.job)
-    notices = [f"Commands in the background ended with the program: {escape_name(jobs)}."] if jobs else []
+    notes, notices = list[str](), list[str]()
+    if jobs := ", ".join(each.command for each in processes if each.job):
+        notes.append(f"[these background commands ended with the program: {jobs}]")
+        notices.append(f"Commands in the background ended with the program: {escape_name(jobs)}.")
     for process, pids in find_living(processes).items():
         numbers = " ".join(map(str, pids))
         notices.append(f"Still running from before: {escape_name(process.command)} (`kill {numbers}` ends it).")
-    return ([f"[these background commands ended with the program: {jobs}]"] if jobs else []), notices
+    return notes, notices

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from ..errors import BotError
 from ..types.events import CallFinished, CallStarted, Compacted, Completed, Event, Notice, TextDelta
 from ..types.file_names import FileChange, FileState, escape_name
 from ..types.messages import JSON, Message, Response, SystemMessage, ToolCall, ToolResult, ToolResults
 from ..types.process import FindLiving, StartedProcess
-from .journal import VERSION, Journal, Record, Redact
+from .journal import VERSION, Journal, NoJournal, Record, Redact
 from .snapshots import ReadContent, ReadFile, RestoredFiles, RestoreFile, Snapshots
 from .state import SessionState, Write
 from .streaming_redaction import StreamRedactor
@@ -64,9 +64,9 @@ class Session:
         self.messages = list(messages)
         self._root = root
         self._now = now
-        self._journal = journal
-        self._snapshots = Snapshots(journal.path.with_suffix(".files"), root, now) if journal else None
-        self._redactor = StreamRedactor(journal.redact if journal else str)
+        self._journal = journal or NoJournal()
+        self._snapshots = Snapshots(self._journal.path.parent / f"{self.id}.files", root, now)
+        self._redactor = StreamRedactor(self._journal.redact)
         self._partial_chars = 0  # recorded of the answer that is being given
         self.state = SessionState(meta=dict(meta or {}))
         self._recorded_count = 0  # number of messages that are recorded
@@ -74,7 +74,7 @@ class Session:
         self._lock = Lock()  # calls in threads of their own record processes
         self._in_turn = False
         self.notes: list[str] = []  # for the model, with the next question
-        self._has_warned = False
+        self._has_warned = journal is None
         self._notices: list[str] = []  # for the user, with the next event
 
     @classmethod
@@ -135,7 +135,7 @@ class Session:
 
     def start_task(self, messages: Sequence[Message], meta: Mapping[str, JSON]) -> Session:
         """The conversation of a subagent. Its journal is in a folder beside this one's, and is deleted with it."""
-        if self._journal is None:
+        if not self.id:
             return Session(messages, self._root)
         name = f"{self.state.next}-{os.urandom(2).hex()}"
         self._append("task", {"journal": name, **meta})
@@ -159,16 +159,17 @@ class Session:
 
     @property
     def id(self) -> str:
-        return self._journal.path.stem if self._journal else ""
+        """Empty if nothing is saved."""
+        return self._journal.path.stem
 
     @property
     def path(self) -> Path | None:
         """The journal's path; None if nothing is saved."""
-        return self._journal.path if self._journal and not self._journal.broken else None
+        return None if self._journal.broken else self._journal.path
 
     def read_content(self, state: FileState | None) -> bytes | None:
         """The content of a file before or after a write; None if there was none, or it was not saved."""
-        return self._snapshots.read(state.digest) if self._snapshots and state and state.digest else None
+        return self._snapshots.read(state.digest) if state else None
 
     def follow(self, events: Generator[Event, None, None]) -> Generator[Event, None, None]:
         """Pass events on, recording each one first. Closes `events` at the end."""
@@ -189,7 +190,7 @@ class Session:
             self._end_writes()  # of an interrupted call, which did not make later changes
             self._record_messages()
             self._in_turn = False
-            self._sync()
+            self._journal.sync()
 
     def save_waiting(self) -> None:
         """Write what waits of the answer, but for what may be the beginning of a secret."""
@@ -204,7 +205,7 @@ class Session:
 
     def record_write(self, path: str, content: bytes | None) -> None:
         """Save the content of a file that a tool is about to write; None if there is no file yet."""
-        if not self._snapshots or not self._journal or self._journal.broken:
+        if self._journal.broken:
             return
         try:
             before = None if content is None else self._snapshots.save(content)
@@ -215,7 +216,7 @@ class Session:
 
     def record_changes(self, files: Sequence[FileChange], read: ReadContent, *, is_complete: bool) -> None:
         """Record what a call has changed in files. `read` gives contents by their digests."""
-        if not self._snapshots or not self._journal or self._journal.broken:
+        if self._journal.broken:
             return
         try:
             rows = self._snapshots.save_changes(files, self._root, read)
@@ -230,15 +231,13 @@ class Session:
 
     def read_files_with(self, read_file: ReadFile) -> None:
         """From now on, what files hold before an undo and after a write is read by this function."""
-        if self._snapshots:
-            self._snapshots.read_file = read_file
+        self._snapshots.read_file = read_file
 
     def rename(self, name: str) -> None:
         self._append("rename", {"name": name})
 
     def close(self) -> None:
-        if self._journal:
-            self._journal.close()
+        self._journal.close()
 
     def undo(self, restore_file: RestoreFile) -> Undone | None:
         """Undo the last turn, or the compaction after it, including files; None if there is nothing to undo.
@@ -249,36 +248,36 @@ class Session:
         if not state.points:
             return None
         to, question = state.points[-1]
-        is_summarized = bool(state.compactions) and state.compactions[-1].number >= to
-        earlier = self._load_messages(to) if is_summarized else None
-        writes = [each for each in state.writes if each.number >= to]
+        earlier = None
+        if _since(state.compactions, to):
+            earlier = self._load_messages(to)
+        writes = _since(state.writes, to)
         calls, watched = self._list_unrestored(to, writes)
         size = state.size
-        files = self._snapshots.restore(writes, restore_file) if self._snapshots else RestoredFiles([], [], [])
+        files = self._snapshots.restore(writes, restore_file)
         self._append("undo", {"to": to})
-        self.messages[:] = self.messages[: len(self.messages) - (size - state.size)] if earlier is None else earlier
+        if earlier is None:
+            earlier = self.messages[: len(self.messages) - (size - state.size)]
+        self.messages[:] = earlier
         self._recorded_count = len(self.messages)
-        self._sync()
+        self._journal.sync()
         return Undone(question or "", files, calls, watched)
 
     def _list_unrestored(self, to: int, writes: Iterable[Write]) -> tuple[list[ToolCall], frozenset[str]]:
         """The calls from a record on that did more than these writes, and the ids of all that were watched."""
-        watched: dict[str, bool] = {}  # by the id of a call: whether all its changes are among the writes
-        for each in self.state.watched:
-            if each.number >= to:
-                watched[each.id] = watched.get(each.id, False) or each.is_complete
-        restored = {write.call for write in writes if watched.get(write.call, True)}
-        restored |= {call for call, is_complete in watched.items() if is_complete}
+        rows = _since(self.state.watched, to)
+        watched = frozenset(each.id for each in rows)
+        restored = {each.id for each in rows if each.is_complete}  # all its changes are among the writes
+        restored |= {write.call for write in writes if write.call not in watched}
         calls_by_id = {call.id: call for each in self.messages if isinstance(each, Response) for call in each.calls}
         calls = []
-        for started in self.state.started:
-            if started.number < to or started.id in restored:
-                continue
+        for started in _since(self.state.started, to):
+            call = ToolCall(started.id, started.name, started.arguments or {})
             if started.arguments is None:
-                calls.append(calls_by_id.get(started.id, ToolCall(started.id, started.name, {})))
-            else:
-                calls.append(ToolCall(started.id, started.name, started.arguments))
-        return calls, frozenset(watched)
+                call = calls_by_id.get(started.id, call)
+            if started.id not in restored:
+                calls.append(call)
+        return calls, watched
 
     def redo(self, restore_file: RestoreFile) -> Undone | None:
         """Do again what the last undo has undone; None if there is nothing to redo.
@@ -290,13 +289,13 @@ class Session:
         undone = self.state.undone[-1]
         messages = self._load_messages(undone.number)
         writes = undone.writes
-        files = self._snapshots.restore(writes, restore_file, forward=True) if self._snapshots else None
+        files = self._snapshots.restore(writes, restore_file, forward=True)
         self._append("redo", {"undo": undone.number})
         self.messages[:] = messages
         self._recorded_count = len(self.messages)
-        self._sync()
+        self._journal.sync()
         question = next((point.question for point in undone.rows["points"] if point.question), "")
-        return Undone(question, files or RestoredFiles([], [], []), [])
+        return Undone(question, files, [])
 
     def _load_messages(self, until: int) -> list[Message]:
         """The messages before a record, from the journal."""
@@ -309,10 +308,9 @@ class Session:
 
     def _describe_start(self, call: ToolCall) -> dict[str, JSON]:
         """What is recorded of a call that starts: its arguments only where they are no longer those of the answer."""
-        answer = next((each for each in reversed(self.messages) if isinstance(each, Response)), None)
+        answer = next((each for each in reversed(self.messages) if isinstance(each, Response)), Response(()))
         described: dict[str, JSON] = {"id": call.id, "name": call.name}
-        calls = answer.calls if answer else ()
-        asked = [each.arguments for each in calls if each.id == call.id and isinstance(each, ToolCall)]
+        asked = [each.arguments for each in answer.calls if each.id == call.id]
         if asked and call.arguments not in asked:
             described["arguments"] = dict(call.arguments)
         return described
@@ -326,13 +324,13 @@ class Session:
         self._record_messages()
         if isinstance(event, CallStarted):
             self._append("call", self._describe_start(event.call))
-            self._sync()
+            self._journal.sync()
         elif isinstance(event, CallFinished):
             self._results.append(event.result)
             self._append("result", {"result": event.result.to_dict()})
             self._end_writes()
         elif isinstance(event, Completed) and not event.response.calls:  # else the call that starts next syncs it
-            self._sync()
+            self._journal.sync()
 
     def _record_text(self, text: str) -> None:
         """Record a piece of an answer that is not complete; not if it already has MAX_PARTIAL_CHARS characters."""
@@ -347,9 +345,7 @@ class Session:
         """Record the new content of the files that were about to be written."""
         for place in list(self.state.open_writes):
             path = self.state.writes[place].path
-            self._append(
-                "wrote", {"path": path, "after": self._snapshots.save_file(Path(path)) if self._snapshots else ""}
-            )
+            self._append("wrote", {"path": path, "after": self._snapshots.save_file(Path(path))})
 
     def _record_messages(self) -> None:
         """Record what the agent has appended to the conversation, or removed from its end."""
@@ -371,10 +367,12 @@ class Session:
         kind = message.TYPE
         self._redactor.reset()
         self._partial_chars = 0
+        fields: dict[str, JSON] = {"message": message.to_dict()}
         if kind == "user" and self._in_turn:
             kind = "order"  # from the agent itself, in the middle of a turn
-        stamp: dict[str, JSON] = {"time": int(self._now())} if kind == "user" else {}
-        self._append(kind, {**stamp, "message": message.to_dict()})
+        elif kind == "user":
+            fields = {"time": int(self._now()), **fields}
+        self._append(kind, fields)
 
     def _append(self, kind: str, fields: Mapping[str, JSON], *, clean: bool = False) -> None:
         """Write a record and apply it. `clean`: its secrets have been removed already."""
@@ -383,18 +381,26 @@ class Session:
         with self._lock:
             record = Record(kind, self.state.next, fields)
             self.state.next += 1  # first, so that no number is used twice after an interrupt
-            if self._journal:
-                self._journal.write(record, clean=clean)
+            self._journal.write(record, clean=clean)
             self.state.apply(record)
-
-    def _sync(self) -> None:
-        if self._journal:
-            self._journal.sync()
 
     def _warn(self) -> Iterator[Notice]:
         """What the user must know; once, when the journal breaks."""
-        if self._journal and self._journal.broken and not self._has_warned:
+        if self._journal.broken and not self._has_warned:
             self._has_warned = True
             self._notices.append(NOT_SAVED.format(why=self._journal.broken))
         while self._notices:
             yield Notice(self._notices.pop(0))
+
+
+class _Numbered(Protocol):
+    @property
+    def number(self) -> int: ...
+
+
+_Row = TypeVar("_Row", bound=_Numbered)
+
+
+def _since(rows: Iterable[_Row], number: int) -> list[_Row]:
+    """The rows that come from this record or a later one."""
+    return [row for row in rows if row.number >= number]

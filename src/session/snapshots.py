@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,10 +88,8 @@ class Snapshots:
             for state in filter(None, states):
                 if (content := read(state.digest)) is not None:
                     self.save(content)
-            row: list[JSON] = [str(root / path)]
-            for saved in states:
-                row.append([*saved] if saved else None)
-            rows.append(row)
+            saved: list[JSON] = [state and [*state] for state in states]
+            rows.append([str(root / path), *saved])
         return rows
 
     def _remove_old(self) -> None:
@@ -98,13 +97,13 @@ class Snapshots:
 
         for folder in self._folder.parent.glob(f"*{self._folder.suffix}"):
             with suppress(OSError):  # already removed, or not ours to remove
-                journal = folder.with_suffix(".jsonl")
-                used = max(each.stat().st_mtime for each in (folder, journal if journal.exists() else folder))
+                places = [each for each in (folder, folder.with_suffix(".jsonl")) if each.exists()]
+                used = max(each.stat().st_mtime for each in places)
                 if self._now() - used > MAX_UNUSED_S:
                     shutil.rmtree(folder)
 
     def read(self, name: str) -> bytes | None:
-        """The stored content; None if it is missing or damaged."""
+        """The stored content; None if it is missing or damaged, and of a folder, whose digest is empty."""
         with suppress(OSError):
             content = (self._folder / name).read_bytes()
             return content if _hash(content) == name else None
@@ -115,12 +114,10 @@ class Snapshots:
 
         A file that was changed since is skipped.
         """
-        first: dict[str, Write] = {}
-        last: dict[str, Write] = {}
-        for write in writes:
-            first.setdefault(write.path, write)
-            last[write.path] = write
-        ends = {path: (first[path].before, last[path].after) for path in sorted(first)}
+        ends: dict[str, tuple[FileState | None, FileState | None]] = {}
+        for write in sorted(writes, key=attrgetter("path")):
+            before, _ = ends.get(write.path, (write.before, None))
+            ends[write.path] = before, write.after
         if forward:
             ends = {path: (after, before) for path, (before, after) in ends.items()}
         new = [path for path, (wanted, _) in ends.items() if wanted is None]
@@ -143,19 +140,22 @@ class Snapshots:
             now = read_state(path, self.read_file)
             if is_same(now, wanted):
                 return ""
-            kept = ""
-            if wanted and self.read(wanted.digest) is not None:
-                kept = f"; its earlier content is in {self._folder / wanted.digest}"
+            mode, digest = wanted or FileState(0, "")
+            content = self.read(digest)
             if not is_same(now, expected):
-                return f"it has been changed since{kept}"
-            content = self.read(wanted.digest) if wanted and not stat.S_ISDIR(wanted.mode) else None
-            if wanted and content is None and not stat.S_ISDIR(wanted.mode):
+                return self._explain_change(content, digest)
+            if wanted and content is None and not stat.S_ISDIR(mode):
                 return "its earlier content was not saved"
-            restore_file(path, content, wanted.mode if wanted else 0)
+            restore_file(path, content, mode)
         except OSError as error:
             return error.strerror or str(error)
         (done.restored if wanted else done.removed).append(str(path))
         return ""
+
+    def _explain_change(self, content: bytes | None, digest: str) -> str:
+        if content is None:
+            return "it has been changed since"
+        return f"it has been changed since; its earlier content is in {self._folder / digest}"
 
 
 def _hash(content: bytes) -> str:

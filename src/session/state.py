@@ -154,8 +154,8 @@ class SessionState:
         points = [point.number for point in self.points if point.question is not None]
         if not 0 < turn <= len(points):
             return ()
-        end = points[-turn + 1] if turn > 1 else self.next
-        return [write for write in self.writes if points[-turn] <= write.number < end]
+        begin, end = [*points, self.next][-turn - 1 :][:2]
+        return [write for write in self.writes if begin <= write.number < end]
 
     def apply(self, record: Record) -> None:
         """Change the state as the record says. Records of unknown kinds, or with impossible fields, change nothing."""
@@ -233,10 +233,12 @@ class SessionState:
 
     def _end_call(self, record: Record) -> None:
         self._attach(record)
-        result = record.fields.get("result") if any(map(record.may_name, TODO_NAMES)) else None
+        if not any(map(record.may_name, TODO_NAMES)):
+            return
+        result = record.fields.get("result")
         if isinstance(result, dict) and result.get("name") in TODO_NAMES and result.get("kind") != "error":
             if self._todo_calls is None:
-                self._todo_calls = _find_todo_calls(self._response.fields.get("message") if self._response else None)
+                self._todo_calls = _find_todo_calls(self._response)
             if arguments := self._todo_calls.get(str(result.get("tool_call_id"))):
                 self.todos.append(Todos(record.number, arguments))
 
@@ -267,7 +269,9 @@ class SessionState:
     def _add_changes(self, record: Record) -> None:
         call, files = str(record.fields.get("call", "")), record.fields.get("files")
         self.watched.append(WatchedCall(record.number, call, record.fields.get("complete") is True))
-        for each in files if isinstance(files, list) else ():
+        if not isinstance(files, list):
+            return
+        for each in files:
             if isinstance(each, list) and len(each) == 3 and isinstance(each[0], str):
                 self.writes.append(Write(record.number, each[0], _read_state(each[1]), call, _read_state(each[2])))
 
@@ -288,8 +292,9 @@ class SessionState:
 
         Turns before the last compaction stay, as they began with hidden messages.
         """
-        drop = record.fields.get("drop")
-        left = drop if isinstance(drop, int) else 0
+        left = record.fields.get("drop")
+        if not isinstance(left, int):
+            return
         oldest = self.compactions[-1].number if self.compactions else 0
         while left > 0 and len(self.entries) > self._first:
             removed = self.entries.pop()
@@ -344,10 +349,12 @@ _CHANGES: Mapping[str, Callable[[SessionState, Record], None]] = {
 }
 
 
-def _find_todo_calls(message: JSON) -> dict[str, Mapping[str, JSON]]:
+def _find_todo_calls(response: Record | None) -> dict[str, Mapping[str, JSON]]:
     """The arguments of the response's calls of the tool, by id; of calls that share an id, the first."""
+    if response is None:
+        return {}
     try:
-        calls = Response.from_dict(message).calls
+        calls = Response.from_dict(response.fields.get("message")).calls
     except ValueError:
         return {}
     return {call.id: call.arguments for call in reversed(calls) if call.name in TODO_NAMES}

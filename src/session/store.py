@@ -86,17 +86,13 @@ class Store:
             raise BotError("There is no session yet.", f"Sessions are kept in {self.folder}.")
         if not name_or_id:
             return _find_last(sessions, root)
-        for meant in (
-            [each for each in sessions if name_or_id in (each.id, each.name)],
-            [each for each in sessions if each.id.startswith(name_or_id)],
-            [each for each in sessions if each.name.lower().startswith(name_or_id.lower())],
-        ):
-            if len(meant) > 1:
-                names = ", ".join(each.id for each in meant[:MAX_IDS_SHOWN])
-                raise BotError(f"{name_or_id!r} may be {len(meant)} sessions, the last {names}.", "Name one by its id.")
-            if meant:
-                return meant[0].id
-        raise BotError(f"There is no session {name_or_id!r}.", "`vllm-bot sessions` lists them.")
+        meant = _list_meant(sessions, name_or_id)
+        if not meant:
+            raise BotError(f"There is no session {name_or_id!r}.", "`vllm-bot sessions` lists them.")
+        if len(meant) > 1:
+            names = ", ".join(each.id for each in meant[:MAX_IDS_SHOWN])
+            raise BotError(f"{name_or_id!r} may be {len(meant)} sessions, the last {names}.", "Name one by its id.")
+        return meant[0].id
 
     def list_sessions(self, *, empty: bool = False) -> list[Summary]:
         """All sessions, the last used first. `empty`: including those without an answer."""
@@ -141,6 +137,14 @@ class Store:
                 continue
             deleted.append(session)
         return deleted
+
+
+def _list_meant(sessions: Sequence[Summary], name_or_id: str) -> list[Summary]:
+    """Those with this id or name; else those whose id begins so; else those whose name does."""
+    exact = [each for each in sessions if name_or_id in (each.id, each.name)]
+    by_id = [each for each in sessions if each.id.startswith(name_or_id)]
+    by_name = [each for each in sessions if each.name.lower().startswith(name_or_id.lower())]
+    return exact or by_id or by_name
 
 
 def _find_last(sessions: Iterable[Summary], root: Path | None) -> str:

@@ -19,7 +19,9 @@ def detect_image(head: bytes) -> str:
         return "image/jpeg"
     if head.startswith((b"GIF87a", b"GIF89a")):
         return "image/gif"
-    return "image/webp" if head.startswith(b"RIFF") and head[8:12] == b"WEBP" else ""
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "image/webp"
+    return ""
 
 
 def describe_excess(size: int) -> str:

@@ -170,7 +170,9 @@ class ToolResult(Serializable):
         """Why there is no output; empty if there is."""
         if self.kind != "error":
             return ""
-        return "denied" if self.is_denied else "error"
+        if self.is_denied:
+            return "denied"
+        return "error"
 
     @property
     def text(self) -> str:
@@ -298,12 +300,10 @@ class UserMessage(Serializable):
         """Both messages as one."""
         if not (self.blocks or other.blocks):
             return UserMessage(f"{self.text}\n\n{other.text}")
-        messages = self, other
         blocks: list[ContentBlock] = []
-        for each in messages:
-            text: list[ContentBlock] = [{"type": "text", "text": each.text}] if each.text else []
-            blocks += each.blocks or text
-        return UserMessage("", tuple(blocks))
+        for each in (self, other):
+            blocks += each.blocks or [{"type": "text", "text": each.text}]
+        return UserMessage("", tuple(block for block in blocks if block != {"type": "text", "text": ""}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,8 +369,10 @@ def split_open_turn(messages: Sequence[Message]) -> tuple[Response, tuple[ToolRe
 
 def count_media(message: Message) -> int:
     """The images and sounds in a message."""
-    blocks: Iterable[JSON] = message.blocks if isinstance(message, UserMessage) else ()
-    if isinstance(message, ToolResults):
+    blocks: Iterable[JSON] = ()
+    if isinstance(message, UserMessage):
+        blocks = message.blocks
+    elif isinstance(message, ToolResults):
         blocks = [block for result in message.results for block in list_blocks(result)]
     return sum(isinstance(block, dict) and block.get("type") in MEDIA for block in blocks)
 

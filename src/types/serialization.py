@@ -85,7 +85,9 @@ def _reader_of(hint: Any) -> Reader:
         return partial(_read_plain, str)  # a newer version may know more words
     if hint in (str, int, bool):
         return partial(_read_plain, hint)
-    return partial(_read_plain, dict if get_origin(hint) in (Mapping, dict) else object)
+    if get_origin(hint) in (Mapping, dict):
+        return partial(_read_plain, dict)
+    return partial(_read_plain, object)
 
 
 def _read_tuple(read: Reader, value: object) -> tuple[Any, ...]:

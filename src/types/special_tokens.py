@@ -40,4 +40,6 @@ def escape_in_json(text: str, escape: str = "\\u{:04x}") -> str:
 def neutralize_with_note(text: str) -> str:
     """The same, with a note at the end if there was any."""
     changed = neutralize(text)
-    return text if changed == text else f"{changed}\n{NOTE}"
+    if changed == text:
+        return text
+    return f"{changed}\n{NOTE}"

@@ -49,15 +49,22 @@ def describe_type(schema: object, depth: int = 1) -> str:
         case {"type": "object", **rest} if depth and (fields := _format_fields(rest, depth - 1)):
             return f"{{{fields}}}"
         case {"type": kind, **rest}:
-            form = f" ({rest['format']})" if rest.get("format") in SHOWN_FORMATS else ""
-            return " | ".join(map(str, kind)) if isinstance(kind, list) else f"{kind}{form}"
+            return _describe_kind(kind, rest.get("format"))
     return "any"
 
 
+def _describe_kind(kind: object, form: object) -> str:
+    if isinstance(kind, list):
+        return " | ".join(map(str, kind))
+    return f"{kind} ({form})" if form in SHOWN_FORMATS else str(kind)
+
+
 def _format_fields(schema: Mapping[Any, Any], depth: int) -> str:
-    properties, required = schema.get("properties"), schema.get("required")
-    needed = required if isinstance(required, list) else []
-    fields = properties if isinstance(properties, Mapping) else {}
+    fields, needed = schema.get("properties"), schema.get("required")
+    if not isinstance(fields, Mapping):
+        return ""
+    if not isinstance(needed, list):
+        needed = []
     return ", ".join(
         f"{key}{'' if key in needed else '?'}: {describe_type(value, depth)}" for key, value in fields.items()
     )
