@@ -14,7 +14,7 @@ from pathlib import Path
 IMAGE = "docker.io/library/python:3.12"
 CHECKOUT_IMAGE = "docker.io/swebench/sweb.eval.x86_64.a:latest"  # whose working folder is a Git checkout
 
-SCRIPT = """#!{python}
+SCRIPT = """#!{python} -IS
 import json, os, signal, subprocess, sys, time
 from pathlib import Path
 

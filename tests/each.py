@@ -16,7 +16,18 @@ def check_each(**columns: Iterable[Any]) -> Callable[[Callable[..., None]], Call
 
     For tests without state: the rows share their fixtures. Where rows need time or files, use `parametrize`.
     """
-    rows = [dict(zip(columns, values, strict=True)) for values in product(*map(list, columns.values()))]
+    return _check([dict(zip(columns, values, strict=True)) for values in product(*map(list, columns.values()))])
+
+
+def check_rows(names: str, rows: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """As check_each, for rows as `parametrize` takes them: one value each, or a value for each of the names."""
+    columns = [name.strip() for name in names.split(",")]
+    if len(columns) == 1:
+        return _check([{names: row} for row in rows])
+    return _check([dict(zip(columns, row, strict=True)) for row in rows])
+
+
+def _check(rows: list[dict[str, Any]]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     assert rows, "there is nothing to check"
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
@@ -33,7 +44,7 @@ def check_each(**columns: Iterable[Any]) -> Callable[[Callable[..., None]], Call
                 raise AssertionError(f"{len(failed)} of {len(rows)} rows:\n{told}") from next(iter(failed.values()))
 
         signature = inspect.signature(test)
-        left = [parameter for name, parameter in signature.parameters.items() if name not in columns]
+        left = [parameter for name, parameter in signature.parameters.items() if name not in rows[0]]
         check.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
         return check
 

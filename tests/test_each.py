@@ -2,7 +2,7 @@
 
 import pytest
 
-from .each import check_each
+from .each import check_each, check_rows
 
 SEEN = []
 
@@ -22,6 +22,23 @@ def test_every_row_that_fails_is_named():
 
     with pytest.raises(AssertionError, match=r"2 of 4 rows:\n  1: .*\n  3: "):
         check()
+
+
+def test_rows_hold_a_value_for_each_name():
+    seen = []
+
+    @check_rows("number, letter", [(1, "a"), (2, "b")])
+    def check(number, letter):
+        seen.append((number, letter))
+
+    check()
+    assert seen == [(1, "a"), (2, "b")]
+
+
+def test_rows_of_one_name_are_its_values():
+    seen = []
+    check_rows("row", [(1, "a"), "b"])(lambda row: seen.append(row))()
+    assert seen == [(1, "a"), "b"]
 
 
 def test_a_table_without_rows_is_a_mistake():

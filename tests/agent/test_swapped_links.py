@@ -17,6 +17,7 @@ from src.security.permissions.rules import parse_rules
 from src.tools import REGISTRY, ToolContext
 from src.types.messages import ToolCall, ToolResult
 from tests.doubles import perform
+from tests.thorough import only_thorough
 
 SECRET = "hunter22"
 RULES = parse_rules(
@@ -158,6 +159,7 @@ def test_a_rule_that_the_user_adds_names_the_judged_file(workspace):
     assert policy.find_always_rule(replace(call, real_path=decision.real_path)).path == "/ok.txt"
 
 
+@only_thorough
 def test_a_link_that_a_thread_swaps_never_shows_what_a_rule_denies(workspace):
     has_ended = threading.Event()
 

@@ -27,7 +27,10 @@ from src.session.replay import replay
 from src.types.events import CallDenied, CallFinished, Completed, Notice
 from src.types.messages import CHECKS_LEAD, Response, Text, ToolCall, ToolResults, UserMessage
 from tests.doubles import ScriptedServer
+from tests.thorough import only_thorough
 from tests.waiting import PATIENCE_S
+
+NO_SANDBOX = SecuritySettings(sandbox="off")  # trying one takes time
 
 
 def list_requests(state, ask_twice=False):
@@ -216,7 +219,8 @@ class TestManyTools:
     def make_factory(folder, url, way):
         FACTS.clear()
         vllm = VllmSettings(base_url=url, model="tiny", enable_function_calling=way == "native")
-        return Factory(Settings(vllm=vllm, root=folder, state=folder / "state", tools=ToolSettings(mcp=(MANY,))))
+        tools = ToolSettings(mcp=(MANY,))
+        return Factory(Settings(vllm=vllm, root=folder, state=folder / "state", tools=tools, security=NO_SANDBOX))
 
     def test_a_subagent_searches_as_well(self, tmp_path):
         turns = [call_task(), self.write("text", "call_tool", tool="hub_tool_7", args={"id": 3}), REPORT, REPORT]
@@ -228,7 +232,7 @@ class TestManyTools:
         assert ["tool_search" in head and "Do work of the kind" not in head for head in heads] == [True] * 4
         assert "hub_tool_7 is of high risk" in json.dumps(server.requests[2]["messages"][-1])  # it only reads
 
-    @pytest.mark.parametrize("way", ["native", "text"])
+    @pytest.mark.parametrize("way", ["native", pytest.param("text", marks=only_thorough)])
     def test_a_tool_is_found_and_called_while_the_head_of_the_prompt_stays(self, tmp_path, way):
         turns = [
             self.write(way, "tool_search", query="hub_tool_7"),
@@ -374,7 +378,7 @@ def call_task(**arguments):
 
 def hand_out(settings, approver=REFUSE_ALL):
     """One answer whose calls start subagents: its session, after its end."""
-    factory = Factory(settings)
+    factory = Factory(replace(settings, security=NO_SANDBOX))
     session = factory.make_session("tiny", factory.make_store())
     runtime = factory.make_runtime("tiny", approver, lambda: session)
     list(runtime.answer(session, UserMessage("Where is it?")))

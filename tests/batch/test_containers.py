@@ -15,6 +15,7 @@ from src.batch.task_run import Job, run_task
 from src.batch.tasks import Task
 from src.tools.process.proc import list_processes
 from tests.containers import IMAGE, FakePodman
+from tests.thorough import only_thorough
 from tests.waiting import PATIENCE_S, wait_until
 
 from .script import make_repository, open_server
@@ -120,6 +121,7 @@ def has_ended(podman, mark):
     return not podman.list_containers() and not list(find_commands(mark))
 
 
+@only_thorough
 def test_a_worker_that_is_killed_leaves_no_container(tmp_path, podman):
     mark = f"971.{os.getpid()}"
     with start_batch(tmp_path, podman, f"run sleep {mark}") as driver:
@@ -132,7 +134,7 @@ def test_a_worker_that_is_killed_leaves_no_container(tmp_path, podman):
     assert has_ended(podman, mark)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=only_thorough)])
 def test_a_driver_that_is_ended_leaves_no_container(tmp_path, podman, number):
     mark = f"972.{os.getpid()}"
     with start_batch(tmp_path, podman, f"run sleep {mark}") as driver:

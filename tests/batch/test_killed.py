@@ -13,7 +13,7 @@ import pytest
 
 from src.batch.results import load_rows
 from src.errors import BotError
-from tests.thorough import is_thorough, sample
+from tests.thorough import is_thorough, only_thorough, sample
 from tests.waiting import PATIENCE_S, wait_until
 
 from .script import open_server
@@ -67,6 +67,7 @@ def temporary():
         yield Path(folder)
 
 
+@only_thorough
 def test_the_next_start_removes_what_a_killed_driver_left(tmp_path, temporary):
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text(json.dumps({"id": "t", "prompt": "write a.txt"}))

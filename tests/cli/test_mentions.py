@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from src.cli.mentions import MAX_CONTENT_BYTES, MAX_IMAGES, read_mentions
+from tests.thorough import only_thorough
 
 
 @pytest.fixture
@@ -60,6 +61,7 @@ def test_a_link_of_the_workspace_leads_to_nothing_outside_but_a_path_there_may_b
     assert "secret" in read_mentions("@../key", tmp_path / "ws").text
 
 
+@only_thorough
 def test_a_link_that_a_thread_swaps_never_leads_out_of_the_workspace(tmp_path):
     (tmp_path / "ws").mkdir()
     (tmp_path / "key").write_text("secret")

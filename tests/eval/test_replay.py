@@ -15,7 +15,7 @@ from src.parsing.formats.table import FORMATS
 from src.serve.record.log_file import LogFile
 from src.serve.record.recorder import Recorder
 from tests.serve.test_gateway import BODY, CALL, NO_PARSER, STREAMED, ask, drive, say, stream
-from tests.thorough import sample
+from tests.thorough import sample, take_turns
 
 LARGE = 10**9
 
@@ -47,9 +47,13 @@ def rewrite(path: Path, change: Any) -> None:
     path.write_text(json.dumps(entry) + "\n", encoding="utf-8")
 
 
-@pytest.mark.parametrize("row", sample(FORMATS, 5), ids=lambda row: row.name)
-@pytest.mark.parametrize(("path", "body"), STREAMED, ids=["chat", "messages", "responses"])
-@pytest.mark.parametrize("is_streamed", [True, False], ids=["streamed", "whole"])
+WAYS = [(*each, is_streamed) for each in STREAMED for is_streamed in (True, False)]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("row", "path", "body", "is_streamed"), [(row, *way) for row, way in take_turns(sample(FORMATS, 5), WAYS)]
+)
 def test_what_was_recorded_is_read_as_it_was(tmp_path, row, path, body, is_streamed):
     def answer(sent):
         return stream(row.example) if sent.get("stream") else say(row.example)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.terminal import loaded
+from tests.thorough import sample
 from tests.waiting import PATIENCE_S, wait_until
 
 from .scripts import calls, chunked, text
@@ -54,7 +55,8 @@ def ended(program, number):
     return program.returncode, out, err
 
 
-@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", sample([*CODES], 2), ids=lambda number: number.name)
 class TestSignals:
     def test_in_an_answer_the_text_so_far_is_kept(self, number, tmp_path):
         with FaultServer([chunked(text("Half an answer")), STALL]) as server:

@@ -27,6 +27,7 @@ from src.cli.commands.mcp import make_delegate
 from src.cli.main import EXIT_SIGNAL, make_parser
 from tests.doubles import ScriptedServer
 from tests.sources import ROOT
+from tests.thorough import only_thorough
 from tests.waiting import PATIENCE_S
 
 from .program import KEY, SECRET, list_variables, make_options, make_words, serve_http
@@ -52,7 +53,15 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
     for name, value in list_variables(folder).items():
         monkeypatch.setenv(name, value)
+    write_settings(folder)
     return folder
+
+
+def write_settings(root: Path, **security: object) -> None:
+    """The user's. Trying a sandbox takes time."""
+    file = root.parent / "state/vllm-bot/config.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"security": {"sandbox": "off", **security}}))
 
 
 @asynccontextmanager
@@ -132,10 +141,7 @@ def test_the_progress_of_a_task_holds_no_key(root):
 
 def test_the_diff_shows_no_file_that_a_rule_keeps_from_read(root):
     (root / ".env").write_text("KEY=swordfish\n")
-    settings = root.parent / "state/vllm-bot/config.json"
-    settings.parent.mkdir(parents=True)
-    rules = [{"tool": "read", "path": ".env", "action": "deny"}]
-    settings.write_text(json.dumps({"security": {"rules": rules}}))
+    write_settings(root, rules=[{"tool": "read", "path": ".env", "action": "deny"}])
 
     async def work(url: str) -> None:
         async with open_client(url, root, "--mode", "edits") as client:
@@ -251,13 +257,14 @@ def test_a_folder_that_is_not_below_a_root_is_refused(root):
     run(work())
 
 
-@pytest.mark.parametrize("command", ["acp", "mcp"])
+@pytest.mark.parametrize("command", ["acp", pytest.param("mcp", marks=only_thorough)])
 def test_without_input_the_program_ends_in_silence(command, root):
     words = [sys.executable, str(ROOT / "cli.py"), command]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, cwd=root)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
+@only_thorough
 def test_a_signal_ends_the_program_while_the_client_is_there(root):
     words = make_words("http://127.0.0.1:9/v1", root)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -332,7 +339,7 @@ def test_two_tasks_may_not_change_the_same_folder_at_once(root):
         run(work(server.url))
 
 
-def test_over_http_a_client_with_the_key_delegates(root):
+def test_over_http_a_client_with_the_key_delegates_and_nobody_else_is_answered(root):
     async def work(url: str) -> None:
         async with (
             serve_http(url, root) as address,
@@ -341,17 +348,11 @@ def test_over_http_a_client_with_the_key_delegates(root):
         ):
             report = await client.call_tool("delegate", {"task": "Hello?", "folder": "."})
             assert report.structured_content["answer"] == "Hello."
+            async with create_mcp_http_client() as stranger:
+                for wrong in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {KEY}"}):
+                    refusal = await stranger.post(address, json={}, headers=wrong)
+                    assert refusal.status_code == 401
+                    assert refusal.json()["error"].startswith("A key is needed")
 
     with ScriptedServer(says("Hello.")) as server:
         run(work(server.url))
-
-
-def test_over_http_nobody_else_is_answered(root):
-    async def work() -> None:
-        async with serve_http("http://127.0.0.1:9/v1", root) as address, create_mcp_http_client() as http:
-            for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {KEY}"}):
-                refusal = await http.post(address, json={}, headers=headers)
-                assert refusal.status_code == 401
-                assert refusal.json()["error"].startswith("A key is needed")
-
-    run(work())

@@ -29,6 +29,7 @@ from src.types.messages import (
     UserMessage,
 )
 from tests.providers.doubles import codec
+from tests.thorough import take_turns
 
 READ = ToolDefinition("read", "Read a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 TEXTS = st.sampled_from(
@@ -81,8 +82,8 @@ def list_sent(builder, messages, path):
     return body.get("messages") or body.get("contents")
 
 
-@pytest.mark.parametrize("provider", ["vllm", "openai", "ollama", "anthropic", "gemini"])
-@pytest.mark.parametrize("path", PATHS, ids=str)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("path", "provider"), take_turns(PATHS, ["vllm", "anthropic", "gemini", "openai", "ollama"]))
 @given(conversation=CONVERSATIONS)
 def test_what_is_sent_extends_what_was_sent_before(provider, path, conversation):
     builder = RequestBuilder(codec(provider), ModelOptions())
@@ -95,8 +96,8 @@ def test_what_is_sent_extends_what_was_sent_before(provider, path, conversation)
         before = now
 
 
-@pytest.mark.parametrize("provider", ["vllm", "anthropic", "gemini"])
-@pytest.mark.parametrize("path", PATHS, ids=str)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("path", "provider"), take_turns(PATHS, ["vllm", "anthropic", "gemini"]))
 @given(conversation=CONVERSATIONS)
 def test_tools_that_are_only_named_change_nothing_of_what_is_sent(provider, path, conversation):
     messages = [SystemMessage("Be brief."), UserMessage("Go."), *(each for turn in conversation for each in turn)]

@@ -24,6 +24,7 @@ from src.types.messages import (
     UserMessage,
 )
 from tests.providers.doubles import codec
+from tests.thorough import sample
 
 from .test_continuity_laws import as_vllm_reads, list_sent, render
 from .test_tokens import Rendering
@@ -157,7 +158,8 @@ def make_call(number, style, name):
     return Response((Reasoning(f"Thought {number}."), *text, ToolCall(id, "read", {"path": style["path"]})))
 
 
-@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", sample([*ENDS], 4))
 @given(styles=st.lists(STYLES, min_size=2, max_size=4))
 def test_between_results_a_prompt_is_the_last_one_its_answer_and_what_the_template_writes_behind(name, styles):
     server = Server(name)
@@ -175,7 +177,8 @@ def test_between_results_a_prompt_is_the_last_one_its_answer_and_what_the_templa
         messages = [*messages, response, ToolResults((ToolResult(call.id, "read", "text", f"Line {number}."),))]
 
 
-@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", sample([*ENDS], 4, 2))
 @given(style=STYLES)
 def test_at_a_question_a_prompt_goes_on_or_is_the_templates_and_the_break_has_a_name(name, style):
     server = Server(name)

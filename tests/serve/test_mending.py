@@ -21,6 +21,7 @@ from src.serve.pages.metrics import Metrics
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
 from tests.model.test_continuity_laws import TEMPLATES, as_vllm_reads, render
+from tests.thorough import sample
 
 from .test_gateway import BODY, STREAMED, ask, drive, say
 from .test_refusals import MESSAGES as HOSTILE_MESSAGES
@@ -209,7 +210,8 @@ def test_a_malformed_call_is_text_before_any_server_makes_an_empty_one_of_it(tmp
     drive(tmp_path, lambda _: say("Yes."), use)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in TEMPLATES.glob("*.jinja")))
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", sample(sorted(path.stem for path in TEMPLATES.glob("*.jinja")), 4))
 def test_a_real_template_shows_a_malformed_call_as_the_model_wrote_it(name):
     body = ChatBody({**BODY, "messages": [SYSTEM, USER, BROKEN, RESULT]}).edit(CallPath())
     prompt = render(name, as_vllm_reads(body["messages"]))

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.providers.test_parser_errors import QUOTED
+from tests.thorough import sample, take_turns
 
 from .test_gateway import find_arguments
 from .test_rescue import CHAT, PATHS, TEXT_CALL, chunk, drive, end, fail, has_tools, is_error, read_events, write
@@ -18,8 +19,11 @@ def make_error(message: str) -> dict[str, object]:
     return {"error": {"code": 500, "message": message, "type": "server_error"}}
 
 
-@pytest.mark.parametrize("when", ["refused", "in the stream", "behind a thought"])
-@pytest.mark.parametrize(("issue", "message"), QUOTED)
+PLACES = ["refused", "in the stream", "behind a thought"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("issue", "message", "when"), [(*row, when) for row, when in take_turns(QUOTED, PLACES)])
 def test_it_lands_in_every_api(tmp_path, issue, message, when):
     failures = {
         "refused": (500, make_error(message)),
@@ -36,7 +40,8 @@ def test_it_lands_in_every_api(tmp_path, issue, message, when):
     drive(tmp_path, lambda asked: failures[when] if has_tools(asked) else [*write(TEXT_CALL), *end()], use)
 
 
-@pytest.mark.parametrize(("issue", "message"), QUOTED)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("issue", "message"), sample(QUOTED, 5))
 def test_it_lands_in_a_whole_answer(tmp_path, issue, message):
     text = {"choices": [{"index": 0, "message": {"role": "assistant", "content": TEXT_CALL}, "finish_reason": "stop"}]}
 
@@ -48,7 +53,8 @@ def test_it_lands_in_a_whole_answer(tmp_path, issue, message):
     drive(tmp_path, lambda asked: (500, make_error(message)) if has_tools(asked) else text, use)
 
 
-@pytest.mark.parametrize(("issue", "message"), QUOTED)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("issue", "message"), sample(QUOTED, 5, 2))
 def test_it_is_told_behind_a_text_that_the_next_answer_does_not_begin_with(tmp_path, issue, message):
     answers = {True: [*write("It is do"), fail(make_error(message))], False: [*write("Well."), *end()]}
 

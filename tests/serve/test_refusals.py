@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from src.serve.chat_request import ChatBody
 from src.serve.refusals import make_plain
+from tests.thorough import take_turns
 
 from .test_gateway import BODY, CALL, NO_PARSER, TOOL, ask, drive, say
 
@@ -35,10 +36,11 @@ def is_text(body: dict[str, Any]) -> bool:
     return "tools" not in body
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize(
-    "change", [str, str.upper, lambda text: text[1:], lambda text: text.replace("o", "o\u200b", 1)]
-)
+CHANGES = [str, str.upper, lambda text: text[1:], lambda text: text.replace("o", "o\u200b", 1)]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "change"), take_turns([*HOSTILE], CHANGES))
 def test_a_server_that_repeats_what_a_client_sends_keeps_what_is_believed_of_it(tmp_path, name, change):
     def answer(body):
         if refused:

@@ -11,6 +11,7 @@ from src.serve.memory import AnswerMemory, SharedMemory, serve_memory, share_mem
 from src.serve.restore import HistoryDigest, HistoryMemo, KeptAnswer, make_kept, put_back
 from src.types.messages import Reasoning, Response, Text, ToolCall
 from tests.serve.test_gateway import BODY, ask, drive
+from tests.thorough import sample
 
 USER = {"role": "user", "content": "Go."}
 ANSWER = Response(
@@ -158,13 +159,14 @@ class World:
         return wrong, right
 
 
+@pytest.mark.thorough
 def test_10_000_changed_histories_of_20_credentials_get_no_thought_that_is_not_their_own():
     world = World(7)
     for number in range(400):
         world.grow(f"key {number % 20}", 1 + number % 6)
-    told = [world.count_wrong(*world.change()) for _ in range(10_000)]
+    told = [world.count_wrong(*world.change()) for _ in sample(range(10_000), 5)]
     assert sum(wrong for wrong, _ in told) == 0
-    assert sum(right for _, right in told) > 1000
+    assert sum(right for _, right in told) > len(told) // 10
 
 
 class TestAHistoryThatGoesOn:

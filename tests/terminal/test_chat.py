@@ -631,6 +631,7 @@ class TestWhileAToolRuns:
         chat.shows("^Well.$")
         chat.shows(r"-> \[exit code 3\] 5 lines.*\n    │ 3\n    │ 4\n    │ 5\n\nWell.$")
 
+    @only_thorough
     def test_what_is_typed_is_kept(self, running):
         running.keys("next")
         running.shows("^> next")

@@ -14,7 +14,7 @@ from src.transport.http import find_free_port
 
 from ..sandboxes import make_machine
 from ..security.sandbox.conftest import KINDS, WITHOUT_LOOPBACK, explain_unusable
-from ..thorough import is_thorough, take_turns
+from ..thorough import is_thorough, only_thorough, take_turns
 from ..waiting import FETCH, wait_until
 from .test_chat import call
 
@@ -47,7 +47,7 @@ def chat(open_chat, tmp_path):
 
 
 class TestManyTurns:
-    @pytest.mark.thorough
+    @only_thorough
     def test_many_calls_in_mode_auto_end_without_a_stop_or_a_question(self, chat, tmp_path):
         calls = [call("write", path="n.txt", content=str(number)) for number in range(WRITES)]
         commands = [call("exec", command=f"echo {number} > c.txt", access="write") for number in range(3)]
@@ -72,7 +72,7 @@ class TestManyTurns:
 
 
 class TestInTheBackground:
-    @pytest.mark.thorough
+    @only_thorough
     @pytest.mark.parametrize(("kind", "mode"), take_turns(KINDS, MODES))
     def test_a_server_is_reached_by_the_next_call_listed_shown_and_ended(self, kind, mode, chat, machine, tmp_path):
         if not machine.has_loopback:
@@ -109,7 +109,7 @@ class TestInTheBackground:
         assert "Background job 1" not in chat.everything
         assert "background job 1 ended (it was ended" in chat.server.requests[-1]["messages"][-1]["content"]
 
-    @pytest.mark.thorough
+    @only_thorough
     @pytest.mark.parametrize(("kind", "mode"), take_turns([WITHOUT_LOOPBACK], MODES))
     def test_where_there_is_no_loopback_the_model_is_told_how_to_get_one_and_nobody_is_asked(
         self, kind, mode, chat, machine
@@ -161,6 +161,7 @@ class TestInTheBackground:
         assert chat.ends() == 0
         assert not any(map(is_alive, sleeping))
 
+    @only_thorough
     def test_nothing_survives_a_kill_either_and_resume_tells_the_model(self, chat, tmp_path):
         first = chat([call("exec", command="echo $$; sleep 600", background=True)], ["It runs."], ["It is gone."])
         first.line("go")

@@ -19,6 +19,29 @@ def evaluate(url: str, tmp_path, *words: str) -> int:
     return main(["eval", "--own", str(own), "-u", url, "--out", "out", "--requests", "110", *words])
 
 
+@pytest.fixture(scope="module")
+def first_eval(tmp_path_factory):
+    """A model whose server returns calls, and the file of an eval of it that came to its end with the tests' cases."""
+    folder = tmp_path_factory.mktemp("eval")
+    with pytest.MonkeyPatch.context() as patch, open_model("native") as (url, answers):
+        patch.chdir(folder)
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        assert evaluate(url, folder) == 0
+        yield url, answers, (folder / "out/results.jsonl").read_bytes(), len(answers.chats)
+
+
+@pytest.fixture
+def evaluated(first_eval, tmp_path):
+    """The address and the answers of the model, after that eval in this folder, and how often it was asked in it."""
+    url, answers, results, asked = first_eval
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/results.jsonl").write_bytes(results)
+    write_cases(tmp_path / "own.yaml")
+    answers.chats.clear()
+    yield url, answers, asked
+    answers.wrong = frozenset()
+
+
 def read_lines(tmp_path) -> list[dict]:
     return [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
 
@@ -80,58 +103,47 @@ def test_apply_writes_what_is_recommended_and_asks_nothing_again(capsys, tmp_pat
     assert written == {"vllm": {"paths": ["template", "text"]}}
 
 
-def test_an_eval_that_was_stopped_goes_on(capsys, tmp_path):
-    with open_model("native") as (url, answers):
-        evaluate(url, tmp_path)
-        results = tmp_path / "out/results.jsonl"
-        lines = results.read_bytes().splitlines(keepends=True)
-        results.write_bytes(b"".join(lines[:50]) + lines[50][:20])  # in the middle of a line
-        whole = len(answers.chats)
-        assert evaluate(url, tmp_path) == 0
-    assert len(answers.chats) - whole == len(lines) - 51  # the last one says what was found
+def test_an_eval_that_was_stopped_goes_on(evaluated, tmp_path):
+    url, answers, _ = evaluated
+    results = tmp_path / "out/results.jsonl"
+    lines = results.read_bytes().splitlines(keepends=True)
+    results.write_bytes(b"".join(lines[:50]) + lines[50][:20])  # in the middle of a line
+    assert evaluate(url, tmp_path) == 0
+    assert len(answers.chats) == len(lines) - 51  # the last one says what was found
     assert len(read_lines(tmp_path)) == len(lines)
 
 
-def test_another_eval_than_the_one_that_was_stopped_is_refused(capsys, tmp_path):
-    with open_model("native") as (url, _):
-        evaluate(url, tmp_path)
-        results = tmp_path / "out/results.jsonl"
-        results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:-1]))
-        assert evaluate(url, tmp_path, "--seed", "5") == 1
+def test_another_eval_than_the_one_that_was_stopped_is_refused(evaluated, capsys, tmp_path):
+    results = tmp_path / "out/results.jsonl"
+    results.write_bytes(b"".join(results.read_bytes().splitlines(keepends=True)[:-1]))
+    assert evaluate(evaluated[0], tmp_path, "--seed", "5") == 1
     told = capsys.readouterr().err
     assert "out/results.jsonl is of an eval with seed 0, and this one has 5, and was not finished." in told
     assert "Name another folder with --out, or remove the file." in told
 
 
-def test_an_eval_that_came_to_its_end_is_kept_and_the_next_one_asks_anew(tmp_path):
-    with open_model("native") as (url, answers):
-        evaluate(url, tmp_path)
-        asked = len(answers.chats)
-        first = (tmp_path / "out/results.jsonl").read_bytes()
-        evaluate(url, tmp_path)
-    assert len(answers.chats) == 2 * asked
+def test_an_eval_that_came_to_its_end_is_kept_and_the_next_one_asks_anew(evaluated, tmp_path):
+    url, answers, asked = evaluated
+    first = (tmp_path / "out/results.jsonl").read_bytes()
+    evaluate(url, tmp_path)
+    assert len(answers.chats) == asked
     assert (tmp_path / "out/last.jsonl").read_bytes() == first
 
 
 class TestABaseline:
-    def test_that_is_reached_ends_with_0(self, capsys, tmp_path):
-        with open_model("native") as (url, _):
-            evaluate(url, tmp_path)
-            assert evaluate(url, tmp_path, "--baseline", "out/results.jsonl") == 0
+    def test_that_is_reached_ends_with_0(self, evaluated, capsys, tmp_path):
+        assert evaluate(evaluated[0], tmp_path, "--baseline", "out/results.jsonl") == 0
         assert "Not significantly worse than the baseline: 100% right before, 100% now" in capsys.readouterr().out
 
-    def test_that_is_missed_ends_with_1(self, capsys, tmp_path):
-        with open_model("native") as (url, answers):
-            evaluate(url, tmp_path)
-            answers.wrong = frozenset({2, 5})
-            assert evaluate(url, tmp_path, "--baseline", "out") == 1
+    def test_that_is_missed_ends_with_1(self, evaluated, capsys, tmp_path):
+        url, answers, _ = evaluated
+        answers.wrong = frozenset({2, 5})
+        assert evaluate(url, tmp_path, "--baseline", "out") == 1
         assert "Worse than the baseline: 100% right before, 8" in capsys.readouterr().out
         assert {run["arm"] for run in read_lines(tmp_path)[1:]} == {"native"}
 
-    def test_of_other_cases_is_refused(self, capsys, tmp_path):
-        with open_model("native") as (url, _):
-            evaluate(url, tmp_path)
-            assert main(["eval", "-u", url, "--baseline", "out", "--out", "new"]) == 2
+    def test_of_other_cases_is_refused(self, evaluated, capsys):
+        assert main(["eval", "-u", evaluated[0], "--baseline", "out", "--out", "new"]) == 2
         assert "this eval had other cases" in capsys.readouterr().err
 
     def test_that_is_none_is_said(self, capsys, tmp_path):

@@ -124,6 +124,7 @@ def test_a_worker_that_is_killed_is_replaced_and_told(tmp_path):
     assert "Traceback" not in errors
 
 
+@only_thorough
 def test_a_worker_that_finds_broken_keys_is_tried_again_until_they_are_whole(tmp_path, capsys):
     file = tmp_path / "keys"
     assert main(["serve", "--new-key", str(file)]) == 0
@@ -164,7 +165,7 @@ def read_metrics(url: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=only_thorough)])
 def test_sighup_reads_the_keys_anew(tmp_path, capsys, workers):
     file, log = tmp_path / "keys.txt", tmp_path / "requests.jsonl"
     assert main(["serve", "--new-key", str(file), "--key-name", "team a"]) == 0
@@ -210,7 +211,7 @@ def test_a_port_in_use_is_named(tmp_path, workers):
     assert "Ctrl-C ends it" not in errors
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=only_thorough)])
 def test_ctrl_c_ends_all_workers_without_a_traceback(tmp_path, workers):
     process = start(tmp_path, "--demo", "--listen", "127.0.0.1:0", "--workers", workers)
     assert process.stderr is not None

@@ -15,6 +15,7 @@ from src.serve.pages.history import MAX_CALLS, History
 from src.serve.pages.metrics import Metrics
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
+from tests.thorough import only_thorough
 
 HOUR_S = 3600.0
 
@@ -79,6 +80,7 @@ def add_many(folder):
         history.add(make_entry("native"), "m")
 
 
+@only_thorough
 def test_workers_see_what_all_of_them_have_answered(tmp_path):
     History(tmp_path)
     workers = [multiprocessing.get_context("spawn").Process(target=add_many, args=(tmp_path,)) for _ in range(2)]

@@ -26,7 +26,7 @@ from src.tools.process.run import HeldInterrupts, describe_exit, run_live
 from src.tools.sdk.output_store import Outputs
 from src.types.messages import ToolCall, ToolResult
 from src.types.sandbox import Launch
-from tests.thorough import take_turns
+from tests.thorough import sample, take_turns
 from tests.waiting import PATIENCE_S, try_clocks
 
 HOLD = "exec 3>alive; "  # everything the command starts after this holds the pipe
@@ -66,7 +66,8 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize(("command", "shown"), SHOWN, ids=[row[0] for row in SHOWN])
+@pytest.mark.thorough
+@pytest.mark.parametrize(("command", "shown"), sample(SHOWN, 2, 1))
 def test_output_and_exit_code_are_shown(command, shown, run):
     result = run("exec", command=command)
     assert (result.kind, result.value.replace("       ", "")) == ("text", shown)
@@ -213,7 +214,8 @@ OUTLASTING = [
 ]
 
 
-@pytest.mark.parametrize("command", [row[1] for row in OUTLASTING], ids=[row[0] for row in OUTLASTING])
+@pytest.mark.thorough
+@pytest.mark.parametrize("command", sample([row[1] for row in OUTLASTING], 3))
 def test_at_the_timeout_the_command_and_all_it_started_are_killed(command, run, somebody_lives):
     result = run("exec", {"exec_timeout": 0.5}, command=f"{HOLD}{command}")
     assert result.value.endswith("[timed out after 0.5 s, and was killed]")
@@ -237,7 +239,8 @@ LEFT = [
 ]
 
 
-@pytest.mark.parametrize(("command", "shown"), [row[1:] for row in LEFT], ids=[row[0] for row in LEFT])
+@pytest.mark.thorough
+@pytest.mark.parametrize(("command", "shown"), sample([row[1:] for row in LEFT], 2, 1))
 def test_background_processes_of_a_command_are_ended_and_reported(command, shown, run, somebody_lives):
     assert run("exec", command=HOLD + command).value == shown
     assert not somebody_lives()
@@ -260,18 +263,19 @@ def test_what_is_still_on_its_way_when_the_shell_ends_is_shown(run, monkeypatch)
 
 HEARD = "head -c 300000 /dev/zero; "  # more than a pipe holds: when this has ended, somebody is reading
 CTRL_C = f"kill -INT {os.getpid()}; "
-INTERRUPTED = [
-    f"{HEARD}{CTRL_C}sleep 60",
-    f"{HEARD}sleep 60 & {CTRL_C}sleep 60",
-    f"yes & {HEARD}{CTRL_C}wait",
-    f"{HEARD}exec >&- 2>&-; {CTRL_C}sleep 60",
-]
+INTERRUPTED = {
+    "the shell": f"{HEARD}{CTRL_C}sleep 60",
+    "a child": f"{HEARD}sleep 60 & {CTRL_C}sleep 60",
+    "while it prints": f"yes & {HEARD}{CTRL_C}wait",
+    "with its output closed": f"{HEARD}exec >&- 2>&-; {CTRL_C}sleep 60",
+}
 
 
-@pytest.mark.parametrize("command", INTERRUPTED, ids=range(len(INTERRUPTED)))
-def test_ctrl_c_kills_all_of_it_and_passes_on(command, run, somebody_lives):
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", sample([*INTERRUPTED], 2, 1))
+def test_ctrl_c_kills_all_of_it_and_passes_on(name, run, somebody_lives):
     with heeding_ctrl_c(), pytest.raises(KeyboardInterrupt):
-        run("exec", command=HOLD + command)
+        run("exec", command=HOLD + INTERRUPTED[name])
     assert not somebody_lives()
 
 
@@ -286,7 +290,8 @@ def test_a_second_ctrl_c_waits_until_all_of_it_is_killed(run, somebody_lives):
 @pytest.mark.parametrize(
     ("seconds", "number"),
     take_turns(
-        [0.0001, 0.0005, 0.001, 0.002, 0.003, 0.005], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
+        sample([0.0001, 0.0005, 0.001, 0.002, 0.003, 0.005], 2),
+        [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT],
     ),
 )
 def test_an_interrupt_while_the_command_is_started_leaves_nothing(seconds, number, run, somebody_lives):
@@ -389,19 +394,19 @@ def test_ctrl_c_interrupts_a_live_command_which_may_still_say_something(live, so
     assert not somebody_lives()
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "trap '' INT TERM; " + CTRL_C + "while :; do sleep 1; done",
-        "trap '' INT TERM; exec >&- 2>&-; " + CTRL_C + "while :; do sleep 1; done",
-        "(trap '' INT; exec sleep 60) & " + CTRL_C + "wait",
-        "(trap '' INT; exec sleep 60) & " + CTRL_C + "kill -INT $$; wait",
-        "trap '' INT TERM; " + CTRL_C + "yes",
-    ],
-    ids=["alone", "with its output closed", "in a child", "after its shell", "while it prints"],
-)
-def test_a_live_command_that_ignores_ctrl_c_is_killed(command, live, somebody_lives):
-    code, _ = live(HOLD + command, grace_s=0.2)
+IGNORING = {
+    "alone": "trap '' INT TERM; " + CTRL_C + "while :; do sleep 1; done",
+    "with its output closed": "trap '' INT TERM; exec >&- 2>&-; " + CTRL_C + "while :; do sleep 1; done",
+    "in a child": "(trap '' INT; exec sleep 60) & " + CTRL_C + "wait",
+    "after its shell": "(trap '' INT; exec sleep 60) & " + CTRL_C + "kill -INT $$; wait",
+    "while it prints": "trap '' INT TERM; " + CTRL_C + "yes",
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", sample([*IGNORING], 2))
+def test_a_live_command_that_ignores_ctrl_c_is_killed(name, live, somebody_lives):
+    code, _ = live(HOLD + IGNORING[name], grace_s=0.2)
     assert code < 0
     assert not somebody_lives()
 
