@@ -5,14 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
 from tests.benchmarks.growth import ROWS
+from tests.each import check_rows
 
 NAMES = [path.stem for path in sorted((Path(__file__).parent / "benchmarks").glob("[a-z]*.py"))]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@check_rows("name", NAMES)
 def test_a_benchmark_loads(name):
     assert import_module(f"tests.benchmarks.{name}").__doc__
 

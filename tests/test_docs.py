@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 
-import pytest
 from importlinter.api import read_configuration
 
 from src import Agent
@@ -20,7 +19,7 @@ from src.cli.chat.slash.table import COMMANDS as SLASH_COMMANDS
 from src.cli.main import COMMANDS, make_parser
 from src.config import ENVIRONMENT, OPTIONS
 from src.parsing.formats.table import FORMATS
-from tests.each import check_each
+from tests.each import check_each, check_rows
 
 from .sources import ROOT, SOURCES, is_string, nodes
 
@@ -162,7 +161,7 @@ def test_the_page_on_options_has_every_command():
     assert command_table() in read_page("options"), f"it should hold:\n{command_table()}"
 
 
-@pytest.mark.parametrize("variable", [*ENVIRONMENT, "DEBUG"])
+@check_rows("variable", [*ENVIRONMENT, "DEBUG"])
 def test_the_page_on_configuration_names_every_variable_of_the_environment(variable):
     assert f"`{variable}`" in read_page("configuration")
 
@@ -186,7 +185,7 @@ def messages() -> list[str]:
 QUOTED = re.findall(r"^## `(.+)`$", read_page("troubleshooting"), re.MULTILINE)
 
 
-@pytest.mark.parametrize("message", QUOTED)
+@check_rows("message", QUOTED)
 def test_a_symptom_in_the_troubleshooting_is_a_message_of_the_program(message):
     assert any(message in text for text in messages())
 

@@ -9,6 +9,7 @@ import pytest
 import src
 from src import parsing
 from src.types.messages import ToolCall
+from tests.each import check_rows
 
 PACKAGE = [
     "Server",
@@ -60,7 +61,7 @@ PACKAGE = [
 ]
 
 
-@pytest.mark.parametrize("name", PACKAGE)
+@check_rows("name", PACKAGE)
 def test_the_package_offers(name):
     assert name in src.__all__
     assert getattr(src, name)

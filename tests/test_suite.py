@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from tests.each import check_rows
 
 TESTS = Path(__file__).parent
 ELSEWHERE = ("benchmarks", "live", "fuzz", "recorded")
@@ -21,7 +21,7 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.parametrize("pattern", FORBIDDEN)
+@check_rows("pattern", FORBIDDEN)
 def test_no_test_does_it(pattern):
     files = [path for path in FILES if path.name not in (*FORBIDDEN[pattern], HERE)]
     assert [str(path.relative_to(TESTS)) for path in files if re.search(pattern, path.read_text("utf-8"))] == []

@@ -21,6 +21,7 @@ from src.acp.agent import INTERNAL_ERROR
 from src.acp.greeting import PROTOCOL_VERSION
 from src.security.permissions.modes import MODES
 from tests.doubles import ScriptedServer
+from tests.each import check_rows
 from tests.mcp.program import KEY, serve_http
 
 from .editing import Editor, make_settings, open_program, run
@@ -418,8 +419,8 @@ def test_models_of_every_server_can_be_chosen(tmp_path):
         assert [each["model"] for each in two.requests] == ["huge"]
 
 
-@pytest.mark.parametrize(
-    ("ask", "said"),
+@check_rows(
+    "ask, said",
     [
         (lambda client: client.new_session(cwd="/"), "vllm-bot acp --setup"),
         (lambda client: client.new_session(cwd="here"), "absolute path"),

@@ -16,6 +16,7 @@ pytest.importorskip("acp", reason="the SDK of editors is not installed: pip inst
 
 from src.acp.json_lines import INVALID_REQUEST, PARSE_ERROR, JsonLines
 from src.acp.run import serve_editor
+from tests.each import check_rows
 from tests.sources import ROOT
 from tests.waiting import PATIENCE_S
 
@@ -40,8 +41,8 @@ def answer_lines(*lines: bytes) -> list[dict]:
     return answered
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "request_id"),
+@check_rows(
+    "line, code, request_id",
     [
         (b"[]", INVALID_REQUEST, None),
         (b"5", INVALID_REQUEST, None),
@@ -55,9 +56,8 @@ def answer_lines(*lines: bytes) -> list[dict]:
         (b"\xff\xfe", PARSE_ERROR, None),
         (b"[" * 200_000, PARSE_ERROR, None),
     ],
-    ids=lambda value: repr(value)[:40],
 )
-@pytest.mark.parametrize("place", ["first", "later"])
+@check_rows("place", ["first", "later"])
 def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read(place, line, code, request_id):
     greeting = json.dumps(GREETING).encode()
     lines = [line, greeting] if place == "first" else [greeting, line, greeting]

@@ -20,6 +20,7 @@ from src.types.messages import (
     UserMessage,
 )
 from tests.doubles import POLICY, context, perform, says, toolbox
+from tests.each import check_rows
 
 CONTEXT = 20_000  # characters
 
@@ -114,8 +115,8 @@ class TestBeforeItIsFull:
         is_sendable(messages)
         assert size(kept) <= KEPT_SHARE * CONTEXT
 
-    @pytest.mark.parametrize("turns", range(9, 20))
-    @pytest.mark.parametrize("length", [1200, 3000])
+    @check_rows("turns", range(9, 20))
+    @check_rows("length", [1200, 3000])
     def test_calls_and_results_are_never_split(self, turns, length):
         messages = [*conversation(turns, length), UserMessage("and now?")]
         run(SizedModel(), messages)

@@ -33,6 +33,7 @@ from src.types.messages import (
     UserMessage,
 )
 from tests.doubles import make_model
+from tests.each import check_rows
 
 from ..doubles import POLICY, ScriptedApprover, ScriptedClient, ScriptedModel, context, perform, says, toolbox
 
@@ -97,8 +98,8 @@ def test_several_calls_are_answered_in_their_order():
     ]
 
 
-@pytest.mark.parametrize(
-    ("call", "help"),
+@check_rows(
+    "call, help",
     [
         (ToolCall("c", "lok", {"path": "a"}), "nearest first: look(path: string)"),
         (ToolCall("c", "look", {"pth": "a"}), "look(path: string)"),
@@ -334,7 +335,7 @@ class TestAlwaysSendable:
 
     TURNS = (says("Looking.", LOOK, CHANGE), says("", LOOK), says("More.", LOOK), says("Done."))
 
-    @pytest.mark.parametrize("stop_after", range(1, 20))
+    @check_rows("stop_after", range(1, 20))
     def test_leaving_at_any_event_leaves_no_call_without_a_result(self, stop_after):
         run = Run(*self.TURNS, answers=[True], max_tool_turns=2)
         events = perform(run.agent.run(run.conversation))

@@ -7,6 +7,7 @@ import pytest
 from src.agent import pruning
 from src.agent.pruning import HEAD_CHARS, compute_output_budget, count_output_chars, shorten_old_results
 from src.types.messages import Response, ToolCall, ToolResult, ToolResults, UserMessage
+from tests.each import check_rows
 
 
 def exchange(number: int, characters: int, *, ref: bool = True, kind: str = "text") -> list:
@@ -27,8 +28,8 @@ def values(conversation: list) -> list[str]:
     return [result.value for message in conversation if isinstance(message, ToolResults) for result in message.results]
 
 
-@pytest.mark.parametrize(
-    ("context", "tokens"), [(None, 20_000), (3_000, 20_000), (128_000, 32_000), (400_000, 100_000), (10**6, 100_000)]
+@check_rows(
+    "context, tokens", [(None, 20_000), (3_000, 20_000), (128_000, 32_000), (400_000, 100_000), (10**6, 100_000)]
 )
 def test_the_budget_is_a_quarter_of_the_context_within_bounds(context, tokens):
     assert compute_output_budget(context) == tokens

@@ -12,6 +12,7 @@ from src.app.candidates import list_candidates
 from src.config import Settings
 from src.errors import HostUnknown, NeverReached
 from tests.doubles import ScriptedServer
+from tests.each import check_rows
 from tests.faults.scripts import body
 from tests.faults.server import FaultServer
 
@@ -21,8 +22,8 @@ def place(base_url: str, **values: object) -> Settings:
     return replace(settings, vllm=replace(settings.vllm, base_url=base_url, **values))
 
 
-@pytest.mark.parametrize(
-    ("address", "answer"),
+@check_rows(
+    "address, answer",
     [
         ("http://gpu:8000/v1", True),
         ("https://x.example/api/v4", True),

@@ -21,6 +21,7 @@ from src import (
 from src.errors import ConfigError, NeverReached
 from src.types.messages import Named, ToolDefinition, UserMessage
 from tests.doubles import ScriptedServer
+from tests.each import check_rows
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = ToolDefinition("weather", "The weather in a city.", CITY)
@@ -67,8 +68,8 @@ def test_a_tool_runs_a_call_in_a_loop_of_ones_own():
     assert "Usage: weather(city: string)" in weather.run(MalformedCall("1", "weather", "", "It is cut off.")).text
 
 
-@pytest.mark.parametrize(
-    ("choice", "sent"),
+@check_rows(
+    "choice, sent",
     [
         ("auto", "auto"),
         ("none", "none"),

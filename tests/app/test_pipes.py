@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from src.app.pipes import LineTooLong, read_line
+from tests.each import check_rows
 
 
 async def read_all(data: bytes, limit: int) -> list[bytes | None]:
@@ -26,8 +25,8 @@ async def read_all(data: bytes, limit: int) -> list[bytes | None]:
         lines.append(line)
 
 
-@pytest.mark.parametrize(
-    ("data", "lines"),
+@check_rows(
+    "data, lines",
     [
         (b"", []),
         (b"one\ntwo\n", [b"one\n", b"two\n"]),

@@ -14,6 +14,7 @@ from src.errors import StreamCut
 from src.types.events import CallDenied, CallFinished, CallStarted, Completed, TurnStarted
 from src.types.messages import Response, Text, ToolCall, ToolResult, Usage
 from tests.doubles import ScriptedServer
+from tests.each import check_rows
 from tests.sources import ROOT
 from tests.waiting import PATIENCE_S
 
@@ -209,8 +210,8 @@ print(json.dumps([json.loads(span.to_json()) for span in exporter.get_finished_s
 
 
 class TestWhetherTheyAreWanted:
-    @pytest.mark.parametrize(
-        ("environ", "wanted"),
+    @check_rows(
+        "environ, wanted",
         [
             ({}, False),
             ({"OTEL_SERVICE_NAME": "x"}, False),

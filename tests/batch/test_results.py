@@ -9,6 +9,7 @@ import pytest
 
 from src.batch.results import CheckResult, Results, Row, load_rows
 from src.errors import BotError
+from tests.each import check_rows
 
 ROOT = Path(__file__).parents[2]
 ROW = Row("a", "h", "answered", "", {"x": [1]}, "diff é", (CheckResult("make", 0, "ok"),), {"output_tokens": 3})
@@ -99,8 +100,8 @@ def test_parquet_holds_the_same_rows_even_with_text_that_is_not_unicode(tmp_path
     ]
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "is_success"),
+@check_rows(
+    "status, code, is_success",
     [("answered", 0, True), ("answered", 1, False), ("answered", None, False), ("error", 0, False)],
 )
 def test_a_success_is_an_answer_whose_checks_all_pass(status, code, is_success):

@@ -10,6 +10,7 @@ import pytest
 
 from src.cli import main as main_module
 from src.cli.main import _split_message, exit_on_signals, main, make_parser
+from tests.each import check_rows
 from tests.waiting import PATIENCE_S
 
 
@@ -48,8 +49,8 @@ def test_what_was_started_with_nohup_outlives_its_terminal(hangup):
         os.kill(os.getpid(), signal.SIGHUP)
 
 
-@pytest.mark.parametrize(
-    ("words", "own", "message"),
+@check_rows(
+    "words, own, message",
     [
         (["fix", "it"], [], "fix it"),
         (["--resume", "--output", "json", "-p", "x"], ["--resume", "--output", "json", "-p", "x"], ""),

@@ -28,6 +28,7 @@ from src.config import (
 )
 from src.config.settings import HookSettings
 from src.errors import ConfigError
+from tests.each import check_rows
 
 ROOT = Path(src.__file__).parent.parent
 
@@ -270,8 +271,8 @@ def test_the_workspace_stays_where_it_was_when_the_current_folder_changes(tmp_pa
         os.chdir(before)
 
 
-@pytest.mark.parametrize(
-    ("value", "level"),
+@check_rows(
+    "value, level",
     [("", 0), ("0", 0), ("1", 1), ("2", 2), (" 2 ", 2), ("true", 0), ("On", 0), ("yes", 0), ("app:*", 0)],
 )
 def test_debug_is_a_level_and_other_programs_values_count_as_zero(value, level):

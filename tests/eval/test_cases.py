@@ -7,7 +7,7 @@ import pytest
 from src.errors import ConfigError
 from src.eval.cases import BUILT_IN, Turn, fits_value, read_cases
 from src.types.messages import ToolCall
-from tests.each import check_each
+from tests.each import check_each, check_rows
 
 TOOLS = "tools: {look: {description: Looks., parameters: {type: object, properties: {at: {type: string}}}}}\n"
 
@@ -85,8 +85,8 @@ class TestAnAnswer:
         (case,) = read(tmp_path, "cases: [{id: a, ask: Hello., expect: []}]")
         assert case.turns[0].judge([call("look", at="x")], "") == 'expected no calls, got look(at="x")'
 
-    @pytest.mark.parametrize(
-        ("check", "why"),
+    @check_rows(
+        "check, why",
         [
             ("call.arguments['at'] == 'x'", ""),
             ("len(calls) == 2", "it does not hold: len(calls) == 2"),

@@ -28,6 +28,7 @@ from src.types.messages import (
     ToolResults,
     UserMessage,
 )
+from tests.each import check_rows
 from tests.providers.doubles import codec
 from tests.thorough import take_turns
 
@@ -181,7 +182,7 @@ TALK = [
 ]
 
 
-@pytest.mark.parametrize("name", SHOWING)
+@check_rows("name", SHOWING)
 def test_a_real_template_shows_the_thought_after_a_result(name):
     builder = RequestBuilder(codec("vllm"), ModelOptions())
     path = CallPath("native", template_shows_tools=True)
@@ -190,7 +191,7 @@ def test_a_real_template_shows_the_thought_after_a_result(name):
     assert "hello" in prompt.partition("The file will tell.")[2]
 
 
-@pytest.mark.parametrize("name", SHOWING)
+@check_rows("name", SHOWING)
 def test_a_real_template_extends_its_prompt_from_result_to_result(name):
     builder = RequestBuilder(codec("vllm"), ModelOptions())
     path = CallPath("native", template_shows_tools=True)

@@ -7,6 +7,7 @@ import pytest
 from src.negotiation import CallPath
 from src.parsing import render_call
 from src.types.messages import Response, ToolCall, ToolResult, ToolResults, UserMessage
+from tests.each import check_rows
 from tests.model.test_thoughts import HELLO, Talk
 
 ODD = '{"path":\n "\\u00e4.txt" }'
@@ -33,7 +34,7 @@ def test_what_the_model_wrote_survives_the_journal():
     assert ToolCall.from_dict(json.loads(json.dumps(call.to_dict()))).written == ODD
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     [
         'Look.\n\n\nTOOL_CALL: {"name":"read","args":{"path":"a.txt"}}',
@@ -117,8 +118,8 @@ class TestBlanksBeforeACall:
         assert talk.client.asked_aside.count("detokenize") == asked
         return talk.sent["content"]
 
-    @pytest.mark.parametrize(
-        ("text", "gap", "sent"),
+    @check_rows(
+        "text, gap, sent",
         [
             ("\n\n", "\n", ""),
             ("Look.\n", "\n", "Look."),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from src.model.loops import END_AFTER, MAX_PERIOD, NOTE_AFTER, Decision, Round, decide
+from tests.each import check_rows
 
 
 def make_round(name: str, result: object = "same", *, is_slow: bool = False) -> Round:
@@ -23,8 +23,8 @@ def follow(rounds: list[Round]) -> list[Decision]:
     return decisions
 
 
-@pytest.mark.parametrize("period", range(1, MAX_PERIOD + 1))
-@pytest.mark.parametrize("before", [0, 1, 5])
+@check_rows("period", range(1, MAX_PERIOD + 1))
+@check_rows("before", [0, 1, 5])
 def test_rounds_that_repeat_get_one_note_and_then_an_end(period, before):
     names = "abcd"[:period]
     rounds = [make_round(f"x{number}") for number in range(before)] + [make_round(name) for name in names * 9]

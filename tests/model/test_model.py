@@ -32,6 +32,7 @@ from src.types.messages import (
     UserMessage,
 )
 from tests.doubles import ScriptedClient, list_models, make_model
+from tests.each import check_rows
 from tests.providers.doubles import codec
 
 READ = ToolDefinition(
@@ -372,7 +373,7 @@ class TestToolChoice:
         self.ask(served, Named("read"))
         assert "at_least_one" in served.sent["structured_outputs"]["structural_tag"]
 
-    @pytest.mark.parametrize(
+    @check_rows(
         "options",
         [
             {"path": CallPath("text"), "is_vllm": False},
@@ -381,7 +382,7 @@ class TestToolChoice:
             {"path": CallPath("template")},
         ],
     )
-    @pytest.mark.parametrize(("choice", "wish"), [("required", "at least one tool"), (Named("read"), "the tool read")])
+    @check_rows("choice, wish", [("required", "at least one tool"), (Named("read"), "the tool read")])
     def test_where_the_server_cannot_force_it_the_model_is_asked_for_it(self, options, choice, wish):
         served = Served([{"content": CALL_TEXT}, {"finish": "stop"}], **options)
         self.ask(served, choice)

@@ -10,6 +10,7 @@ from src.model.recovery import ASKING_AGAIN_NOTICE, ASKING_WHOLE_NOTICE, PART_LO
 from src.negotiation.call_path import LOST_CALLS, NO_STREAM, TEMPLATE_FAILED, TOOLS_DROPPED, TOOLS_LEFT_OUT, CallPath
 from src.types.messages import UserMessage
 from tests.doubles import stream_event
+from tests.each import check_rows
 from tests.model.test_model import CALL_TEXT, HELLO, NATIVE_CALL, NO_PARSER, READ, Served
 from tests.model.test_tokens import tokenize
 from tests.negotiation.test_evidence import complete_with
@@ -154,7 +155,7 @@ def test_one_that_names_thoughts_otherwise_and_takes_everything_for_one(field):
     assert names(Served([{field: HERMES}, {"finish": "stop", "usage": USED}]).ask()) == READ_A
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "refusal",
     [
         {"error": {"message": "tool_choice is not supported"}},
@@ -162,7 +163,7 @@ def test_one_that_names_thoughts_otherwise_and_takes_everything_for_one(field):
         {"detail": [{"loc": ["body", "tools"], "msg": "Extra inputs are not permitted"}]},
     ],
 )
-@pytest.mark.parametrize("status", [400, 422])
+@check_rows("status", [400, 422])
 def test_one_that_does_not_know_the_fields_of_tools(status, refusal):
     served = Served((status, refusal), IN_TEXT)
     assert names(served.ask()) == READ_A
@@ -176,7 +177,7 @@ def test_one_that_refuses_fields_and_does_not_say_which():
     assert served.notices == []
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "reason",
     [
         "Failed to call a function. See 'failed_generation'.",  # Groq's own parser

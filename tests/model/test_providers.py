@@ -9,6 +9,7 @@ from src.transport import Client
 from src.types.events import Completed, Notice
 from src.types.messages import ToolDefinition, ToolResult, ToolResults, UserMessage
 from tests.doubles import ScriptedClient, ScriptedServer, make_model, stream_event
+from tests.each import check_rows
 from tests.providers.doubles import codec
 from tests.providers.test_exchanges import ANSWERS, WHOLE, answer
 
@@ -30,7 +31,7 @@ def refused(provider, message):
     return errors.get(provider, {"error": {"message": message}})
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@check_rows("name", STREAMS)
 def test_an_answer_goes_back_as_it_came(name):
     case = ANSWERS[name]
     client = ScriptedClient(answer(case), answer(case))

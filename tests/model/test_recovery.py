@@ -34,6 +34,7 @@ from src.types.messages import (
     UserMessage,
 )
 from tests.doubles import ScriptedClient, make_model, stream_event
+from tests.each import check_rows
 from tests.providers.doubles import codec
 
 READ = ToolDefinition(
@@ -351,12 +352,12 @@ class TestNativeArgumentsThatAreNotValid:
         *_, completed = make_model(client, "tiny", is_vllm=False).respond([UserMessage("go")], [READ])
         return completed.response
 
-    @pytest.mark.parametrize("arguments", ['{"path": "a",}', "{'path': 'a'}", '{"path": "a"} ', '{path: "a"}'])
+    @check_rows("arguments", ['{"path": "a",}', "{'path': 'a'}", '{"path": "a"} ', '{path: "a"}'])
     def test_arguments_with_an_end_are_read(self, arguments):
         (call,) = self.ask(arguments).calls
         assert (call.id, call.name, dict(call.arguments), call.origin) == ("n0", "read", {"path": "a"}, "native")
 
-    @pytest.mark.parametrize(
+    @check_rows(
         "arguments",
         ['{"path": "a"', '{"path": "a', '{"path": "a "b" c"}', '{"path": "a", "path": "b"}', "a", '{"b": 1,}'],
     )
@@ -471,8 +472,8 @@ class TestTruncation:
         assert [call.name for call in lost.response.malformed] == ["read"]
 
 
-@pytest.mark.parametrize(
-    ("call", "fit"),
+@check_rows(
+    "call, fit",
     [
         (ToolCall("c", "read", {"path": "a"}), True),
         (ToolCall("c", "read", {}), False),
@@ -551,8 +552,8 @@ def test_a_malformed_block_of_ours_is_answered_with_a_correct_example():
     assert 'A correct call: TOOL_CALL: {"name": "read", "args": {"path": ' in lost.response.malformed[0].reason
 
 
-@pytest.mark.parametrize(
-    ("kind", "wrap"),
+@check_rows(
+    "kind, wrap",
     [
         ("text", lambda text: text),
         ("data", lambda text: {"pages": [{"body": text}]}),

@@ -1,7 +1,5 @@
 """A request is built from what is new since the one before, and is the same as one that is built from nothing."""
 
-import pytest
-
 from src.model.request_builder import ModelOptions, RequestBuilder
 from src.negotiation.call_path import CallPath
 from src.types.messages import (
@@ -14,6 +12,7 @@ from src.types.messages import (
     ToolResults,
     UserMessage,
 )
+from tests.each import check_rows
 from tests.providers.doubles import codec
 
 READ = ToolDefinition("read", "Read", {"type": "object", "properties": {"path": {"type": "string"}}})
@@ -45,8 +44,8 @@ def encode(builder, messages, path, tools=(READ,)):
     return builder.encode(builder.build("tiny", messages, tools, path, None)).body
 
 
-@pytest.mark.parametrize("provider", ["vllm", "anthropic", "gemini"])
-@pytest.mark.parametrize("path", PATHS)
+@check_rows("provider", ["vllm", "anthropic", "gemini"])
+@check_rows("path", PATHS)
 def test_each_turn_of_a_conversation_is_sent_as_if_it_were_the_first(path, provider):
     builder = make_builder(provider)
     for end in range(1, len(CONVERSATION) + 1):
@@ -78,8 +77,8 @@ def test_what_a_program_changes_in_its_own_lists_is_seen():
     assert b'"name":"add"' in body
 
 
-@pytest.mark.parametrize(
-    ("provider", "is_listed"),
+@check_rows(
+    "provider, is_listed",
     [("vllm", True), ("openai", True), ("anthropic", False), ("gemini", False), ("vertex", False)],
 )
 def test_the_system_prompt_lists_no_tools_where_the_api_itself_shows_them(provider, is_listed):

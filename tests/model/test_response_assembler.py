@@ -1,5 +1,3 @@
-import pytest
-
 from src.model.response_assembler import (
     CHECK_INTERVAL_CHARS,
     MAX_BLANK_CHARS,
@@ -8,6 +6,7 @@ from src.model.response_assembler import (
     DegenerationDetector,
     cut_repetition,
 )
+from tests.each import check_rows
 
 VARIED = " ".join(map(str, range(20_000)))
 
@@ -18,8 +17,8 @@ def noticed(text, size):
     return next((at + size for at in range(0, len(text), size) if watch.add(text[at : at + size])), 0)
 
 
-@pytest.mark.parametrize("size", [1, 7, 5000])
-@pytest.mark.parametrize("unit", ["a", "ab ", "No, wait. Let me think again.\n\n", VARIED[:MAX_PERIOD_CHARS]])
+@check_rows("size", [1, 7, 5000])
+@check_rows("unit", ["a", "ab ", "No, wait. Let me think again.\n\n", VARIED[:MAX_PERIOD_CHARS]])
 def test_one_text_over_and_over_is_noticed_whatever_came_before(unit, size):
     text = VARIED[:10_000] + unit * (90_000 // len(unit))
     assert 10_000 + WINDOW_CHARS <= noticed(text, size) <= 10_000 + WINDOW_CHARS + CHECK_INTERVAL_CHARS + size
@@ -34,7 +33,7 @@ def test_blanks_without_end_are_noticed_in_whatever_order():
     assert noticed("{" + blanks, 10) <= MAX_BLANK_CHARS + CHECK_INTERVAL_CHARS + 10
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     [
         VARIED,
@@ -44,7 +43,6 @@ def test_blanks_without_end_are_noticed_in_whatever_order():
         "".join(f"| {number} | the same words in every row |\n" for number in range(3000)),
         VARIED[: 2 * MAX_PERIOD_CHARS] * 20,
     ],
-    ids=["varied", "a line", "a table", "zeros", "numbered rows", "a long text again and again"],
 )
 def test_what_somebody_may_want_is_not(text):
     assert noticed(text, 10) == 0

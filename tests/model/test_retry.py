@@ -15,6 +15,7 @@ from src.errors import (
 from src.model.retry import MAX_RETRY_AFTER_S, RetryPolicy, with_retries
 from src.types.effects import Sleep
 from src.types.events import Notice, TextDelta
+from tests.each import check_rows
 
 HELLO = (TextDelta("Hello"),)
 POLICY = RetryPolicy()
@@ -62,8 +63,8 @@ def refused(status, retry_after=None, kind=ServerError):
 
 
 class TestHowOften:
-    @pytest.mark.parametrize(
-        ("error", "attempts"),
+    @check_rows(
+        "error, attempts",
         [
             (ConnectFailed("No server."), 3),
             (StreamCut("Cut."), 3),
@@ -76,7 +77,6 @@ class TestHowOften:
             *[(refused(status), 3) for status in (408, 425, 429, 500, 502, 503, 504, 529)],
             *[(refused(status), 1) for status in (400, 401, 403, 404, 413, 422, 501)],
         ],
-        ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
     )
     def test_each_failure_is_worth_so_many_attempts(self, error, attempts):
         tried = Attempts(*[error] * 9)

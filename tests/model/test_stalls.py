@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from src.model.stalls import announces, find_stall
 from src.types.messages import Reasoning, Response, Text, ToolCall
+from tests.each import check_rows
 
 THOUGHT = Reasoning("Hm.")
 
 
-@pytest.mark.parametrize(
-    ("content", "stop_reason", "stall"),
+@check_rows(
+    "content, stop_reason, stall",
     [
         ((THOUGHT,), "end_turn", "empty"),
         ((THOUGHT, Text(" \n")), "end_turn", "empty"),
@@ -31,7 +30,7 @@ def test_an_announcement_counts_behind_results_only():
     assert find_stall(Response((Text("Let me look."),)), is_behind_results=False) == ""
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     ["Let me read the file.", "It is empty.\nOkay, now I'll look:", "That failed. I’m going to try b", "The files:"],
 )
@@ -39,7 +38,7 @@ def test_an_announcement(text):
     assert announces(text)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     [
         "It says hello.",

@@ -8,6 +8,7 @@ from src.errors import ToolsDropped
 from src.negotiation.call_path import NO_TOKENS, TOOLS_DROPPED, CallPath
 from src.types.events import TextDelta
 from src.types.messages import SystemMessage, UserMessage
+from tests.each import check_rows
 
 from .test_model import HELLO, NATIVE_CALL, Served
 
@@ -97,7 +98,7 @@ def test_an_answer_without_tools_needs_no_tokens():
     assert served.model.path.mode == "tokens"
 
 
-@pytest.mark.parametrize("status", [403, 404, 405, 501])
+@check_rows("status", [403, 404, 405, 501])
 def test_a_server_without_the_endpoint_is_asked_once(status):
     served = Rendering(NATIVE_CALL, HELLO)
     del served.client.aside["chat/completions/render"]
@@ -116,7 +117,7 @@ def test_a_server_that_cannot_tell_its_prompts_is_not_asked():
     assert served.model.path.mode == "native"
 
 
-@pytest.mark.parametrize("answer", [(404, {"detail": "Not Found"}), (403, DISABLED), (400, {"error": {"message": "no output_mode"}}), b"<html></html>",
+@check_rows("answer", [(404, {"detail": "Not Found"}), (403, DISABLED), (400, {"error": {"message": "no output_mode"}}), b"<html></html>",
                                     b'data: {"choices": [{"index": 0, "token_ids": [5]}]}\n\n'])  # fmt: skip
 def test_a_server_that_does_not_generate_is_asked_otherwise(answer):
     served = Rendering(answer, HELLO)

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from src.negotiation.answer_ids import AnswerIds, reads_alike
 from src.negotiation.facts import FactStore
 from src.negotiation.server import ServerApi
@@ -14,6 +12,7 @@ from src.providers.vllm_tokens import read_rendered
 from src.transport.driver import run
 from src.types.messages import ToolDefinition
 from tests.doubles import ScriptedClient
+from tests.each import check_rows
 
 PROPERTIES = {"path": {"type": "string"}, "all": {}}
 TOOLS = ToolIndex([ToolDefinition("read", "Read.", {"type": "object", "properties": PROPERTIES})])
@@ -182,8 +181,8 @@ KIMI = '<|tool_calls_section_begin|><|tool_call_begin|>functions.read:0<|tool_ca
 MADE_UP = "<tool_response>\nhello\n</tool_response>"
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
+@check_rows(
+    "one, other",
     [
         ("Hello.", "\n Hello.\n\n"),
         (f"<think>\nHm.\n</think>\n\n{CALL}", f"<think> Hm.</think>{CALL}\n"),
@@ -198,8 +197,8 @@ def test_one_answer_may_be_written_in_two_ways(one, other):
     assert reads_alike(one, other, TOOLS, "")
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
+@check_rows(
+    "one, other",
     [
         (f"<think>\nHm.\n</think>\n\n{CALL}", CALL),
         (f"<think>Hm.</think>Yes.{CALL}", f"<think>Hm.Yes.</think>{CALL}"),

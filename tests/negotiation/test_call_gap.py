@@ -6,6 +6,7 @@ from src.model.request_builder import ModelOptions, RequestBuilder
 from src.negotiation.call_gap import GAP_PROBE, cut_gap, read_gap
 from src.negotiation.call_path import CallPath
 from src.types.messages import Response, Text
+from tests.each import check_rows
 from tests.model.test_continuity_laws import TALK, as_vllm_reads, list_sent, render
 from tests.providers.doubles import codec
 
@@ -25,13 +26,13 @@ def make_prompt(name, messages):
     return render(name, as_vllm_reads(list_sent(builder, messages, CallPath("native", template_shows_tools=True))))
 
 
-@pytest.mark.parametrize("name", GAPS)
+@check_rows("name", GAPS)
 def test_the_prompt_of_a_real_template_tells_its_gap(name):
     assert read_gap(make_prompt(name, GAP_PROBE)) == GAPS[name]
 
 
-@pytest.mark.parametrize("name", GAPS)
-@pytest.mark.parametrize("text", ["", "Let me look."])
+@check_rows("name", GAPS)
+@check_rows("text", ["", "Let me look."])
 def test_an_answer_as_the_template_writes_it_is_written_again(name, text):
     system, user, answer, results = TALK
     calls = answer.content[2:]

@@ -11,6 +11,7 @@ from src.negotiation.call_path import (
     TEXT_ONLY,
     CallPath,
 )
+from tests.each import check_rows
 
 NO_TOOLS = ToolsUnsupported('"auto" tool choice requires --enable-auto-tool-choice', status=400)
 TEMPLATE = TemplateRejected("Conversation roles must alternate", status=400)
@@ -45,8 +46,8 @@ def test_a_template_gets_merged_roles_then_no_system_prompt_then_nothing_more():
         path.downgrade(TEMPLATE, SENT)
 
 
-@pytest.mark.parametrize(
-    ("refusal", "field"),
+@check_rows(
+    "refusal, field",
     [
         (refused(400, "Extra inputs are not permitted: return_token_ids"), "return_token_ids"),
         (refused(422, "body.stream_options: extra fields not permitted"), "stream_options"),
@@ -126,7 +127,7 @@ def test_what_is_learnt_can_be_kept_and_had_back():
     assert CallPath.from_dict(path.to_dict()) == path
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "stored",
     [{"mode": "telepathy"}, {"nonsense": 1}, {"without": None}, {"without": [1]}, {"alternate": "no"}, {"why": 1}],
 )

@@ -1,11 +1,11 @@
 """The law of a conversation: what is kept of a prompt, and what the break is called."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from src.negotiation.continuity import BLOCK_BYTES, CAUSES, ContinuityMeter, Sent, describe_kept
 from src.types.events import PrefixKept
+from tests.each import check_rows
 
 IDS = st.lists(st.integers(0, 200_000), max_size=300)
 
@@ -48,8 +48,8 @@ def test_a_number_that_only_begins_alike_is_another_one():
     assert measure([1, 2], [3], [1, 2, 34]).tokens < 3
 
 
-@pytest.mark.parametrize(
-    ("now", "cause", "place"),
+@check_rows(
+    "now, cause, place",
     [
         (sent("s", "u", "a", model="other"), "model", None),
         (sent("s", "u", "a", path="text"), "path", None),

@@ -1,12 +1,11 @@
 """Blocks become calls, malformed calls or text."""
 
-import pytest
-
 from src.parsing import StreamParser, gathered
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.classify import BlockText, CallClassifier, make_id_source
 from src.parsing.decode.call_shapes import DecodedBlock, RawCall
 from src.types.messages import MalformedCall, ToolCall
+from tests.each import check_rows
 from tests.parsing.laws import TOOLS, events_of
 
 
@@ -74,7 +73,7 @@ def test_two_sources_give_the_same_ids():
     assert make_id_source()() == make_id_source()()
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "lead",
     [
         "Use it like this:\n\n",
@@ -92,7 +91,7 @@ def test_a_call_that_prose_presents_as_an_example_is_guessed(lead):
     assert gathered(events_of(f"{lead}{call}\n")).calls
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "lead",
     [
         "",
@@ -117,8 +116,8 @@ def test_a_call_directly_after_an_example_is_one_too_but_not_one_after_more_text
     assert [call.guessed for call in gathered(events_of(text)).calls] == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    ("text", "guessed"),
+@check_rows(
+    "text, guessed",
     [
         ('get_weather("Oslo")', True),
         ('[get_weather({"city": "Oslo"})]', False),
@@ -134,7 +133,7 @@ def test_values_without_names_a_changed_name_and_lossy_repairs_are_guesses(text,
     assert [call.guessed for call in gathered(events_of(text)).calls] == [guessed]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     [
         "The parser looks for `<tool_call>{broken}</tool_call>`.",
@@ -151,7 +150,7 @@ def test_a_block_that_cannot_be_read_is_text_where_it_stands_as_a_mention(text):
         assert (found.content, found.calls, found.malformed) == (text, (), ())
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     [
         'Now <tool_call>{"name": "read", "arguments": {"path": }</tool_call>',

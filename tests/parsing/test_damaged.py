@@ -8,6 +8,7 @@ import pytest
 
 from src.parsing import StreamParser, extract_tool_calls, gathered
 from src.types.messages import ToolDefinition
+from tests.each import check_rows
 
 SHELL = ToolDefinition(
     "shell",
@@ -44,8 +45,8 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 3, 7, 10_000])
-@pytest.mark.parametrize("name", TEXTS)
+@check_rows("size", [1, 3, 7, 10_000])
+@check_rows("name", TEXTS)
 def test_the_call_lands_as_it_was_meant(name, size):
     text, parser = TEXTS[name], StreamParser([SHELL])
     events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]
@@ -63,7 +64,7 @@ BARE_VALUES = {
 }
 
 
-@pytest.mark.parametrize("name", BARE_VALUES)
+@check_rows("name", BARE_VALUES)
 def test_a_value_without_quotes_is_guessed(name):
     body, arguments = BARE_VALUES[name]
     calls = extract_tool_calls(f"<|tool_call>call:shell{body}<tool_call|>", [SHELL]).calls
@@ -89,8 +90,8 @@ def test_an_object_in_a_string_that_is_not_closed_is_no_call():
     assert not landed.calls
 
 
-@pytest.mark.parametrize("size", [1, 10_000])
-@pytest.mark.parametrize(
+@check_rows("size", [1, 10_000])
+@check_rows(
     "text",
     [
         f"shell[ARGS]{OBJECT}",
@@ -135,8 +136,8 @@ NULLABLE = ToolDefinition(
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "guessed"),
+@check_rows(
+    "name, value, guessed",
     [("typed", None, False), ("either", None, False), ("text", "null", False), ("any", None, True)],
 )
 def test_null_in_tags_is_null_where_the_schema_allows_it(name, value, guessed):

@@ -9,7 +9,7 @@ from src.parsing import GivenText, StreamParser, extract_tool_calls
 from src.parsing.echo import SoughtCall, read_calls
 from src.parsing.formats.table import FORMATS
 from src.types.messages import ToolCall, ToolDefinition, ToolResult
-from tests.each import check_each
+from tests.each import check_each, check_rows
 from tests.parsing.laws import TOOLS
 
 LINE = "rm -rf \"my build\" && echo 'x'"
@@ -108,7 +108,7 @@ def test_a_call_that_was_given_in_any_form_is_an_echo(given):
     assert call.echo
 
 
-@pytest.mark.parametrize("given", OTHER.values(), ids=OTHER)
+@check_rows("given", OTHER.values())
 def test_what_is_not_the_same_call_is_none(given):
     (call,) = extract_tool_calls(SAID, [EXEC], given=[given]).calls
     assert not call.echo
@@ -197,8 +197,8 @@ ROWS_OF_RESULTS = {
 }
 
 
-@pytest.mark.parametrize("value", ROWS_OF_RESULTS.values(), ids=ROWS_OF_RESULTS)
-@pytest.mark.parametrize("row", [row for row in FORMATS if row.name in ("hermes", "qwen3_coder", "mistral")])
+@check_rows("value", ROWS_OF_RESULTS.values())
+@check_rows("row", [row for row in FORMATS if row.name in ("hermes", "qwen3_coder", "mistral")])
 def test_a_call_in_a_numbered_file_is_an_echo_in_a_result_of_any_kind(value, row):
     result = ToolResult("1", "read", "text" if isinstance(value, str) else "data", value)
     picture = ToolResult(

@@ -1,16 +1,15 @@
 """Every character of the input is in exactly one event: shown, or its raw text."""
 
-import pytest
-
 from src.parsing import Cut, Malformed, ParsedCall, Reasoned, gathered
 from src.types.messages import ToolCall
+from tests.each import check_rows
 from tests.parsing.laws import events_of, join_all, summarize
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "raw"),
+@check_rows(
+    "text, kind, raw",
     [
         (f"Now {CALL} then", ParsedCall, CALL),
         ('Now TOOL_CALL: {"name": "raed", "args": {}}', Malformed, 'TOOL_CALL: {"name": "raed", "args": {}}'),

@@ -13,7 +13,7 @@ from src.parsing import StreamParser, extract_tool_calls, gathered
 from src.parsing.formats.envelopes import REASONING
 from src.parsing.formats.table import FORMATS
 from src.types.messages import ToolDefinition
-from tests.each import check_each
+from tests.each import check_each, check_rows
 from tests.thorough import is_thorough, sample
 
 STRING = {"type": "string"}
@@ -176,7 +176,7 @@ EARLY_ENDS = {
 }
 
 
-@pytest.mark.parametrize("name", EARLY_ENDS)
+@check_rows("name", EARLY_ENDS)
 def test_a_value_that_ends_its_block_early_is_not_changed_in_silence(name):
     row = next(row for row in ROWS if row.name == name)
     for value in EARLY_ENDS[name]:
@@ -201,7 +201,7 @@ def test_tags_that_begin_a_call_and_closers_are_read_alike_in_pieces():
         assert [parse_in_pieces(text, size) for size in (1, 2, 7)] == [extract_tool_calls(text, [WRITE])] * 3
 
 
-@pytest.mark.parametrize("name", ["qwen3_coder", "glm45", "minimax_m2", "gemma4"])
+@check_rows("name", ["qwen3_coder", "glm45", "minimax_m2", "gemma4"])
 def test_a_value_that_closes_its_call_long_before_its_end_is_guessed(name):
     row = next(row for row in ROWS if row.name == name)
     ends = row.write("write", {"content": "|"}).partition("|")[2]
@@ -224,9 +224,7 @@ def repeat_path(row):
     return next(text.replace(one, two) for one, two in pairs if one in text)
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in ROWS if row.name not in ("fenced", "openai_legacy")], ids=lambda row: row.name
-)
+@check_rows("row", [row for row in ROWS if row.name not in ("fenced", "openai_legacy")])
 def test_a_key_that_stands_twice_is_malformed_in_every_format(row):
     text = repeat_path(row)
     whole = extract_tool_calls(text, [WRITE])
@@ -235,7 +233,7 @@ def test_a_key_that_stands_twice_is_malformed_in_every_format(row):
     assert parse_in_pieces(text, 3) == whole
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     [
         '<tool_call>{"name": "write", "arguments": {"path": "a", "content": "x"}, "parameters": {"path": "b"}}</tool_call>',

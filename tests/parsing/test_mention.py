@@ -9,6 +9,7 @@ import pytest
 from src.parsing import StreamParser, extract_tool_calls, gathered
 from src.types.messages import ToolDefinition
 from src.types.tool_schema import format_signature
+from tests.each import check_rows
 from tests.parsing.laws import READ, events_of
 
 SIGNED = {
@@ -61,19 +62,19 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", MENTIONS)
+@check_rows("name", MENTIONS)
 def test_a_call_that_is_quoted_is_marked(name):
     assert [call.guessed for call in extract_tool_calls(MENTIONS[name], [READ]).calls] == [True]
 
 
-@pytest.mark.parametrize("name", CALLS)
+@check_rows("name", CALLS)
 def test_a_call_that_is_made_is_not_marked(name):
     calls = extract_tool_calls(CALLS[name], [READ]).calls
     assert calls
     assert not any(call.guessed for call in calls)
 
 
-@pytest.mark.parametrize("text", [*MENTIONS.values(), *CALLS.values()], ids=[*MENTIONS, *CALLS])
+@check_rows("text", [*MENTIONS.values(), *CALLS.values()])
 def test_it_is_the_same_one_character_at_a_time(text):
     parser = StreamParser([READ])
     pieces = gathered([event for character in text for event in parser.feed(character)] + parser.close())
@@ -135,8 +136,8 @@ EMPTY = {
 }
 
 
-@pytest.mark.parametrize("size", [1, 10_000])
-@pytest.mark.parametrize("name", EMPTY)
+@check_rows("size", [1, 10_000])
+@check_rows("name", EMPTY)
 def test_markers_without_a_call_are_not_shown(name, size):
     (text, shown), parser = EMPTY[name], StreamParser([READ])
     events = [event for at in range(0, len(text), size) for event in parser.feed(text[at : at + size])]

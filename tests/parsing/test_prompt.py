@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from src.types.messages import (
     ToolResults,
     UserMessage,
 )
+from tests.each import check_rows
 
 READ = ToolDefinition(
     "read",
@@ -94,7 +94,7 @@ FORGED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "fence"), FORGED)
+@check_rows("text, fence", FORGED)
 def test_no_result_can_close_its_own_fence(text, fence):
     join_text = render_results([ToolResult("1", "read", "text", text)])
     assert join_text == f"Tool execution results:\n\n[read]\n<{fence}>\n{text}\n</{fence}>"

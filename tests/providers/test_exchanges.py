@@ -14,7 +14,7 @@ from src.providers.base import ChatRequest
 from src.providers.server_errors import read_refusal
 from src.types.events import ReasoningDelta, TextDelta, ToolCallDelta
 from src.types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, Usage, UserMessage
-from tests.each import check_each
+from tests.each import check_each, check_rows
 
 from .doubles import codec, decoded
 
@@ -64,7 +64,7 @@ def test_an_answer_goes_back_as_the_provider_wants_it(name):
     assert (turns.get("messages") or turns["contents"])[1:] == case["sent_back"]
 
 
-@pytest.mark.parametrize("name", BROKEN)
+@check_rows("name", BROKEN)
 def test_an_answer_that_breaks_off_is_an_error_and_nothing_of_it_a_response(name):
     case = ANSWERS[name]
     kind, says = case["error"]
@@ -73,7 +73,7 @@ def test_an_answer_that_breaks_off_is_an_error_and_nothing_of_it_a_response(name
     assert type(caught.value) is getattr(errors, kind)
 
 
-@pytest.mark.parametrize("case", json.loads((CASES / "refusals.json").read_text(encoding="utf-8")), ids=str)
+@check_rows("case", json.loads((CASES / "refusals.json").read_text(encoding="utf-8")))
 def test_a_refusal_is_told_by_its_status_and_its_words(case):
     refused = read_refusal(case["status"], json.dumps(case["body"]).encode())
     assert type(refused) is getattr(errors, case["kind"])

@@ -14,6 +14,7 @@ from src.providers.server_errors import read_refusal
 from src.providers.table import PROVIDERS
 from src.types.events import TextDelta
 from src.types.messages import Response, SystemMessage, ToolCall, ToolDefinition, ToolResult, ToolResults, UserMessage
+from tests.each import check_rows
 
 from .doubles import codec, decoded
 
@@ -206,9 +207,9 @@ def test_there_is_a_codec_for_each_provider_that_can_be_configured():
     assert PROVIDERS.keys() == BASE_URLS.keys()
 
 
-@pytest.mark.parametrize("breaks", [b'data: {"error": {"message": "engine died"}}\n\n', b"data: {oops\n\n"])
-@pytest.mark.parametrize(
-    ("provider", "said"),
+@check_rows("breaks", [b'data: {"error": {"message": "engine died"}}\n\n', b"data: {oops\n\n"])
+@check_rows(
+    "provider, said",
     [
         (OPENAI, b'data: {"choices": [{"delta": {"content": "Hi"}}]}\n\n'),
         (

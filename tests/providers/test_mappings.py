@@ -9,6 +9,7 @@ import pytest
 
 from src.providers.base import ChatRequest
 from src.types.messages import Named, Response, Text, ToolCall, ToolDefinition, ToolResult, ToolResults, UserMessage
+from tests.each import check_rows
 
 from .doubles import codec, decoded
 
@@ -92,8 +93,8 @@ def choice_in(provider, sent):
     return sent["toolConfig"]["functionCallingConfig"] if provider == "gemini" else sent["tool_choice"]
 
 
-@pytest.mark.parametrize(
-    ("provider", "choice", "expected"),
+@check_rows(
+    "provider, choice, expected",
     [(provider, choice, expected) for provider, row in CHOICES.items() for choice, expected in row.items()],
 )
 def test_choice(provider, choice, expected):
@@ -101,8 +102,8 @@ def test_choice(provider, choice, expected):
     assert choice_in(provider, request(provider, tools=[READ], tool_choice=tool_choice)) == expected
 
 
-@pytest.mark.parametrize("name", ["auto", "none", "required"])
-@pytest.mark.parametrize("provider", CHOICES)
+@check_rows("name", ["auto", "none", "required"])
+@check_rows("provider", CHOICES)
 def test_a_tool_that_is_named_as_a_choice_can_be_forced(provider, name):
     forced = choice_in(provider, request(provider, tools=[READ], tool_choice=Named(name)))
     expected = json.dumps(CHOICES[provider]["read"]).replace('"read"', f'"{name}"')
@@ -326,8 +327,8 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("provider", "said", "meant"),
+@check_rows(
+    "provider, said, meant",
     [(provider, said, meant) for provider, row in STOP_REASONS.items() for said, meant in row.items()],
 )
 def test_stop_reason(provider, said, meant):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from src.errors import ParserFailed, ServerError
 from src.providers.server_errors import judge_own_words, read_mid_stream_error, read_refusal
+from tests.each import check_rows
 
 # The number of the issue, and the message. llama.cpp, where no other project is named.
 QUOTED = [
@@ -93,7 +92,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("issue", "message"), QUOTED)
+@check_rows("issue, message", QUOTED)
 def test_a_server_that_cannot_parse_its_answer_is_known_by_its_words(issue, message):
     body = json.dumps({"error": {"code": 500, "message": message, "type": "server_error"}}).encode()
     assert isinstance(read_refusal(500, body), ParserFailed), issue
@@ -101,7 +100,7 @@ def test_a_server_that_cannot_parse_its_answer_is_known_by_its_words(issue, mess
     assert isinstance(read_mid_stream_error({"error": message}), ParserFailed), issue
 
 
-@pytest.mark.parametrize("message", OTHERS)
+@check_rows("message", OTHERS)
 def test_any_other_error_is_none_of_the_parser(message):
     body = json.dumps({"error": {"code": 500, "message": message}}).encode()
     assert not isinstance(read_refusal(500, body), ParserFailed)
@@ -119,7 +118,7 @@ def test_what_a_server_quotes_of_the_client_says_nothing():
     assert type(judged) is ServerError
 
 
-@pytest.mark.parametrize("status", [401, 404, 429, 503])
+@check_rows("status", [401, 404, 429, 503])
 def test_another_status_says_what_it_says(status):
     body = json.dumps({"error": {"message": "Failed to parse input at pos 0: x"}}).encode()
     assert not isinstance(read_refusal(status, body), ParserFailed)

@@ -9,6 +9,7 @@ import pytest
 
 from src.errors import ContextTooLong, ServerError, TemplateFailed, ToolsUnsupported
 from src.providers.server_errors import MAX_JUDGED_CHARS, explain, judge_own_words, read_mid_stream_error, read_refusal
+from tests.each import check_rows
 
 NO_PARSER = "--enable-auto-tool-choice"
 TOO_LONG = "maximum context length is 10 tokens. However, you requested 9999 tokens"
@@ -74,7 +75,7 @@ def judge(message: str, sent: object, status: int = 400) -> ServerError:
     return judge_own_words(read_refusal(status, json.dumps({"error": {"message": message}}).encode()), sent)
 
 
-@pytest.mark.parametrize("case", REAL)
+@check_rows("case", REAL)
 def test_a_value_that_vllm_repeats_is_not_a_refusal_by_vllm(case):
     sent, message = REAL[case]
     refused = judge(message, sent)
@@ -83,7 +84,7 @@ def test_a_value_that_vllm_repeats_is_not_a_refusal_by_vllm(case):
     assert message in refused.message  # for the user it is whole
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "message",
     [
         f"bad value: {json.dumps(ESCAPED)}",

@@ -15,6 +15,7 @@ from src.errors import (
     Unauthorized,
 )
 from src.providers.server_errors import _REFUSALS, parse_excess_tokens, read_error_message, read_refusal
+from tests.each import check_rows
 
 TOO_LONG = [
     (
@@ -36,7 +37,7 @@ TOO_LONG = [
 ]
 
 
-@pytest.mark.parametrize(("message", "tokens"), TOO_LONG)
+@check_rows("message, tokens", TOO_LONG)
 def test_by_how_much_a_request_was_too_long_is_read_from_the_refusal(message, tokens):
     assert parse_excess_tokens(message) == tokens
 
@@ -47,8 +48,8 @@ def test_a_context_error_carries_it():
     assert error.excess == 1
 
 
-@pytest.mark.parametrize(
-    ("status", "message", "kind"),
+@check_rows(
+    "status, message, kind",
     [
         (400, "max_tokens=10000000 cannot be greater than max_model_len=16384.", ServerError),
         (400, "Alternatively use a list", ServerError),
@@ -132,7 +133,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("status", "text", "error"), REFUSALS)
+@check_rows("status, text, error", REFUSALS)
 def test_a_refusal_is_told_by_its_status_and_message(status, text, error):
     refused = read_refusal(status, text.encode())
     assert type(refused) is error

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from src.providers.thinking import TABLE, find_thinking
+from tests.each import check_rows
 
 
 def kwargs(**values):
     return {"chat_template_kwargs": values}
 
 
-@pytest.mark.parametrize(
-    ("model", "word", "fields"),
+@check_rows(
+    "model, word, fields",
     [
         ("Qwen/Qwen3-8B", "off", kwargs(enable_thinking=False)),
         ("Qwen/Qwen3.6-27B-FP8", "on", kwargs(enable_thinking=True)),
@@ -32,8 +31,8 @@ def test_a_word_becomes_what_the_template_reads(model, word, fields):
     assert find_thinking("vllm", model).fields[word] == fields
 
 
-@pytest.mark.parametrize(
-    ("model", "words", "why"),
+@check_rows(
+    "model, words, why",
     [
         ("openai/gpt-oss-20b", {"on", "low", "medium", "high"}, "always"),
         ("Qwen/Qwen3-4B-Thinking-2507", set(), "always"),
@@ -49,7 +48,7 @@ def test_what_a_model_does_not_know_has_a_reason(model, words, why):
     assert why in known.why
 
 
-@pytest.mark.parametrize("model", ["meta-llama/Llama-3.1-8B", "tiny", "", "Qwen2.5-7B", "glm-5.3", "deepseek-v3"])
+@check_rows("model", ["meta-llama/Llama-3.1-8B", "tiny", "", "Qwen2.5-7B", "glm-5.3", "deepseek-v3"])
 def test_of_others_nothing_is_known(model):
     assert find_thinking("vllm", model) is None
 

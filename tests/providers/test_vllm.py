@@ -8,6 +8,7 @@ from src.providers.base import ChatRequest
 from src.providers.vllm import fits_nothing, fits_openai_strict, fits_xgrammar
 from src.tools import REGISTRY
 from src.types.messages import Named, Response, Text, ToolDefinition, Usage
+from tests.each import check_rows
 
 READ = ToolDefinition("read", "Read.", {"type": "object", "properties": {"path": {"type": "string"}}})
 
@@ -46,8 +47,8 @@ def test_the_context_lengths_of_the_models_that_say():
     assert vllm.read_context_lengths(body) == {"a": 512, "llama.cpp": 8192}
 
 
-@pytest.mark.parametrize("read", [vllm.read_prompt, vllm.read_detokenized])
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"<html>", b'{"tokens": 3, "prompt": 3}'])
+@check_rows("read", [vllm.read_prompt, vllm.read_detokenized])
+@check_rows("body", [b"", b"[]", b"{}", b"<html>", b'{"tokens": 3, "prompt": 3}'])
 def test_another_servers_answer_is_an_error(read, body):
     with pytest.raises(WireError):
         read(body)
@@ -94,7 +95,7 @@ def test_the_tools_of_this_program_can_be_pinned_on_vllm():
     assert all(fits_xgrammar(tool.parameters) for tool in REGISTRY.definitions)
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "schema",
     [
         {"type": "string", "enum": ["a", "b"], "description": "One of two."},
@@ -109,7 +110,7 @@ def test_what_a_grammar_can_hold(schema):
     assert fits_xgrammar(holding(schema))
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "schema",
     [
         {"type": "string", "pattern": "(?<!x)y"},

@@ -6,6 +6,7 @@ from src.errors import TokensUnsupported
 from src.providers.base import RawTokens, decode
 from src.providers.vllm_tokens import make_generate_decoder, read_rendered
 from src.types.events import Completed, TextDelta
+from tests.each import check_rows
 
 RENDERED = {
     "request_id": "chatcmpl-1",
@@ -44,7 +45,7 @@ def test_a_rendered_prompt_tells_of_images(features, has_media):
     assert read_rendered(json.dumps(RENDERED | {"features": features}).encode()).has_media == has_media
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "body",
     [
         b"<html>",

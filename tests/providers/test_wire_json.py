@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from src.errors import WireError
 from src.providers.wire_json import StructReader, WireStruct, dump_json, encode_body, load_json, to_struct
+from tests.each import check_rows
 
 
 class Inner(WireStruct, rename="camel"):
@@ -53,8 +54,8 @@ def test_an_event_as_documented_reads_the_same_in_one_step_and_field_by_field(va
     assert READER.read(data) == to_struct(json.loads(data), Outer)
 
 
-@pytest.mark.parametrize(
-    ("event", "read"),
+@check_rows(
+    "event, read",
     [
         (b'{"name": 7, "size": 3}', Outer(size=3)),
         (b'{"name": ["a"], "size": "3"}', Outer()),
@@ -79,7 +80,7 @@ def test_an_event_that_is_no_object_is_logged(caplog):
     assert "not an object: list" in caplog.text
 
 
-@pytest.mark.parametrize("data", [b"", b"{oops", b"[" * 100_000, b'{"name": "a"'])
+@check_rows("data", [b"", b"{oops", b"[" * 100_000, b'{"name": "a"'])
 def test_what_is_no_json_is_an_error_that_quotes_it(data):
     with pytest.raises(WireError, match="not JSON: ") as caught:
         READER.read(data)
@@ -92,7 +93,7 @@ def test_numbers_that_json_does_not_have_are_sent_as_null():
     assert dump_json({"a": [math.nan, math.inf, 1.5]}) == '{"a":[null,null,1.5]}'
 
 
-@pytest.mark.parametrize("items", [[], [b"1"], [b"1", b"2"], [b"1", b"2", b"3"]])
+@check_rows("items", [[], [b"1"], [b"1", b"2"], [b"1", b"2", b"3"]])
 def test_a_body_begins_with_its_list_and_goes_on_with_the_objects(items):
     body = encode_body("messages", items, b'{"model":"tiny"}', b'{"tools":[]}')
     assert body == b'{"messages":[%s],"model":"tiny","tools":[]}' % b",".join(items)

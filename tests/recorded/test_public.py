@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 
-import pytest
-
 import src
 from src import parsing
 from src.app.library.options import Sampling
 from src.tools import TOOL_DEFINITIONS
+from tests.each import check_rows
 
 NAMES = [
     "Agent", "tool", "ToolContext", "TextDelta", "ReasoningDelta", "CallStarted", "CallDenied", "CallFinished", "Notice",
@@ -51,7 +50,7 @@ def test_the_package_has_these_names():
     assert all(hasattr(src, name) for name in NAMES)
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@check_rows("name", FIELDS)
 def test_a_value_has_these_fields(name):
     kind = getattr(src, name)
     assert list(getattr(kind, "_fields", None) or kind.__dataclass_fields__)[: len(FIELDS[name])] == FIELDS[name]

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from tests.each import check_rows
 from tests.thorough import is_thorough
 
 from . import storage
@@ -40,6 +41,6 @@ def test_a_scenario_comes_out_as_recorded(kind, name, tmp_path):
     assert storage.find_difference(RECORDED[kind][name], found) == ""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@check_rows("kind", KINDS)
 def test_every_scenario_is_recorded(kind):
     assert list(RECORDED[kind]) == list(list_scenarios(kind))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from src.serve.access import AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers, is_allowed_origin
+from tests.each import check_rows
 
 CHAT = "/v1/chat/completions"
 
@@ -48,7 +49,7 @@ CLIENTS = {  # the headers of ordinary clients
 }
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@check_rows("client", CLIENTS)
 def test_an_ordinary_client_is_answered(client):
     check_access(CLIENTS[client], AccessRules())
 
@@ -91,13 +92,13 @@ ATTACKS = {
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@check_rows("attack", ATTACKS)
 def test_an_attack_is_refused(attack):
     asked, status = ATTACKS[attack]
     assert find_status(asked) == status
 
 
-@pytest.mark.parametrize("attack", [name for name in ATTACKS if "Host" not in name and "rebinding" not in name])
+@check_rows("attack", [name for name in ATTACKS if "Host" not in name and "rebinding" not in name])
 def test_with_keys_the_same_is_refused(attack):
     asked, status = ATTACKS[attack]
     assert find_status(asked, has_keys=True) == status
@@ -130,9 +131,7 @@ def test_a_refusal_names_the_setting(asked, setting):
         check_access(asked, AccessRules())
 
 
-@pytest.mark.parametrize(
-    "origin", ["http://[", "http://", "", "localhost", "file://", "//localhost", "ftp://localhost"]
-)
+@check_rows("origin", ["http://[", "http://", "", "localhost", "file://", "//localhost", "ftp://localhost"])
 def test_an_odd_origin_is_not_allowed(origin):
     assert not is_allowed_origin(origin)
 
@@ -147,10 +146,8 @@ def test_pages_of_an_allowed_origin_may_read_answers():
     assert find_cors_headers(ask(), AccessRules()) == {}
 
 
-@pytest.mark.parametrize(
-    ("target", "expected"),
+@check_rows("target, expected",
     [("/v1/models?key=vb-1", "/v1/models"), ("/x?a=1&KEY=2&key=3&b", "/x?a=1&KEY=2&b"), ("/x?%6bey=1&a=%7E", "/x?a=%7E"),
-     ("/x?monkey=1", "/x?monkey=1"), ("/x", "/x"), ("/x?key", "/x")],
-)  # fmt: skip
+     ("/x?monkey=1", "/x?monkey=1"), ("/x", "/x"), ("/x?key", "/x")])  # fmt: skip
 def test_a_key_is_taken_out_of_a_query_and_nothing_else(target, expected):
     assert drop_key(target) == expected

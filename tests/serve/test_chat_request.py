@@ -9,6 +9,7 @@ import pytest
 
 from src.negotiation.call_path import CallPath
 from src.serve.chat_request import ChatBody
+from tests.each import check_rows
 
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {"path": {}}}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a.txt"}'}}
@@ -74,13 +75,11 @@ def test_a_field_of_the_client_is_never_left_out():
     assert body["skip_special_tokens"] is True
 
 
-@pytest.mark.parametrize(
-    "fields",
+@check_rows("fields",
     [
         {"tools": []}, {"tools": None}, {"tools": "x"}, {"tool_choice": "none"}, {"guided_json": {"type": "object"}},
         {"response_format": {"type": "json_object"}}, {"structured_outputs": {"regex": "a"}}, {"messages": ["x"]},
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_request_whose_answer_cannot_hold_a_call_is_not_guarded(fields):
     assert not make(**fields).is_guarded
 
@@ -100,8 +99,8 @@ def test_a_format_that_is_unknown_or_begins_like_text_gets_no_grammar(written):
     assert "structured_outputs" not in make().edit(CallPath("template", written_format=written))
 
 
-@pytest.mark.parametrize("role", ["system", "user", "tool"])
-@pytest.mark.parametrize("mode", ["template", "text"])
+@check_rows("role", ["system", "user", "tool"])
+@check_rows("mode", ["template", "text"])
 def test_whoever_mentions_a_tag_gets_no_grammar(mode, role):
     quoting = [{"role": role, "content": "It begins with <tool_call>.", "tool_call_id": "c1"}, *EXCHANGE]
     path = CallPath(mode, written_format="hermes")

@@ -19,6 +19,7 @@ from src.serve.keep_alive import KEEP_ALIVE_HEADER, read_interval
 from src.serve.pages.metrics import Metrics
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
+from tests.each import check_rows
 
 from .test_gateway import BODY, STREAMED, stream
 
@@ -276,7 +277,7 @@ def test_a_header_that_is_no_number_is_refused(tmp_path):
     drive(tmp_path, use)
 
 
-@pytest.mark.parametrize("asked", ["nan", "inf", "-1", ""])
+@check_rows("asked", ["nan", "inf", "-1", ""])
 def test_seconds_that_are_none_are_refused(asked):
     with pytest.raises(ValueError, match="expected seconds"):
         read_interval({KEEP_ALIVE_HEADER: asked}, 10.0)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from src.serve.loop_notes import LoopNotes
 from src.serve.turn_options import TurnOptions
+from tests.each import check_rows
 from tests.serve.test_gateway import BODY, drive, read_metrics
 from tests.serve.test_guards import call_read, post
 
@@ -88,9 +87,7 @@ def test_without_what_was_kept_nothing_is_a_loop():
     assert notes.apply(messages) == messages
 
 
-@pytest.mark.parametrize(
-    "messages", [[], [USER], [{"role": "tool", "content": "x"}], [{"role": "tool"}, {}, {"role": "tool"}]]
-)
+@check_rows("messages", [[], [USER], [{"role": "tool", "content": "x"}], [{"role": "tool"}, {}, {"role": "tool"}]])
 def test_odd_histories_get_nothing(messages):
     for kept in (b"", LoopNotes([], b"", 0.0).encode(0.0)):
         assert LoopNotes(messages, kept, 1.0).apply(messages) == messages

@@ -20,6 +20,7 @@ from src.serve.gateway import Gateway
 from src.serve.pages.metrics import Metrics
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
+from tests.each import check_rows
 from tests.model.test_continuity_laws import TEMPLATES, as_vllm_reads, render
 from tests.thorough import sample
 
@@ -45,8 +46,8 @@ OF_FUNCTION_AS_TEXT = {**AS_TEXT, "content": AS_TEXT["content"].replace("[tool]"
 IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
 
 
-@pytest.mark.parametrize(
-    ("messages", "expected", "what"),
+@check_rows(
+    "messages, expected, what",
     [
         ([DEVELOPER, USER], [SYSTEM, USER], ("system",)),
         ([USER, FUNCTION_CALL, OF_FUNCTION], [USER, NAMED_CALL, OF_NAMED], ("functions",)),
@@ -219,7 +220,7 @@ def test_a_real_template_shows_a_malformed_call_as_the_model_wrote_it(name):
     assert "hello" in prompt.partition('{"path": "a.t')[2]
 
 
-@pytest.mark.parametrize("arguments", ['{"path": "a.txt"}', "{}", "", None, {"path": "a.txt"}])
+@check_rows("arguments", ['{"path": "a.txt"}', "{}", "", None, {"path": "a.txt"}])
 def test_a_call_that_can_be_read_stays_one(arguments):
     messages = [USER, {**CALLS, "tool_calls": [{**CALL, "function": {"name": "read", "arguments": arguments}}]}, RESULT]
     assert write_malformed_as_text(messages) is messages

@@ -10,6 +10,7 @@ import pytest
 from src.serve.memory import AnswerMemory, SharedMemory, serve_memory, share_memory
 from src.serve.restore import HistoryDigest, HistoryMemo, KeptAnswer, make_kept, put_back
 from src.types.messages import Reasoning, Response, Text, ToolCall
+from tests.each import check_rows
 from tests.serve.test_gateway import BODY, ask, drive
 from tests.thorough import sample
 
@@ -245,7 +246,7 @@ class TestTheMemory:
         assert memory.find([b"a"]) == [()]
         assert (len(memory), memory.size) == (0, 0)
 
-    @pytest.mark.parametrize("workers", [1, 2, 3, 16, 1000])
+    @check_rows("workers", [1, 2, 3, 16, 1000])
     def test_is_bounded_with_the_histories_of_all_workers(self, workers):
         share = share_memory(workers)
         assert 0 < share.answers + workers * share.histories <= 64_000_000

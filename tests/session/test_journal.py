@@ -7,6 +7,7 @@ import pytest
 
 from src.security.text.redact import redact
 from src.session.journal import Journal, Locked, Record, redact_value
+from tests.each import check_rows
 
 KEY = "AKIA" + "A1B2" * 4
 KEY_IN_BASE64 = f"iVBOR+{KEY}+AAAA=="
@@ -29,7 +30,7 @@ def test_secrets_are_redacted_in_keys_and_values_at_any_depth(tmp_path):
     assert (first["a"], second["text"]) == (["*", {"*": 1}, None, 2.5], "secret")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "value",
     [
         {"type": "image", "data": KEY_IN_BASE64, "mimeType": "image/png"},
@@ -55,7 +56,7 @@ def test_a_secret_is_known_by_its_name_too(secret):
     assert cleaned == {"password": "[redacted]", "user": secret, "old": {"api_key": "[redacted]"}}
 
 
-@pytest.mark.parametrize("value", [{"token": "the next"}, {"key": "Enter"}, {"password": ""}, {"tokens": "many words"}])
+@check_rows("value", [{"token": "the next"}, {"key": "Enter"}, {"password": ""}, {"tokens": "many words"}])
 def test_other_words_under_such_a_name_stay(value):
     assert redact_value(value, redact) == value
 

@@ -13,6 +13,7 @@ from src.session.replay import MAX_PARTIAL_BYTES, Replay, read_records, replay
 from src.session.state import SessionState
 from src.types.messages import ToolCall, ToolResult, ToolResults, UserMessage
 from tests.doubles import says
+from tests.each import check_rows
 
 from .doubles import ask, resume_session, start_session
 
@@ -30,7 +31,7 @@ RECORDS = {
 }
 
 
-@pytest.mark.parametrize(("lines", "numbers"), RECORDS.values(), ids=RECORDS)
+@check_rows("lines, numbers", RECORDS.values())
 def test_records_are_read_without_torn_ones_and_pieces_of_complete_answers(lines, numbers):
     found = Replay(SessionState())
     assert [record.number for record in read_records([f"{line}\n".encode() for line in lines], found)] == numbers

@@ -21,6 +21,7 @@ from src.types.events import CallFinished, CallStarted, Compacted
 from src.types.file_names import FileChange, FileState
 from src.types.messages import ToolCall, ToolResult, ToolResults, UserMessage
 from tests.doubles import POLICY, ScriptedModel, context, perform, says
+from tests.each import check_rows
 
 from .doubles import SYSTEM, ask, open_store, restore_file, resume_session, start_session
 
@@ -219,8 +220,8 @@ class TestFold:
         state = fold(META, USER, ("write", {"path": "a"}), ("resumed", {}), ("wrote", {"path": "a", "after": "x"}))
         assert [each.after for each in state.writes] == [NOT_KNOWN]
 
-    @pytest.mark.parametrize(
-        ("kind", "fields"),
+    @check_rows(
+        "kind, fields",
         [
             *(("undo", {"to": to}) for to in (None, "1", 0, -1)),
             *(("compaction", {"keep": keep}) for keep in (None, "1")),
@@ -238,7 +239,7 @@ class TestFold:
             entry.size = 1
         assert after == before
 
-    @pytest.mark.parametrize("kind", ["call", "result", "delta", "wrote", "cut", "compaction", "undo", "response"])
+    @check_rows("kind", ["call", "result", "delta", "wrote", "cut", "compaction", "undo", "response"])
     def test_no_record_needs_another_before_it(self, kind):
         fold((kind, {"keep": 1, "drop": 1, "to": 1, "result": {"name": "todo_write"}}))
 

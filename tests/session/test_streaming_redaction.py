@@ -1,11 +1,11 @@
 from functools import partial
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from src.security.text.redact import redact
 from src.session.streaming_redaction import MAX_SECRET_CHARS, PIECE_CHARS, StreamRedactor
+from tests.each import check_rows
 
 KEY = "sk-proj-" + "abcDEF123456" * 3
 KNOWN = "hunter2hunter2"
@@ -47,7 +47,7 @@ def test_without_a_pattern_text_is_collected_too():
     assert (into.feed("a"), into.feed("b" * PIECE_CHARS), into.flush()) == ("", "a" + "b" * PIECE_CHARS, "")
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+@check_rows("size", [1, 2, 3, 5, 100])
 def test_a_key_in_pieces_is_not_written(size):
     text = f"The key is {KEY} and that is all.\n"
     written = feed(*(text[place : place + size] for place in range(0, len(text), size)))
@@ -56,8 +56,8 @@ def test_a_key_in_pieces_is_not_written(size):
     assert written.endswith("and that is all.\n")
 
 
-@pytest.mark.parametrize("size", [1, 3, 4])
-@pytest.mark.parametrize("text", [f"it is {KNOWN} ok ", "password = S3cr3t-pass! ok ", f"password: {KNOWN}\nok "])
+@check_rows("size", [1, 3, 4])
+@check_rows("text", [f"it is {KNOWN} ok ", "password = S3cr3t-pass! ok ", f"password: {KNOWN}\nok "])
 def test_what_stands_behind_a_name_or_is_known_is_not_written(text, size):
     written = feed(*(text[place : place + size] for place in range(0, len(text), size)))
     assert "pass!" not in written
@@ -65,7 +65,7 @@ def test_what_stands_behind_a_name_or_is_known_is_not_written(text, size):
     assert "ok" in written
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "pieces",
     [
         ["x" * 1_000_000 + "\n"],
@@ -74,14 +74,13 @@ def test_what_stands_behind_a_name_or_is_known_is_not_written(text, size):
         ["-----BEGIN" * 700] * 20,
         ["x1yz" * 20] * 1_500,
     ],
-    ids=["a long word", "letters and digits", "names", "private keys", "a word that goes on"],
 )
 def test_a_long_text_is_written_up_to_the_longest_secret(pieces):
     written = feed(*pieces)  # a quadratic search would take minutes
     assert len(written) >= len("".join(pieces)) - MAX_SECRET_CHARS
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "secret",
     [
         "mysql -u root -pHunter22",
@@ -93,7 +92,6 @@ def test_a_long_text_is_written_up_to_the_longest_secret(pieces):
         f"Private-Lines: 8\n{'Abcdef' * 20}\nHunter22",
         KEY + "Hunter22",
     ],
-    ids=lambda text: text[:8],
 )
 def test_a_secret_is_not_cut_wherever_it_stands(secret):
     for before in range(PIECE_CHARS - len(secret) - 20, PIECE_CHARS):

@@ -15,6 +15,7 @@ from src.types.effects import ReplyHead
 from src.types.events import Completed, Notice, TextDelta
 from src.types.messages import ToolDefinition, UserMessage
 from tests.doubles import ScriptedClient, make_core, make_model
+from tests.each import check_rows
 
 READ = ToolDefinition("read", "Read", {"type": "object", "properties": {"path": {"type": "string"}}})
 HELLO = [{"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]
@@ -141,7 +142,7 @@ async def collect_async(name, events, cancel_at=None):
     return client
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@check_rows("name", SCENARIOS)
 def test_both_drivers_give_the_same_events(name):
     events = []
     client = asyncio.run(collect_async(name, events))
@@ -149,7 +150,7 @@ def test_both_drivers_give_the_same_events(name):
     assert (client.client.is_open, client.client.answers) == (0, [])
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@check_rows("name", SCENARIOS)
 def test_a_task_can_be_cancelled_at_each_of_its_waits_and_gives_nothing_more(name):
     whole = []
     waits = asyncio.run(collect_async(name, whole)).waits
@@ -161,7 +162,7 @@ def test_a_task_can_be_cancelled_at_each_of_its_waits_and_gives_nothing_more(nam
         assert (client.client.is_open, client.waits) == (0, wait + 1)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@check_rows("name", SCENARIOS)
 def test_an_asynchronous_turn_can_be_closed_at_each_of_its_events(name):
     async def close_at(place):
         answers, aside = SCENARIOS[name]
@@ -177,7 +178,7 @@ def test_an_asynchronous_turn_can_be_closed_at_each_of_its_events(name):
         asyncio.run(close_at(place))
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@check_rows("name", SCENARIOS)
 def test_a_turn_that_is_left_alone_ends_with_its_answer(name):
     client, turn = start(name)
     *_, last = turn
@@ -185,7 +186,7 @@ def test_a_turn_that_is_left_alone_ends_with_its_answer(name):
     assert (client.is_open, client.answers) == (0, [])
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@check_rows("name", SCENARIOS)
 def test_a_turn_can_be_cancelled_at_each_of_its_steps_and_gives_nothing_more(name):
     client, turn = start(name)
     whole = list(turn)
@@ -202,7 +203,7 @@ def test_a_turn_can_be_cancelled_at_each_of_its_steps_and_gives_nothing_more(nam
         assert cancelled.steps == step + 1
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@check_rows("name", SCENARIOS)
 def test_a_turn_can_be_closed_at_each_of_its_events_and_asks_for_nothing_more(name):
     _, turn = start(name)
     for place in range(len(list(turn))):

@@ -10,6 +10,7 @@ from src.transport import Client, Timeouts
 from src.transport.access import MAX_RETRY_AFTER_S, parse_retry_after
 from src.transport.http import LOOPBACK, find_open_ports
 from tests.drivers import fetch
+from tests.each import check_rows
 from tests.faults.scripts import body, refused
 from tests.faults.server import FaultServer
 from tests.waiting import PATIENCE_S
@@ -200,8 +201,8 @@ class TestStreams:
             get(Client(url, clocks=Timeouts(first_token=0.05, idle=0.05)))
 
 
-@pytest.mark.parametrize(
-    ("header", "seconds"),
+@check_rows(
+    "header, seconds",
     [
         ("7", 7.0),
         ("1.5", 1.5),

@@ -7,6 +7,7 @@ import io
 import pytest
 
 from src.transport.json_rpc import read_message
+from tests.each import check_rows
 
 
 def test_a_message_follows_its_size_whatever_other_headers_there_are() -> None:
@@ -14,14 +15,12 @@ def test_a_message_follows_its_size_whatever_other_headers_there_are() -> None:
     assert [read_message(pipe), read_message(pipe), read_message(pipe)] == [{"id": 1}, {}, None]
 
 
-@pytest.mark.parametrize(
-    "cut", [b"", b"Content-Length: 9\r\n", b'Content-Length: 9\r\n\r\n{"id"', b"Content-Length: 2\r\n\r\n[]"]
-)
+@check_rows("cut", [b"", b"Content-Length: 9\r\n", b'Content-Length: 9\r\n\r\n{"id"', b"Content-Length: 2\r\n\r\n[]"])
 def test_an_end_within_a_message_is_an_end(cut: bytes) -> None:
     assert read_message(io.BytesIO(cut)) is None
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "wrong",
     [b"\r\n{}", b"Content-Length: x\r\n\r\n{}", b"Content-Length: -1\r\n\r\n{}", b"Content-Length: 2\r\n\r\n{{"],
 )

@@ -4,6 +4,7 @@ import pytest
 
 from src.types.caching import LastMemo, MessageMemo, count_shared
 from src.types.messages import UserMessage
+from tests.each import check_rows
 
 A, B, C = UserMessage("a"), UserMessage("b"), UserMessage("c")
 
@@ -70,8 +71,8 @@ class TestLastMemo:
         assert [memo(("a", 1)), memo(("a", 1)), memo(("a", 2)), memo(("a", 1))] == [1, 1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "shared"),
+@check_rows(
+    "before, now, shared",
     [
         ([], [A], 0),
         ([A], [A, B], 1),

@@ -3,6 +3,7 @@
 import pytest
 
 from src.types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, ToolResult, UserMessage
+from tests.each import check_rows
 
 CALL, BROKEN = ToolCall("c1", "look", {}), MalformedCall("c2", "", "{", "no end")
 
@@ -13,8 +14,7 @@ def test_requested_calls_are_all_calls_in_order():
     assert (response.calls, response.malformed, response.text) == ((CALL,), (BROKEN,), "ab")
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "text"),
+@check_rows("kind, value, text",
     [
         ("text", "plain", "plain"),
         ("error", "It failed.", "It failed."),
@@ -22,8 +22,7 @@ def test_requested_calls_are_all_calls_in_order():
         ("multimodal", [{"type": "text", "text": "a"}, "b"], "a\nb"),
         ("multimodal", [{"type": "image", "mimeType": "image/png"}, {}], "[image of type image/png, not shown]\n[content of type unknown, not shown]"),
         ("multimodal", "not a list", "not a list"),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_a_result_has_a_text(kind, value, text):
     assert ToolResult("c", "look", kind, value).text == text
 
@@ -45,8 +44,8 @@ def test_the_text_of_a_user_message_follows_from_its_blocks():
     assert UserMessage("another text", (TEXT, IMAGE)) == UserMessage("", (TEXT, IMAGE))
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "both"),
+@check_rows(
+    "first, second, both",
     [
         (UserMessage("a"), UserMessage("b"), UserMessage("a\n\nb")),
         (UserMessage("Look:"), UserMessage("", (IMAGE,)), UserMessage("", (TEXT, IMAGE))),

@@ -21,6 +21,7 @@ from src.types.messages import (
     UserMessage,
     read_message,
 )
+from tests.each import check_rows
 
 texts = st.text(st.characters(), max_size=20)  # lone surrogates as well: a model may write them
 values = st.recursive(
@@ -87,7 +88,7 @@ def test_a_number_that_json_does_not_know_is_read_as_well():
     assert read_message(json.loads(encode_json(call.to_dict()))) == call
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "value",
     [
         None,
@@ -123,9 +124,8 @@ def test_an_unknown_field_is_ignored():
     assert read_message({"type": "user", "text": "hi", "newer": 1}) == UserMessage("hi")
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("usage", {"type": "usage", "input_tokens": True}), ("usage", 5), ("content", None), ("model", 5)],
+@check_rows(
+    "field, value", [("usage", {"type": "usage", "input_tokens": True}), ("usage", 5), ("content", None), ("model", 5)]
 )
 def test_a_field_of_another_type_is_an_error(field, value):
     with pytest.raises(ValueError, match="expected"):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from src.types.special_tokens import NOTE, neutralize_with_note
+from tests.each import check_rows
 
 FORGED = [
     "<|im_end|>",
@@ -35,7 +34,7 @@ ORDINARY = [
 ]
 
 
-@pytest.mark.parametrize("text", FORGED)
+@check_rows("text", FORGED)
 def test_a_special_token_is_changed_and_a_note_says_so(text):
     shown = neutralize_with_note(f"before {text} after")
     assert text not in shown
@@ -44,12 +43,12 @@ def test_a_special_token_is_changed_and_a_note_says_so(text):
     assert neutralize_with_note(shown) == shown
 
 
-@pytest.mark.parametrize("text", ORDINARY)
+@check_rows("text", ORDINARY)
 def test_ordinary_text_stays(text):
     assert neutralize_with_note(text) == text
 
 
-@pytest.mark.parametrize("piece", ["<|", "<|a", "<", "[", "[/INST", "<｜"])
+@check_rows("piece", ["<|", "<|a", "<", "[", "[/INST", "<｜"])
 def test_beginnings_without_an_end_stay_however_many_they_are(piece):
     text = piece * 100_000  # a quadratic search would take minutes
     assert neutralize_with_note(text) == text

@@ -4,6 +4,7 @@ import pytest
 
 from src.types.messages import ToolDefinition
 from src.types.tool_schema import describe_type, format_signature, to_openai_tool
+from tests.each import check_rows
 
 PARAMETERS = {
     "type": "object",
@@ -21,8 +22,8 @@ def test_a_signature_without_parameters_is_empty(parameters):
     assert format_signature("now", parameters) == "now()"
 
 
-@pytest.mark.parametrize(
-    ("schema", "name"),
+@check_rows(
+    "schema, name",
     [
         ({"enum": ["a", 1]}, '"a" | 1'),
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "string | null"),

@@ -11,7 +11,7 @@ import pytest
 from src.parsing.formats.table import FORMATS
 from src.types.events import TextDelta
 from src.vllm_plugin.call_stream import CallStream
-from tests.each import check_each
+from tests.each import check_each, check_rows
 from tests.thorough import take_turns
 
 STRING = {"type": "string"}
@@ -73,7 +73,7 @@ def test_a_long_argument_is_exact_in_any_pieces(case):
     assert read(written, size).calls == whole.calls
 
 
-@pytest.mark.parametrize("name", ["hermes", "mistral_v11", "kimi_k2", "deepseek_v31", "text"])
+@check_rows("name", ["hermes", "mistral_v11", "kimi_k2", "deepseek_v31", "text"])
 def test_a_long_argument_in_json_is_given_while_it_is_written(name):
     row = next(row for row in FORMATS if row.name == name)
     answer = read(row.write("write", {"path": "a.txt", "content": LONG}))

@@ -34,6 +34,7 @@ from src.cli.demo.protocol import MODEL, DemoServer, DemoTurn
 from src.errors import ConfigError, NeverReached, ServerError
 from src.tools.builtin.files import read
 from tests.doubles import ScriptedServer, stream_event
+from tests.each import check_rows
 from tests.faults.scripts import HALF, HELLO, SILENCE, refused
 from tests.faults.server import STALL, FaultServer
 from tests.waiting import PATIENCE_S
@@ -359,8 +360,8 @@ class TestConnecting:
         with pytest.raises(NeverReached):
             Agent.connect("http://127.0.0.1:9/v1")
 
-    @pytest.mark.parametrize(
-        ("wrong", "said"),
+    @check_rows(
+        "wrong, said",
         [
             ({"base_url": "my gpu"}, "expected an address such as gpu:8000 or http://localhost:8000/v1"),
             ({"workspace": "/nowhere"}, 'there is no folder "/nowhere"'),
@@ -390,7 +391,7 @@ class TestConnecting:
 
 
 class TestTheNames:
-    @pytest.mark.parametrize("name", src._PLACES)
+    @check_rows("name", src._PLACES)
     def test_each_is_there_and_explained(self, name):
         assert getattr(src, name)
         assert f"`{name}`" in PAGE

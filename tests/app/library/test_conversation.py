@@ -21,6 +21,7 @@ from src.errors import ConfigError
 from src.tools.sdk.result import to_content_block
 from src.types.messages import Text
 from tests.doubles import ScriptedServer
+from tests.each import check_rows
 
 HELLO = [{"content": "Hi"}, {"finish": "stop", "usage": {"prompt_tokens": 5, "completion_tokens": 2}}]
 EVERYTHING = Conversation(
@@ -44,9 +45,7 @@ def test_its_last_answer_and_its_tokens():
     assert EVERYTHING.usage == Usage(10, 3)
 
 
-@pytest.mark.parametrize(
-    "store", [lambda c: c, lambda c: c.to_dict(), list, lambda c: Conversation.from_json(c.to_json())]
-)
+@check_rows("store", [lambda c: c, lambda c: c.to_dict(), list, lambda c: Conversation.from_json(c.to_json())])
 def test_an_agent_goes_on_with_what_was_stored(store):
     with ScriptedServer(HELLO, HELLO) as scripted, Server(scripted.url) as server:
         first = server.agent(system="Be brief.")
@@ -68,9 +67,7 @@ def test_a_conversation_that_is_handed_in_grows_and_a_fork_does_not():
     assert other == []
 
 
-@pytest.mark.parametrize(
-    "stored", [{}, {"type": "conversation"}, {"type": "conversation", "messages": [{"type": "no"}]}, 7]
-)
+@check_rows("stored", [{}, {"type": "conversation"}, {"type": "conversation", "messages": [{"type": "no"}]}, 7])
 def test_what_was_not_stored_by_it_is_refused(stored):
     with pytest.raises(ConfigError, match="stored conversation"):
         Conversation.from_dict(stored)

@@ -24,6 +24,7 @@ from src import (
     tool,
 )
 from tests.doubles import ScriptedServer
+from tests.each import check_rows
 
 HELLO = [{"content": "Hi"}, {"finish": "stop"}]
 
@@ -150,13 +151,13 @@ def check(make, given, said):
     assert is_ours(caught.value)
 
 
-@pytest.mark.parametrize("mistake", ON_A_SERVER, ids=lambda mistake: mistake.what)
+@check_rows("mistake", ON_A_SERVER)
 def test_a_mistake_on_a_server_is_named(mistake):
     with ScriptedServer(HELLO, models=("tiny",)) as scripted, Server(scripted.url) as server:
         check(mistake.make, server, mistake.said)
 
 
-@pytest.mark.parametrize("mistake", ELSEWHERE, ids=lambda mistake: mistake.what)
+@check_rows("mistake", ELSEWHERE)
 def test_a_mistake_elsewhere_is_named(mistake):
     check(mistake.make, "http://127.0.0.1:9/v1", mistake.said)
 
@@ -164,7 +165,7 @@ def test_a_mistake_elsewhere_is_named(mistake):
 ASYNC = [each for each in ON_A_SERVER if "answer" not in each.make.__code__.co_names and "model" not in each.what]
 
 
-@pytest.mark.parametrize("mistake", ASYNC, ids=lambda mistake: mistake.what)
+@check_rows("mistake", ASYNC)
 def test_a_mistake_elsewhere_is_named_on_asyncio(mistake):
     async def make():
         async with AsyncServer("http://127.0.0.1:9/v1") as server:

@@ -14,6 +14,7 @@ from src.errors import BotError, ConfigError
 from src.negotiation import FactStore
 from tests.app.library.servers import ParserlessServer
 from tests.doubles import ScriptedServer
+from tests.each import check_rows
 from tests.faults.scripts import HELLO
 from tests.faults.server import FaultServer
 from tests.sources import ROOT
@@ -98,8 +99,8 @@ def test_where_the_one_who_finds_out_fails_the_others_go_on():
     assert facts.claim("how") is None
 
 
-@pytest.mark.parametrize(
-    ("given", "used"),
+@check_rows(
+    "given, used",
     [
         ("localhost", "http://localhost:8000/v1"),
         ("gpu:9000", "http://gpu:9000/v1"),

@@ -9,6 +9,7 @@ import pytest
 
 from src import AsyncServer, BotError, LimitReached, Server, tool
 from tests.doubles import ScriptedServer
+from tests.each import check_rows
 
 
 @dataclasses.dataclass
@@ -60,8 +61,8 @@ def ask(schema, *answers, tools=()):
         return server.agent(tools).answer("How is it?", schema=schema), scripted.requests
 
 
-@pytest.mark.parametrize(
-    ("schema", "text", "value"),
+@check_rows(
+    "schema, text, value",
     [
         (Weather, GOOD, Weather("Oslo", True)),
         (Weather, '{"city": "Oslo"}', Weather("Oslo")),
@@ -89,14 +90,14 @@ def test_the_value_has_the_form_that_was_asked_for(schema, text, value):
     assert "JSON Schema" in request["messages"][-1]["content"]
 
 
-@pytest.mark.parametrize("wrong", ["It rains.", '{"city": 7}', '{"rains": true}', "[]"])
+@check_rows("wrong", ["It rains.", '{"city": 7}', '{"rains": true}', "[]"])
 def test_a_wrong_answer_is_told_what_is_wrong_once(wrong):
     result, requests = ask(Weather, *say(wrong, GOOD))
     assert result.value == Weather("Oslo", True)
     assert "does not have the form" in requests[1]["messages"][-1]["content"]
 
 
-@pytest.mark.parametrize("schema", [Weather, WeatherModel, SCHEMA, Weather | Refusal])
+@check_rows("schema", [Weather, WeatherModel, SCHEMA, Weather | Refusal])
 def test_after_two_wrong_answers_it_raises(schema):
     with pytest.raises(BotError, match="not JSON|not fit"):
         ask(schema, *say("no", "no"))

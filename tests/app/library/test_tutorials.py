@@ -13,6 +13,7 @@ import pytest
 
 import src
 from src.testing import ScriptedServer, Turn, call
+from tests.each import check_rows
 
 
 class Program(NamedTuple):
@@ -388,7 +389,7 @@ def test_it_prints_what_is_expected(name, monkeypatch, capsys):
     assert scripted.turns == []
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@check_rows("name", PROGRAMS)
 def test_it_takes_no_more_lines(name):
     program = PROGRAMS[name]
     assert len([line for line in program.text.splitlines() if line.strip()]) <= program.most

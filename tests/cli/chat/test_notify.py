@@ -6,6 +6,7 @@ import io
 import pytest
 
 from src.cli.chat.notify import BELL, Notifier, choose_form, write_to_terminal
+from tests.each import check_rows
 
 
 class Calls:
@@ -58,8 +59,8 @@ def test_it_is_off_by_a_setting():
     assert calls.written == []
 
 
-@pytest.mark.parametrize(
-    ("environment", "begin"),
+@check_rows(
+    "environment, begin",
     [
         ({"TERM": "xterm-kitty"}, "\x1b]99;"),
         ({"TERM": "foot"}, "\x1b]777;notify;"),

@@ -9,6 +9,7 @@ from src.config import load
 from src.errors import ConfigError
 from src.tools import TOOL_DEFINITIONS
 from tests.doubles import ScriptedServer
+from tests.each import check_rows
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def run(tmp_path, capsys):
     return run
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@check_rows("name", COMMANDS)
 def test_each_command_takes_the_common_options(name):
     needed = ["codex"] if name == "launch" else []
     given = make_parser((name,)).parse_args(["-u", "http://a:1/v1", name, *needed, "-m", "tiny"])

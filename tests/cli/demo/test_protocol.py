@@ -12,6 +12,7 @@ from src.transport import Client
 from src.types.events import Completed
 from src.types.messages import Reasoning, UserMessage
 from tests.doubles import make_model
+from tests.each import check_rows
 
 TURN = DemoTurn("I read it.", "A file, then.", (("read", {"path": "a.txt"}), ("read", {"path": "b.txt"})))
 
@@ -69,8 +70,8 @@ def test_a_request_that_names_no_model_is_answered_as_vllm_does():
     assert (status, answer["model"]) == (200, MODEL)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status", "message"),
+@check_rows(
+    "method, path, body, status, message",
     [
         ("GET", "/v1/nothing", b"", 404, "Not Found"),
         ("GET", "/v1/chat/completions", b"", 405, "Method Not Allowed"),

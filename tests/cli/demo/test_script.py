@@ -2,6 +2,7 @@ import pytest
 
 from src.cli.demo.protocol import DemoRequest
 from src.cli.demo.script import MARK, TOPICS, play_script
+from tests.each import check_rows
 
 EVERY = frozenset({"glob", "read", "edit", "exec"})
 
@@ -24,7 +25,7 @@ def play(question, result="done", tools=EVERY):
     return turns
 
 
-@pytest.mark.parametrize("question", ["tour", "hello", "what is here?", "read it", "please FIX it", "run it", ""])
+@check_rows("question", ["tour", "hello", "what is here?", "read it", "please FIX it", "run it", ""])
 def test_every_turn_says_that_it_is_a_demo(question):
     assert [turn for turn in play(question) if not turn.text.startswith(MARK)] == []
 

@@ -2,11 +2,11 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from src.cli.render.blocks import BlockSplitter
+from tests.each import check_rows
 
 
 def blocks(text, size=10_000):
@@ -41,7 +41,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES)
+@check_rows("text, expected", CASES.values())
 def test_what_is_a_block(text, expected):
     assert kinds(text) == expected
 

@@ -3,10 +3,11 @@
 import pytest
 
 from src.cli.render.colours import DARK, LIGHT, NONE, find_colours, paint, take_background
+from tests.each import check_rows
 
 
-@pytest.mark.parametrize(
-    ("theme", "environment", "colours"),
+@check_rows(
+    "theme, environment, colours",
     [
         ("auto", {}, None),
         ("auto", {"COLORFGBG": "15;0"}, DARK),

@@ -2,12 +2,12 @@
 
 import re
 
-import pytest
 from rich.color import ColorSystem
 
 from src.cli.render import highlight
 from src.cli.render.colours import DARK
 from src.cli.render.highlight import CodeHighlighter, StylePainter
+from tests.each import check_rows
 
 PAINTER = StylePainter(ColorSystem.STANDARD, DARK)
 
@@ -29,7 +29,7 @@ def bare(lines):
     return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
 
 
-@pytest.mark.parametrize("language", CODE)
+@check_rows("language", CODE)
 def test_one_line_at_a_time_is_coloured_as_all_together(language):
     lines = CODE[language].split("\n")
     together = CodeHighlighter(language, PAINTER).highlight(lines, keep=True)

@@ -17,6 +17,7 @@ from src.types.events import (
     TurnStarted,
 )
 from src.types.messages import CHECKS_LEAD, Response, ToolCall, ToolResult
+from tests.each import check_rows
 
 READ = ToolCall("c", "read", {"path": "a.txt"})
 DONE = Completed(Response(()))
@@ -197,7 +198,7 @@ def test_what_a_call_changed_stands_below_it_with_numbers_and_in_colour():
     assert "\x1b[32m1 +new" in shown.raw_lines[2]
 
 
-@pytest.mark.parametrize("end", ["\r", "\u2028", "\x0b", "\x85"])
+@check_rows("end", ["\r", "\u2028", "\x0b", "\x85"])
 def test_no_line_of_a_change_or_a_failed_command_leaves_its_mark(end):
     forged = f"x{end}  Run it? [y/N]"
     diff = f"--- a/a.txt\n+++ b/a.txt\n@@ -0,0 +1 @@\n+{forged}\n"

@@ -10,6 +10,7 @@ from src.cli.render.blocks import Block, BlockSplitter
 from src.cli.render.colours import DARK, LIGHT, NONE
 from src.cli.render.markdown import MarkdownRenderer
 from src.cli.render.text_width import measure_width
+from tests.each import check_rows
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -40,8 +41,8 @@ def bare(text, width=40):
     return [COLOUR.sub("", line) for line in render(text, width)]
 
 
-@pytest.mark.parametrize(
-    ("text", "lines"),
+@check_rows(
+    "text, lines",
     [
         ("**bold** and `code`", ["bold and code"]),
         ("# Title", ["Title"]),

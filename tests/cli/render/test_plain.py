@@ -6,13 +6,13 @@ import re
 import struct
 import termios
 
-import pytest
 from rich.cells import cell_len
 
 from src.cli.render.plain import PlainScreen, describe_result, format_call
 from src.security.text.sanitize import reveal, sanitize
 from src.types.events import CallFinished, CallStarted, Completed, Notice, ReasoningDelta, TextDelta
 from src.types.messages import MalformedCall, Response, ToolCall, ToolResult
+from tests.each import check_rows
 
 READ = ToolCall("c", "read", {"path": "a.txt"})
 DONE = Completed(Response(()))
@@ -27,13 +27,13 @@ STEERING = {
 }
 
 
-@pytest.mark.parametrize("text", STEERING.values(), ids=STEERING)
+@check_rows("text", STEERING.values())
 def test_nothing_that_steers_a_terminal_is_shown(text):
     assert not set(sanitize(text)) & set("\x1b\x07\x9b\b\r\u202e\u2066\x7f")
     assert sanitize(text).endswith("x")
 
 
-@pytest.mark.parametrize("text", STEERING.values(), ids=STEERING)
+@check_rows("text", STEERING.values())
 def test_what_is_to_be_approved_shows_such_characters_as_escapes(text):
     assert reveal(text).isprintable()
     assert "\\" in reveal(text)
@@ -57,8 +57,8 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("columns", [20, 40, 60, 80])
-@pytest.mark.parametrize(("name", "arguments"), CALLS)
+@check_rows("columns", [20, 40, 60, 80])
+@check_rows("name, arguments", CALLS)
 def test_a_call_line_fits_and_cuts_no_word(name, arguments, columns):
     line = format_call(ToolCall("c", name, arguments), columns)
     assert len(line) <= columns
@@ -90,8 +90,8 @@ def ran(printed, exit_code=0, notes=""):
 JOB_END = "[background job 2 ended (exit code 1, after 2 s): make\nthe end of its output:\nboom]"
 
 
-@pytest.mark.parametrize(
-    ("result", "line"),
+@check_rows(
+    "result, line",
     [
         (ToolResult("c", "read", "text", "one line\n"), "one line"),
         (ToolResult("c", "read", "text", "a\nb\nc"), "3 lines"),
@@ -244,7 +244,7 @@ def test_reasoning_is_dim_on_a_terminal_and_not_shown_elsewhere():
     assert drawn(ReasoningDelta("hm"), TextDelta("x")) == ("x", "")
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "hidden",
     ["\u200b", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u3164", "\u2800", "\ufe0f", "\U000e0041", "\u2028", "\u00a0"],
 )

@@ -1,4 +1,3 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -13,10 +12,11 @@ from src.cli.render.wrap import (
     wrap_line,
     wrap_text,
 )
+from tests.each import check_rows
 
 
-@pytest.mark.parametrize(
-    ("line", "pieces"),
+@check_rows(
+    "line, pieces",
     [
         ("short", ["short"]),
         ("", [""]),
@@ -41,8 +41,8 @@ def test_text_is_measured_by_the_function_that_is_passed():
     assert wrap_line("日本 日本", 8, lambda text: 2 * len(text)) == ["日本", "日本"]
 
 
-@pytest.mark.parametrize(
-    ("text", "columns", "cut"),
+@check_rows(
+    "text, columns, cut",
     [
         ("two words", 9, "two words"),
         ("two words", 8, "two..."),
@@ -56,8 +56,8 @@ def test_a_text_is_cut_between_words(text, columns, cut):
     assert cut_at_word(text, columns) == cut
 
 
-@pytest.mark.parametrize(
-    ("text", "pieces"),
+@check_rows(
+    "text, pieces",
     [
         ("", [""]),
         ("short", ["short"]),

@@ -2,20 +2,19 @@
 
 import json
 
-import pytest
-
 from src.model.request_builder import ModelOptions, RequestBuilder
 from src.negotiation import CallPath
 from src.negotiation.formats.call_ids import find_id_rule, name_chat_calls
 from src.serve.chat_request import ChatBody
 from src.types.messages import Response, ToolCall, ToolResult, ToolResults, UserMessage
+from tests.each import check_rows
 from tests.providers.doubles import codec
 
 RULE = "functions.{name}:{index}"
 
 
-@pytest.mark.parametrize(
-    ("written", "model", "rule"),
+@check_rows(
+    "written, model, rule",
     [
         ("kimi_k2", "any", RULE),
         ("", "moonshotai/Kimi-K2-Thinking", RULE),

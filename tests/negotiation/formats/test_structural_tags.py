@@ -8,13 +8,12 @@ import re
 from typing import Any
 
 import fastjsonschema
-import pytest
 
 from src.negotiation.formats.structural_tags import find_format, make_structural_tag
 from src.parsing import extract_tool_calls, mentions_call
 from src.parsing.formats.table import FORMATS
 from src.types.messages import Named, ToolDefinition
-from tests.each import check_each
+from tests.each import check_each, check_rows
 
 MODE = ToolDefinition(
     "set_mode",
@@ -151,7 +150,7 @@ def test_in_free_text_only_what_is_no_text_begins_a_call(row):
         assert json.loads(tag)["format"]["triggers"] == [row.marker]
 
 
-@pytest.mark.parametrize("marker", ["<|channel|>", "<|im_start|>", "<|start|>assistant to=", "<tool>", "@"])
+@check_rows("marker", ["<|channel|>", "<|im_start|>", "<|start|>assistant to=", "<tool>", "@"])
 def test_a_marker_that_plain_answers_have_begins_no_call(marker):
     assert all(row.marker != marker for row in FORMATS if row.opener == marker)
 

@@ -13,7 +13,7 @@ from src.negotiation.formats.written_format import PROBE, choose_format, guess_f
 from src.parsing.formats.table import FORMATS
 from src.providers.vllm import fits_xgrammar
 from src.types.messages import Named, ToolDefinition, UserMessage
-from tests.each import check_each
+from tests.each import check_each, check_rows
 
 from ...model.test_model import HELLO, READ, Served
 
@@ -43,7 +43,7 @@ def test_a_prompt_with_a_call_tells_a_format_that_writes_it_so(row):
     assert found is None or found.example.split() == row.example.split() or found.call_origin == row.call_origin
 
 
-@pytest.mark.parametrize("name", ["hermes", "qwen3_coder", "mistral", "deepseek_v31", "kimi_k2", "glm45", "minimax_m2"])
+@check_rows("name", ["hermes", "qwen3_coder", "mistral", "deepseek_v31", "kimi_k2", "glm45", "minimax_m2"])
 def test_the_format_of_well_known_templates_is_found(name):
     (row,) = (row for row in FORMATS if row.name == name)
     assert read_format(render(row.example)) in (name, *(each.name for each in FORMATS if each.example == row.example))
@@ -54,8 +54,8 @@ def test_a_prompt_without_the_call_tells_nothing(prompt):
     assert read_format(prompt) == ""
 
 
-@pytest.mark.parametrize(
-    ("model", "name"),
+@check_rows(
+    "model, name",
     [
         ("Qwen/Qwen3-Coder-30B", "qwen3_coder"),
         ("mistralai/Ministral-8B", "mistral"),

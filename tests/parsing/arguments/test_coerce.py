@@ -1,14 +1,13 @@
 """A value as another type."""
 
-import pytest
-
 from src.parsing.arguments.coerce import MISSING, coerce, unwrap
 from src.parsing.decode.json_repair import RepairReader
 from src.parsing.decode.nodes import Source
+from tests.each import check_rows
 
 
-@pytest.mark.parametrize(
-    ("kinds", "value", "other"),
+@check_rows(
+    "kinds, value, other",
     [
         (("string", "integer"), "5", 5),
         (("string", "integer"), "1,25", MISSING),
@@ -33,8 +32,8 @@ def test_a_value_becomes_another_type_or_nothing(kinds, value, other):
     assert coerce(value, *kinds) == other
 
 
-@pytest.mark.parametrize(
-    ("value", "types", "inner"),
+@check_rows(
+    "value, types, inner",
     [
         (["a"], ("string",), "a"),
         ([1], ("string",), MISSING),

@@ -8,6 +8,7 @@ from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.decode.json_repair import RepairReader
 from src.parsing.decode.xml import Markup
 from src.types.messages import ToolDefinition
+from tests.each import check_rows
 
 
 def tool(required=(), closed=False, **properties):
@@ -50,7 +51,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize(("schema", "given", "fitted"), CHANGES.values(), ids=CHANGES)
+@check_rows("schema, given, fitted", CHANGES.values())
 def test_a_value_becomes_what_the_schema_asks_and_the_change_is_noted(schema, given, fitted):
     found, changes = fit({"x": given}, x=schema)
     assert found == {"x": fitted}
@@ -58,16 +59,16 @@ def test_a_value_becomes_what_the_schema_asks_and_the_change_is_noted(schema, gi
     assert changes
 
 
-@pytest.mark.parametrize(
-    ("schema", "value"),
+@check_rows(
+    "schema, value",
     [(STRING, "02134"), (NUMBER, 5), (INTEGER, 2**70), ({}, [1, "a"]), (STRINGS, []), (STRING, "1,000")],
 )
 def test_what_fits_is_never_changed(schema, value):
     assert fit({"x": value}, x=schema) == ({"x": value}, ())
 
 
-@pytest.mark.parametrize(
-    ("given", "declared"),
+@check_rows(
+    "given, declared",
     [("file_path", "path"), ("old_string", "oldText"), ("cmd", "command"), ("MaxResults", "max_results")],
 )
 def test_another_usual_name_of_a_parameter_is_taken(given, declared):
@@ -164,7 +165,7 @@ MISFITS = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "schema", "reason"), MISFITS.values(), ids=MISFITS)
+@check_rows("arguments, schema, reason", MISFITS.values())
 def test_what_cannot_fit_is_named_with_what_was_expected_and_what_came(arguments, schema, reason):
     with pytest.raises(ArgumentMismatch) as mismatch:
         fit(arguments, **schema)
@@ -196,8 +197,8 @@ def test_values_nested_too_deep_do_not_fit():
         fit({"x": value}, x={})
 
 
-@pytest.mark.parametrize(
-    ("schema", "value"),
+@check_rows(
+    "schema, value",
     [
         ({"type": "integer", "nullable": True}, None),
         ({"anyOf": [INTEGER, {"type": "null"}]}, None),
@@ -242,8 +243,8 @@ def test_a_parameter_with_such_a_name_keeps_its_object():
     assert fit({"input": {"path": "a"}}, input={"type": "object"})[0] == {"input": {"path": "a"}}
 
 
-@pytest.mark.parametrize(
-    ("text", "properties", "arguments"),
+@check_rows(
+    "text, properties, arguments",
     [
         (
             "[f(city=San Francisco, CA, days=3)]",

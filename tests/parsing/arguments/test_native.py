@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from src.parsing.arguments.native import NativeFitter, count_fitted, fit_inner, fit_native
 from src.parsing.arguments.tool_index import IndexedTool, ToolIndex
 from src.types.messages import CALL_TOOL, ToolCall, ToolDefinition
+from tests.each import check_rows
 
 STRING, INTEGER, NUMBER, BOOLEAN, NULL, OBJECT = (
     {"type": kind} for kind in ("string", "integer", "number", "boolean", "null", "object")
@@ -106,7 +107,7 @@ def fit(schema: Any, value: Any) -> ToolCall:
     return fit_native(ToolCall("1", "t", {"x": value}), make_tool(schema))
 
 
-@pytest.mark.parametrize(("schema", "given", "fitted"), FITTED.values(), ids=FITTED)
+@check_rows("schema, given, fitted", FITTED.values())
 def test_a_value_that_the_schema_refuses_is_read_as_the_schema_says(schema, given, fitted):
     call = fit(schema, given)
     assert json.dumps(call.arguments["x"]) == json.dumps(fitted)
@@ -114,7 +115,7 @@ def test_a_value_that_the_schema_refuses_is_read_as_the_schema_says(schema, give
     assert json.loads(call.written) == {"x": given}
 
 
-@pytest.mark.parametrize(("schema", "given"), UNTOUCHED.values(), ids=UNTOUCHED)
+@check_rows("schema, given", UNTOUCHED.values())
 def test_a_value_stays_that_is_accepted_or_has_no_single_reading(schema, given):
     call = ToolCall("1", "t", {"x": given})
     assert fit_native(call, make_tool(schema)) is call

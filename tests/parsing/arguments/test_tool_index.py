@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from src.parsing import extract_tool_calls
 from src.parsing.arguments.tool_index import ToolIndex
 from src.types.messages import ToolDefinition
+from tests.each import check_rows
 
 BOX = ToolIndex(
     [
@@ -18,8 +19,8 @@ BOX = ToolIndex(
 )
 
 
-@pytest.mark.parametrize(
-    ("written", "name"),
+@check_rows(
+    "written, name",
     [
         ("get_weather", "get_weather"),
         ("Get-Weather", "get_weather"),
@@ -52,7 +53,7 @@ def test_the_name_of_a_tool_comes_before_the_other_name_of_another():
     assert ToolIndex(tools).find("write_todos").name == "write_todos"
 
 
-@pytest.mark.parametrize("written", ["get_wether", "weather", "get_weathers", "", "...", "math"])
+@check_rows("written", ["get_wether", "weather", "get_weathers", "", "...", "math"])
 def test_likeness_is_not_enough(written):
     assert BOX.find(written) is None
 
@@ -91,9 +92,9 @@ def test_every_beginning_of_a_word_that_names_a_tool_may_begin_one(word):
         assert all(names.is_name_prefix(word[:end]) for end in range(len(word) + 1))
 
 
-@pytest.mark.parametrize("namespace", ["functions.", "functions/", "tools::", "tool_code:", "default_api__"])
-@pytest.mark.parametrize("suffix", ["", ":0", ".call"])
-@pytest.mark.parametrize("name", ["run", "call", "execute", "invoke"])
+@check_rows("namespace", ["functions.", "functions/", "tools::", "tool_code:", "default_api__"])
+@check_rows("suffix", ["", ":0", ".call"])
+@check_rows("name", ["run", "call", "execute", "invoke"])
 def test_a_tool_whose_name_is_also_a_suffix_is_found_behind_a_namespace(namespace, name, suffix):
     tools = ToolIndex([{"name": name}, {"name": "read"}])
     written = namespace + name + suffix

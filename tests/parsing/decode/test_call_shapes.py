@@ -4,6 +4,7 @@ import pytest
 
 from src.parsing.decode.call_shapes import find_calls
 from src.parsing.decode.json_repair import RepairReader
+from tests.each import check_rows
 
 WAYS = {
     "name and arguments": '{"name": "f", "arguments": {"a": 1}}',
@@ -35,7 +36,7 @@ def list_calls(text):
     ]
 
 
-@pytest.mark.parametrize("text", WAYS.values(), ids=WAYS)
+@check_rows("text", WAYS.values())
 def test_each_way_says_the_same_call(text):
     assert list_calls(text) == [("f", {"a": 1})]
 
@@ -68,7 +69,7 @@ def test_what_cannot_be_arguments_is_a_problem(arguments):
     assert call.problem
 
 
-@pytest.mark.parametrize("text", ['["f", "g"]', '{"city": "Oslo"}', "[1, 2]", '"f"', "3", '{"unknown": {"a": 1}}'])
+@check_rows("text", ['["f", "g"]', '{"city": "Oslo"}', "[1, 2]", '"f"', "3", '{"unknown": {"a": 1}}'])
 def test_what_says_no_call_is_none(text):
     assert list_calls(text) == []
 
@@ -77,8 +78,8 @@ def nest(text, times):
     return "print(" * times + text + ")" * times
 
 
-@pytest.mark.parametrize(
-    ("text", "calls"),
+@check_rows(
+    "text, calls",
     [
         ("['f', 1, 2]", [("f", {}, [1, 2])]),
         ('{"name": "f", "arguments": "{\\"a\\": 1} {"}', [("f", {"a": 1}, [])]),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from src.parsing.decode.json_repair import RepairReader, read_whole
 from src.parsing.decode.nodes import CallNode, Source, UnreadableValue, parse_strict
+from tests.each import check_rows
 
 
 def read(text):
@@ -47,13 +48,13 @@ REPAIRS = {
 }
 
 
-@pytest.mark.parametrize(("text", "value"), REPAIRS.values(), ids=REPAIRS)
+@check_rows("text, value", REPAIRS.values())
 def test_what_is_broken_is_read_as_it_was_meant(text, value):
     found, _ = read(text)
     assert found == value
 
 
-@pytest.mark.parametrize("name", [name for name in REPAIRS if name not in ("special tokens", "underscores in numbers")])
+@check_rows("name", [name for name in REPAIRS if name not in ("special tokens", "underscores in numbers")])
 def test_every_liberty_is_noted(name):
     assert read(REPAIRS[name][0])[1]
 
@@ -73,7 +74,7 @@ def test_the_reader_agrees_with_json_on_what_json_writes(value):
     assert RepairReader(json.dumps(value, ensure_ascii=False)).read_value() == value
 
 
-@pytest.mark.parametrize("text", ['{"a": "x', '{"a":', '{"a": NaN}', "{" * 200, "9" * 5000, ""])
+@check_rows("text", ['{"a": "x', '{"a":', '{"a": NaN}', "{" * 200, "9" * 5000, ""])
 def test_what_is_no_value_is_refused_with_a_sentence(text):
     with pytest.raises(UnreadableValue) as refusal:
         RepairReader(text).read_value()
@@ -86,7 +87,7 @@ def test_no_text_raises_anything_else(text):
         RepairReader(text).read_value()
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     [
         '{"a": 1, "a": 2}',
@@ -165,8 +166,8 @@ def test_two_slashes_before_a_digit_divide_and_others_begin_a_comment():
     assert RepairReader('{"a": 10 // 3 of them\n}').read_value() == {"a": 10}
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
+@check_rows(
+    "text, reason",
     [
         ("<escape>Oslo", "A string is not closed."),
         ('["' + '" x ' * 3_000, "Quotes inside a string are not escaped."),

@@ -5,6 +5,7 @@ import pytest
 from src.parsing.decode.nodes import RepeatedKey
 from src.parsing.decode.xml import Markup, parse_elements, parse_structure
 from src.parsing.formats.format_set import FORMAT_SET
+from tests.each import check_rows
 
 
 def read_block(text, kind="tags", opener=""):
@@ -39,7 +40,7 @@ BLOCKS = {
 }
 
 
-@pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
+@check_rows("block", BLOCKS.values())
 def test_each_dialect_says_the_same_call(block):
     assert [(call.name, call.arguments) for call in parse_invocations(block)] == [("f", {"a": "x"})]
 
@@ -74,7 +75,7 @@ def test_pairs_of_keys_and_values_follow_the_name():
 HTML = '<div class="a">\n  <invoke name="g"></call></tool>\n</div>\n'
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "block",
     [
         f'<invoke name="f"><parameter name="a">{HTML}</parameter></invoke>',
@@ -105,8 +106,8 @@ def test_a_value_on_one_line_leaves_the_newline_before_its_closing_tag():
     assert parse_invocations("<function=f>\n<parameter=a>x\n</parameter>\n</function>")[0].arguments == {"a": "x"}
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "found"),
+@check_rows(
+    "text, kind, found",
     [
         ("<item>1</item><item>2</item>", "array", ["1", "2"]),
         ("<a><b>1</b></a>", "object", {"a": "<b>1</b>"}),
@@ -123,8 +124,8 @@ def test_elements_within_elements_are_taken_apart_where_nothing_is_asked():
     assert parse_structure(Markup("<a><b>1</b></a><c>2</c>")) == {"a": {"b": "1"}, "c": "2"}
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "opener"),
+@check_rows(
+    "text, kind, opener",
     [
         ("f" + "<arg_key>a" * 20_000, "pairs", "<tool_call>"),
         ("f<arg_key>a</arg_key><arg_value>x</arg_value>", "pairs", "<tool_call>"),
@@ -148,7 +149,7 @@ def write_parameter(value, after=""):
     return f"<function=f>\n<parameter=a>\n{value}\n</parameter>\n{after}</function>\n</tool_call>"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "value",
     [
         "It ends with `</parameter>` on its own.\nLine not lost.",
@@ -243,15 +244,14 @@ def test_a_key_in_quotes_may_hold_blanks_and_entities():
     assert parse_invocations(block)[0].arguments == {'say "q&a"': "x"}
 
 
-@pytest.mark.parametrize(
-    ("values", "read", "is_guessed"),
+@check_rows(
+    "values, read, is_guessed",
     [
         (('"x"', '"say \\"y\\""'), ("x", 'say "y"'), False),
         (('"x"', "[1]"), ("x", "[1]"), True),
         (('"x"', "y"), ('"x"', "y"), False),
         ((' "x"', "y"), ("x", "y"), True),
     ],
-    ids=["all in quotes", "one in quotes beside JSON", "one in quotes beside text", "quotes behind a blank"],
 )
 def test_values_written_as_json_lose_their_quotes_where_no_other_is_plain_text(values, read, is_guessed):
     pairs = "".join(

@@ -1,12 +1,10 @@
 """The patterns made from a table: each marker is known, whole and begun, and so are those of rows never seen."""
 
-import pytest
-
 from src.parsing import ParsedCall, StreamParser, gathered
 from src.parsing.formats.format_set import FORMAT_SET, FormatSet
 from src.parsing.formats.table import FORMATS, Format
 from src.parsing.formats.tag_syntax import TagSyntax
-from tests.each import check_each
+from tests.each import check_each, check_rows
 from tests.parsing.laws import TOOLS, events_of
 
 OPENERS = {row.opener for row in FORMATS if row.opener[:1] == "<" and row.opener[-1] in ">" and row.grammar != "text"}
@@ -32,14 +30,12 @@ def test_its_beginnings_are_known_as_such(opener):
     assert all(FORMAT_SET.opener.is_prefix(opener[:end], 0) for end in range(1, len(opener)))
 
 
-@pytest.mark.parametrize(
-    "text", ["<invoke name=", "<function=", "<function name=", '<tool_call name="', '<call tool="', "<invoke>"]
-)
+@check_rows("text", ["<invoke name=", "<function=", "<function name=", '<tool_call name="', '<call tool="', "<invoke>"])
 def test_an_element_that_names_the_tool_itself_is_begun_or_there(text):
     assert FORMAT_SET.lone_element.match(text, 0) or FORMAT_SET.lone_element.is_prefix(text, 0)
 
 
-@pytest.mark.parametrize("text", ["<invoker name=", "<functional=", "<div name=", "<tool_call names="])
+@check_rows("text", ["<invoker name=", "<functional=", "<div name=", "<tool_call names="])
 def test_another_element_is_neither(text):
     assert not FORMAT_SET.lone_element.match(text, 0)
     assert not FORMAT_SET.lone_element.is_prefix(text, 0)
@@ -71,8 +67,8 @@ def parse_with_new_rows(text, size):
     return gathered(events + parser.close())
 
 
-@pytest.mark.parametrize("size", [1, 3, 10_000])
-@pytest.mark.parametrize("row", NEW_ROWS, ids=[row.name for row in NEW_ROWS])
+@check_rows("size", [1, 3, 10_000])
+@check_rows("row", NEW_ROWS)
 def test_a_row_never_seen_is_found_streamed_hidden_and_decoded(row, size):
     for value in VALUES:
         city = value.replace("{}", (row.syntax.value_end if row.syntax else row.closer).strip())
@@ -84,14 +80,14 @@ def test_a_row_never_seen_is_found_streamed_hidden_and_decoded(row, size):
         assert found.content.split() == ["Let", "me", "look.", "So."]
 
 
-@pytest.mark.parametrize("row", NEW_ROWS, ids=[row.name for row in NEW_ROWS])
+@check_rows("row", NEW_ROWS)
 def test_a_row_never_seen_that_is_cut_off_does_not_run(row):
     text = row.write("get_weather", {"city": "Oslo"})
     found = parse_with_new_rows(text[: text.index("Oslo") + 2], 4)
     assert (found.calls, len(found.malformed)) == ((), 1)
 
 
-@pytest.mark.parametrize("text", ["It costs $5.", "RECALL get_weather", "I use tools: two", "<use name>", "CALLS"])
+@check_rows("text", ["It costs $5.", "RECALL get_weather", "I use tools: two", "<use name>", "CALLS"])
 def test_text_that_only_resembles_a_new_row_is_shown(text):
     assert parse_with_new_rows(text, 1).content == text
 

@@ -10,6 +10,7 @@ from src.parsing.formats.grammars import (
     decode,
 )
 from src.parsing.stream.openers import BlockStart
+from tests.each import check_rows
 
 KNOWN = {"f"}.__contains__
 
@@ -31,8 +32,8 @@ def test_a_name_before_the_object_makes_it_the_arguments():
     assert [(call.name, call.arguments) for call in decode_body('{"a": 1}', "named", "f").calls] == [("f", {"a": 1})]
 
 
-@pytest.mark.parametrize(
-    ("line", "arguments", "positional"),
+@check_rows(
+    "line, arguments, positional",
     [
         ('a="x", b=2', {"a": "x", "b": 2}, []),
         ("x", {}, ["x"]),
@@ -60,7 +61,7 @@ def test_a_missing_brace_after_complete_arguments_is_repaired():
     assert not decode_body('{"name": "f", "args": {"a": 1}', ended=False).problem
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "body",
     [
         '{"name": "f", "args": {"a": "\\ud800"}}',
@@ -74,18 +75,18 @@ def test_what_is_no_call_has_a_problem_and_raises_nothing(body):
     assert decode_body(body).problem
 
 
-@pytest.mark.parametrize("text", ["\n</tool_call>", "<|im_end|>", " </｜DSML｜tool_calls>", "[/TOOL_CALLS]"])
+@check_rows("text", ["\n</tool_call>", "<|im_end|>", " </｜DSML｜tool_calls>", "[/TOOL_CALLS]"])
 def test_closing_markers_are_taken_with_the_space_before_them(text):
     assert FORMAT_SET.closing_marker.match(text, 0).end() == len(text)
 
 
-@pytest.mark.parametrize("text", ["Observation: 3", "<tool_response>", "Tool execution results:", "## Human: hi"])
+@check_rows("text", ["Observation: 3", "<tool_response>", "Tool execution results:", "## Human: hi"])
 def test_a_line_that_begins_a_result_or_another_turn_is_known(text):
     assert FABRICATED.match(text, 0)
 
 
-@pytest.mark.parametrize(
-    ("opener", "kind", "closer"),
+@check_rows(
+    "opener, kind, closer",
     [
         ("<tool_call>", "tags", "</tool_call>"),
         ("<tool_calls><tool_call>\n", "pairs", "</tool_call>"),
@@ -98,7 +99,7 @@ def test_a_wrapping_is_closed_by_what_its_row_says(opener, kind, closer):
     assert closer in FORMAT_SET.find_wrappers(opener, kind)[1].closers
 
 
-@pytest.mark.parametrize(("text", "ends"), [("\n", True), (") # why\n", True), (", g(", True), (" to find", False)])
+@check_rows("text, ends", [("\n", True), (") # why\n", True), (", g(", True), (" to find", False)])
 def test_a_bare_call_ends_its_line(text, ends):
     assert bool(LINE_END.match(text, 0)) is ends
 

@@ -5,7 +5,7 @@ import pytest
 from src.parsing import Malformed, ParsedCall, StreamParser, extract_tool_calls, gathered
 from src.parsing.formats.table import FORMATS, list_parsers, mentions_call
 from src.types.messages import ToolDefinition
-from tests.each import check_each
+from tests.each import check_each, check_rows
 from tests.parsing import format_table
 from tests.parsing.laws import events_of, join_all, join_text, summarize
 from tests.thorough import sample
@@ -84,7 +84,7 @@ def test_the_parsers_of_an_origin_are_those_of_all_its_rows():
     assert list_parsers("anthropic") == []
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     [
         '<|start|>assistant to=functions.get_weather<|channel|>analysis<|message|>{"city": "Oslo"}<|call|>',
@@ -139,8 +139,8 @@ PAY = ToolDefinition(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments", "guessed"),
+@check_rows(
+    "text, arguments, guessed",
     [
         ("pay(to=Paris, France, amount=3)", {"to": "Paris, France", "amount": 3}, True),
         ("pay(rates=[5, 3])", {"rates": [5, 3]}, False),
@@ -153,8 +153,8 @@ def test_values_as_models_write_them_are_those_of_the_schema(text, arguments, gu
     assert [(call.arguments, call.guessed) for call in extract_tool_calls(text, [PAY]).calls] == [(arguments, guessed)]
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@check_rows(
+    "text, shown",
     [
         ('So.<｜tool▁call▁begin｜>bad{"a": "b"}<｜tool▁call▁end｜>', "So."),
         ('So: {"name": "pay", "arguments": {', "So: "),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from src.parsing.decode.json_repair import read_whole
 from src.parsing.decode.nodes import CallNode
 from src.parsing.landing.arguments import CallArgumentReader, JSONArgumentReader, find_arguments, find_call_arguments
+from tests.each import check_rows
 
 TYPES = {"path": str, "content": str, "count": int, "share": float, "force": bool}
 
@@ -64,7 +64,7 @@ def test_a_line_end_that_was_not_escaped_is():
     assert given == '{"content": "one\\ntwo'
 
 
-@pytest.mark.parametrize("half", ["\\", "\\u", "\\u00e", "\\ud83d", "\\ud83d\\", "\\ud83d\\ude0"])
+@check_rows("half", ["\\", "\\u", "\\u00e", "\\ud83d", "\\ud83d\\", "\\ud83d\\ude0"])
 def test_half_of_an_escape_is_held_back(half):
     _, given = stream('{"content": "a' + half, 1)
     assert given == '{"content": "a'
@@ -83,8 +83,8 @@ def test_arguments_that_became_others_are_not_completed():
     assert arguments.finish({"path": "a.py", "content": "two"}) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
+@check_rows(
+    "text, found",
     [
         ('\n{"name": "write", "arguments": {"path', ("write", '{"path')),
         ('[{"name":"write","parameters":{', ("write", "{")),
@@ -99,8 +99,8 @@ def test_arguments_are_found_behind_the_name(text, found):
     assert find_arguments(text) == found
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
+@check_rows(
+    "text, found",
     [
         ('[write(path="a', 'path="a'),
         ('(path="a', 'path="a'),
@@ -146,8 +146,8 @@ def test_what_is_given_of_a_call_is_how_it_is_read_in_the_end(path, content, is_
     assert json.loads(given + rest) == read
 
 
-@pytest.mark.parametrize(
-    ("text", "given"),
+@check_rows(
+    "text, given",
     [
         ('path="a.py", count=3, content="one two', '{"path": "a.py", "count": 3, "content": "one two'),
         ('{"path": "a.py", "content": "one two', '{"path": "a.py", "content": "one two'),

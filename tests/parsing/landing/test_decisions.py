@@ -29,6 +29,7 @@ from src.parsing.landing.decisions import (
     WholeCall,
 )
 from src.types.messages import ToolDefinition
+from tests.each import check_rows
 from tests.parsing.laws import PIECES, TOOLS
 
 WRITE = ToolDefinition(
@@ -121,7 +122,7 @@ STREAMED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", STREAMED)
+@check_rows("name", STREAMED)
 def test_a_call_that_is_not_in_json_leaves_while_it_is_written(name):
     (row,) = (row for row in FORMATS if row.name == name)
     decisions = decide([*row.write("write", {"path": "a.txt", "content": LONG})])
@@ -164,7 +165,7 @@ def test_a_call_that_is_presented_does_not_begin(lead):
     assert not any(isinstance(each, CallBegins) for each in decide([lead, *CALL]))
 
 
-@pytest.mark.parametrize("key", ["name", "function", "tool", "tool_name"])
+@check_rows("key", ["name", "function", "tool", "tool_name"])
 def test_a_call_begins_whatever_the_key_of_its_name(key):
     call = json.dumps({key: "write", "args": {"content": LONG}})
     assert isinstance(decide([*f"<tool_call>{call}</tool_call>"])[0], CallBegins)

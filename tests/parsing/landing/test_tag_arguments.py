@@ -9,7 +9,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from src.parsing.landing.decisions import (
     WholeCall,
 )
 from src.types.messages import ToolCall, ToolDefinition
+from tests.each import check_rows
 
 from .test_decisions import split
 
@@ -160,14 +160,12 @@ def test_a_string_grows_behind_a_number_that_comes_last():
     assert feed(write(new=LONG)) == json.dumps({"path": "a.txt", "new": LONG[:-1]})[:-2]
 
 
-@pytest.mark.parametrize(
-    "end", ["<", "</", "</param", "</parameter", "</parameter>", "</parameter>\n</function>", "\n"]
-)
+@check_rows("end", ["<", "</", "</param", "</parameter", "</parameter>", "</parameter>\n</function>", "\n"])
 def test_what_may_close_a_value_does_not_leave(end):
     assert feed(write(new=LONG + "x" + end)) == json.dumps({"path": "a.txt", "new": LONG + "x"})[:-2]
 
 
-@pytest.mark.parametrize("text", ["a < b", "a<b;", "a </ >", "x\ny"])
+@check_rows("text", ["a < b", "a<b;", "a </ >", "x\ny"])
 def test_what_begins_no_tag_leaves(text):
     assert feed(write(new=LONG + text)) == json.dumps({"path": "a.txt", "new": LONG + text})[:-2]
 

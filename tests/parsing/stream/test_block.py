@@ -9,7 +9,7 @@ from src.parsing.formats.table import FORMATS
 from src.parsing.stream.block import MAX_DATA_CHARS, MAX_STRICT_CHARS
 from src.parsing.stream.brackets import MAX_BLOCK_CHARS
 from src.types.events import ToolCallDelta
-from tests.each import check_each
+from tests.each import check_each, check_rows
 from tests.parsing.laws import TOOLS, events_of, join_all, join_text, summarize
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
@@ -68,7 +68,7 @@ class TestPreviews:
         plain = [event for event in events_of(CALL, [20, 30], previews=True) if not isinstance(event, ToolCallDelta)]
         assert summarize(plain) == summarize(events_of(CALL))
 
-    @pytest.mark.parametrize(
+    @check_rows(
         "text, kind",
         [
             (CALL, "json"),
@@ -156,8 +156,8 @@ class TestData:
         {"id": 1, "description": "x", "items": [{"id": n, "type": "y" * 20} for n in range(400)]}, indent=1
     )
 
-    @pytest.mark.parametrize("fence", ["", "```json\n"])
-    @pytest.mark.parametrize("size", [1, 7, 100])
+    @check_rows("fence", ["", "```json\n"])
+    @check_rows("size", [1, 7, 100])
     def test_an_object_of_data_is_held_back_for_few_characters(self, fence, size):
         parser, text, shown = StreamParser(TOOLS), fence + self.DOCUMENT, 0
         for at in range(0, len(text), size):
@@ -172,8 +172,7 @@ class TestData:
             assert summarize(events_of(text[:2_000], range(1, 2_000))) == summarize(events_of(text[:2_000]))
             assert join_text(events_of(text)) == text
 
-    @pytest.mark.parametrize(
-        "data",
+    @check_rows("data",
         [
             {"read": {"title": "x", "pages": ["y" * 40] * 30}},
             {"name": "read", "title": "x", "pages": ["y" * 40] * 30},
@@ -184,13 +183,7 @@ class TestData:
             ["read", *["y" * 40] * 30],
             {"read": "y" * 40, "description": ["y" * 40] * 30},
             {"read": {"path": {"title": "x", "pages": ["y" * 40] * 30}}},
-        ],
-        ids=[
-            "as the first key", "as a name beside other keys", "as the beginning of a name", "before arguments of others",
-            "in the record of a call", "deep inside", "in a list of words",
-            "as a key beside others of a call", "before an object where text is expected",
-        ],
-    )  # fmt: skip
+        ])  # fmt: skip
     def test_data_with_the_name_of_a_tool_leaves_too(self, data):
         text, parser, shown = json.dumps(data), StreamParser(TOOLS), 0
         for at, character in enumerate(text):
@@ -203,7 +196,7 @@ class TestData:
         for cuts in ((), range(1, len(call))):
             assert len(gathered(events_of(call, cuts)).calls) == 1
 
-    @pytest.mark.parametrize(
+    @check_rows(
         "call",
         [
             '{"read": {"path": "%s"}}',

@@ -2,11 +2,11 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from src.parsing.stream.brackets import BracketMatcher, UntilMarker
+from tests.each import check_rows
 
 ENDS = {
     "a prefix of strings before a backtick": ("{b`]", -1),
@@ -37,14 +37,14 @@ def find_end(text, cuts=()):
     return -1
 
 
-@pytest.mark.parametrize(("text", "end"), ENDS.values(), ids=ENDS)
+@check_rows("text, end", ENDS.values())
 def test_the_end_is_found_wherever_the_text_is_split(text, end):
     assert find_end(text) == end
     assert find_end(text, range(1, len(text))) == end
     assert {find_end(text, [cut]) for cut in range(len(text))} == {end}
 
 
-@pytest.mark.parametrize("count", range(12))
+@check_rows("count", range(12))
 def test_a_run_of_quotes_is_the_same_wherever_it_is_split(count):
     text = '{"a": ' + '"' * count + "}x"
     assert {find_end(text, [cut]) for cut in range(len(text))} == {find_end(text)}
@@ -65,7 +65,7 @@ def test_a_string_s_quote_is_told_so_that_the_rest_of_it_can_be_kept_unread():
     assert follower.size == 20
 
 
-@pytest.mark.parametrize("text", [text for text, end in ENDS.values() if end > 0])
+@check_rows("text", [text for text, end in ENDS.values() if end > 0])
 def test_a_block_ends_at_a_character_that_may_end_it(text):
     before = text[: find_end(text)][:-1]
     assert any(BracketMatcher.may_end(piece) for piece in text[len(before) :][:2])

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests.benchmarks.chunking import TOOLS, differs, write_text
+from tests.each import check_rows
 from tests.thorough import sample
 
 
@@ -32,6 +33,6 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
+@check_rows("text", SHAPES.values())
 def test_a_marker_that_more_text_changes_waits_for_it(text):
     assert not any(differs(text, tools) for tools in TOOLS)

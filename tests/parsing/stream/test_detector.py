@@ -1,11 +1,10 @@
 """Whether a block begins at an anchor: it does, it does not, or more text decides."""
 
-import pytest
-
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.stream.detector import BlockDetector
 from src.parsing.stream.lookback import Position
 from src.parsing.stream.openers import BlockStart, NeedMore, Skip
+from tests.each import check_rows
 from tests.parsing.laws import TOOLS
 
 DETECTOR = BlockDetector(ToolIndex(TOOLS).names)
@@ -16,8 +15,8 @@ def detect(text, anchor):
     return DETECTOR.detect(Position(text, at, 0, text[:at].rpartition("\n")[2]))
 
 
-@pytest.mark.parametrize(
-    ("text", "anchor", "kind", "opener"),
+@check_rows(
+    "text, anchor, kind, opener",
     [
         ('<tool_call>\n{"', "<", "json", "<tool_call>\n"),
         ("<tool_call><function=", "<", "tags", "<tool_call>"),
@@ -36,16 +35,16 @@ def test_a_block_is_found_with_its_kind_and_its_marker(text, anchor, kind, opene
     assert (found.kind, found.opener) == (kind, opener)
 
 
-@pytest.mark.parametrize(
-    ("text", "anchor"),
+@check_rows(
+    "text, anchor",
     [("<tool_", "<"), ("<tool_call>\n", "<"), ('{"na', "{"), ('{"name": "re', "{"), ("[re", "["), ("```js", "`")],
 )
 def test_what_may_yet_be_one_is_held(text, anchor):
     assert isinstance(detect(text, anchor), NeedMore)
 
 
-@pytest.mark.parametrize(
-    ("text", "anchor"),
+@check_rows(
+    "text, anchor",
     [
         ("<div>", "<"),
         ('{"city": ', "{"),

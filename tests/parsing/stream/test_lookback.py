@@ -8,6 +8,7 @@ from src.parsing import StreamParser
 from src.parsing.arguments.tool_index import ToolIndex
 from src.parsing.stream.lookback import find_hold, iter_words
 from src.types.events import TextDelta
+from tests.each import check_rows
 from tests.parsing.laws import TOOLS, events_of, join_all, summarize
 
 
@@ -34,8 +35,8 @@ def test_text_that_ends_in_no_word_has_none():
     assert list_names("") == []
 
 
-@pytest.mark.parametrize(
-    ("text", "kept"),
+@check_rows(
+    "text, kept",
     [
         ("say TOOL_C", "TOOL_C"),
         ("say get_wea", "get_wea"),
@@ -66,15 +67,13 @@ def make_prose_parser():
     return parser
 
 
-@pytest.mark.parametrize(
-    "text", ["a <", "a <think>", "get_weather(", "- `a", "a\n`", "a [", "[THI", '{"name": "read"', ""]
-)
+@check_rows("text", ["a <", "a <think>", "get_weather(", "- `a", "a\n`", "a [", "[THI", '{"name": "read"', ""])
 def test_text_in_which_something_may_begin_is_not_passed(text):
     assert make_prose_parser().count_held(text) == -1
 
 
-@pytest.mark.parametrize(
-    ("text", "held"),
+@check_rows(
+    "text, held",
     [("a `b", 0), ("{ +", 0), ("x: y", 0), ("f(", 0), ("[a](b", 0), ('a {"', 2), ("a [w", 2), ("so [read](x", 0)],
 )
 def test_text_in_which_nothing_begins_is_passed_up_to_what_may_yet_be_a_beginning(text, held):
@@ -87,7 +86,7 @@ def test_a_backtick_is_passed_by_what_was_shown_before_it():
     assert parser.feed("`x is") == [TextDelta("`x is")]
 
 
-@pytest.mark.parametrize("text", [
+@check_rows("text", [
     'Tool Name: read\nArguments: {"path": "a"}', 'Function Call: read\nArguments: {"path": "a"}',
     'get_wea:ther\n{"city": "Oslo"}', 'ecommentary to=read\n{"path": "a"}', "[            f'get_weather(city=\"Oslo\")']", "['weather.now.get_weather', city='Oslo']",
     "```tool\nTOOL_NAME: read\nBEGIN_ARG: a: b\nx\nEND_ARG\n```",

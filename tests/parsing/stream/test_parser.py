@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from src.parsing import Cut, Malformed, ParsedCall, StreamParser, extract_tool_calls, gathered
 from src.types.events import TextDelta
 from src.types.messages import ToolDefinition
-from tests.each import check_each
+from tests.each import check_each, check_rows
 from tests.parsing.laws import OPENERS, PIECES, READ, TOOLS, events_of, join_all, join_text, summarize
 from tests.thorough import sample
 
@@ -72,7 +72,7 @@ class TestBlocks:
 
 
 class TestNothingImagined:
-    @pytest.mark.parametrize(
+    @check_rows(
         "text",
         [
             "The tag <tool_call> starts a call and </tool_call> ends it.",
@@ -198,10 +198,8 @@ class TestLaws:
         text, cuts = chunks
         assert summarize(events_of(text, cuts, truncated=truncated)) == summarize(events_of(text, truncated=truncated))
 
-    @pytest.mark.parametrize("start", ["x = ", "return ", "print(", "await ", "call: ", "call "])
-    @pytest.mark.parametrize(
-        "call", ['read(path="a")', 'Action: read\nAction Input: {"path": "a"}', "<read><path>a</path></read>"]
-    )
+    @check_rows("start", ["x = ", "return ", "print(", "await ", "call: ", "call "])
+    @check_rows("call", ['read(path="a")', 'Action: read\nAction Input: {"path": "a"}', "<read><path>a</path></read>"])
     def test_the_word_that_begins_the_line_of_a_call_may_come_in_two_pieces(self, start, call):
         text = start + call
         whole = summarize(events_of(text))
@@ -312,7 +310,7 @@ class TestLinear:
         assert len(list_malformed(events_of(OWN + '{"a":' * 100_000))) == 1
         assert len(list_malformed(events_of(OWN + "[" * 100_000 + "]" * 100_000))) == 1
 
-    @pytest.mark.parametrize("value", ["9" * 5_000, "NaN", "-Infinity", r'"\ud800"'])
+    @check_rows("value", ["9" * 5_000, "NaN", "-Infinity", r'"\ud800"'])
     def test_what_no_json_value_can_be_is_malformed(self, value):
         events = events_of(f'TOOL_CALL: {{"name": "read", "args": {{"path": {value}}}}}')
         assert (list_calls(events), len(list_malformed(events))) == ([], 1)
@@ -360,14 +358,14 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
+@check_rows("text", SHAPES.values())
 def test_a_call_in_other_shapes_is_found_whole_and_character_by_character(text):
     for cuts in ((), range(1, len(text))):
         found = gathered(events_of(text, cuts))
         assert [(call.name, call.arguments) for call in found.calls] == [("read", {"path": "a"})]
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "text",
     [
         "```python\n# Read the file.\ndef load():\n    return read(path='a')\n```",

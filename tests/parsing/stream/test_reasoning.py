@@ -6,7 +6,7 @@ from src.parsing import Answered, ParsedCall, Reasoned, StreamParser, extract_to
 from src.parsing.formats.envelopes import ENVELOPES, REASONING
 from src.parsing.stream.reasoning import MAX_CUT_CHARS
 from src.types.events import ReasoningDelta, TextDelta
-from tests.each import check_each
+from tests.each import check_each, check_rows
 from tests.parsing.laws import TOOLS, events_of, join_all, join_text, summarize
 
 CALL = 'TOOL_CALL: {"name": "read", "args": {"path": "a.txt"}}'
@@ -81,7 +81,7 @@ class TestUnopenedReasoning:
         found = extract_tool_calls("First.</think>Second.</think>Third.", TOOLS)
         assert (found.content, found.reasoning) == ("Second.</think>Third.", "First.")
 
-    @pytest.mark.parametrize(
+    @check_rows(
         "text",
         [
             "The text up to </think> is stripped.",
@@ -163,8 +163,8 @@ class TestEnvelope:
         for cuts in ((), range(1, len(text))):
             assert join_text(events_of(text, cuts)) == text
 
-    @pytest.mark.parametrize(
-        ("text", "content"),
+    @check_rows(
+        "text, content",
         [
             ("<think>Hm.</think>\n<response>\nHello.</response>\n", "\n\nHello.\n"),
             ("Hm.\n</think>\n<answer>Hello.", "\nHello."),
@@ -178,8 +178,8 @@ class TestEnvelope:
             assert gathered(events_of(text, cuts)).content == content
             assert join_all(events_of(text, cuts)) == text
 
-    @pytest.mark.parametrize(
-        ("text", "content"),
+    @check_rows(
+        "text, content",
         [
             ("Hello.</s>", "Hello."),
             ("Hello.<eos>\n", "Hello.\n"),

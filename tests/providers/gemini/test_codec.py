@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from src.providers.base import ChatRequest
 from src.providers.table import PROVIDERS
 from src.types.messages import (
@@ -17,6 +15,7 @@ from src.types.messages import (
     ToolResults,
     UserMessage,
 )
+from tests.each import check_rows
 
 from ..doubles import codec, decoded
 
@@ -32,8 +31,8 @@ def parts(*messages):
 
 
 class TestAddress:
-    @pytest.mark.parametrize(
-        ("model", "path"),
+    @check_rows(
+        "model, path",
         [
             ("gemini-2.5-flash", "models/gemini-2.5-flash:streamGenerateContent?alt=sse"),
             ("models/gemini-2.5-flash", "models/gemini-2.5-flash:streamGenerateContent?alt=sse"),

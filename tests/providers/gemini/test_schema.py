@@ -1,9 +1,8 @@
 """A table of schemas and what is left of each for Gemini."""
 
-import pytest
-
 from src.providers.gemini.schema import reduce_schema
 from src.tools import REGISTRY
+from tests.each import check_rows
 
 STRING = {"type": "STRING"}
 TREE = {
@@ -111,12 +110,12 @@ SCHEMAS = {
 }
 
 
-@pytest.mark.parametrize(("schema", "expected"), SCHEMAS.values(), ids=SCHEMAS)
+@check_rows("schema, expected", SCHEMAS.values())
 def test_a_schema_is_reduced_to_what_gemini_accepts(schema, expected):
     assert reduce_schema(schema) == expected
 
 
-@pytest.mark.parametrize("tool", list(REGISTRY), ids=lambda tool: tool.definition.name)
+@check_rows("tool", list(REGISTRY))
 def test_no_parameter_of_our_own_tools_is_lost(tool):
     given = tool.definition.parameters
     sent = reduce_schema(given)

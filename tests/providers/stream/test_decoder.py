@@ -5,6 +5,7 @@ import pytest
 from src.errors import StreamCut, WireError
 from src.providers.server_errors import read_error_message
 from src.providers.stream.decoder import BodySniffer
+from tests.each import check_rows
 
 
 class Recorder:
@@ -40,8 +41,8 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "body", "decoder"), ANSWERS)
-@pytest.mark.parametrize("size", [1, 3, 1000])
+@check_rows("kind, body, decoder", ANSWERS)
+@check_rows("size", [1, 3, 1000])
 def test_an_answer_is_told_by_its_first_bytes_whatever_the_chunking(kind, body, decoder, size):
     answer = BodySniffer(kind, Recorder())
     for start in range(0, len(body), size):
@@ -58,8 +59,8 @@ def test_a_whole_answer_has_a_largest_size():
             answer.feed(b"x" * 2**20)
 
 
-@pytest.mark.parametrize("body", [b"", b" \r\n", b"\xef\xbb\xbf\n"])
-@pytest.mark.parametrize("kind", ["text/event-stream", "application/json", "text/html", ""])
+@check_rows("body", [b"", b" \r\n", b"\xef\xbb\xbf\n"])
+@check_rows("kind", ["text/event-stream", "application/json", "text/html", ""])
 def test_nothing_is_an_empty_answer(kind, body):
     answer = BodySniffer(kind, Recorder())
     answer.feed(body)
@@ -67,8 +68,8 @@ def test_nothing_is_an_empty_answer(kind, body):
         answer.close()
 
 
-@pytest.mark.parametrize(
-    ("kind", "body", "said"),
+@check_rows(
+    "kind, body, said",
     [
         ("text/html", b"<!DOCTYPE html><html><title> Sign\n in </title>", "text/html (Sign in)"),
         ("text/event-stream", b"<html><title>Sign in</title>", "text/event-stream (Sign in)"),
@@ -77,7 +78,7 @@ def test_nothing_is_an_empty_answer(kind, body):
         ("application/octet-stream", b"note: a\xff" + b"x" * 1000, "application/octet-stream (note: a\ufffdxxx"),
     ],
 )
-@pytest.mark.parametrize("size", [1, 1000])
+@check_rows("size", [1, 1000])
 def test_a_page_is_named_and_refused(kind, body, said, size):
     answer = BodySniffer(kind, Recorder())
     for start in range(0, len(body), size):
@@ -88,8 +89,8 @@ def test_a_page_is_named_and_refused(kind, body, said, size):
     assert len(raised.value.message) < 500
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
+@check_rows(
+    "body, reason",
     [
         (b'{"error": {"message": "vLLM since 0.10"}}', "vLLM since 0.10"),
         (b'{"object": "error", "message": "vLLM before"}', "vLLM before"),

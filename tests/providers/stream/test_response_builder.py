@@ -5,6 +5,7 @@ import pytest
 from src.providers.stream.response_builder import ResponseBuilder, parse_arguments
 from src.types.events import ToolCallDelta
 from src.types.messages import MalformedCall, ToolCall
+from tests.each import check_rows
 
 
 def piece(index=None, id="", name="", arguments=None):
@@ -97,7 +98,7 @@ STREAMS = {
 }
 
 
-@pytest.mark.parametrize(("entries", "calls"), STREAMS.values(), ids=STREAMS)
+@check_rows("entries, calls", STREAMS.values())
 def test_deltas_become_calls(entries, calls):
     assert build(*entries) == calls
 
@@ -108,7 +109,7 @@ def test_each_delta_is_passed_on_with_its_place():
     assert builder.add_call(3, arguments="{}") == ToolCallDelta(0, None, None, "{}")
 
 
-@pytest.mark.parametrize("raw", ["{", '{"a": }', "[1]", '"text"', "42", '{"a": NaN}', '{"a": 1e999}', "[" * 100_000])
+@check_rows("raw", ["{", '{"a": }', "[1]", '"text"', "42", '{"a": NaN}', '{"a": 1e999}', "[" * 100_000])
 def test_arguments_that_are_no_object_are_a_malformed_call_with_a_reason(raw):
     (call,) = build(piece(0, "a", "read", raw))
     assert isinstance(call, MalformedCall)

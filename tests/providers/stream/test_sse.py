@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from src.errors import WireError
 from src.providers.stream.sse import EventDecoder
+from tests.each import check_rows
 
 STREAMS = {
     "one event": (b"data: a\n\n", [b"a"]),
@@ -27,13 +28,13 @@ def decode(*chunks: bytes) -> list[bytes]:
     return [event for chunk in chunks for event in decoder.feed(chunk)]
 
 
-@pytest.mark.parametrize(("stream", "events"), STREAMS.values(), ids=STREAMS)
+@check_rows("stream, events", STREAMS.values())
 def test_a_stream_gives_its_events_whole_and_byte_by_byte(stream: bytes, events: list[bytes]):
     assert decode(stream) == events
     assert decode(*(stream[i : i + 1] for i in range(len(stream)))) == events
 
 
-@pytest.mark.parametrize(("stream", "events"), STREAMS.values(), ids=STREAMS)
+@check_rows("stream, events", STREAMS.values())
 def test_a_stream_gives_its_events_split_anywhere(stream: bytes, events: list[bytes]):
     for cut in range(len(stream) + 1):
         assert decode(stream[:cut], stream[cut:]) == events

@@ -13,6 +13,7 @@ from src.errors import ConfigError
 from src.security.permissions.hook_programs import HookPrograms, parse_hooks
 from src.security.permissions.hooks import HookVerdict
 from src.types.messages import ToolCall, ToolResult
+from tests.each import check_rows
 from tests.waiting import PATIENCE_S, wait_until
 
 CALL = ToolCall("c1", "exec", {"command": "make"})
@@ -144,8 +145,8 @@ def test_a_hook_hears_of_the_tools_that_it_names(tools, hears, tmp_path):
     assert not hooks.find("after_call", "exec")
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
+@check_rows(
+    "row, said",
     [
         ({}, "hooks.before_call[0]: command is a program, or a list of it and its arguments"),
         ({"command": []}, "command is a program"),

@@ -18,6 +18,7 @@ from src.security.shell.workspace import list_start_files
 from src.tools.sdk.registry import Risk
 from src.types.messages import ToolCall
 from src.types.sandbox import ACCESSES
+from tests.each import check_rows
 
 READ = ToolCall("1", "read", {"path": "a.txt"})
 WRITE = ToolCall("1", "write", {"path": "a.txt", "content": "x"})
@@ -212,7 +213,7 @@ class TestCommands:
         decision = Policy(Path("/"), "ask", rules, sandbox=ENFORCING).decide(exec_call(command, access), "high")
         return decision.action, decision.access
 
-    @pytest.mark.parametrize(
+    @check_rows(
         "command",
         ["git push", "git push origin main", "git  push", "git 'push' 2>&1", "git push && git push --tags > a"],
     )
@@ -220,9 +221,8 @@ class TestCommands:
         assert self.decide(command, "git push", access="network") == ("ask", "network")
         assert {self.decide(command, "git push", access=each) for each in (None, "write")} == {("allow", "write")}
 
-    @pytest.mark.parametrize(
-        "command",
-        ["git pushx", "git -C x push", "git push; ls", "ls | git push", "git push $x", "git push $(ls)"],
+    @check_rows(
+        "command", ["git pushx", "git -C x push", "git push; ls", "ls | git push", "git push $x", "git push $(ls)"]
     )
     def test_a_line_of_which_it_does_not_begin_every_command_is_left_to_the_mode(self, command):
         assert self.decide(command, "git push") == ("allow", "read")
@@ -282,8 +282,8 @@ class TestCommands:
         assert [(each.action, each.needs_person) for each in decided] == [("ask", True)] * len(asking)
         assert policy.decide(exec_call("cat a"), "high").action == "allow"
 
-    @pytest.mark.parametrize(
-        ("line", "exit_code", "is_unaffected"),
+    @check_rows(
+        "line, exit_code, is_unaffected",
         [
             ("grep -rn x src | head", 1, True),
             ("cd src && git grep x", 1, True),

@@ -21,6 +21,7 @@ from src.security.permissions.review import (
     parse_reviewers,
 )
 from src.types.messages import ToolCall
+from tests.each import check_rows
 from tests.waiting import PATIENCE_S
 
 CALL = ToolCall("1", "exec", {"command": "make test"})
@@ -54,7 +55,7 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "vote", "reason"), READ)
+@check_rows("answer, vote, reason", READ)
 def test_an_answer_is_read(answer, vote, reason):
     assert parse_answer(answer) == (vote, reason)
 
@@ -77,7 +78,7 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize("answer", UNREADABLE, ids=range(len(UNREADABLE)))
+@check_rows("answer", UNREADABLE)
 def test_an_answer_without_one_plain_verdict_is_no_vote(answer):
     assert parse_answer(answer)[0] == "none"
 
@@ -105,7 +106,7 @@ DECIDED = [  # votes, and what each rule makes of them: majority, unanimous, any
 VOTES = {"y": "approve", "n": "reject", "-": "none"}
 
 
-@pytest.mark.parametrize(("votes", "expected"), DECIDED)
+@check_rows("votes, expected", DECIDED)
 def test_a_quorum_decides_and_a_missing_vote_never_helps_to_approve(votes, expected):
     cast = [VOTES[each] for each in votes]
     assert "".join(key for rule in ("majority", "unanimous", "any") for key, vote in VOTES.items()
@@ -179,8 +180,8 @@ def test_a_call_that_is_too_long_to_be_shown_whole_is_the_persons():
     assert (review.vote, asked) == ("none", [])
 
 
-@pytest.mark.parametrize(
-    ("on", "risk", "action", "wanted"),
+@check_rows(
+    "on, risk, action, wanted",
     [
         ("high", "high", "ask", True),
         ("high", "high", "allow", True),
@@ -206,8 +207,8 @@ def test_a_seat_is_named_by_address_and_model():
     assert seat.name == "tiny at http://a/v1"
 
 
-@pytest.mark.parametrize(
-    ("entry", "said"),
+@check_rows(
+    "entry, said",
     [
         ({"model": "a"}, "review.models[0]: a reviewer has a base_url and a model"),
         ({"base_url": "http://a", "model": 1}, "review.models[0]: model is a string"),

@@ -8,6 +8,7 @@ import pytest
 
 from src.errors import ConfigError
 from src.security.permissions.rules import Rule, parse_allow_option, parse_rules
+from tests.each import check_rows
 
 ENTRIES = [
     {"tool": "exec", "action": "allow", "command": "git status"},
@@ -24,8 +25,8 @@ def test_a_rule_that_is_read_is_written_back_unchanged():
     assert [json.loads(str(rule)) for rule in rules] == ENTRIES
 
 
-@pytest.mark.parametrize(
-    ("entry", "said"),
+@check_rows(
+    "entry, said",
     [
         ({}, "action is one of allow, ask, deny"),
         ({"tool": "exec", "action": "forbid"}, "action is one of allow, ask, deny"),
@@ -47,8 +48,8 @@ def test_an_invalid_rule_is_refused_with_its_place(entry, said):
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "covered", "not_covered"),
+@check_rows(
+    "pattern, covered, not_covered",
     [
         ("*.txt", "a/b.txt", "a/b.py"),
         ("/a.txt", "a.txt", "b/a.txt"),
@@ -68,8 +69,8 @@ def test_only_a_rule_that_allows_minds_the_case_of_a_path():
     assert [rule.matches_path("Keys/a.pem") for rule in (denying, allowing)] == [True, True]
 
 
-@pytest.mark.parametrize(
-    ("text", "rule"),
+@check_rows(
+    "text, rule",
     [
         ("exec:git status", Rule("exec", "allow", command="git status")),
         ("write:src/**", Rule("write", "allow", path="src/**")),
@@ -81,7 +82,7 @@ def test_a_rule_on_the_command_line(text, rule):
     assert parse_allow_option(text) == rule
 
 
-@pytest.mark.parametrize("text", ["", "exec:", ":x", "{", "{}", '{"tool": "exec", "action": "maybe"}'])
+@check_rows("text", ["", "exec:", ":x", "{", "{}", '{"tool": "exec", "action": "maybe"}'])
 def test_an_invalid_rule_on_the_command_line(text):
     with pytest.raises(ConfigError, match="--allow"):
         parse_allow_option(text)

@@ -15,6 +15,7 @@ from src.errors import ToolError
 from src.security.sandbox.bubblewrap import BubblewrapSandbox, Namespace
 from src.security.sandbox.limits import ResourceLimits
 from src.security.sandbox.view import MAX_UNREADABLE, SandboxView
+from tests.each import check_rows
 
 from .conftest import PATH, make_runner
 
@@ -71,7 +72,7 @@ def test_the_network_and_the_home_are_the_sandboxs_own(tmp_path):
     assert "--unshare-net" not in make_sandbox(view._replace(network=True)).build_words("write")
 
 
-@pytest.mark.parametrize("info", ["", "{}", "[]", '{"child-pid": "x"}', '{"child-pid": 999999999}'])
+@check_rows("info", ["", "{}", "[]", '{"child-pid": "x"}', '{"child-pid": 999999999}'])
 def test_where_no_process_was_started_there_is_nothing_to_wait_for(info):
     wait_for_namespace(info)
 

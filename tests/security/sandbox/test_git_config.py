@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from src.security.sandbox.git_config import clean_config, find_value
+from tests.each import check_rows
 
 CLONED = """\
 [core]
@@ -27,8 +26,8 @@ def test_a_configuration_that_runs_nothing_stays_as_it_is():
     assert clean_config(CLONED) == (CLONED + "\n", (), ())
 
 
-@pytest.mark.parametrize(
-    ("line", "name"),
+@check_rows(
+    "line, name",
     [
         ("[core]\nfsmonitor = x", "core.fsmonitor"),
         ("[Core]\n  FSMonitor=x", "core.fsmonitor"),

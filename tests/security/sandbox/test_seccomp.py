@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from src.security.sandbox.seccomp import ALLOW, FAIL, INET, MACHINES, REFUSED, SHARED, UNIX, build_filter
-from tests.each import check_each
+from tests.each import check_each, check_rows
 
 
 def verdict(code: bytes, machine: str, number: int, *arguments: int) -> int:
@@ -54,7 +54,7 @@ CASES = [  # on x86_64, with sockets of the family UNIX
 ]
 
 
-@pytest.mark.parametrize(("call", "expected"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
+@check_rows("call, expected", [row[1:] for row in CASES])
 def test_a_call_is_let_through_or_not(call, expected):
     assert verdict(build_filter("x86_64", [UNIX]), "x86_64", *call) == expected
 
@@ -85,7 +85,7 @@ OTHERS = [  # on x86_64, where the command sees the processes of the machine
 ]
 
 
-@pytest.mark.parametrize(("call", "expected"), [row[1:] for row in OTHERS], ids=[row[0] for row in OTHERS])
+@check_rows("call, expected", [row[1:] for row in OTHERS])
 def test_only_the_process_itself_is_changed_where_others_are_seen(call, expected):
     assert verdict(build_filter("x86_64", [UNIX], sees_others=True), "x86_64", *call) == expected
     assert verdict(build_filter("x86_64", [UNIX]), "x86_64", *call) == ALLOW

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from src.security.sandbox.view import SandboxView, complete_view, list_protected, select_environment
+from tests.each import check_rows
 
 
 def make_folders(home: Path, *names: str) -> None:
@@ -122,6 +123,6 @@ def test_commands_get_what_every_program_needs_and_what_is_named():
     assert kept == {"PATH": "/bin", "LANG": "C", "LC_ALL": "C", "TERM": "xterm", "MINE": "1"}
 
 
-@pytest.mark.parametrize("name", SECRET_VALUES)
+@check_rows("name", SECRET_VALUES)
 def test_no_secret_reaches_them_even_if_it_is_named(name):
     assert select_environment(SECRET_VALUES, [name], ["the-key-in-use", ""]) == {}

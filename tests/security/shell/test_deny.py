@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from src.security.shell.deny import judge_line, list_written_files
-from tests.each import check_each
+from tests.each import check_each, check_rows
 
 PUSHES = """\
 git push
@@ -119,9 +119,7 @@ def test_a_line_that_might_run_it_is_not_clear(line):
     assert judge_line(line, ("git", "push")).verdict != "clear"
 
 
-@pytest.mark.parametrize(
-    "line", ["git push", "git -C x push", 'g\\it pu"sh"', "env git push", "to; git \\\n push", "$x git push"]
-)
+@check_rows("line", ["git push", "git -C x push", 'g\\it pu"sh"', "env git push", "to; git \\\n push", "$x git push"])
 def test_one_that_names_it_is_denied(line):
     assert judge_line(line, ("git", "push")).verdict == "denied"
 
@@ -136,9 +134,7 @@ def test_what_does_something_else_is_clear(line):
     assert judge_line(line, ("git", "push")).verdict == "clear"
 
 
-@pytest.mark.parametrize(
-    "line", ["env " * 2400 + "x", "eval " * 1900 + "x", "$(" * 4000, "x" * 1_000_000, "git \0push", "\ud800"]
-)
+@check_rows("line", ["env " * 2400 + "x", "eval " * 1900 + "x", "$(" * 4000, "x" * 1_000_000, "git \0push", "\ud800"])
 def test_what_is_too_much_to_look_at_is_not_clear(line):
     assert judge_line(line, ("git", "push")).verdict != "clear"
 
@@ -152,7 +148,7 @@ def test_files_that_redirections_write_are_named():
     assert set(list_written_files("ls 2>&1 >a >>'b c' <d; (echo >$e)")) == {"a", "b c", None}
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "line",
     [
         "cd .git && ls >hooks/x",
@@ -165,7 +161,7 @@ def test_files_written_behind_cd_and_by_an_inner_shell_are_named(line):
     assert ".git/hooks/x" in set(list_written_files(line))
 
 
-@pytest.mark.parametrize("line", ["echo >.g?t/x", "cd $x; echo >a", "cd -; echo >a", "echo >$(x)", "echo 1<>$a"])
+@check_rows("line", ["echo >.g?t/x", "cd $x; echo >a", "cd -; echo >a", "echo >$(x)", "echo 1<>$a"])
 def test_a_file_that_is_known_only_when_the_line_runs_is_unknown(line):
     assert None in set(list_written_files(line))
 
@@ -189,7 +185,7 @@ ls; if [[ "$a" < "b" ]]; then ls; fi
 """.splitlines()
 
 
-@pytest.mark.parametrize("line", NOT_REDIRECTED)
+@check_rows("line", NOT_REDIRECTED)
 def test_a_sign_that_is_quoted_or_means_something_else_redirects_nothing(line):
     assert list(list_written_files(line.replace("\\n", "\n").replace("\\t", "\t"))) == []
 
@@ -229,13 +225,13 @@ REDIRECTED = [
 ]
 
 
-@pytest.mark.parametrize(("line", "files"), REDIRECTED)
+@check_rows("line, files", REDIRECTED)
 def test_a_redirection_is_found_wherever_it_is(line, files):
     assert set(list_written_files(line)) == files
 
 
-@pytest.mark.parametrize(
-    ("line", "rule", "verdict"),
+@check_rows(
+    "line, rule, verdict",
     [
         ("git --no-pager push", "git push", "denied"),
         ("git -C sub push", "git push", "denied"),
@@ -253,8 +249,8 @@ def test_a_rule_of_two_words_skips_options_between_them_alone(line, rule, verdic
     assert judge_line(line, rule.split()).verdict == verdict
 
 
-@pytest.mark.parametrize(
-    ("line", "rule", "verdict"),
+@check_rows(
+    "line, rule, verdict",
     [
         ("git push origin --force", "git push --force", "denied"),
         ("git push --forc", "git push --force", "unreadable"),
@@ -284,7 +280,7 @@ def test_other_versions_and_short_names_count_as_well(line, rule):
     assert judge_line(line, rule.split()).verdict == "denied"
 
 
-@pytest.mark.parametrize("line", ["cat << E\nx", "ls \u200b", "xargs", "timeout 5"])
+@check_rows("line", ["cat << E\nx", "ls \u200b", "xargs", "timeout 5"])
 def test_a_line_without_its_end_or_its_command_cannot_be_read(line):
     assert judge_line(line, ["touch"]).verdict == "unreadable"
 

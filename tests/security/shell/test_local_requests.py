@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from src.security.shell.local_requests import find_local_server
 from src.security.shell.reader import UnsafeToParse, parse_line
+from tests.each import check_rows
 
 
 def find(line: str) -> str:
@@ -15,7 +14,7 @@ def find(line: str) -> str:
         return ""
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "line",
     [
         "curl http://localhost:8000",
@@ -33,7 +32,7 @@ def test_requests_to_it(line):
     assert find(line) == "localhost:8000"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "line",
     [
         "curl http://example.com:8000/",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from src.security.shell.reader import UnsafeToParse, parse_line, split_words
+from tests.each import check_rows
 
 
-@pytest.mark.parametrize(
-    ("line", "commands"),
+@check_rows(
+    "line, commands",
     [
         ("ls -l 'a b' \"c d\"", [("ls", "-l", "a b", "c d")]),
         ("to\\\nuch x", [("touch", "x")]),
@@ -43,8 +44,7 @@ def test_only_what_is_not_quoted_is_a_pattern():
     assert [word.is_glob for word in command.words] == [False, True, False, True, False, False]
 
 
-@pytest.mark.parametrize(
-    "line",
+@check_rows("line",
     [
         "", " ", "# a", ";", "a (b)", "a {b..c}", "a {b},c}", "a {{b},c}", "f() { a; }", "f() (a)", "f () (a)", "{ a; }", "((1))", "( (a); b)", "a; > b",
         "$a", "a $b", 'a "$b"', "a `b`", 'a "`b`"', "a $(b)", "a <(b)", "a {b,c}", "a ~/b", "a b=~/c", "x=1 a", "x=1",
@@ -52,14 +52,13 @@ def test_only_what_is_not_quoted_is_a_pattern():
         "a <<E\nb\nE", "a <<E\\\nF\n$(b)\nEF", "a <<'E'\nb", "a >", "a > *", "> a", "a 10>b", "a {}b", "l? a",
         "a\rb", "a\xa0b", "a\u200bb", "a\0b", "\ud800", "x" * 20_000, "! !", "a $'b'", "PATH=. ls", "a[0]=1 b",
         "a {PATH}>/dev/null; b", "a {PATH}<<<b", "a {b} {PATH}>&1", "a {PA\\\nTH}\\\n>b",
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_everything_else_is_refused(line):
     with pytest.raises(UnsafeToParse):
         parse_line(line)
 
 
-@pytest.mark.parametrize("line", ["a;;b", "| a; b", "a && b &&", "(a; b", "a; b)", "(a) b"])
+@check_rows("line", ["a;;b", "| a; b", "a && b &&", "(a; b", "a; b)", "(a) b"])
 def test_of_a_line_that_a_shell_refuses_the_commands_are_read(line):
     assert [each.texts for each in parse_line(line)] == [("a",), ("b",)]
 

@@ -18,7 +18,7 @@ from src.security.text.redact import (
     PART_CHARS,
     redact,
 )
-from tests.each import check_each
+from tests.each import check_each, check_rows
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAKCAQEA\n-----END RSA PRIVATE KEY-----"
@@ -139,12 +139,12 @@ def test_a_key_is_known_by_its_shape(secret, around):
     assert MARK in redact(around.format(secret))
 
 
-@pytest.mark.parametrize("before", [r"a\n", r"\t", "token%3D", "a%20", "\x1b[31m", "\x1b[K"])
+@check_rows("before", [r"a\n", r"\t", "token%3D", "a%20", "\x1b[31m", "\x1b[K"])
 def test_a_key_behind_an_escape_is_known(before):
     assert redact(f"{before}ghp_{'A1b2' * 9}") == f"{before}{MARK}"
 
 
-@pytest.mark.parametrize(("text", "secret"), NAMED)
+@check_rows("text, secret", NAMED)
 def test_what_is_named_as_a_secret_is_one(text, secret):
     assert secret not in redact(text)
 
@@ -187,7 +187,7 @@ def test_a_long_line_is_searched_in_parts_with_the_result_of_one_search(placed):
         assert shape.substitute(line) == whole
 
 
-@pytest.mark.parametrize("piece", ["password words ", "eyJ ", "A1b2", "-----BEGIN PRIVATE KEY----- auth "])
+@check_rows("piece", ["password words ", "eyJ ", "A1b2", "-----BEGIN PRIVATE KEY----- auth "])
 def test_no_search_stops_other_threads_for_longer_in_a_longer_line(piece):
     """Its calls of regular expressions grow with a line, instead of the time that each of them takes."""
     short, long = (count_searches(piece * (size // len(piece))) for size in (200_000, 1_600_000))
@@ -237,7 +237,7 @@ def test_what_is_redacted_stays_as_it_is():
         assert redact(redact(text)) == redact(text)
 
 
-@pytest.mark.parametrize("word", ["call_0123456", "read", "toolCall2", "1234567890123"])
+@check_rows("word", ["call_0123456", "read", "toolCall2", "1234567890123"])
 def test_a_short_name_or_number_is_no_secret(word):
     assert redact(word) == word
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from src.security.text.sanitize import MAX_STRING_CHARS, ControlRemover, Sanitizer, reveal, sanitize
-from tests.each import check_each
+from tests.each import check_each, check_rows
 
 FACTS = Path(__file__).resolve().parents[4] / "shared" / "facts" / "io_cases.json"
 FORBIDDEN = re.compile(
@@ -65,7 +65,7 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize(("text", "shown"), LEFT.values(), ids=LEFT)
+@check_rows("text, shown", LEFT.values())
 def test_what_steers_a_terminal_is_left_out_and_the_rest_stays(text, shown):
     assert sanitize(text) == shown
 
@@ -126,9 +126,7 @@ class TestWhatIsApproved:
     def test_a_payload_behind_empty_lines_is_beside_what_is_before_them(self):
         assert reveal("ls" + "\n" * 500 + "rm x") == "ls\\n{500}\nrm x"
 
-    @pytest.mark.parametrize(
-        "blank", [" ", "\t", "\xa0", "\u2003", "\u3000", "\u200b", "\u2800", "\ufeff", "\r", " \u200d "]
-    )
+    @check_rows("blank", [" ", "\t", "\xa0", "\u2003", "\u3000", "\u200b", "\u2800", "\ufeff", "\r", " \u200d "])
     def test_lines_of_blanks_of_any_kind_are_counted(self, blank):
         padding = f"\n{blank}" * 24 + "\n"
         assert reveal(f"ls{padding}  rm x") == f"ls\\s{{{len(padding)}}}\n  rm x"
@@ -167,8 +165,8 @@ def test_for_a_pipe_what_a_terminal_obeys_is_removed_and_the_rest_stays(text, cu
     assert ControlRemover().feed(plain) == plain
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
+@check_rows(
+    "text, shown",
     [
         ("a\x08b", "ab"),
         ("one\rtwo\r\nend", "one\ntwo\nend"),

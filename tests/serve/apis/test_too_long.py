@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from src.serve.apis.too_long import word_for_messages
+from tests.each import check_rows
 from tests.serve.test_gateway import BODY, FUNCTION, drive
 
 PROMPT = (
@@ -26,8 +27,8 @@ def refuse(message: str) -> tuple[int, dict[str, Any]]:
     return 400, {"error": {"message": message, "type": "BadRequestError", "param": "input_tokens", "code": 400}}
 
 
-@pytest.mark.parametrize(
-    ("message", "fields", "worded"),
+@check_rows(
+    "message, fields, worded",
     [
         (PROMPT, {}, "prompt is too long: 16385 tokens > 16384 maximum"),
         (

@@ -15,6 +15,7 @@ from src.parsing.classify import make_id_source
 from src.parsing.events import is_safe
 from src.serve.chat_request import ChatBody
 from src.serve.chunks.guard import Ending, StreamGuard
+from tests.each import check_rows
 
 PROPERTIES = {
     "path": {"type": "string"},
@@ -121,7 +122,7 @@ def test_the_pieces_of_a_call_are_the_arguments_of_the_whole_in_any_chunking(arg
         assert read_calls(sent) == []
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@check_rows("format", FORMATS)
 def test_a_long_argument_leaves_while_it_is_written(format):
     text = write_call({"path": "a.txt", "content": LONG}, format)
     start = text.index("All is") + 80

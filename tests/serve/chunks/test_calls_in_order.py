@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from src.serve.apis.dialects import ChatDialect, Dialect, MessagesDialect, Respo
 from src.serve.chat_request import ChatBody
 from src.serve.chunks.guard import Ending, StreamGuard
 from src.serve.chunks.intake import DONE
+from tests.each import check_rows
 
 from .test_call_writer import BODY, BROKEN, FORMATS, LONG, make_chunk, split, write_call
 
@@ -146,8 +146,8 @@ def test_a_call_is_whole_and_in_its_place_however_the_answer_is_cut_and_read(api
     assert parts == written
 
 
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("size", [1, 7, 2000])
+@check_rows("api", APIS)
+@check_rows("size", [1, 7, 2000])
 def test_two_calls_and_the_texts_behind_them_keep_their_order(api, size):
     calls = [write_call({"path": path, "content": LONG}) for path in "ab"]
     text = f"{calls[0]}\nNow the second one.\n{calls[1]}\nBoth are written."
@@ -161,8 +161,8 @@ def test_two_calls_and_the_texts_behind_them_keep_their_order(api, size):
     ]
 
 
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("behind", ["\nIt is written.", write_call({"path": "b.txt", "content": LONG})])
+@check_rows("api", APIS)
+@check_rows("behind", ["\nIt is written.", write_call({"path": "b.txt", "content": LONG})])
 def test_what_stands_behind_a_call_that_broke_waits_for_its_rest(api, behind):
     whole = StreamGuard(ChatBody(BODY), make_id_source()).assembler.reparse
     begun = BROKEN[BROKEN.index('{"path') : BROKEN.index('", "limit"')]

@@ -6,13 +6,13 @@ import json
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from src.parsing.arguments.native import NativeFitter
 from src.parsing.arguments.tool_index import IndexedTool
 from src.serve.chunks.fitted_text import FittedText
+from tests.each import check_rows
 from tests.parsing.arguments.test_native import EDITS, INTEGER, SCHEMAS, STRING, UNIT, VALUES
 
 SCHEMA = {"type": "object", "properties": {"path": STRING, "limit": INTEGER, "unit": UNIT, "edits": EDITS}}
@@ -61,10 +61,8 @@ def test_at_the_end_what_is_held_leaves_as_it_came():
     assert text.pieces == pieces
 
 
-@pytest.mark.parametrize(
-    "written",
-    ["", "null", "[1]", '"{}"', "}", '{"limit": "5"}}', '{"limit" "5"}', "{limit: '5'}", '{"limit": "5\\', '{"\\x": "5"}'],
-)  # fmt: skip
+@check_rows("written",
+    ["", "null", "[1]", '"{}"', "}", '{"limit": "5"}}', '{"limit" "5"}', "{limit: '5'}", '{"limit": "5\\', '{"\\x": "5"}'])  # fmt: skip
 def test_what_is_no_object_is_followed_without_an_error(written):
     text = follow([*written])
     text.release()

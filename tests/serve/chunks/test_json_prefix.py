@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.serve.chunks.json_prefix import JsonPrefix, complete_json
+from tests.each import check_rows
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -35,13 +36,11 @@ def test_an_object_is_valid_in_any_pieces(value, is_ascii, cuts):
     assert prefix.is_valid and prefix.is_settled
 
 
-@pytest.mark.parametrize(
-    "text",
+@check_rows("text",
     [
         '{"path": "a",}', "{'path': 1}", "{path: 1}", '{"a": 1 "b"', '{"a": True', '{"a": 01,', '{"a": "\n', '{"a": [1,]',
         '{"a": }', '{"a"}', '{"a": 1}}', '{"a": 1} x', "[1", '"a"', "1", '{"a": 1]', '{"a":: 1', '{,',
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 def test_what_json_loads_refuses_is_not_valid(text):
     prefix = follow(text)
     prefix.feed(" ")  # ends a literal

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from src.providers.openai import OpenAIStream
 from src.serve.chat_request import ChatBody
 from src.serve.chunks.guard import Ending, StreamGuard
 from src.serve.chunks.text_run import TextRun, hide_token_ids
+from tests.each import check_rows
 
 BODY: dict[str, Any] = {"model": "m", "tools": [{"type": "function", "function": {"name": "read"}}]}
 PIECES = st.tuples(
@@ -82,7 +82,7 @@ def test_a_chunk_that_the_parser_has_to_read_does_not_pass_and_those_before_it_s
     assert run.take() == ([], [first])
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "other",
     [
         make_chunk("reasoning", "x", [1], None),

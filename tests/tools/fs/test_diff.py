@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from src.tools.fs.diff import make_diff
+from tests.each import check_rows
 
 NUMBERED = "".join(f"{number}\n" for number in range(1, 21))
 
@@ -36,7 +37,7 @@ DIFFS = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "diff"), [row[1:] for row in DIFFS], ids=[row[0] for row in DIFFS])
+@check_rows("before, after, diff", [row[1:] for row in DIFFS])
 def test_a_diff_is_written_as_git_writes_it(before, after, diff):
     assert make_diff("f", before, after) == diff
 

@@ -21,6 +21,7 @@ from src.tools.fs.grep import (
     is_plain,
     read_blocks,
 )
+from tests.each import check_rows
 
 
 def matcher(pattern: str, **kind: bool) -> LineMatcher:
@@ -51,7 +52,7 @@ def test_cut_into_any_blocks_the_lines_are_those_a_plain_search_finds(lines, bef
     assert found == [FoundLine(n, line, n in hits) for n, line in enumerate(lines, 1) if n in near]
 
 
-@pytest.mark.parametrize("size", [BLOCK_BYTES - 3, BLOCK_BYTES, 2 * BLOCK_BYTES - 3, 2 * BLOCK_BYTES, 5 * BLOCK_BYTES])
+@check_rows("size", [BLOCK_BYTES - 3, BLOCK_BYTES, 2 * BLOCK_BYTES - 3, 2 * BLOCK_BYTES, 5 * BLOCK_BYTES])
 def test_of_a_line_longer_than_a_block_the_begin_is_looked_at(size):
     data = b"first\n" + b"x" * (BLOCK_BYTES - 10) + b"early" + b"y" * (size - BLOCK_BYTES) + b"late\nlast\n"
     assert [line.number for line in find(data, "first|last")] == [1, 3]
@@ -100,15 +101,15 @@ def test_a_pattern_that_would_run_for_ever_is_stopped(lines):
             for_a_while.find(line)
 
 
-@pytest.mark.parametrize("pattern", ["(", "[", "a**", "(?P<x", "x" * 3_000, "", "(?R", "\\"])
+@check_rows("pattern", ["(", "[", "a**", "(?P<x", "x" * 3_000, "", "(?R", "\\"])
 def test_an_invalid_pattern_is_refused(pattern):
     with pytest.raises(ToolError) as refusal:
         matcher(pattern)
     assert len(str(refusal.value)) < 300
 
 
-@pytest.mark.parametrize(
-    ("pattern", "is_refused"),
+@check_rows(
+    "pattern, is_refused",
     [
         ("a{99999999}", True),
         ("((?:a{1000}){1000}){1000}", True),
@@ -145,7 +146,7 @@ NOT_PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("pattern", [*PLAIN, *NOT_PLAIN])
+@check_rows("pattern", [*PLAIN, *NOT_PLAIN])
 def test_a_plain_pattern_is_recognized(pattern):
     assert is_plain(pattern) == (pattern in PLAIN)
 

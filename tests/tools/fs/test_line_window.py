@@ -12,21 +12,22 @@ from hypothesis import strategies as st
 
 from src.errors import ToolError
 from src.tools.fs.line_window import MAX_LINE_CHARS, MAX_WINDOW_BYTES, READ_BYTES, Window, read_window
+from tests.each import check_rows
 
 
 def look(text: str, first: int = 1, limit: int | None = None, codec: str = "utf-8") -> Window:
     return read_window("it", io.BytesIO(text.encode(codec)), codec, first, limit)
 
 
-@pytest.mark.parametrize("codec", ["utf-8", "latin-1", "utf-16-le", "utf-16-be"])
+@check_rows("codec", ["utf-8", "latin-1", "utf-16-le", "utf-16-be"])
 def test_lines_come_with_their_numbers(codec):
     assert look("grün\nb\nc\n", codec=codec) == ("1\tgrün\n2\tb\n3\tc\n", None, True)
     assert look("grün\nb\nc\n", 2, 1, codec) == ("2\tb\n", 3, True)
     assert look("grün\nb\nc", 2, 2, codec) == ("2\tb\n3\tc\n", None, False)
 
 
-@pytest.mark.parametrize("codec", ["utf-8", "utf-16-le"])
-@pytest.mark.parametrize(("text", "last"), [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("a\n\n", 2)])
+@check_rows("codec", ["utf-8", "utf-16-le"])
+@check_rows("text, last", [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("a\n\n", 2)])
 def test_a_line_that_is_not_there_is_told_with_the_last(text, last, codec):
     assert look(text, codec=codec).next is None
     for first in (last + 1, last + 2, last + 99):

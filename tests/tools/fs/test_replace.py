@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from src.errors import ToolError
 from src.tools.fs.replace import replace_text
+from tests.each import check_rows
 
 REPLACED = [
     ("in a line", "one two three", "two", "2", "one 2 three", 1),
@@ -25,9 +26,7 @@ REPLACED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("text", "old", "new", "changed", "line"), [row[1:] for row in REPLACED], ids=[r[0] for r in REPLACED]
-)
+@check_rows("text, old, new, changed, line", [row[1:] for row in REPLACED])
 def test_the_only_occurrence_is_replaced(text, old, new, changed, line):
     assert replace_text(text, old, new) == (changed, 1, (line,), "exact")
 
@@ -55,7 +54,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "old", "said"), REFUSED, ids=[row[2][:60] for row in REFUSED])
+@check_rows("text, old, said", REFUSED)
 def test_what_does_not_occur_once_is_refused_with_what_is_there(text, old, said):
     with pytest.raises(ToolError) as refusal:
         replace_text(text, old, "new", mode="exact")
@@ -122,9 +121,7 @@ TRIMMED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "old", "new", "changed", "line"), [row[1:] for row in TRIMMED], ids=[r[0] for r in TRIMMED]
-)
+@check_rows("text, old, new, changed, line", [row[1:] for row in TRIMMED])
 def test_lines_are_found_with_other_blanks_at_their_ends(text, old, new, changed, line):
     done = replace_text(text, old, new)
     assert (done.text, done.times, done.lines) == (changed, 1, (line,))
@@ -174,7 +171,7 @@ def test_blocks_equally_alike_are_ambiguous_unless_each_is_meant():
     assert replace_text(BLOCK * 2, NEARLY, "gone\n", every=True).text == "gone\n" * 2
 
 
-@pytest.mark.parametrize("old", [
+@check_rows("old", [
     "def area(shape):\n    ...\n    return width * height\n",  # what stands between is nothing like it
     "def area(shape):\n    return width * height\n",  # nothing stands between
     "def area(shape):\n    width = shape.width\n    return width\n",  # the last line is another

@@ -12,6 +12,7 @@ from src.tools.process.access import NO_LOOPBACK, NO_SEMAPHORES, USE_TMPDIR, exp
 from src.tools.sdk.output_store import ToolOutput
 from src.tools.sdk.wiring import CommandReport
 from src.types.sandbox import Launch
+from tests.each import check_rows
 
 SANDBOX = SimpleNamespace(is_enforcing=True, has_loopback=True, has_network=lambda access: access == "network")
 WITHOUT_LOOPBACK = SimpleNamespace(**{**vars(SANDBOX), "has_loopback": False})
@@ -31,8 +32,8 @@ def test_with_read_the_words_are_said_whatever_the_program_says(output):
     assert explain("read", output).startswith(READ)
 
 
-@pytest.mark.parametrize(
-    ("access", "output", "expected"),
+@check_rows(
+    "access, output, expected",
     [
         ("write", "", NETWORK),
         ("write", f"{LONG}Could not resolve host: x", NETWORK),

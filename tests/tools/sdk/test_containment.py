@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from src.tools import ToolContext, tool
+from tests.each import check_rows
 from tests.waiting import PATIENCE_S
 
 CTX = ToolContext(Path("/"))
@@ -68,7 +69,7 @@ ENDINGS = [
 ]
 
 
-@pytest.mark.parametrize(("function", "said"), ENDINGS, ids=[row[0].__name__ for row in ENDINGS])
+@check_rows("function, said", ENDINGS)
 def test_what_would_end_the_program_is_an_error_of_the_tool(function, said):
     assert run(function) == f"Error executing tool: {said}"
 

@@ -9,6 +9,7 @@ import pytest
 
 from src.tools import tool
 from src.tools.sdk.docstrings import read_descriptions
+from tests.each import check_rows
 
 GOOGLE = """Look.
 
@@ -59,7 +60,7 @@ def test_they_are_read_in_three_styles(doc):
     }
 
 
-@pytest.mark.parametrize("doc", ["", "Look.", "Args:", "Args:\n\nNothing: here", "Parameters\n---", "A: b", ":param:"])
+@check_rows("doc", ["", "Look.", "Args:", "Args:\n\nNothing: here", "Parameters\n---", "A: b", ":param:"])
 def test_where_there_are_none_there_are_none(doc):
     assert read_descriptions(doc) == {}
 

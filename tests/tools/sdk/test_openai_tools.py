@@ -12,6 +12,7 @@ import pytest
 
 from src.tools import TOOL_DEFINITIONS, Registry
 from src.tools.sdk.registry import HOW_TO_ADD
+from tests.each import check_rows
 
 
 def weigh(parcel: str, scale: int = 1) -> str:
@@ -54,7 +55,7 @@ def test_no_method_changes_any_part_of_the_list(kind: type) -> None:
             assert json.dumps(tools) == before, f"{name}{arguments}"
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "change",
     [
         lambda: TOOL_DEFINITIONS.append({}),
@@ -109,14 +110,14 @@ def test_a_whole_copy_is_plain_and_may_change(make: Any) -> None:
     assert mine != tools
 
 
-@pytest.mark.parametrize("make", [copy.copy, list, list.copy, lambda tools: tools[:]])
+@check_rows("make", [copy.copy, list, list.copy, lambda tools: tools[:]])
 def test_a_copy_of_the_list_may_change(make: Any) -> None:
     mine = make(make_registry().openai_tools)
     mine.append({})
     assert type(mine) is list
 
 
-@pytest.mark.parametrize("make", [copy.copy, dict, dict.copy, lambda entry: {**entry}, lambda entry: entry | {}])
+@check_rows("make", [copy.copy, dict, dict.copy, lambda entry: {**entry}, lambda entry: entry | {}])
 def test_a_copy_of_an_entry_may_change(make: Any) -> None:
     mine = make(make_registry().openai_tools[0])
     mine["type"] = "mine"

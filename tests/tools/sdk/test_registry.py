@@ -15,6 +15,7 @@ from src.tools import REGISTRY, TOOL_DEFINITIONS, Registry, Tool, ToolContext, r
 from src.tools.sdk.tool import tool as make_tool
 from src.types.messages import ToolCall, ToolDefinition
 from src.types.tool_schema import describe_type
+from tests.each import check_rows
 from tests.sources import ROOT
 
 
@@ -77,7 +78,7 @@ def test_tool_definitions_is_the_registrys_own_list_and_json():
     assert json.loads(json.dumps(TOOL_DEFINITIONS)) == TOOL_DEFINITIONS
 
 
-@pytest.mark.parametrize("name", ["", "a b", "é", "a.b", "x" * 65, "read\n"])
+@check_rows("name", ["", "a b", "é", "a.b", "x" * 65, "read\n"])
 def test_a_name_no_server_takes_is_refused(name):
     with pytest.raises(TypeError, match="matches"):
         Registry().add(Tool(ToolDefinition(name, "What it does.", {}), greet))
@@ -141,8 +142,8 @@ def test_a_lone_surrogate_is_replaced_since_no_request_could_hold_it():
     assert answer(half, {}).value == "a?b"
 
 
-@pytest.mark.parametrize(
-    ("error", "text"),
+@check_rows(
+    "error, text",
     [
         (ToolError("no such thing", "Look elsewhere."), "Error executing tool: no such thing\nLook elsewhere."),
         (KeyError("k"), "Error executing tool: KeyError: 'k'"),
@@ -191,7 +192,7 @@ UNKNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("name", "shown", "nearest"), UNKNOWN, ids=[ascii(row[0]) for row in UNKNOWN])
+@check_rows("name, shown, nearest", UNKNOWN)
 def test_an_unknown_tool_is_answered_with_how_all_are_called_the_nearest_first(name, shown, nearest):
     usages = dict.fromkeys([*nearest, *(tool.signature for tool in REGISTRY)])
     result = REGISTRY.run(ToolCall("1", name, {}), ToolContext(Path.cwd()))
@@ -213,7 +214,7 @@ def test_where_there_are_no_tools_none_are_named():
     assert Registry().check(ToolCall("1", "read", {})).value.endswith("the nearest first: none.")
 
 
-@pytest.mark.parametrize(("name", "usage"), [("read", READ), ("raed", READ), ("Edit", EDIT), ("zzz", ""), ("", "")])
+@check_rows("name, usage", [("read", READ), ("raed", READ), ("Edit", EDIT), ("zzz", ""), ("", "")])
 def test_a_signature_is_found_by_its_name_or_one_near_it(name, usage):
     assert REGISTRY.signature(name) == usage
 
@@ -247,8 +248,8 @@ def test_functions_become_a_registry_of_their_own():
     assert [each.name for each in registry_of([hello, REGISTRY["read"]]).definitions] == ["hello", "read"]
 
 
-@pytest.mark.parametrize(
-    ("tools", "said"),
+@check_rows(
+    "tools, said",
     [
         ("hello", "tools is a list"),
         (5, "tools is a list"),
@@ -312,7 +313,7 @@ def reference(tool: Tool) -> str:
     return "\n".join(lines).replace('" | "', '" or "')
 
 
-@pytest.mark.parametrize("tool", list(REGISTRY), ids=lambda tool: tool.definition.name)
+@check_rows("tool", list(REGISTRY))
 def test_the_documentation_describes_every_tool_as_the_model_sees_it(tool):
     docs = ROOT / "docs" / "tools.md"
     assert reference(tool) in docs.read_text(encoding="utf-8"), f"it should hold:\n{reference(tool)}"

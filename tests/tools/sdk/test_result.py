@@ -16,6 +16,7 @@ from src.tools import ToolContext, tool
 from src.tools.sdk.output_store import Outputs
 from src.tools.sdk.result import MAX_SHOWN_BYTES, Media, store_and_truncate, to_outcome, truncate
 from src.types.messages import ToolResult
+from tests.each import check_rows
 
 LINE = "a line of some length\n"
 PICTURE = Media(b"\x89PNG", "image/png")
@@ -44,7 +45,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "expected"), CASES, ids=[str(row[0])[:20] for row in CASES])
+@check_rows("value, expected", CASES)
 def test_what_is_returned_has_one_kind(value, expected):
     assert to_outcome(value)[:2] == expected
 
@@ -88,7 +89,7 @@ OBJECTS = [
 ]
 
 
-@pytest.mark.parametrize(("value", "expected"), OBJECTS, ids=[str(row[0])[:20] for row in OBJECTS])
+@check_rows("value, expected", OBJECTS)
 def test_objects_that_have_a_form_in_json_are_data(value, expected):
     assert to_outcome(value)[:2] == ("data", expected)
 

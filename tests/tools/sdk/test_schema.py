@@ -24,6 +24,7 @@ from src.tools.sdk.schema import make_schema
 from src.tools.sdk.schema_edit import to_strict
 from src.types.messages import ToolCall
 from src.types.tool_schema import describe_type, format_signature
+from tests.each import check_rows
 from tests.sources import ROOT
 
 
@@ -143,7 +144,7 @@ HINTS = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "schema", "name"), HINTS, ids=[str(row[0]) for row in HINTS])
+@check_rows("hint, schema, name", HINTS)
 def test_a_type_hint_has_one_schema_and_one_name(hint, schema, name):
     assert make_schema(hint) == schema
     assert name is None or describe_type(schema) == name
@@ -155,7 +156,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("hint", REFUSED, ids=str)
+@check_rows("hint", REFUSED)
 def test_any_other_hint_is_refused(hint):
     with pytest.raises(TypeError):
         make_schema(hint)
@@ -177,7 +178,7 @@ WAYS_OUT = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "said"), WAYS_OUT, ids=[row[1][:30] for row in WAYS_OUT])
+@check_rows("hint, said", WAYS_OUT)
 def test_a_refusal_names_tool_and_parameter_and_says_what_to_write_instead(hint, said):
     def take(what) -> str:
         """Take it."""
@@ -218,7 +219,7 @@ CONVERTED = [  # hint, what a model sends, what the function gets
 ]
 
 
-@pytest.mark.parametrize(("hint", "sent", "value"), CONVERTED, ids=[f"{row[0]} {row[1]}" for row in CONVERTED])
+@check_rows("hint, sent, value", CONVERTED)
 def test_a_value_arrives_in_the_type_of_the_hint(hint, sent, value):
     assert take_value(hint, sent) == repr(value)
 
@@ -236,7 +237,7 @@ MISFITS = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "sent", "said"), MISFITS, ids=[row[2][:40] for row in MISFITS])
+@check_rows("hint, sent, said", MISFITS)
 def test_a_value_of_another_type_is_answered_with_what_is_expected(hint, sent, said):
     answer = take_value(hint, sent)
     assert answer.startswith(f"Wrong arguments for take: {said}")
@@ -423,7 +424,7 @@ FOREIGN = [  # schemas as other people write them
 ]
 
 
-@pytest.mark.parametrize(("schema", "name"), FOREIGN, ids=[row[1] for row in FOREIGN])
+@check_rows("schema, name", FOREIGN)
 def test_any_schema_can_be_read_by_a_person(schema, name):
     assert describe_type(schema) == name
 
@@ -485,7 +486,7 @@ def undescribed(path: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize(
+@check_rows(
     "function",
     [
         starred,

@@ -12,6 +12,7 @@ import pytest
 from src import tool
 from src.tools import TOOL_DEFINITIONS, Tool, ToolContext, registry_of
 from src.types.messages import ToolCall
+from tests.each import check_rows
 
 CTX = ToolContext(Path("/"))
 
@@ -104,7 +105,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("function", "said"), WRONG, ids=[row[1][:40] for row in WRONG])
+@check_rows("function, said", WRONG)
 def test_what_is_no_function_is_refused_with_what_to_do(function, said):
     with pytest.raises(TypeError) as error:
         tool(function)

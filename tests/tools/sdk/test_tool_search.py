@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from src.tools.sdk.tool_search import (
     rank,
 )
 from src.types.messages import CALL_TOOL, MalformedCall, ToolCall, ToolDefinition, unwrap_call
+from tests.each import check_rows
 
 ANY = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
 
@@ -120,7 +120,7 @@ class TestCall:
     def test_without_arguments_it_stands_for_one_without(self):
         assert unwrap_call(ToolCall("1", CALL_TOOL, {"tool": "hub_merge"})) == ToolCall("1", "hub_merge", {})
 
-    @pytest.mark.parametrize(
+    @check_rows(
         "call",
         [
             ToolCall("1", "hub_merge", {"tool": "hub_list_issues"}),

@@ -7,6 +7,7 @@ import pytest
 
 from src.cli.demo.loopback import LoopbackReply, serve
 from src.tools.sdk.validation import ArgumentValidator, WrongArguments
+from tests.each import check_rows
 
 SCHEMA = {
     "type": "object",
@@ -39,7 +40,7 @@ def find_mismatch(schema: Mapping[str, Any], arguments: object) -> str:
     return ""
 
 
-@pytest.mark.parametrize(("arguments", "mismatch"), MISMATCHES, ids=[row[1] for row in MISMATCHES])
+@check_rows("arguments, mismatch", MISMATCHES)
 def test_a_mismatch_names_the_parameter_and_what_it_got(arguments, mismatch):
     assert find_mismatch(SCHEMA, arguments) == mismatch
 

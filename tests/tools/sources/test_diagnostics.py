@@ -11,6 +11,7 @@ from src.tools.sdk.context import ToolContext
 from src.tools.sources import diagnostics
 from src.tools.sources.diagnostics import CHECKERS, MAX_TOLD, Checker, Checks, Diagnostics
 from src.types.messages import CHECKS_LEAD
+from tests.each import check_rows
 
 LINES = next(each for each in CHECKERS if each.name == "ruff").read_errors
 LINT = Checker("lint", (".py",), ("lint.toml", "setup.cfg:[lint"), ("lint", "--check"), LINES)
@@ -161,8 +162,8 @@ ESLINT = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "output", "errors"),
+@check_rows(
+    "name, output, errors",
     [
         (
             "mypy",

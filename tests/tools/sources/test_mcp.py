@@ -30,6 +30,7 @@ from src.tools.sources.mcp import (
 )
 from src.tools.sources.mcp_config import McpServerConfig, parse_servers
 from src.types.messages import ToolDefinition
+from tests.each import check_rows
 from tests.waiting import PATIENCE_S, wait_until
 
 SERVER = str(Path(__file__).parents[1] / "mcp_server.py")
@@ -229,8 +230,8 @@ class Listed(NamedTuple):
     annotations: object = None
 
 
-@pytest.mark.parametrize(
-    ("risk", "annotations", "found"),
+@check_rows(
+    "risk, annotations, found",
     [
         ("high", Hints(True), "high"),
         ("low", None, "low"),
@@ -417,8 +418,8 @@ class CallResult(NamedTuple):
     structured_content: object = None
 
 
-@pytest.mark.parametrize(
-    ("result", "value"),
+@check_rows(
+    "result, value",
     [
         (CallResult([ContentBlock("text", "a"), ContentBlock("text", "b")]), "a\nb"),
         (CallResult([ContentBlock("resource", resource=Resource("file:///a", "alpha"))]), "[file:///a]\nalpha"),

@@ -8,6 +8,7 @@ import pytest
 
 from src.errors import ConfigError
 from src.tools.sources.mcp_config import McpServerConfig, parse_servers
+from tests.each import check_rows
 
 WRONG = [
     ({"name": "a b", "url": "http://x"}, "name is 1 to 32 letters"),
@@ -35,7 +36,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("row", "said"), WRONG, ids=[row[1][:30] for row in WRONG])
+@check_rows("row, said", WRONG)
 def test_a_wrong_setting_is_named_by_its_place(row, said):
     with pytest.raises(ConfigError) as error:
         parse_servers([row], {}, Path("/"))

@@ -10,6 +10,7 @@ import pytest
 from src.tools import ToolContext
 from src.tools.sources.skills import MAX_SHARE, Skill, SkillFolder, load_skills, make_skill_tool
 from src.types.messages import ToolCall
+from tests.each import check_rows
 
 PDF = "---\nname: pdf\ndescription: How to read PDF files.\nlicense: MIT\n---\n\nUse pdftotext. See forms.md.\n"
 
@@ -142,7 +143,7 @@ class TestTheTool:
         os.mkfifo(tmp_path / "skills" / "pdf" / "pipe")
         assert "is no file of the skill" in read(skills, name="pdf", file="pipe").text
 
-    @pytest.mark.parametrize(("context", "count"), [(32_000, 3), (32_000, 300), (8_192, 40), (None, 300)])
+    @check_rows("context, count", [(32_000, 3), (32_000, 300), (8_192, 40), (None, 300)])
     def test_what_the_model_is_told_takes_at_most_two_percent_of_the_context(self, context, count):
         skills = [Skill(f"skill-{number}", "It does. " * 20, Path("x"), "text", False) for number in range(count)]
         told = make_skill_tool(skills, context).definition.description

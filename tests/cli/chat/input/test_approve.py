@@ -7,6 +7,7 @@ from src.cli.render.colours import DARK, NONE
 from src.errors import BotError
 from src.security.permissions.approval import Answer, CannotRun, Request
 from src.types.messages import ToolCall
+from tests.each import check_rows
 
 RULE = '{"tool": "exec", "action": "allow", "command": "ls"}'
 
@@ -41,7 +42,7 @@ class Asked:
         self.shown += f"{text}\n"
 
 
-@pytest.mark.parametrize(("said", "goes_on"), [("", True), ("Y", True), ("no", False), (EOFError(), False)])
+@check_rows("said, goes_on", [("", True), ("Y", True), ("no", False), (EOFError(), False)])
 def test_at_a_limit_of_turns_enter_is_a_yes_and_what_is_unclear_is_asked_again(said, goes_on):
     answers = ["what?", said]
 
@@ -55,26 +56,26 @@ def test_at_a_limit_of_turns_enter_is_a_yes_and_what_is_unclear_is_asked_again(s
     assert answers == []
 
 
-@pytest.mark.parametrize("said", ["y", "Y", "yes", " yes "])
+@check_rows("said", ["y", "Y", "yes", " yes "])
 def test_yes(said):
     assert Asked(said).answer == Answer(True)
 
 
-@pytest.mark.parametrize("said", ["", "n", "no", "NO", EOFError()])
+@check_rows("said", ["", "n", "no", "NO", EOFError()])
 def test_no(said):
     asked = Asked(said)
     assert asked.answer.allowed is False
     assert "the user said no" in asked.answer.message
 
 
-@pytest.mark.parametrize("said", ["ok", "yep", "sure", "yy", "yes please", "use ls -a", "x", "nope", "c", "a", "w"])
+@check_rows("said", ["ok", "yep", "sure", "yy", "yes please", "use ls -a", "x", "nope", "c", "a", "w"])
 def test_other_words_are_neither_an_answer_nor_feedback_and_are_asked_about_again(said):
     asked = Asked(said, "y")
     assert asked.answer == Answer(True)
     assert f"'{said}' is not one of the answers" in asked.shown
 
 
-@pytest.mark.parametrize("said", ["n use ls -a", "no, use ls -a", ": use ls -a", ":use ls -a", "N: use ls -a"])
+@check_rows("said", ["n use ls -a", "no, use ls -a", ": use ls -a", ":use ls -a", "N: use ls -a"])
 def test_words_behind_n_or_a_colon_are_for_the_model(said):
     assert Asked(said).answer == Answer(False, "the user did not let it run, and said: use ls -a")
 
@@ -285,8 +286,8 @@ class TestAlways:
         assert kept == []
 
 
-@pytest.mark.parametrize(
-    ("rule", "shown"),
+@check_rows(
+    "rule, shown",
     [
         ('{"tool": "edit", "action": "allow", "path": "/a.py"}', "adds the rule edit:/a.py\n"),
         ('{"tool": "exec", "action": "allow", "command": "git status"}', "adds the rule exec:git status\n"),

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from src.cli.chat.input.file_search import MAX_MATCHES, MIN_AGE_S, FileIndex, list_paths, match_paths
+from tests.each import check_rows
 
 
 @pytest.fixture
@@ -72,8 +73,8 @@ def test_odd_names_are_found(repository):
 PATHS = ["src/parse.py", "src/stream/parser.py", "tests/test_parser.py", "src/pa/rx/se.txt", "docs/spare.md", "parser/"]
 
 
-@pytest.mark.parametrize(
-    ("typed", "found"),
+@check_rows(
+    "typed, found",
     [
         ("parser", ["parser/", "src/stream/parser.py", "tests/test_parser.py"]),
         ("PARSE.", ["src/parse.py"]),

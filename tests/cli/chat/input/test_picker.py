@@ -1,10 +1,10 @@
 """Rows that are searched and taken, with keys as a terminal sends them."""
 
-import pytest
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from src.cli.chat.input.picker import pick_row
+from tests.each import check_rows
 
 UP, DOWN, PAGE_DOWN, ESCAPE, CTRL_C, CTRL_D = "\x1b[A", "\x1b[B", "\x1b[6~", "\x1b", "\x03", "\x04"
 ROWS = [(str(number), f"row {number}") for number in range(25)]
@@ -14,8 +14,8 @@ def search(typed):
     return [row for row in ROWS if typed in row[1]]
 
 
-@pytest.mark.parametrize(
-    ("keys", "taken"),
+@check_rows(
+    "keys, taken",
     [
         ("\r", "0"),
         (f"{DOWN}{DOWN}\r", "2"),

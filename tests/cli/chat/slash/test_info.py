@@ -11,6 +11,7 @@ from src.cli.tracing.debug import Debug
 from src.config import Settings
 from src.types.events import Completed, TextDelta, TurnStarted
 from src.types.messages import Response, Usage
+from tests.each import check_rows
 
 
 @pytest.fixture
@@ -123,8 +124,8 @@ def test_another_model_is_not_known_yet(state):
     assert "native" not in format_status_line(state)
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
+@check_rows(
+    "text, code",
     [("a\n```py\nx\n```\nb\n~~~\ny\n~~~\n", "y\n"), ("````\n```\n````", "```\n"), ("none", ""), ("```\nopen", "")],
 )
 def test_the_last_code_of_an_answer(text, code):

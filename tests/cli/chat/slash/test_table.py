@@ -10,9 +10,10 @@ from src.cli.chat.state import ChatIO, SlashCommand, State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
+from tests.each import check_rows
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
+@check_rows("command", COMMANDS)
 def test_each_row_is_whole(command):
     assert command.name.startswith("/") and command.name.islower()
     assert command.help and not command.help.endswith(".")
@@ -29,7 +30,7 @@ def test_a_row_is_found_by_name_and_alias_in_any_case():
     assert find_command("/nothing") is None
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("/exti", "/exit"), ("/modell", "/model"), ("/xyzzy", ""), ("/", "")])
+@check_rows("typed, meant", [("/exti", "/exit"), ("/modell", "/model"), ("/xyzzy", ""), ("/", "")])
 def test_the_nearest_name(typed, meant):
     assert suggest_command(typed) == meant
 
