@@ -106,7 +106,7 @@ class Compactor:
         self._at = at
         self._leaves_out = leaves_out
         self._writer = writer or (lambda: model)
-        self._directives = DIRECTIVES.format(directives=directives) if directives else ""
+        self._directives = directives
         self._retained_turns = retained_turns
         self._failed_at = -RETRY_AFTER_MESSAGES  # messages in the conversation when the last attempt failed
 
@@ -156,7 +156,7 @@ class Compactor:
     ) -> AgentSteps[None]:
         """Compact because the user asks for it. `hint`: what to keep above all. Raises what the model raises."""
         share = yield from self._model.measure_fill(conversation, tools)
-        keep = min(KEPT_SHARE_BY_HAND, KEPT_SHARE / share if share else KEPT_SHARE_BY_HAND)
+        keep = min(KEPT_SHARE_BY_HAND, KEPT_SHARE / (share or KEPT_SHARE))
         turns = self._retained_turns
         split = _find_turn(conversation, turns) if turns else _split(conversation, keep, least=0)
         if not split:
@@ -166,7 +166,7 @@ class Compactor:
 
     def _choose_split(self, conversation: Sequence[Message], share: float) -> int:
         """As _split, for a conversation that fills this share of the context."""
-        split = _find_turn(conversation, self._retained_turns) if self._retained_turns else 0
+        split = _find_turn(conversation, self._retained_turns)
         sizes = [_count_chars(message) for message in conversation[_find_start(conversation) :]]
         kept = sum(map(_count_chars, conversation[split:])) / (sum(sizes) or 1)
         is_fit = split and kept <= min(MAX_RETAINED_SHARE / share, 1 - MIN_DROPPED_SHARE)
@@ -204,14 +204,18 @@ class Compactor:
         raise last
 
     def _write_prompt(self, what: str, hint: str) -> str:
-        hinted = HINT.format(hint=hint) if hint else ""
-        return PROMPT.format(what=what, words=WORDS) + self._directives + hinted
+        prompt = PROMPT.format(what=what, words=WORDS)
+        if self._directives:
+            prompt += DIRECTIVES.format(directives=self._directives)
+        if hint:
+            prompt += HINT.format(hint=hint)
+        return prompt
 
 
-def _find_turn(conversation: Sequence[Message], turns: int) -> int:
-    """The place of the question of the last but `turns` - 1 turn; 0 if there are no more turns."""
+def _find_turn(conversation: Sequence[Message], turns: int | None) -> int:
+    """The place of the question of the last but `turns` - 1 turn; 0 if there are no more turns, or no number is set."""
     starts = [place for place, message in enumerate(conversation) if isinstance(message, UserMessage)]
-    return starts[-turns] if len(starts) > turns else 0
+    return starts[-turns] if turns and len(starts) > turns else 0
 
 
 def _put(conversation: list[Message], split: int, text: str, *, by_hand: bool) -> Iterator[Compacted | Notice]:
@@ -237,14 +241,14 @@ def _request_summary(
     share = yield from writer.measure_fill(request, tools, exact_from=max_share)
     if share is not None and share > max_share:
         return None
-    texts: list[str] = []
+    texts = [""]
 
     def keep(event: ModelEvent) -> None:
         if isinstance(event, Completed):
             texts.append(event.response.text.strip())
 
     yield from watch(writer.respond(request, tools, "none"), keep, is_shown=False)
-    return texts[-1] if texts else ""
+    return texts[-1]
 
 
 def _find_start(conversation: Sequence[Message]) -> int:
@@ -277,8 +281,10 @@ def _count_chars(message: Message) -> int:
 
 def _list_texts(message: Message) -> Iterator[tuple[str, str]]:
     """Speaker and text of each part."""
-    if isinstance(message, (SystemMessage, UserMessage)):
-        yield "USER" if isinstance(message, UserMessage) else "SYSTEM", message.text
+    if isinstance(message, SystemMessage):
+        yield "SYSTEM", message.text
+    elif isinstance(message, UserMessage):
+        yield "USER", message.text
     elif isinstance(message, ToolResults):
         yield from ((f"RESULT of {result.name}", result.text) for result in message.results)
     elif isinstance(message, Response):

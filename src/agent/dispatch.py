@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..errors import Cancelled
 from ..model.loops import MAX_ROUNDS, SLOW_S, Round, decide
@@ -32,6 +33,9 @@ from ..types.sandbox import Grant
 from .permission import Permission, PermissionGate
 from .steps import wait_for
 from .subagents import CallGroup
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 RECORDING_TOOLS = ("write", "edit")  # they call ToolContext.before_write
 
@@ -59,7 +63,9 @@ class LoopWatch:
 def _compare_by(result: ToolResult) -> object:
     """The result without the name of its stored output, which is another one each time."""
     value = result.value
-    return result.kind, value.replace(result.ref, "") if result.ref and isinstance(value, str) else value
+    if isinstance(value, str) and result.ref:
+        value = value.replace(result.ref, "")
+    return result.kind, value
 
 
 class TurnCalls:
@@ -115,8 +121,7 @@ class TurnCalls:
 
     def _address(self, place: int, result: ToolResult) -> ToolResult:
         """The result under the name of the call in the answer, which some APIs compare with it."""
-        name = self._names[place]
-        return result if result.name == name else replace(result, name=name)
+        return replace(result, name=self._names[place])
 
 
 class ToolDispatcher:
@@ -167,8 +172,10 @@ class ToolDispatcher:
     def _find_error(self, place: int, call: RequestedCall) -> ToolResult | None:
         """The answer to a call that cannot run, even with permission."""
         if isinstance(call, MalformedCall):
-            usage = self._registry.signature(call.name)
-            return make_error(call, f"{call.reason} Usage: {usage}" if usage else call.reason)
+            reason = call.reason
+            if usage := self._registry.signature(call.name):
+                reason += f" Usage: {usage}"
+            return make_error(call, reason)
         if place >= MAX_CALLS:
             return make_error(call, TOO_MANY)
         return self._registry.check(call)
@@ -189,12 +196,15 @@ class ToolDispatcher:
             yield CallStarted(call)
             result = yield from self._run_permitted(permission, ctx)
             result = yield from self._tell_hooks(call, result)
-            if call.name in RECORDING_TOOLS and result.kind != "error" and call.real_path:
-                self._unchecked.append(call.real_path)
+            self._note_change(call, result)
         turn.keep(place, result)
         if self._unchecked and not any(each.name in RECORDING_TOOLS for each in turn.calls[place + 1 :]):
             result = _append_note(result, (yield from self._diagnose(ctx)))
         yield from _finish(turn, place, result, ctx)
+
+    def _note_change(self, call: ToolCall, result: ToolResult) -> None:
+        if call.name in RECORDING_TOOLS and result.kind != "error" and call.real_path:
+            self._unchecked.append(call.real_path)
 
     def _diagnose(self, ctx: ToolContext) -> AgentSteps[str]:
         """What the project's checkers say of the files that were changed."""
@@ -278,10 +288,9 @@ class ToolDispatcher:
                 self._runner.wait_for_end(begun.values())
             for place, future in begun.items():
                 # A call that fails after the interrupt fails because of it.
-                if future.done() and not future.exception() and not turn.has_result(place):
-                    result = group.get_result(calls[place], future)
-                    if place in in_time or result.kind != "error":
-                        turn.finish(place, result)
+                kept = _find_result(group, calls[place], future, may_fail=place in in_time)
+                if kept and not turn.has_result(place):
+                    turn.finish(place, kept)
 
     def _run_aside(self, call: ToolCall, ctx: ToolContext) -> AgentSteps[ToolResult]:
         """Run one call in a thread of its own. If it is interrupted, what it gives within the grace counts."""
@@ -293,10 +302,9 @@ class ToolDispatcher:
             if not future.done():
                 ctx.cancelled.set()
                 self._runner.wait_for_end([future])
-            if isinstance(error, Cancelled) and future.done() and not future.exception():
-                result = group.get_result(call, future)
-                if result.kind != "error":
-                    return result
+            result = _find_result(group, call, future, may_fail=False)
+            if isinstance(error, Cancelled) and result:
+                return result
             raise
 
     def _start(self, calls: Sequence[ToolCall], ctx: ToolContext) -> CallGroup:
@@ -313,6 +321,16 @@ def _finish(turn: TurnCalls, place: int, result: ToolResult, ctx: ToolContext) -
                 yield Notice(job.summarize_end())
             result = _append_note(result, job.describe_end())
     yield turn.finish(place, result)
+
+
+def _find_result(group: CallGroup, call: ToolCall, future: Future[ToolResult], *, may_fail: bool) -> ToolResult | None:
+    """What a call gave before its turn was interrupted, or within the grace; None if that does not count."""
+    if not future.done() or future.exception():
+        return None
+    result = group.get_result(call, future)
+    if result.kind == "error" and not may_fail:
+        return None
+    return result
 
 
 def _describe_widening(access: Grant) -> str:

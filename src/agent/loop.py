@@ -262,17 +262,15 @@ class AgentLoop:
             return False
         question.was_prompted = False
         summary = question.ctx.wiring.running.summary
-        if summary is not None:  # a tool ended the run, and its summary is the answer
-            answer = Response((Text(summary),) if summary else ())
-            question.conversation.append(answer)
-            if summary:
-                yield TextDelta(summary)
-            yield Completed(answer)
+        if summary is not None:
+            yield from _end_with(summary, question.conversation)
             return True
         if question.watch.end:
             yield Notice(f"Stopped: {question.watch.end}.")
             return True
-        question.malformed_turns = 0 if response.calls else question.malformed_turns + 1
+        question.malformed_turns += 1
+        if response.calls:
+            question.malformed_turns = 0
         if question.malformed_turns <= MAX_MALFORMED_TURNS:
             return False
         turns = question.malformed_turns
@@ -286,7 +284,7 @@ class AgentLoop:
         if not response.text.strip():
             return "empty"
         is_behind_results = isinstance(question.conversation[-2], ToolResults)
-        return find_stall(response, is_behind_results=is_behind_results) if self._finishes_announced else ""
+        return find_stall(response, is_behind_results=is_behind_results and self._finishes_announced)
 
     def _run_open_calls(
         self, question: _Question, response: Response, results: tuple[ToolResult, ...]
@@ -387,6 +385,15 @@ class AgentLoop:
             conversation.append(ToolResults(tuple(make_error(call, reason) for call in calls)))
             yield Notice(f"That answer held more tool calls ({len(calls)}); they were not run.")
         yield from _explain_stop(response)
+
+
+def _end_with(summary: str, conversation: list[Message]) -> Iterator[Event]:
+    """A tool ended the run, and its summary is the answer."""
+    answer = Response((Text(summary),) if summary else ())
+    conversation.append(answer)
+    if summary:
+        yield TextDelta(summary)
+    yield Completed(answer)
 
 
 def _explain_stop(response: Response) -> Iterator[Event]:

@@ -37,7 +37,7 @@ from .subagents import TASK
 
 if TYPE_CHECKING:
     from ..security.permissions.hooks import Hooks
-    from ..security.permissions.review import ReviewBoard
+    from ..security.permissions.review import ReviewBoard, ReviewResult
 
 MAX_CAUSE_CHARS = 160
 CURL_AT_NETWORK = (6, 7)  # its exit codes where a name or a server cannot be reached
@@ -164,15 +164,11 @@ class PermissionGate:
         return (yield from self._decide_run(call, ctx, task))
 
     def _decide_run(self, call: ToolCall, ctx: ToolContext, task: str) -> Aside[Permission]:
-        call, decision = self._decide_by_policy(call)
-        verdict = HookVerdict() if decision.action == "deny" else (yield from self._ask_hooks(call))
-        if verdict.action:
-            decision = decision._replace(action=verdict.action, reason=verdict.reason, needs_person=True)
-        action, reason = decision.action, decision.reason
-        is_reviewed = bool(self._board and self._board.applies_to(self._registry.risk(call.name), action))
-        if action == "deny":
-            return Permission(call, reason)
-        if action == "allow" and not is_reviewed:
+        call, decision, is_by_hook = yield from self._decide_with_hooks(call)
+        if decision.action == "deny":
+            return Permission(call, decision.reason)
+        board = self._find_board(call, decision.action)
+        if decision.action == "allow" and not board:
             return Permission(call, access=decision.access)
         preview = self._registry.preview(call, ctx)
         if isinstance(preview, ToolResult):
@@ -180,17 +176,25 @@ class PermissionGate:
                 return Permission(call, result=preview)
             preview = ""  # it would tell the model what is in a file that it may not read
         reviews: tuple[str, ...] = ()
-        if self._board and is_reviewed:
-            review = self._board.review(task, call, preview)
+        if board:
+            review = board.review(task, call, preview)
             reviews = review.lines
-            if review.vote == "reject":
-                return Permission(call, "reviewers rejected it. " + "; ".join(reviews), reviews=reviews)
-            if review.vote == "approve" and not decision.needs_person:
-                return Permission(call, reviews=reviews, access=decision.access)
+            if permission := _settle_by_review(call, decision, review):
+                return permission
             outcome = "approved it" if review.vote == "approve" else "came to no decision"
-            decision = decision._replace(reason=f"{reason}; its reviewers {outcome}")
+            decision = decision._replace(reason=f"{decision.reason}; its reviewers {outcome}")
         request = self._make_request(call, ctx, decision, preview)._replace(reviews=reviews)
-        return (yield from self._ask_user(request, offers_rule=not verdict.action))
+        return (yield from self._ask_user(request, offers_rule=not is_by_hook))
+
+    def _decide_with_hooks(self, call: ToolCall) -> Aside[tuple[ToolCall, Decision, bool]]:
+        """As _decide_by_policy, with what the user's hooks say to a call that is not denied; whether they decided."""
+        call, decision = self._decide_by_policy(call)
+        if decision.action == "deny":
+            return call, decision, False
+        verdict = yield from self._ask_hooks(call)
+        if not verdict.action:
+            return call, decision, False
+        return call, decision._replace(action=verdict.action, reason=verdict.reason, needs_person=True), True
 
     def _ask_hooks(self, call: ToolCall) -> Aside[HookVerdict]:
         """What the user's hooks say to a call that the policy does not deny."""
@@ -215,8 +219,9 @@ class PermissionGate:
 
         answer = yield from self.ask(Request(call, PLAN_REASON, revise, needs_person=True))
         if answer.allowed is not True:
-            is_unattended = answer.message.startswith(NO_APPROVER_MESSAGE)
-            return Permission(call) if is_unattended else Permission(call, answer.message or "the user said no.")
+            if answer.message.startswith(NO_APPROVER_MESSAGE):
+                return Permission(call)
+            return Permission(call, answer.message or "the user said no.")
         self.policy = replace(self.policy, mode=MODE_AFTER_PLAN)
         text = ACCEPTED
         if answer.arguments is not None and answer.arguments != call.arguments:
@@ -245,19 +250,16 @@ class PermissionGate:
 
     def _widen_to_write(self, call: ToolCall, ctx: ToolContext, report: CommandReport, line: str) -> Aside[AccessGrant]:
         wider = replace(call, arguments={**call.arguments, "access": "write"})
-        wider, decision = self._decide_by_policy(wider)
+        wider, decision, is_by_hook = yield from self._decide_with_hooks(wider)
         if decision.action == "deny":
             return AccessGrant(None, decision.reason)
-        verdict = yield from self._ask_hooks(wider)
-        if verdict.action == "deny":
-            return AccessGrant(None, verdict.reason)
-        if decision.action == "allow" and not verdict.action:
+        if decision.action == "allow":
             return AccessGrant(decision.access)
         reason = f"with access=read it failed (exit code {report.exit_code}); it may need to change files"
         if report.cause:
             reason = f"with access=read it failed: {_quote_cause(report)}"
-        if verdict.action:
-            reason, decision = f"{reason}; {verdict.reason}", decision._replace(needs_person=True)
+        if is_by_hook:
+            reason = f"{reason}; {decision.reason}"
         request = self._make_request(wider, ctx, decision._replace(reason=reason))._replace(has_begun=True)
         permission = yield from self._ask_user(request)
         if permission.denial_reason:
@@ -290,8 +292,8 @@ class PermissionGate:
         if decision.access is None:
             return request
         if self.policy.is_enforced:
-            wider: tuple[Grant, ...] = ("network", "outside") if decision.access != "network" else ("outside",)
-            return request._replace(wider=wider)
+            grants: tuple[Grant, ...] = ("network", "outside")
+            return request._replace(wider=tuple(grant for grant in grants if grant != decision.access))
         is_off = self.policy.sandbox is not None and self.policy.sandbox.kind == "off"  # the user does without
         if is_off or self._has_advised:
             return request
@@ -302,9 +304,15 @@ class PermissionGate:
         """Whether an edit that asks in mode ask runs without asking in another one. A subagent switches no mode."""
         if call.name not in WRITE_TOOLS or self.policy.mode != "ask" or self._parent:
             return False
-        if self._board and self._board.applies_to(self._registry.risk(call.name), "ask"):
+        if self._find_board(call, "ask"):
             return False
         return replace(self.policy, mode=mode).decide(call, self._registry.risk(call.name)).action == "allow"
+
+    def _find_board(self, call: ToolCall, action: str) -> ReviewBoard | None:
+        """The reviewers, if they look at such a call."""
+        if self._board and self._board.applies_to(self._registry.risk(call.name), action):
+            return self._board
+        return None
 
     def _revise(self, call: ToolCall, ctx: ToolContext) -> Request:
         """See Request."""
@@ -327,23 +335,19 @@ class PermissionGate:
 
     def _ask_user(self, request: Request, *, offers_rule: bool = True) -> Aside[Permission]:
         """`offers_rule`: whether a rule can make such calls run without asking."""
-        call = request.call
-        access = request.access if request.access in ("read", "write", "network") else None
-        rule = self.policy.find_always_rule(call, access) if offers_rule else None
+        call, rule = request.call, None
+        if offers_rule:
+            access = None if request.access == "outside" else request.access
+            rule = self.policy.find_always_rule(call, access)
         answer = yield from self.ask(request._replace(rule=str(rule or ""), can_save=self.policy.can_be_kept(call)))
         if answer.allowed is not True:
-            reviews = f" What reviewers said: {'; '.join(request.reviews)}" if request.reviews else ""
-            return Permission(call, (answer.message or "the user said no.") + reviews)
+            return Permission(call, _explain_refusal(request, answer))
         mode = request.mode if answer.mode == request.mode else ""
         if mode:
             self.policy = replace(self.policy, mode=mode)
         if answer.arguments is not None and answer.arguments != call.arguments:
-            permission = self._apply_changes(request, answer, answer.arguments)._replace(mode=mode)
-            verdict = HookVerdict() if permission.denial_reason else (yield from self._ask_hooks(permission.call))
-            if verdict.action == "deny":
-                reason = f"the user changed the arguments: {verdict.reason}"
-                return Permission(permission.call, reason, mode=mode)
-            return permission
+            permission = yield from self._apply_changes(request, answer, answer.arguments)
+            return permission._replace(mode=mode)
         if rule and (answer.always or answer.for_chat):
             self._add(rule)
         return Permission(call, user_note=_quote_user(answer), access=answer.access or request.access, mode=mode)
@@ -354,15 +358,34 @@ class PermissionGate:
         else:
             self.policy = self.policy.with_rule(rule)
 
-    def _apply_changes(self, request: Request, answer: Answer, arguments: Mapping[str, JSON]) -> Permission:
+    def _apply_changes(self, request: Request, answer: Answer, arguments: Mapping[str, JSON]) -> Aside[Permission]:
         call = replace(request.call, arguments=arguments)
         try:
             revised = request.revise(call)
         except CannotRun as error:
             return Permission(call, f"the user changed the arguments: {error.message}")
+        verdict = yield from self._ask_hooks(revised.call)
+        if verdict.action == "deny":
+            return Permission(revised.call, f"the user changed the arguments: {verdict.reason}")
         new = ToolResult(call.id, call.name, "data", dict(arguments)).text
         note = f"[The user changed the arguments to {new}]\n{_quote_user(answer)}"
         return Permission(revised.call, user_note=note, access=answer.access or revised.access)
+
+
+def _settle_by_review(call: ToolCall, decision: Decision, review: ReviewResult) -> Permission | None:
+    """What the reviewers decide; None if a person is to be asked."""
+    if review.vote == "reject":
+        return Permission(call, "reviewers rejected it. " + "; ".join(review.lines), reviews=review.lines)
+    if review.vote == "approve" and not decision.needs_person:
+        return Permission(call, reviews=review.lines, access=decision.access)
+    return None
+
+
+def _explain_refusal(request: Request, answer: Answer) -> str:
+    reason = answer.message or "the user said no."
+    if request.reviews:
+        reason += f" What reviewers said: {'; '.join(request.reviews)}"
+    return reason
 
 
 def _quote_user(answer: Answer) -> str:

@@ -150,8 +150,9 @@ def run_subagent(
     except Cancelled as error:
         raise ToolError("it was cancelled") from error
     except BotError as error:
-        last_words = f" Its last words were: {text}" if text else ""
-        raise ToolError(f"the subagent failed: {error}{last_words}") from error
+        if text:
+            text = f" Its last words were: {text}"
+        raise ToolError(f"the subagent failed: {error}{text}") from error
     if not text:
         raise ToolError("the subagent ended without a report")
     return text
