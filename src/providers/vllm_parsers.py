@@ -86,6 +86,13 @@ FAMILIES = (  # the first match counts: special ones before general ones
 )
 
 
-def find_family(model: str) -> Family | None:
-    """The family of a model, by its name; None if unknown."""
-    return next((family for family in FAMILIES if re.search(family.pattern, model.lower())), None)
+def find_family(*names: str) -> Family | None:
+    """The family of a model, by the first of its names that tells one; None if none does."""
+    matches = (family for name in names for family in FAMILIES if re.search(family.pattern, name.lower()))
+    return next(matches, None)
+
+
+def name_tool_parser(*names: str) -> str:
+    """The tool parser for a model of these names; "PARSER" where it is not known."""
+    family = find_family(*names)
+    return family.tool_parser if family else "PARSER"

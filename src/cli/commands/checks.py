@@ -35,7 +35,7 @@ from ...providers import vllm
 from ...providers.base import ChatRequest, decode
 from ...providers.engines import find_engine
 from ...providers.server_errors import read_refusal
-from ...providers.vllm_parsers import Family, find_family
+from ...providers.vllm_parsers import Family, find_family, name_tool_parser
 from ...types.effects import Aside
 from ...types.events import Completed, Notice
 from ...types.messages import (
@@ -144,7 +144,7 @@ def _check_model(diagnosis: Diagnosis) -> Finding:
     diagnosis.model_name = wanted or served[0]
     diagnosis.root = Connections(diagnosis.settings).find_root(diagnosis.model_name) if diagnosis.is_vllm else ""
     if diagnosis.is_vllm:
-        diagnosis.family = find_family(diagnosis.root) or find_family(diagnosis.model_name)
+        diagnosis.family = find_family(diagnosis.root, diagnosis.model_name)
     if not wanted and len(served) > 1:
         return Finding("warn", f"there are several: {names}; checking {served[0]}", "Name one: vllm.model, or --model.")
     called = f" ({diagnosis.root})" if diagnosis.root not in ("", diagnosis.model_name) else ""
@@ -238,7 +238,8 @@ def _judge_calls(diagnosis: Diagnosis, model: Model, response: Response) -> Find
     leaked = next((origin for origin in origins if origin not in ("native", "text")), "")
     diagnosis.parser = next(iter(list_parsers(leaked)), "")
     came = f"the model's call came in its text ({origins[0]})" if origins else f"the model {_describe_text(response)}"
-    flags = f"Start the server with --enable-auto-tool-choice --tool-call-parser {diagnosis.parser or 'PARSER'}."
+    parser = diagnosis.parser or name_tool_parser(diagnosis.root, diagnosis.model_name)
+    flags = f"Start the server with --enable-auto-tool-choice --tool-call-parser {parser}."
     if model.path.mode != "native":
         if not diagnosis.settings.get_model_settings(diagnosis.model_name).enable_function_calling:
             return Finding("pass" if origins else "warn", f"switched off in the settings; {came}")

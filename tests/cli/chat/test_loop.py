@@ -19,7 +19,7 @@ from src.cli.tracing.debug import Debug
 from src.config import Settings
 from src.config.settings import ToolSettings
 from src.errors import ConnectFailed
-from src.negotiation.call_path import BY_HAND, NO_TOKENS, CallPath
+from src.negotiation.call_path import BY_HAND, NO_PARSER, NO_TOKENS, CallPath
 from src.security.permissions.approval import APPROVE_ALL
 from src.tools import REGISTRY
 from src.tools.process.jobs import Jobs
@@ -267,7 +267,7 @@ class TestMcp:
 
 def test_path_takes_another():
     session = Session("/path text", "/path")
-    assert session.aside.getvalue().count("text: tool calls in its text (chosen by hand)") == 2
+    assert session.aside.getvalue().count("text: tool calls in its text; chosen by hand") == 2
 
 
 def test_path_shows_how_calls_came_and_how_the_server_would_read_them():
@@ -275,6 +275,16 @@ def test_path_shows_how_calls_came_and_how_the_server_would_read_them():
     turns = [says("", look, replace(look, id="d", origin="hermes")), says("Seen.")]
     shown = Session("go", "/path", turns=turns).aside.getvalue()
     assert "  calls so far: 1 native, 1 in the text (hermes)\n" in shown
+    assert "start it with --enable-auto-tool-choice --tool-call-parser hermes\n" in shown
+
+
+def test_path_names_the_parser_of_the_models_family_before_a_call_has_come():
+    session = Session(url="http://127.0.0.1:9/v1")  # nobody says what the weights are
+    session.state.model_name = "Qwen3-8B"
+    session.model.path = CallPath("text", reason=NO_PARSER)
+    run_command(session.state, "/path", ChatIO())
+    shown = session.aside.getvalue()
+    assert f"text: tool calls in its text; {NO_PARSER}\n" in shown
     assert "start it with --enable-auto-tool-choice --tool-call-parser hermes\n" in shown
 
 

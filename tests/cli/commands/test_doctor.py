@@ -118,7 +118,7 @@ def test_a_server_without_a_tool_parser_gets_the_flags_as_advice(doctor):
     checks, _, code = doctor(Server(answers=[("/v1/chat/completions", has_native_tools, NO_TOOLS)]))
     assert (checks["native calls"]["status"], code) == ("warn", 0)
     assert "does not accept tools; the model's call came in its text" in checks["native calls"]["said"]
-    assert "--enable-auto-tool-choice --tool-call-parser" in checks["native calls"]["advice"]
+    assert "--enable-auto-tool-choice --tool-call-parser hermes." in checks["native calls"]["advice"]
 
 
 def test_a_server_that_does_not_stream_calls_is_named(doctor):

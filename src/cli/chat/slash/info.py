@@ -106,6 +106,7 @@ def describe_path(state: State) -> list[str]:
     """How tools are called, how the calls of this conversation came, and how to have the server read them."""
     from ....negotiation.call_path import BY_DEFAULT, NO_PARSER, NO_TOKENS  # start-up is measured
     from ....parsing import list_parsers
+    from ....providers.vllm_parsers import name_tool_parser
 
     path = state.ensure_runtime().model.path
     answers = [message for message in state.conversation if isinstance(message, Response)]
@@ -115,12 +116,15 @@ def describe_path(state: State) -> list[str]:
     if path.reason == NO_TOKENS:
         lines.append("tokens is another way, on a server that was started with --enable-scale-out")
     elif path.reason != BY_DEFAULT:
-        lines[0] += f" ({path.reason})"
+        lines[0] += f"; {path.reason}"
     if counts:
         ways = (f"{count:,} {CALL_ORIGINS.get(origin, f'in the text ({origin})')}" for origin, count in counts.items())
         lines.append(f"calls so far: {', '.join(ways)}")
-    if path.reason == NO_PARSER or (path.mode == "native" and parsers):
-        flags = f"--enable-auto-tool-choice --tool-call-parser {(*parsers, 'PARSER')[0]}"
+    if path.reason == NO_PARSER and not parsers:  # no call has come yet in a format that tells
+        root = state.factory.connections.find_root(state.model_name)
+        parsers = [name_tool_parser(root, state.model_name)]
+    if parsers and (path.reason == NO_PARSER or path.mode == "native"):
+        flags = f"--enable-auto-tool-choice --tool-call-parser {parsers[0]}"
         lines.append(f"To have the server read the calls, start it with {flags}")
     return lines
 
