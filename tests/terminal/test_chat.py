@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import stat
+import termios
 from pathlib import Path
 
 import pytest
@@ -271,20 +272,23 @@ class TestAtThePrompt:
         chat.line("hi")
         chat.shows(r"mode ask  tiny  native calls  context 1,000 of 4,000 \(25%\)")
 
-    def test_ctrl_z_and_back(self, chat):
+    def test_ctrl_z_and_back_three_times(self, chat):
         chat = chat(["1"])
         chat.keys("typed")
         chat.shows("^> typed")
-        chat.keys(CTRL_Z)
-        chat._until(lambda: state_of(chat.child.pid) == "T", "it to stop")
-        drawn = chat.raw.count("\x1b[?2004h")
-        os.kill(chat.child.pid, signal.SIGCONT)
-        chat._until(lambda: chat.raw.count("\x1b[?2004h") > drawn, "the prompt")
-        chat.keys(" on")
-        chat.shows("^> typed on")
+        for times in (1, 2, 3):
+            chat.keys(CTRL_Z)
+            chat._until(lambda: state_of(chat.child.pid) == "T", "it to stop")
+            assert termios.tcgetattr(chat.child.child_fd)[3] & (termios.ECHO | termios.ICANON)
+            assert chat.raw.count("\x1b[?2004l") == chat.raw.count("\x1b[?2004h")  # pastes are the shell's again
+            os.kill(chat.child.pid, signal.SIGCONT)
+            chat._until(lambda: chat.raw.count("\x1b[?2004h") > chat.raw.count("\x1b[?2004l"), "the prompt")
+            assert not termios.tcgetattr(chat.child.child_fd)[3] & (termios.ECHO | termios.ICANON)
+            chat.keys("\x1b[200~ on\x1b[201~")
+            chat.shows(f"^> typed{' on' * times}$")
         chat.keys("\r")
         chat.shows("^1$")
-        assert asked(chat) == "typed on"
+        assert asked(chat) == "typed on on on"
 
     def test_enter_after_tab_runs_a_command_and_takes_a_file_into_the_message(self, chat):
         chat = chat(["Read."], files={"heron.txt": "grey", "heron.md": "blue"})
@@ -516,10 +520,7 @@ class TestWhileTheModelWorks:
         assert not re.search("\x1b\\]|\x1b\\[2J|[\x80-\x9f\u202e]", chat.raw)
 
     def test_it_is_killed_and_leaves_the_terminal_as_it_was(self, chat):
-        import termios
-
         number = signal.SIGTERM
-
         gate = Gate()
         chat = chat(["Half", gate])
         chat.line("hi")

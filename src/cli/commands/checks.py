@@ -1,8 +1,8 @@
 """What `vllm-bot doctor` checks, one function a check.
 
 A check takes the diagnosis so far, adds what it finds out, and returns a finding. BASIC checks build on each other;
-PROBES are independent, and return None where they do not apply to the provider. A BotError that a check raises is what
-fails.
+PROBES are independent, and return None where they do not apply to the provider; LOCAL ones do not need the server. A
+BotError that a check raises is what fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...app.address import complete_address
 from ...app.connect import Connections
 from ...app.discovery import scan_ports
 from ...app.model import Model
-from ...app.toolset import make_tools
+from ...app.toolset import connect_mcp, make_tools
 from ...config import Settings
 from ...errors import BotError, NeverReached, TokensUnsupported
 from ...model.recovery import RECOVERED_NOTICE
@@ -36,6 +36,7 @@ from ...providers.base import ChatRequest, decode
 from ...providers.engines import find_engine
 from ...providers.server_errors import read_refusal
 from ...providers.vllm_parsers import Family, find_family, name_tool_parser
+from ...tools.sdk.tool_search import describe_savings
 from ...types.effects import Aside
 from ...types.events import Completed, Notice
 from ...types.messages import (
@@ -86,6 +87,7 @@ class Diagnosis:
         self.root = ""  # name of the model's weights, if the server gives it
         self.models: list[str] = []
         self.version = ""
+        self.context: int | None = None  # of the model, in tokens
         self.engine = ""  # a server other than vLLM, by its name
         self.family: Family | None = None
         self.parser = ""  # the server's tool parser that reads the format which the model wrote
@@ -161,7 +163,7 @@ def _check_version(diagnosis: Diagnosis) -> Finding:
 
 
 def _check_context(diagnosis: Diagnosis) -> Finding:
-    length = diagnosis.ask(lambda each: each.context_length(diagnosis.model_name))
+    length = diagnosis.context = diagnosis.ask(lambda each: each.context_length(diagnosis.model_name))
     if length is None:
         return Finding(
             "warn", "the server does not say how long its context is", "A full context will show as an error."
@@ -363,8 +365,9 @@ BETTER_SANDBOX = "Better is bubblewrap: with that package commands have a /tmp a
 NO_SANDBOX = "There is no sandbox for this system yet; run the program in a virtual machine or container with Linux."
 
 
-def check_sandbox(settings: Settings) -> Finding:
+def _check_sandbox(diagnosis: Diagnosis) -> Finding:
     """Where commands would run; it is tried out."""
+    settings = diagnosis.settings
     if not settings.security.exec_enabled:
         return Finding("pass", "not needed: commands are switched off (security.exec_enabled)")
     try:
@@ -383,12 +386,24 @@ def check_sandbox(settings: Settings) -> Finding:
     return Finding("warn", choice.sandbox.description, "\n".join(filter(None, [*choice.tried, asking, advice])))
 
 
-def check_mcp(servers: Sequence[Mapping[str, object]]) -> Finding:
-    """Not tried out: starting them may do anything."""
-    here = ", ".join(str(each.get("name")) for each in servers if "command" in each)
-    if not here:
-        return Finding("pass", f"{len(servers)}, all reached over the network")
-    return Finding("warn", f"outside the sandbox, with your rights: {here}", "Configure only servers that you trust.")
+def _check_mcp(diagnosis: Diagnosis) -> Finding | None:
+    """The servers, started as for a first question, and what went wrong with them."""
+    servers = diagnosis.settings.tools.mcp
+    if not servers:
+        return None
+    advice = list(connect_mcp(diagnosis.settings).notices)
+    said = f"{len(servers)}, all reached over the network"
+    if here := ", ".join(str(each.get("name")) for each in servers if "command" in each):
+        said = f"outside the sandbox, with your rights: {here}"
+        advice.append("Configure only servers that you trust.")
+    return Finding("warn" if advice else "pass", said, "\n".join(advice))
+
+
+def _check_tool_search(diagnosis: Diagnosis) -> Finding | None:
+    """Whether the tools of MCP servers take so much of a prompt that they are searched instead."""
+    tools = make_tools(diagnosis.settings, get_context=lambda: diagnosis.context)
+    said = describe_savings(tools.definitions, diagnosis.settings.tools.search)
+    return Finding("pass", said) if said else None
 
 
 def check_terminal() -> Finding:
@@ -422,5 +437,10 @@ PROBES: dict[str, Callable[[Diagnosis], Finding | None]] = {
     "streaming": _check_streaming,
     "reasoning": _check_reasoning,
     "continuity": _check_continuity,
+}
+LOCAL: dict[str, Callable[[Diagnosis], Finding | None]] = {
+    "sandbox": _check_sandbox,
+    "MCP servers": _check_mcp,
+    "tool search": _check_tool_search,
 }
 VLLM_ONLY = (_check_version, _check_context, _check_tokens, _check_template, _check_grammar, _check_continuity)

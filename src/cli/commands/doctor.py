@@ -15,7 +15,7 @@ from ..arguments import load_settings
 from ..render.colours import paint
 from ..render.plain import get_columns
 from ..render.wrap import HANGING_INDENT, wrap_text
-from .checks import BASIC, PROBES, VLLM_ONLY, Diagnosis, Finding, check_mcp, check_sandbox, check_terminal
+from .checks import BASIC, LOCAL, PROBES, VLLM_ONLY, Diagnosis, Finding, check_terminal
 
 DOCS = "https://docs.vllm.ai/en/latest/features/tool_calling/"
 ADVICE_MARGIN = 28  # in columns
@@ -59,9 +59,9 @@ def examine(diagnosis: Diagnosis) -> Iterator[tuple[str, Finding]]:
             if (diagnosis.is_vllm or probe not in VLLM_ONLY) and (finding := _run_check(probe, diagnosis)):
                 yield probe_name, finding
     if name != "configuration":
-        yield "sandbox", check_sandbox(diagnosis.settings)
-        if servers := diagnosis.settings.tools.mcp:
-            yield "MCP servers", check_mcp(servers)
+        for local_name, local in LOCAL.items():
+            if finding := _run_check(local, diagnosis):
+                yield local_name, finding
     yield "terminal", check_terminal()
 
 

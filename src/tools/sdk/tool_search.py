@@ -60,6 +60,15 @@ def measure_savings(definitions: Sequence[ToolDefinition]) -> Savings:
     return Savings(len(named), count_tokens(named) - count_tokens(leading))
 
 
+def describe_savings(definitions: Sequence[ToolDefinition], search: str) -> str:
+    """What the search of tools saves, where the setting `tools.search` has them searched; else ""."""
+    tools, tokens = measure_savings(definitions)
+    if not tools:
+        return ""
+    saved = f"(tools.search: {search}): about {tokens:,} tokens less"
+    return f"{tools:,} tools are only named in prompts, and found with {TOOL_SEARCH} {saved}"
+
+
 def make_search_tools(named: Sequence[ToolDefinition]) -> tuple[Tool, Tool]:
     """`tool_search` for these tools, which its description names, and `call_tool`."""
 

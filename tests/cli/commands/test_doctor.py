@@ -1,5 +1,7 @@
 import json
+import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -257,10 +259,31 @@ def test_where_commands_run_under_landlock_the_better_sandbox_is_named(doctor):
 
 
 def test_local_tool_servers_are_reported_to_run_outside_the_sandbox(doctor):
-    here, there = {"name": "files", "command": ["mcp-files"]}, {"name": "wiki", "url": "https://wiki.test/mcp"}
+    pytest.importorskip("mcp", reason="the MCP SDK is not installed")
+    here, there = {"name": "files", "command": ["mcp-files"]}, {"name": "wiki", "url": "http://127.0.0.1:9/mcp"}
     found = doctor(Server(), settings={**NO_SANDBOX, "tools": {"mcp": [here, there]}})[0]["MCP servers"]
     assert (found["status"], found["said"]) == ("warn", "outside the sandbox, with your rights: files")
-    assert doctor(Server(), settings={**NO_SANDBOX, "tools": {"mcp": [there]}})[0]["MCP servers"]["status"] == "pass"
+    assert found["advice"].endswith("Configure only servers that you trust.")
+
+
+def test_a_tool_server_that_is_left_out_is_told_with_its_reason(doctor):
+    pytest.importorskip("mcp", reason="the MCP SDK is not installed")
+    there = {"name": "wiki", "url": "http://127.0.0.1:9/mcp"}
+    found = doctor(Server(), settings={**NO_SANDBOX, "tools": {"mcp": [there]}})[0]["MCP servers"]
+    assert (found["status"], found["said"]) == ("warn", "1, all reached over the network")
+    assert found["advice"].startswith("MCP server wiki is left out: ")
+
+
+@pytest.mark.parametrize(("count", "is_told"), [(2, False), (100, True)])
+def test_that_tools_are_searched_is_told_where_they_would_fill_much(doctor, count, is_told):
+    pytest.importorskip("mcp", reason="the MCP SDK is not installed")
+    program = str(Path(__file__).parents[2] / "tools" / "mcp_server.py")
+    row = {"name": "big", "command": [sys.executable, program, "many", str(count)], "start_timeout": 100}
+    checks = doctor(Server(), settings={**NO_SANDBOX, "tools": {"mcp": [row]}})[0]
+    assert ("tool search" in checks) is is_told
+    if is_told:
+        said = "100 tools are only named in prompts, and found with tool_search (tools.search: auto): about "
+        assert checks["tool search"]["said"].startswith(said)
 
 
 def test_another_provider_is_not_asked_what_only_vllm_knows(doctor):

@@ -272,15 +272,11 @@ def _manage_mcp(state: State, words: str) -> None:
 
 def _describe_search(state: State) -> str:
     """What the search of tools saves, or that it is off."""
-    from ....tools.sdk.tool_search import TOOL_SEARCH, measure_savings  # start-up is measured
+    from ....tools.sdk.tool_search import describe_savings  # start-up is measured
 
-    savings = measure_savings(state.list_tools())
-    if not savings.tools:
-        return f"  Their definitions are in each prompt (tools.search: {state.settings.tools.search})."
-    return (
-        f"  {savings.tools:,} tools are only named in prompts, and found with {TOOL_SEARCH} "
-        f"(tools.search: {state.settings.tools.search}): about {savings.tokens:,} tokens less."
-    )
+    search = state.settings.tools.search
+    saved = describe_savings(state.list_tools(), search)
+    return f"  {saved or f'Their definitions are in each prompt (tools.search: {search})'}."
 
 
 def describe_server(server: McpServer) -> list[str]:
