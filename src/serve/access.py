@@ -97,8 +97,12 @@ def check_access(asked: Asked, rules: AccessRules) -> None:
     for origin in asked.origins:
         if not is_allowed_origin(origin, rules.origins):
             raise Refused(403, f"Pages of {origin[:100]!r} may not ask here. To let them, add that to serve.origins.")
-    if not asked.is_from_browser:
-        return
+    if asked.is_from_browser:
+        _check_browser(asked, path)
+
+
+def _check_browser(asked: Asked, path: str) -> None:
+    """Raises Refused."""
     if path not in BROWSER_PATHS and not path.startswith("/v1/models/"):
         raise Refused(403, "Browsers are answered on the paths of the three APIs, of models and of the page only.")
     if asked.method not in READING and not asked.content_type.endswith("json"):
@@ -153,10 +157,11 @@ def _check_host(hosts: Sequence[str], more: Collection[str]) -> None:
     if len(hosts) > 1:
         raise Refused(400, "A request has one Host.")
     for host in hosts:
-        found = _HOST.fullmatch(host)
-        name = (found["address"] or found["name"] or "").lower().rstrip(".") if found else host
-        is_ours = _is_loopback(name) or name in LOCAL_NAMES or name in {each.lower() for each in more}
-        if not (found and is_ours):
+        name, is_ours = host, False
+        if found := _HOST.fullmatch(host):
+            name = (found["address"] or found["name"] or "").lower().rstrip(".")
+            is_ours = _is_loopback(name) or name in LOCAL_NAMES or name in {each.lower() for each in more}
+        if not is_ours:
             raise Refused(
                 403,
                 f"This gateway is not {name[:100]!r}. To let it be called so, add that to serve.hosts, or use keys.",
@@ -168,5 +173,6 @@ def _is_loopback(name: str) -> bool:
         address = ip_address(name)
     except ValueError:
         return name == "localhost" or name.endswith(".localhost")
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return (mapped or address).is_loopback
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback

@@ -43,7 +43,7 @@ from ..negotiation.history.messages import (
     place_late_system,
 )
 from ..parsing import GivenText, mentions_call, render_choice, render_instructions
-from ..providers.wire_json import as_dict, as_dicts
+from ..providers.wire_json import as_dict, as_dicts, as_str
 from ..types.messages import JSON, Named, ToolChoice, ToolDefinition
 
 # With these fields the answer's text is data in a form of the client's choice: a call in it is none.
@@ -67,11 +67,11 @@ class ChatBody:
     def __init__(self, body: Mapping[str, Any], form: Mapping[str, Any] | None = None) -> None:
         self.body = body
         self.form = form
-        self.model = body["model"] if isinstance(body.get("model"), str) else ""
+        self.model = as_str(body.get("model"))
         self.stream = body.get("stream") is True
         self.tools = tuple(_read_tools(body.get("tools")))
         self.choice = _read_choice(body.get("tool_choice"))
-        self.messages: list[dict[str, Any]] = [each for each in as_list(body.get("messages")) if isinstance(each, dict)]
+        self.messages = as_dicts(body.get("messages"))
 
     @property
     def is_guarded(self) -> bool:
@@ -89,9 +89,12 @@ class ChatBody:
         call may be such JSON, too.
         """
         form = as_dict(self.body.get("response_format"))
+        if form.get("type") != "json_schema" or self.wants_choices:
+            return self
         free = ChatBody({name: value for name, value in self.body.items() if name != "response_format"}, form)
-        has_schema = form.get("type") == "json_schema"
-        return free if has_schema and free.is_guarded and not self.wants_choices else self
+        if not free.is_guarded:
+            return self
+        return free
 
     def with_messages(self, messages: Sequence[dict[str, Any]]) -> ChatBody:
         return ChatBody({**self.body, "messages": messages}, self.form)
@@ -137,8 +140,9 @@ class ChatBody:
         """How many images and sounds the user has just sent. Behind a result they are of the tool."""
         *before, last = self.messages or [{}]
         is_of_tool = bool(before) and before[-1].get("role") == "tool"
-        is_of_user = last.get("role") == "user" and not is_of_tool
-        return count_media(last.get("content")) if is_of_user else 0
+        if last.get("role") != "user" or is_of_tool:
+            return 0
+        return count_media(last.get("content"))
 
     @cached_property
     def mended(self) -> Mended:
@@ -152,7 +156,9 @@ class ChatBody:
 
     def list_mended(self, path: CallPath) -> list[str]:
         """What of the history is sent otherwise on this path, because the server refused it."""
-        what = [*self.mended.what] if path.mended else []
+        what: list[str] = []
+        if path.mended:
+            what += self.mended.what
         if path.sends_calls and any(map(has_malformed_call, self.messages)):
             what.append("exchanges")
         if path.system_first and self.has_late_system:
@@ -200,43 +206,60 @@ class ChatBody:
         """
         if constrained == "off":
             return {}
-        written = path.written_format if path.mode == "template" else ""
-        is_known = path.mode == "text" or written not in ("", UNKNOWN)
+        written = ""
+        if path.mode == "template":
+            written = path.written_format
+        if path.mode != "text" and written in ("", UNKNOWN):
+            return {}
         texts = self._list_texts("system", "developer", "user", "tool")
-        may_mention = self.choice == "auto" and constrained == "auto"
-        if not is_known or (may_mention and any(map(mentions_call, texts))):
+        if self.choice == "auto" and constrained == "auto" and any(map(mentions_call, texts)):
             return {}
         return constrain_calls(self.tools, self.choice, written)
 
     def list_optional_fields(self, body: Mapping[str, Any]) -> frozenset[str]:
         """The fields of an edited body that the client did not send, and that may be left out."""
-        has_thoughts = any(each.get(THOUGHTS_FIELD) for each in as_dicts(body.get("messages")))
-        own = [name for name in body if name not in self.body]
-        return frozenset([*own, *([THOUGHTS_FIELD] if has_thoughts else [])])
+        own = {name for name in body if name not in self.body}
+        if any(each.get(THOUGHTS_FIELD) for each in as_dicts(body.get("messages"))):
+            own.add(THOUGHTS_FIELD)
+        return frozenset(own)
 
     def _edit_messages(self, path: CallPath, *, has_grammar: bool) -> list[dict[str, Any]]:
-        history = self.mended.messages if path.mended else self.messages
-        history = self._limit_media(history, path)
-        messages = [name_thoughts(each, moves_inline=bool(path.shows_thoughts)) for each in history]
-        if THOUGHTS_FIELD in path.disabled_fields:
-            messages = [leave_out(each, *THOUGHTS) for each in messages]
+        messages = self._edit_thoughts(self._choose_history(path), path)
         if path.sends_calls:
-            messages = [leave_out(each, WRITTEN) for each in write_malformed_as_text(messages)]
-            messages = [_cut_gap(each, path.call_gap or "") for each in messages]
-            messages = [*name_chat_calls(messages, find_id_rule(path.written_format, self.model))]
+            messages = self._edit_calls(messages, path)
         if path.system_first:
             messages = place_late_system(messages)
         if not path.sends_calls:
             messages = render_exchanges(messages)
         if path.mode == "text" and self.tools:
-            messages = _add_instructions(messages, render_instructions(self.tools))
-            if not has_grammar and (wish := render_choice(self.choice)):
-                messages = [*messages, {"role": "user", "content": wish}]
-        if path.text_only:
-            messages = [each if has_media(each.get("content")) else _flatten(each) for each in messages]
-        if path.fold_system:
-            messages = [{**each, "role": "user"} if is_system(each) else each for each in messages]
-        return _merge_roles(messages) if path.alternate else messages
+            messages = self._add_tools(messages, has_grammar=has_grammar)
+        return _fit_template(messages, path)
+
+    def _choose_history(self, path: CallPath) -> list[dict[str, Any]]:
+        """The messages that the server takes on this path."""
+        if path.mended:
+            return self._limit_media(self.mended.messages, path)
+        return self._limit_media(self.messages, path)
+
+    @staticmethod
+    def _edit_thoughts(messages: Sequence[dict[str, Any]], path: CallPath) -> list[dict[str, Any]]:
+        named = [name_thoughts(each, moves_inline=bool(path.shows_thoughts)) for each in messages]
+        if THOUGHTS_FIELD in path.disabled_fields:
+            return [leave_out(each, *THOUGHTS) for each in named]
+        return named
+
+    def _edit_calls(self, messages: Sequence[dict[str, Any]], path: CallPath) -> list[dict[str, Any]]:
+        """The messages with their calls as the chat template is to write them."""
+        edited = [leave_out(each, WRITTEN) for each in write_malformed_as_text(messages)]
+        edited = [_cut_gap(each, path.call_gap or "") for each in edited]
+        return [*name_chat_calls(edited, find_id_rule(path.written_format, self.model))]
+
+    def _add_tools(self, messages: Sequence[dict[str, Any]], *, has_grammar: bool) -> list[dict[str, Any]]:
+        """The messages with the tools, and with what the client chose of them, in words."""
+        added = _add_instructions(messages, render_instructions(self.tools))
+        if not has_grammar and (wish := render_choice(self.choice)):
+            added.append({"role": "user", "content": wish})
+        return added
 
     def _limit_media(self, messages: Sequence[dict[str, Any]], path: CallPath) -> list[dict[str, Any]]:
         """The messages, of which the older ones name images and sound in words that the server does not take.
@@ -246,7 +269,9 @@ class ChatBody:
         kept = [*messages]
         if not path.text_only and path.max_media == DEFAULT_MAX_MEDIA:
             return kept
-        left = 0 if path.text_only else path.max_media
+        left = path.max_media
+        if path.text_only:
+            left = 0
         for place in reversed(range(len(kept))):
             left -= count_media(kept[place].get("content"))
             is_new = place == len(kept) - 1 and self.new_media
@@ -261,21 +286,32 @@ def _cut_gap(message: dict[str, Any], gap: str) -> dict[str, Any]:
     return {**message, "content": cut_gap(message["content"], gap)}
 
 
+def _fit_template(messages: list[dict[str, Any]], path: CallPath) -> list[dict[str, Any]]:
+    """The messages with the contents and the roles that the chat template takes."""
+    if path.text_only:
+        messages = [each if has_media(each.get("content")) else _flatten(each) for each in messages]
+    if path.fold_system:
+        messages = [{**each, "role": "user"} if is_system(each) else each for each in messages]
+    if path.alternate:
+        messages = _merge_roles(messages)
+    return messages
+
+
 def _flatten(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, "content": read_text(message.get("content"))}
 
 
 def _read_tools(tools: object) -> list[ToolDefinition]:
     """The functions among the tools. A tool of another kind is the server's, and is no call of the client's."""
-    functions = [each.get("function") for each in as_list(tools) if isinstance(each, dict)]
+    functions = as_dicts([each.get("function") for each in as_dicts(tools)])
     return [
         ToolDefinition(
             each["name"],
-            each["description"] if isinstance(each.get("description"), str) else "",
+            as_str(each.get("description")),
             each["parameters"] if isinstance(each.get("parameters"), dict) else {"type": "object"},
         )
         for each in functions
-        if isinstance(each, dict) and isinstance(each.get("name"), str)
+        if isinstance(each.get("name"), str)
     ]
 
 
@@ -284,9 +320,10 @@ def _read_choice(choice: object) -> ToolChoice:
         return "none"
     if choice == "required":
         return "required"
-    function = choice.get("function") if isinstance(choice, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    return Named(name) if isinstance(name, str) else "auto"
+    name = as_dict(as_dict(choice).get("function")).get("name")
+    if isinstance(name, str):
+        return Named(name)
+    return "auto"
 
 
 def _add_instructions(messages: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:

@@ -6,10 +6,9 @@ that cannot be read is asked for again, at most `repair_turns` times.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import starmap
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
 from ..errors import (
@@ -88,6 +87,18 @@ Output = Union[WholeAnswer, Payload, KeepAlive]
 GatewayTurn: TypeAlias = Generator[Union[Effect, Output], Any, None]
 
 
+class _Landed(NamedTuple):
+    """The calls that are sent at the end of an answer, and how they came. `is_replaced`: see Ending.
+
+    `more`: the answer of another turn that was asked for them.
+    """
+
+    calls: Sequence[ToolCall]
+    how: str
+    is_replaced: bool = False
+    more: Response = Response(())
+
+
 class BodyCodec(OpenAICodec):
     """Asks about the prompt of a body that is made already."""
 
@@ -136,7 +147,9 @@ class ChatTurn:
     @property
     def headers(self) -> Sequence[tuple[str, str]]:
         """Those of the server's answer, so far."""
-        return self._asker.head.headers if self._asker else ()
+        if self._asker is None:
+            return ()
+        return self._asker.head.headers
 
     def run(self) -> GatewayTurn:
         """Raises ClientError, WireError, and ServerError for an error inside the answer."""
@@ -175,17 +188,12 @@ class ChatTurn:
 
     def _rescue(self, asker: ChatAsker, broken: ServerError | StreamCut) -> GatewayTurn:
         """The rest of an answer that broke off, once. Raises what broke it where there is none."""
-        failure = judge_own_words(broken, asker.body) if isinstance(broken, ServerError) else broken
-        is_about_request = isinstance(failure, ServerError) and failure.is_about_request
-        if is_about_request or not self._request.may_be_asked_in_text:
+        failure = broken
+        if isinstance(broken, ServerError):
+            failure = judge_own_words(broken, asker.body)
+        if not self._request.may_be_asked_in_text or (isinstance(failure, ServerError) and failure.is_about_request):
             raise broken
-        is_unfinished = isinstance(failure, AnswerUnfinished) and asker.path.mode == "native"
-        if isinstance(failure, ParserFailed):
-            path = asker.avoid_parser(asker.path, failure)
-        elif is_unfinished and self._options.recovers_parser_errors:
-            path = asker.path.for_text_turn  # Ollama ends a stream so that its parser failed on
-        else:
-            path = asker.path
+        path = self._choose_rescue(asker, failure)
         before = yield from self._keep_what_left()
         if before is None:
             raise broken
@@ -197,6 +205,15 @@ class ChatTurn:
             yield from self._read_answer(asker, before)
         except RequestFailed as again:
             raise broken from again
+
+    def _choose_rescue(self, asker: ChatAsker, failure: ServerError | StreamCut) -> CallPath:
+        """The path on which the rest is asked for. Raises the failure where the parser may not be avoided."""
+        if isinstance(failure, ParserFailed):
+            return asker.avoid_parser(asker.path, failure)
+        is_unfinished = isinstance(failure, AnswerUnfinished) and asker.path.mode == "native"
+        if is_unfinished and self._options.recovers_parser_errors:
+            return asker.path.for_text_turn  # Ollama ends a stream so that its parser failed on
+        return asker.path
 
     def _keep_what_left(self) -> Generator[Union[Effect, Output], Any, Resumption | None]:
         """What the client has of the answer, which broke off; None where it cannot be gone on with."""
@@ -212,9 +229,11 @@ class ChatTurn:
         if text:
             yield from self._server.context_lengths()
         # vLLM tells a version, llama.cpp's server the parameters of its models; both go on with such a message
-        is_continued = bool(text) and bool(self.fact_key.version or self._server.info.parameter_counts)
-        self._asker.continued = text if is_continued else ""
-        return Resumption(text, as_dict(load_json(guard.last)) if guard.last else {}, is_continued=is_continued)
+        is_continued = bool(text and (self.fact_key.version or self._server.info.parameter_counts))
+        self._asker.continued = ""
+        if is_continued:
+            self._asker.continued = text
+        return Resumption(text, as_dict(load_json(guard.last or b"{}")), is_continued=is_continued)
 
     def count_tokens(self) -> GatewayTurn:
         """Answer with the number of tokens that the prompt would have, in the shape of Messages."""
@@ -239,12 +258,15 @@ class ChatTurn:
         last: list[bytes] = []  # after the finish reasons: the usage
         is_done = False  # as the server says
         has_prompt = False
-        is_plain = before is None and not is_raw
+        has_sole = before is None and not is_raw and not self._request.wants_choices
         sole: StreamGuard | None = None  # guard of the only choice
         while not (is_done or is_over):
             piece, start = start or (yield READ), b""
             is_over = piece is None
-            found = take_rest(events) if piece is None else events.feed(piece)
+            if piece is None:
+                found = take_rest(events)
+            else:
+                found = events.feed(piece)
             has_prompt = has_prompt or self._find_prompt(found)
             if events.comments:
                 yield KeepAlive(events.take_comments())
@@ -253,28 +275,25 @@ class ChatTurn:
                     yield Payload(sent)
                 continue
             chunks, is_done = sort_events(found, last)
-            if not is_plain:
-                chunks = _adapt_chunks(chunks, before, is_raw=is_raw)
-            yield from self._guard_chunks(chunks, before)
-            sole = None if self._request.wants_choices or not is_plain else self._guards.get(0)
+            yield from self._guard_chunks(_adapt_chunks(chunks, before, is_raw=is_raw), before)
+            if has_sole:
+                sole = self._guards.get(0)
         yield Release()
         if not self._guards:
             raise StreamCut("The server's answer was empty.")
-        last = before.adapt(last) if before else last
-        yield from self._end_stream(last, is_done=is_done, is_raw=is_raw)
+        yield from self._end_stream(_adapt_chunks(last, before), is_done=is_done, is_raw=is_raw)
 
     def _guard_chunks(self, chunks: list[bytes], before: Resumption | None) -> GatewayTurn:
         """Send what may leave once these chunks have come."""
+        parts: Iterable[tuple[int, list[bytes]]] = ()
         if self._request.wants_choices:
             parts = split_choices(chunks)
-        else:
-            parts = [(0, chunks)] if chunks else []
+        elif chunks:
+            parts = [(0, chunks)]
         for index, part in parts:
             guard = self._guards.get(index)
             if guard is None:
-                guard = self._guards[index] = self._make_guard()
-                if before and before.text and not guard.begin_with(before.make_beginning()):
-                    raise StreamCut("The rest of the answer cannot be told from what was sent.")
+                guard = self._guards[index] = self._begin_guard(before)
             if sent := guard.feed(part):
                 yield Payload(sent)
             if guard.broken:
@@ -282,16 +301,19 @@ class ChatTurn:
             if guard.assembler.repeats:
                 raise WireError("The model repeated itself without end, so its answer was ended.")
 
-    def _make_guard(self) -> StreamGuard:
-        """The guard of a choice that begins."""
+    def _begin_guard(self, before: Resumption | None) -> StreamGuard:
+        """The guard of a choice that begins, or goes on. Raises StreamCut."""
         ends = self._facts.clean_ends.get(self._address)
-        return StreamGuard(
+        guard = StreamGuard(
             self._request,
             self._new_id,
             thinks=self._prompt_end in self._facts.thought_starts.get(self.fact_key),  # and drafts calls in thoughts
             may_be_cut=not any(model == self._request.model for model, _ in ends),
             fits_native=self._fits_native,
         )
+        if before and before.text and not guard.begin_with(before.make_beginning()):
+            raise StreamCut("The rest of the answer cannot be told from what was sent.")
+        return guard
 
     def _end_stream(self, last: Sequence[bytes], *, is_done: bool, is_raw: bool) -> GatewayTurn:
         """Send the rest of each choice. `last`: the chunks without choices; `is_done`: see StreamGuard.close."""
@@ -328,16 +350,9 @@ class ChatTurn:
     def _answer_whole(self, body: bytes, *, is_raw: bool = False) -> GatewayTurn:
         """A client that wants a stream gets one."""
         yield Release()
-        answer = as_dict(load_json(body))
-        if is_raw:
-            answer = convert_answer(answer)
-        choices = as_dicts(answer.get("choices"))
-        if not choices and is_error(answer):
-            raise read_mid_stream_error(answer)
-        if not choices or not all(isinstance(each.get("message"), dict) for each in choices):
-            raise WireError("The server's answer is JSON, but not a chat completion.")
+        answer = _read_whole(body, is_raw=is_raw)
         settled = []
-        for choice in choices:
+        for choice in as_dicts(answer["choices"]):
             guard = self._read_choice({**answer, "choices": [choice]})
             ending = yield from self._finish(guard.assembler)
             settled.append(guard.settle(ending))
@@ -353,40 +368,54 @@ class ChatTurn:
 
     def _finish(self, assembler: ResponseAssembler) -> Aside[Ending]:
         """What the client gets at the end of an answer: what the server's parser lost, or left in the text."""
-        own = assembler.response()
-        # Of an answer in which nothing came, the client can get another one.
-        whole = yield from self._recover(assembler, None if own.content else self._ask_again)
+        own, replay = assembler.response(), None
+        if not own.content:  # the client can get another answer
+            replay = self._ask_again
+        whole = yield from self._recover(assembler, replay)
         if self.report.path == "template" and (origin := assembler.find_origin()):
             self._facts.paths.update(self.fact_key, partial(_learn_origin, origin))
         native, completed = _sort_native(assembler.completed, whole)
-        in_place = {call.id for call in (*native, *completed.values())}
-        form = None if in_place else self._request.form
-        if form and fits_form(assembler.completed.text, form):
+        in_place = [*native, *completed.values()]
+        form = self._request.form
+        if form and not in_place and fits_form(assembler.completed.text, form):
             return self._keep_answer(assembler)
-        calls = [call for call in whole.calls if call.id not in in_place and is_safe(call)]
-        is_replaced = not in_place and len(calls) > len([call for call in own.calls if call.origin != NATIVE])
-        how = "recovered" if is_replaced else "text"
-        more = Response(())
-        if not calls and not in_place:
-            more, is_replaced = yield from self._ask_for_calls(assembler.raw_text(), own, whole)
-            calls, how = list(more.calls), "repaired"
-        elif not calls and (known := (yield from self._replace_unknown(own, native))):
-            calls, how, native, is_replaced = known, "repaired", [], True
+        landed = yield from self._land_calls(assembler.raw_text(), own, whole, native, in_place)
+        if in_place and landed.is_replaced:  # the server's are of unknown tools
+            native = []
         is_cut = whole.stop_reason == "max_tokens"
-        answer, text = yield from self._choose_text(own, whole, more, None if calls or is_cut else form)
-        if is_cut and not calls:
+        is_text = not (landed.calls or in_place or is_cut)
+        answer, text = yield from self._choose_text(own, whole, landed.more, is_final=is_text)
+        if is_cut and not landed.calls:
             text = None  # a call that the limit of tokens cut off is what the server makes of it
-        self._note_answer(answer, [*native, *calls], assembler.tokens.ids)
+        self._note_answer(answer, [*native, *landed.calls], assembler.tokens.ids)
         if fitted := count_fitted(native):
             self.report.guards["fit"] += fitted
         self._note(answer, native, NATIVE)
         self._note(answer, list(completed.values()), "recovered")
-        self._note(answer, calls, how)
-        if not (calls or in_place or is_cut):
-            names = {tool.name for tool in self._request.tools}
-            lost = [(call.name if call.name in names else "", LOST, call.origin) for call in whole.malformed]
-            self.report.calls += starmap(LandedCall, lost)
-        return Ending(calls, text, is_replaced, completed)
+        self._note(answer, landed.calls, landed.how)
+        if is_text:
+            self._note_lost(whole)
+        return Ending(landed.calls, text, landed.is_replaced, completed)
+
+    def _land_calls(
+        self, raw: str, own: Response, whole: Response, native: Sequence[ToolCall], in_place: Sequence[ToolCall]
+    ) -> Aside[_Landed]:
+        """The calls to send besides those that are `in_place`, of this answer or of another turn.
+
+        `native`: those among them that are right as they came.
+        """
+        ids = {call.id for call in in_place}
+        calls = [call for call in whole.calls if call.id not in ids and is_safe(call)]
+        if calls:
+            known = [call for call in own.calls if call.origin != NATIVE]
+            if in_place or len(calls) <= len(known):
+                return _Landed(calls, "text")
+            return _Landed(calls, "recovered", is_replaced=True)
+        if in_place:
+            calls = yield from self._replace_unknown(own, native)
+            return _Landed(calls, "repaired", is_replaced=bool(calls))
+        more, is_replaced = yield from self._ask_for_calls(raw, own, whole)
+        return _Landed(more.calls, "repaired", is_replaced, more)
 
     def _keep_answer(self, assembler: ResponseAssembler) -> Ending:
         """What has the client's form is the answer, also where it could be a call."""
@@ -409,32 +438,34 @@ class ChatTurn:
         return Response(()), False
 
     def _choose_text(
-        self, own: Response, whole: Response, more: Response, form: Mapping[str, Any] | None
+        self, own: Response, whole: Response, more: Response, *, is_final: bool
     ) -> Aside[tuple[Response, str | None]]:
         """The answer and its text; None for a text that is as the server sent it.
 
-        `more`: of one more turn. `form`: what the text has to be in, if anything.
+        `more`: of one more turn. `is_final`: the text is all that the client gets, and has to be in its form.
         """
-        # What stands for no call is shown as text, but for what was written anew.
-        text = whole.text if more.calls else whole.kept_text or whole.text
+        text = whole.kept_text or whole.text  # what stands for no call is shown as text
+        if more.calls:
+            text = whole.text  # but for what was written anew
         is_thought = _is_thought(own)
         if more.text.strip() and (is_thought or not own.text.strip()):
             text, is_thought = more.text, False
             whole = replace(own, content=(*own.content, Text(text)))
-        if form:
-            text, is_thought = (yield from self._hold_to_form(text, form)), False
+        if is_final and self._request.form:
+            text, is_thought = (yield from self._hold_to_form(text, self._request.form)), False
             thoughts = [block for block in own.content if isinstance(block, Reasoning)]
             whole = replace(own, content=(*thoughts, Text(text)))
-        is_same = text.split() == (own.kept_text or own.text).split()
-        return whole, None if is_thought or is_same else text
+        if is_thought or text.split() == (own.kept_text or own.text).split():
+            return whole, None
+        return whole, text
 
     def _find_prompt(self, events: Sequence[bytes]) -> bool:
         """Measure the prompt by the first event of a stream. Returns whether that has come."""
         if events:
             ids = find_prompt_ids(events[0])
             self._measure(ids)
-            last = ids.rsplit(b",", PROMPT_TAIL_TOKENS)[-PROMPT_TAIL_TOKENS:] if ids else []
-            self._prompt_tail = [*map(int, last)]
+            last = ids.rsplit(b",", PROMPT_TAIL_TOKENS)[-PROMPT_TAIL_TOKENS:]
+            self._prompt_tail = [int(each) for each in last if each]
         return bool(events)
 
     @property
@@ -459,6 +490,14 @@ class ChatTurn:
         report.usage = whole.usage or report.usage
         report.calls += [LandedCall(call.name, how, call.origin, call.id, call.repaired) for call in calls]
         report.repairs += [repair for call in calls for repair in call.repaired]
+
+    def _note_lost(self, whole: Response) -> None:
+        names = {tool.name for tool in self._request.tools}
+        for call in whole.malformed:
+            name = ""  # what is no tool's may be anything
+            if call.name in names:
+                name = call.name
+            self.report.calls.append(LandedCall(name, LOST, call.origin))
 
     def _recover(self, assembler: ResponseAssembler, replay: Replay | None = None) -> Aside[Response]:
         """The answer with what the server's parser lost. `replay`: see Recovery."""
@@ -533,8 +572,9 @@ class ChatTurn:
     def _replace_unknown(self, own: Response, native: Sequence[ToolCall]) -> Aside[list[ToolCall]]:
         """The calls of one more turn, where the server's are all of tools that the client does not offer; else none."""
         offered = {tool.name for tool in self._request.tools}
-        is_told = self._replaces_unknown and self.report.path == NATIVE and not self._request.wants_choices
-        if not is_told or not native or any(call.name in offered for call in native):
+        if not self._replaces_unknown or self.report.path != NATIVE or self._request.wants_choices:
+            return []
+        if not native or not offered.isdisjoint([call.name for call in native]):
             return []
         self._replaces_unknown = False
         result = UNKNOWN_TOOL.format(names=", ".join(offered))
@@ -548,9 +588,11 @@ class ChatTurn:
 
     def _find_stall(self, own: Response) -> Stall:
         """How the answer stopped halfway, if a guard that is on goes on with it."""
-        last = self._request.messages[-1] if self._request.messages else {}
-        stall = find_stall(own, is_behind_results=last.get("role") == "tool")
-        return stall if stall in self._stall_guards and not self._request.wants_choices else ""
+        is_behind_results = any(each.get("role") == "tool" for each in self._request.messages[-1:])
+        stall = find_stall(own, is_behind_results=is_behind_results)
+        if stall not in self._stall_guards or self._request.wants_choices:
+            return ""
+        return stall
 
     def _go_on(self, own: Response, stall: Stall) -> Aside[Response]:
         """What the model adds to an answer that stopped halfway; see _ask_further."""
@@ -575,16 +617,34 @@ class ChatTurn:
             more = yield from self._recover(assembler)
         except RequestFailed:
             return Response(())
-        calls = [call for call in more.calls if is_safe(call)]
-        text = more.text if assembler.response().text else ""  # a thought is none
-        return Response(() if more.malformed else (Text(text), *calls))
+        if more.malformed:
+            return Response(())
+        text = ""
+        if assembler.response().text:  # a thought is none
+            text = more.text
+        return Response((Text(text), *filter(is_safe, more.calls)))
 
 
-def _adapt_chunks(chunks: Sequence[bytes], before: Resumption | None, *, is_raw: bool) -> list[bytes]:
+def _read_whole(body: bytes, *, is_raw: bool) -> dict[str, Any]:
+    """A chat completion. Raises WireError where it is none, and ServerError where it is an error."""
+    answer = as_dict(load_json(body))
+    if is_raw:
+        answer = convert_answer(answer)
+    choices = as_dicts(answer.get("choices"))
+    if not choices and is_error(answer):
+        raise read_mid_stream_error(answer)
+    if not choices or not all(isinstance(each.get("message"), dict) for each in choices):
+        raise WireError("The server's answer is JSON, but not a chat completion.")
+    return answer
+
+
+def _adapt_chunks(chunks: Sequence[bytes], before: Resumption | None, *, is_raw: bool = False) -> list[bytes]:
     """The chunks as those of the chat completion that the client has begun to read."""
     if is_raw:
         chunks = [encode_json(convert_chunk(as_dict(load_json(data)))) for data in chunks]
-    return before.adapt(chunks) if before else list(chunks)
+    if before:
+        return before.adapt(chunks)
+    return list(chunks)
 
 
 def _sort_native(sent: Response, whole: Response) -> tuple[list[ToolCall], dict[int, ToolCall]]:

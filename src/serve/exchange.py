@@ -75,6 +75,13 @@ class GuardedExchange:
         self.read_clock = asyncio.get_running_loop().time
         self.began = self.first_byte_at = self.read_clock()
 
+    @property
+    def server(self) -> str:
+        """The address of the replica that answered; "" if none was asked."""
+        if self.replica is None:
+            return ""
+        return self.replica.root
+
     async def answer(self, upstreams: Upstreams) -> web.StreamResponse:
         """Raises NotGuarded."""
         failure: BotError | None = None
@@ -97,8 +104,10 @@ class GuardedExchange:
     def _word_failure(self, failure: BotError) -> tuple[int, str]:
         """Status and message for the client."""
         self.error = type(failure).__name__
-        status = 504 if isinstance(failure, Timeout) else 502
-        if isinstance(failure, ServerError) and failure.is_about_request:
+        status = 502
+        if isinstance(failure, Timeout):
+            status = 504
+        elif isinstance(failure, ServerError) and failure.is_about_request:
             status = failure.status  # the first event of a stream may be one: the client is not to ask again
         return status, word_failure(failure, self.replica)
 

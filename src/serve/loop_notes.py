@@ -57,8 +57,10 @@ def _list_rounds(messages: Sequence[Mapping[str, Any]], slow: Sequence[bool]) ->
         if message.get("role") == "tool":
             results.insert(0, read_text(message.get("content")))
             continue
-        calls = describe_calls(message) if message.get("role") == "assistant" else []
-        if not calls or len(rounds) == len(slow):
+        if message.get("role") != "assistant" or len(rounds) == len(slow):
+            break
+        calls = describe_calls(message)
+        if not calls:
             break
         rounds.append(Round([(name, arguments) for name, arguments in calls], results, slow[-1 - len(rounds)]))
         results = []

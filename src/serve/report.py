@@ -59,28 +59,39 @@ class Report:
         usage = self.usage
         return {"prompt": usage.input_tokens, "cached": usage.cached_tokens, "completion": usage.output_tokens}
 
+    @property
+    def broken_by(self) -> str:
+        """What the prompt changed of the last turn; "" if it began with it, or that was not measured."""
+        if self.kept is None:
+            return ""
+        return self.kept.cause
+
     def to_header(self) -> str:
         """The value of x-vllm-bot."""
         origins = [call.origin for call in self.calls if call.how not in (NATIVE, LOST)]
-        recovered = [call for call in self.calls if call.how == "recovered"]
-        lost = [call for call in self.calls if call.how == LOST]
+        counts = Counter(call.how for call in self.calls)
         parts = {
             "path": self.path,
             "origin": ",".join(dict.fromkeys(origins)),
             "repairs": ",".join(dict.fromkeys(self.repairs)),
-            "recovered": str(len(recovered) or ""),
-            "lost": str(len(lost) or ""),
+            "recovered": str(counts["recovered"] or ""),
+            "lost": str(counts[LOST] or ""),
             "rescued": ",".join(self.rescues),
             "mended": ",".join(self.mended),
             "guards": ",".join(f"{name}:{count}" for name, count in self.guards.items()),
             "restored": str(self.restored or ""),
-            "kept": f"{int(self.kept.share * 1000) / 1000:.3f}" if self.kept else "",
-            "broken_by": self.kept.cause if self.kept else "",
+            "kept": "",
+            "broken_by": self.broken_by,
         }
+        if self.kept is not None:
+            parts["kept"] = f"{int(self.kept.share * 1000) / 1000:.3f}"
         return "; ".join(f"{name}={value}" for name, value in parts.items() if value)
 
     def to_entry(self) -> dict[str, Any]:
         """For the request log; what is empty was not done."""
+        share: float | None = None
+        if self.kept is not None:
+            share = round(self.kept.share, 4)
         return {
             "calls": [call.describe() for call in self.calls],
             "repairs": list(dict.fromkeys(self.repairs)),
@@ -89,7 +100,7 @@ class Report:
             "guards": dict(self.guards),
             "extra_requests": self.extra_requests,
             "restored": self.restored,
-            "kept": round(self.kept.share, 4) if self.kept else None,
-            "broken_by": self.kept.cause if self.kept else "",
+            "kept": share,
+            "broken_by": self.broken_by,
             "tokens": self.tokens,
         }

@@ -59,12 +59,13 @@ class RequestRecord:
     def to_entry(self) -> dict[str, Any]:
         """The line of the log. What is empty is left out, but for the fields that each request has."""
         now = time.monotonic()
-        server, error = self.server, self.error
-        path = RELAYED_PATH if server else "refused"
+        server, error, path = self.server, self.error, "refused"
+        if server:
+            path = RELAYED_PATH
         first_byte = (self.first_byte_at or now) - self.began
         done: dict[str, Any] = {}
         if exchange := self.exchange:
-            server = exchange.replica.root if exchange.replica else ""
+            server = exchange.server
             error = error or exchange.error
             path = exchange.report.path
             first_byte = exchange.first_byte_at - exchange.began
@@ -88,7 +89,9 @@ class RequestRecord:
 def read_id(headers: Mapping[str, str]) -> str:
     """The client's id of its request, or a new one."""
     given = headers.get(ID_HEADER, "")
-    return given if _ID.fullmatch(given) else uuid4().hex
+    if _ID.fullmatch(given):
+        return given
+    return uuid4().hex
 
 
 class RequestLog:

@@ -29,7 +29,9 @@ class Resumption:
     def __init__(self, text: str, last: Mapping[str, Any], *, is_continued: bool) -> None:
         self.text = text
         self._last = last
-        self._missing = "" if is_continued else text  # that the new answer has yet to repeat
+        self._missing = ""  # of the text, what the new answer has yet to repeat
+        if not is_continued:
+            self._missing = text
 
     def make_beginning(self) -> bytes:
         """A chunk with what the client has."""
@@ -45,16 +47,18 @@ class Resumption:
         if self._last and "choices" in chunk:
             chunk |= {name: self._last[name] for name in _IDENTITY if name in self._last}
         for choice in as_dicts(chunk.get("choices")):
-            delta = as_dict(choice.get("delta"))
-            if self._last:
-                delta.pop("role", None)  # some clients join the roles of all chunks
-            if isinstance(delta.get("content"), str):
-                delta["content"] = self._skip(delta["content"])
-            if self._missing and (delta.get("tool_calls") or choice.get("finish_reason")):
-                raise OtherAnswer("The second answer is another one.")
-            choice["delta"] = delta
+            self._adapt_choice(choice)
         self._add_usage(chunk)
         return encode_json(chunk)
+
+    def _adapt_choice(self, choice: dict[str, Any]) -> None:
+        choice["delta"] = delta = as_dict(choice.get("delta"))
+        if self._last:
+            delta.pop("role", None)  # some clients join the roles of all chunks
+        if isinstance(delta.get("content"), str):
+            delta["content"] = self._skip(delta["content"])
+        if self._missing and (delta.get("tool_calls") or choice.get("finish_reason")):
+            raise OtherAnswer("The second answer is another one.")
 
     def _skip(self, content: str) -> str:
         """The content without what the client has."""

@@ -37,28 +37,28 @@ def encode_entry(tape: Tape, redact: Redact | None = None) -> bytes:
 
 
 def make_entry(tape: Tape) -> dict[str, Any]:
-    chat, report, conversation = tape.chat or ChatBody({}), tape.report, tape.conversation
+    chat, report = tape.chat or ChatBody({}), tape.report
+    session: str | None = None
+    if tape.conversation is not None:
+        session = tape.conversation.session
     events = list_events(tape)
     if report.path == RELAYED_PATH:
         sent = read_answer(fold_relayed, tape.api, events)
     else:
         sent = read_answer(fold_chunks, tape.sent)
-    contiguous, broken_by = None, ""
+    contiguous: bool | None = None
     if report.kept is not None:
-        contiguous, broken_by = not report.kept.cause, report.kept.cause
+        contiguous = not report.broken_by
     answered = read_answer(fold_chunks, events)
-    usage = sent.usage or None
-    if not usage and report.usage:  # the server counted it for the gateway alone
-        usage = {"prompt_tokens": report.usage.input_tokens, "completion_tokens": report.usage.output_tokens}
-    entry: dict[str, Any] = {
+    return {
         "version": VERSION,
         "time": datetime.fromtimestamp(tape.began_at, timezone.utc).isoformat(timespec="milliseconds"),
         "api": tape.api,
         "key": tape.key,
         "model": chat.model,
-        "session": conversation.session if conversation else None,
+        "session": session,
         "contiguous": contiguous,
-        "broken_by": broken_by,
+        "broken_by": report.broken_by,
         "path": report.path,
         "status": tape.status,
         "ended": tape.ended,
@@ -66,12 +66,18 @@ def make_entry(tape: Tape) -> dict[str, Any]:
         "tools": chat.body.get("tools"),
         "request": {name: value for name, value in chat.body.items() if name not in _APART},
         "choices": make_choices(sent, report, answered),
-        "usage": usage,
+        "usage": sent.usage or _describe_usage(report),
         "prompt_token_ids": answered.prompt_token_ids,
         "exchanges": [_write_exchange(each) for each in tape.exchanges],
         "reader": {**tape.reader, "form": chat.form, "server": tape.server, "facts": tape.facts},
     }
-    return entry
+
+
+def _describe_usage(report: Report) -> dict[str, int] | None:
+    """What the server counted for the gateway alone."""
+    if report.usage is None:
+        return None
+    return {"prompt_tokens": report.usage.input_tokens, "completion_tokens": report.usage.output_tokens}
 
 
 def _write_exchange(exchange: Exchange) -> dict[str, Any]:
