@@ -71,8 +71,11 @@ class ClientAsker:
         """The path to begin with. A call that is required needs no parser: it is held to the tools' schemas."""
         known = self._facts.paths.get(self._served)
         is_free = self._request.choice == "auto" and known.mode != "tokens"
-        path = known if is_free else replace(known, mode="native")
-        return self._facts.avoid_parser(self._served, path) if self._may_avoid_parser else path
+        if not is_free:
+            known = replace(known, mode="native")
+        if self._may_avoid_parser:
+            return self._facts.avoid_parser(self._served, known)
+        return known
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
         """The path with what the template does to the history, and the format in which the model writes calls."""
@@ -143,12 +146,16 @@ class ClientAsker:
         self._report.extra_requests += 1
         if isinstance(refusal, ToolsDropped):
             shows_tools = yield from probe_template(self._server, self._request.model, self._request.tools)
-            return path.drop_tools() if shows_tools is False else path
+            if shows_tools is False:
+                return path.drop_tools()
+            return path
         return (yield from self._refusals.downgrade(path, refusal, self.list_optional_fields(body), without))
 
     def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:  # noqa: ARG002
         """A grammar may be refused for the client's tools: that tells nothing about the server."""
-        self._report.path = "raw" if path.is_raw else path.mode
+        self._report.path = path.mode
+        if path.is_raw:
+            self._report.path = "raw"
         self._report.mended = self._request.list_mended(path)
         self.path = path
         if not self._refusals.are_proven:
@@ -196,7 +203,9 @@ class ChatAsker(ClientAsker):
         if path.mode == "text":
             body = self._continue(self._request.edit(path.for_raw_turn))
             self._prompt = yield from self._server.apply_template(encode_prompt(body))
-        return path if self._prompt is None else path.for_raw_turn
+        if self._prompt is None:
+            return path
+        return path.for_raw_turn
 
     def send(self, body: Mapping[str, Any], path: CallPath) -> Aside[None]:
         sent = encode_json(body)

@@ -91,7 +91,7 @@ class Conversation:
     async def restore(self) -> ChatBody:
         """The request with what its client dropped; itself where nothing is kept of it."""
         answers = list(self._history.keys.values())
-        asides = [self._old_key, _make_notes_key(answers), _make_session_key(answers)]
+        asides = [self._old_key, _make_aside_key("notes", answers), _make_aside_key("session", answers)]
         *values, trail, notes, sessions = await self._memory.find([*answers, *asides])
         if self.session and sessions:
             self.session = sessions[-1].decode()
@@ -102,7 +102,7 @@ class Conversation:
         )
         self._memo.keep(self._memo_key, self._history)
         if self._notes_loops:
-            self._notes = LoopNotes(self._chat.messages, notes[-1] if notes else b"", self._read_clock())
+            self._notes = LoopNotes(self._chat.messages, (b"", *notes)[-1], self._read_clock())
             self.has_new_note = self._notes.is_new
             messages = self._notes.apply(messages)
         if not self._history.restored and messages == self._chat.messages:
@@ -127,8 +127,10 @@ class Conversation:
         if self._has_warned or kept.cause not in HEAD_CAUSES or kept.share >= HEAD_SHARE:
             return
         self._has_warned = True
-        role = "" if kept.place is None else f" ({self._chat.messages[kept.place].get('role')})"
-        where = "" if kept.place is None else f" Message {kept.place + 1}{role} is the first that differs."
+        where = ""
+        if kept.place is not None:
+            role = self._chat.messages[kept.place].get("role")
+            where = f" Message {kept.place + 1} ({role}) is the first that differs."
         log.warning("A client broke the prefix of its own conversation: %s.%s", CAUSES[kept.cause], where)
 
     async def keep(self, answer: Response, tokens: Sequence[int]) -> None:
@@ -136,10 +138,11 @@ class Conversation:
         if kept := make_kept(answer, with_thought=self._with_thoughts):
             await self._memory.keep(self._history.make_key(answer), kept.encode())
         if self._notes:
-            key = _make_notes_key([self._history.make_key(answer)])
+            key = _make_aside_key("notes", [self._history.make_key(answer)])
             await self._memory.replace(key, self._notes.encode(self._read_clock()))
         if self.session:
-            await self._memory.replace(_make_session_key([self._history.make_key(answer)]), self.session.encode())
+            key = _make_aside_key("session", [self._history.make_key(answer)])
+            await self._memory.replace(key, self.session.encode())
         if not self._prompt:
             return
         trail = make_trail(self._sent, self._prompt, tokens, self._known)
@@ -159,14 +162,11 @@ class Conversation:
         self._before = Trail(Sent(*sent), prompt_tokens, tokens, Fingerprint(checksums, rest))
 
 
-def _make_notes_key(answers: Sequence[bytes]) -> bytes:
-    """What the notes of a history are kept under, which has these answers; see HistoryDigest."""
-    return blake2b(b"notes" + answers[-1], digest_size=2 * _DIGEST_BYTES).digest() if answers else b""
-
-
-def _make_session_key(answers: Sequence[bytes]) -> bytes:
-    """What the name of a conversation is kept under, which has these answers."""
-    return blake2b(b"session" + answers[-1], digest_size=2 * _DIGEST_BYTES).digest() if answers else b""
+def _make_aside_key(kind: str, answers: Sequence[bytes]) -> bytes:
+    """What the notes of a history, or the name of its session, are kept under. `answers`: their keys in it."""
+    if not answers:
+        return b""
+    return blake2b(kind.encode() + answers[-1], digest_size=2 * _DIGEST_BYTES).digest()
 
 
 def _write_trail(trail: Trail, spelling: bytes, has_warned: bool) -> bytes:

@@ -175,21 +175,20 @@ class Gateway:
             return await handler(request)
         except (TimeoutError, asyncio.TimeoutError):
             return _refuse(request, 408, f"The body did not come within {BODY_TIMEOUT_S:g} seconds.")
-        except _TooMany as refusal:
-            return _refuse(request, 413, refusal.message)
-        except web.HTTPRequestEntityTooLarge:
-            return _refuse(request, 413, f"The body is longer than {MAX_BODY_BYTES:,} bytes.")
         except web.HTTPException as refusal:
-            return _refuse(request, refusal.status, refusal.reason)
+            return _refuse(request, refusal.status, _word_refusal(refusal))
         except ConnectionResetError as error:  # the client has gone; aiohttp takes this for what it is
             raise asyncio.CancelledError from error
         except aiohttp.ClientError as error:  # the server broke off an answer that has begun: so does this one
-            log.warning("A server broke off an answer that was relayed: %s.", type(error).__name__)
-            if record := self._records.get(id(request)):
-                record.status, record.error = BROKEN_OFF, type(error).__name__
-            if request.transport:
-                request.transport.abort()
+            self._break_off(request, error)
             raise asyncio.CancelledError from error
+
+    def _break_off(self, request: web.Request, error: aiohttp.ClientError) -> None:
+        log.warning("A server broke off an answer that was relayed: %s.", type(error).__name__)
+        if record := self._records.get(id(request)):
+            record.status, record.error = BROKEN_OFF, type(error).__name__
+        if request.transport:
+            request.transport.abort()
 
     def _answer_at_once(self, request: web.Request) -> web.Response | None:
         """Before the body is read: to what the rules do not allow, a browser's first question, and who has no key."""
@@ -224,7 +223,9 @@ class Gateway:
 
     def _read_key(self, request: web.Request) -> str:
         """The client's key. A browser that opens the page sends no headers of ours: its key is in the query."""
-        return read_key(request.headers) or ("" if self.keys is None else request.query.get("key", ""))
+        if self.keys is None:
+            return read_key(request.headers)
+        return read_key(request.headers) or request.query.get("key", "")
 
     async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(find_cors_headers(_describe(request), self._rules))
@@ -470,6 +471,15 @@ def _count_containers(body: bytes) -> int:
 def _describe(request: web.Request) -> Asked:
     headers = {name.lower(): request.headers.getall(name) for name in request.headers}
     return Asked(request.method, request.path, headers, request.content_type)
+
+
+def _word_refusal(refusal: web.HTTPException) -> str:
+    """The message for what aiohttp, or this file, refuses."""
+    if isinstance(refusal, _TooMany):
+        return refusal.message
+    if isinstance(refusal, web.HTTPRequestEntityTooLarge):
+        return f"The body is longer than {MAX_BODY_BYTES:,} bytes."
+    return refusal.reason
 
 
 def _refuse(request: web.Request, status: int, message: str) -> web.Response:

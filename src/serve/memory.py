@@ -81,11 +81,11 @@ class BoundedStore(Generic[T]):
         self._forget_old(now)
         entries, found = self._entries, list[T | None]()
         for key in keys:
-            entry = entries.get(key)
-            if entry is not None:
-                entry.used_at = now
+            value: T | None = None
+            if entry := entries.get(key):
+                value, entry.used_at = entry.value, now
                 entries.move_to_end(key)
-            found.append(entry.value if entry else None)
+            found.append(value)
         return found
 
     def put(self, key: bytes, value: T, size: int) -> None:
@@ -163,8 +163,8 @@ class Memory(Protocol):
 class OwnMemory:
     """Of the only worker."""
 
-    def __init__(self, memory: AnswerMemory | None = None) -> None:
-        self.memory = AnswerMemory() if memory is None else memory  # an empty one is false
+    def __init__(self) -> None:
+        self.memory = AnswerMemory()
 
     async def find(self, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
         return self.memory.find(keys)
@@ -188,8 +188,8 @@ class SharedMemory:
         self._lock = asyncio.Lock()
 
     async def find(self, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
-        found = await self._ask("find", list(keys))
-        return [tuple(each) for each in found] if found else [()] * len(keys)
+        found = await self._ask("find", list(keys)) or [()] * len(keys)
+        return [*map(tuple, found)]
 
     async def keep(self, key: bytes, value: bytes) -> None:
         await self._ask("keep", key, value)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..errors import WireError
-from ..negotiation.history.exchange_text import WRITTEN
+from ..negotiation.history.exchange_text import WRITTEN, leave_out
 from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json, load_json
 from ..types.messages import Reasoning, Response, ToolCall, write_arguments
 from .memory import HISTORIES_BYTES, BoundedStore
@@ -83,8 +83,10 @@ class HistoryDigest:
             self.answer = known.answer
             self._digest = known._digest.copy()
         for message in messages[len(self.marks) :]:
-            is_answer = message.get("role") == "assistant"
-            data = self._note_answer(message) if is_answer else _encode_without_marks(message)
+            if message.get("role") == "assistant":
+                data = self._note_answer(message)
+            else:
+                data = _encode_without_marks(message)
             digest = sha256(data).digest()  # of which the others are made: a text is hashed once
             self._digest.update(digest)
             self.marks.append(digest[:_MARK_BYTES])
@@ -138,7 +140,9 @@ class HistoryMemo:
         with self._lock:
             known = self._store.find([before])[0]
             self._store.drop(before)
-        raw.update((b"," if last else b"") + encode_json(messages[last:])[1:-1])
+        if last:
+            raw.update(b",")
+        raw.update(encode_json(messages[last:])[1:-1])
         return raw.digest(), HistoryDigest(credential, model, messages, known)
 
     def keep(self, key: bytes, history: HistoryDigest) -> None:
@@ -171,7 +175,9 @@ def _read_arguments(arguments: object) -> str:
     if not isinstance(arguments, str):
         return sort_arguments(arguments or {})
     parsed = _parse(arguments)
-    return arguments if parsed is None else sort_arguments(parsed)
+    if parsed is None:
+        return arguments
+    return sort_arguments(parsed)
 
 
 def _parse(arguments: str) -> Any:
@@ -180,8 +186,10 @@ def _parse(arguments: str) -> Any:
         return _decode_json(arguments)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass  # load_json reads more
+    if not arguments.strip():
+        return {}
     try:
-        return load_json(arguments.encode(errors="replace")) if arguments.strip() else {}
+        return load_json(arguments.encode(errors="replace"))
     except WireError:
         return None
 
@@ -201,22 +209,23 @@ def list_ids(calls: Sequence[Mapping[str, Any]]) -> list[str]:
 def _encode_without_marks(message: Mapping[str, Any]) -> bytes:
     """Without `cache_control`, which clients move from message to message."""
     data = encode_json(message)
-    return encode_json(_leave_out_marks(message)) if _CACHE_MARK_BYTES in data else data
+    if _CACHE_MARK_BYTES in data:
+        return encode_json(_leave_out_marks(message))
+    return data
 
 
 def _leave_out_marks(message: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in message.items() if name != _CACHE_MARK}
+    kept = leave_out(message, _CACHE_MARK)
     if isinstance(content := message.get("content"), list):
-        kept["content"] = [
-            {name: value for name, value in part.items() if name != _CACHE_MARK} if isinstance(part, dict) else part
-            for part in content
-        ]
+        kept["content"] = [leave_out(part, _CACHE_MARK) if isinstance(part, dict) else part for part in content]
     return kept
 
 
 def make_kept(answer: Response, *, with_thought: bool) -> KeptAnswer | None:
     """What may have to be put back of an answer; None if there is nothing."""
-    thought = "".join(block.text for block in answer.content if isinstance(block, Reasoning)) if with_thought else ""
+    thought = ""
+    if with_thought:
+        thought = "".join(block.text for block in answer.content if isinstance(block, Reasoning))
     written = tuple(_write(call) for call in answer.calls)
     if not thought and not written:
         return None
@@ -224,7 +233,9 @@ def make_kept(answer: Response, *, with_thought: bool) -> KeptAnswer | None:
 
 
 def _write(call: ToolCall) -> str:
-    return "" if call.written == write_arguments(call.arguments) else call.written
+    if call.written == write_arguments(call.arguments):
+        return ""
+    return call.written
 
 
 def choose(values: Sequence[bytes], ids: tuple[str, ...]) -> KeptAnswer | None:
@@ -235,7 +246,9 @@ def choose(values: Sequence[bytes], ids: tuple[str, ...]) -> KeptAnswer | None:
     candidates = [*map(decode_kept, values)]
     if any(ids):
         candidates = [each for each in candidates if each.ids == ids]
-    return candidates[0] if len(candidates) == 1 else None
+    if len(candidates) != 1:
+        return None
+    return candidates[0]
 
 
 def put_back(
@@ -287,7 +300,7 @@ def restore_answer(message: dict[str, Any], values: tuple[bytes, ...], *, with_t
     is_changed = changed != message
     if kept.written:
         changed[WRITTEN] = kept.written
-    renamed = {} if ids == kept.ids else {own: id for own, id in zip(ids, kept.ids, strict=False) if own != id}
+    renamed = {own: id for own, id in zip(ids, kept.ids, strict=False) if own != id}
     return RestoredAnswer(values, changed, is_changed, renamed)
 
 
@@ -314,5 +327,7 @@ def _restore_call(call: dict[str, Any], id: str, arguments: str) -> dict[str, An
     if not arguments:
         written = as_str(function.get("arguments"))
         parsed = _parse(written)
-        arguments = write_arguments(parsed) if isinstance(parsed, dict) else written
+        arguments = written
+        if isinstance(parsed, dict):
+            arguments = write_arguments(parsed)
     return {**call, "id": id, "function": {**function, "arguments": arguments}}

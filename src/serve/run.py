@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -23,7 +24,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from ..app.async_model import make_async_client
-from ..app.keys import read_keys
+from ..app.keys import KeyRing, read_keys
 from ..app.listening import ListenAddress, explain_listen, find_free, parse_listen
 from ..app.state_files import ServerMemory
 from ..config import Settings, read_debug_level
@@ -62,7 +63,9 @@ def check(settings: Settings, tls: TlsFiles = None) -> Settings:
         hint = "Give a file with --keys; `vllm-bot serve --new-key FILE` makes one."
         raise ConfigError(f"Without keys the gateway listens on this machine only, not on {address.host}.", hint)
     make_upstreams(settings)
-    names = read_keys(Path(options.keys)).names if options.keys else []
+    names: Collection[str] = ()
+    if options.keys:
+        names = read_keys(Path(options.keys)).names
     if options.request_log:
         RequestLog(options.request_log)
     _check_record(options, names)
@@ -120,7 +123,9 @@ def serve_forever(settings: Settings, *, tls: TlsFiles = None, redact: Redact | 
 def describe(settings: Settings, tls: TlsFiles = None) -> str:
     """Where the gateway listens and what for. Raises ConfigError."""
     servers = ", ".join(replica.root for replica in make_upstreams(settings).replicas)
-    scheme, address = "https" if tls else "http", parse_listen(settings.serve.listen, "serve.listen")
+    address, scheme = parse_listen(settings.serve.listen, "serve.listen"), "http"
+    if tls:
+        scheme = "https"
     return f"vllm-bot serve: {scheme}://{address} in front of {servers}. Ctrl-C ends it."
 
 
@@ -189,43 +194,13 @@ def _serve(
         import uvloop
 
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    options = settings.serve
-    keys = read_keys(Path(options.keys)) if options.keys else None
-    rules = AccessRules(options.hosts, options.origins, options.relay)
-    metrics, upstreams = Metrics(Path(folder)), make_upstreams(settings)
-    memory: Memory | None = None
-    if options.restore:
-        memory = OwnMemory() if options.workers == 1 else SharedMemory(Path(folder))
+    options, metrics = settings.serve, Metrics(Path(folder))
     if is_restart:
         metrics.count_restart()
-    recorder: Recorder | None = None
-    if options.record:
-        recorder = Recorder(_make_log_file(options), redact, options.record_keys)
-    turn_options = TurnOptions(
-        options.repair_turns, settings.vllm.recover_parser_errors, settings.text_protocol.constrained, options.guards
-    )
-    gateway = Gateway(
-        upstreams,
-        metrics,
-        keys,
-        turn_options,
-        rules,
-        options.keep_alive,
-        memory,
-        RequestLog(options.request_log) if options.request_log else None,
-        recorder,
-        HistoryMemo(share_memory(options.workers).histories),
-    )
-
-    def reload_keys() -> None:
-        """Keys that cannot be read change nothing."""
-        try:
-            gateway.keys = read_keys(Path(options.keys))
-        except ConfigError as error:
-            log.warning("The keys stay as they were. %s", error.message)
-        else:
-            log.warning("The keys were read anew.")
-
+    gateway = _make_gateway(settings, metrics, Path(folder), redact)
+    reload: Callable[[], None] | None = None
+    if options.keys:
+        reload = partial(_reload_keys, gateway, Path(options.keys))
     checks = _load_tls(tls)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)  # until the loop handles them
     try:
@@ -236,7 +211,7 @@ def _serve(
                 checks,
                 mask,
                 is_shared=options.workers > 1,
-                reload=reload_keys if options.keys else None,
+                reload=reload,
             )
         )
     except asyncio.CancelledError:  # Ctrl-C came before the loop had its handler, by a thread that blocks no signals
@@ -247,6 +222,52 @@ def _serve(
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     if is_interrupted:
         raise KeyboardInterrupt
+
+
+def _make_gateway(settings: Settings, metrics: Metrics, folder: Path, redact: Redact | None) -> Gateway:
+    """`folder`: where the parent of several workers has its socket. Raises ConfigError."""
+    options = settings.serve
+    keys: KeyRing | None = None
+    if options.keys:
+        keys = read_keys(Path(options.keys))
+    memory: Memory | None = None
+    if options.restore and options.workers == 1:
+        memory = OwnMemory()
+    elif options.restore:
+        memory = SharedMemory(folder)
+    request_log: RequestLog | None = None
+    if options.request_log:
+        request_log = RequestLog(options.request_log)
+    recorder: Recorder | None = None
+    if options.record:
+        recorder = Recorder(_make_log_file(options), redact, options.record_keys)
+    return Gateway(
+        make_upstreams(settings),
+        metrics,
+        keys,
+        TurnOptions(
+            options.repair_turns,
+            settings.vllm.recover_parser_errors,
+            settings.text_protocol.constrained,
+            options.guards,
+        ),
+        AccessRules(options.hosts, options.origins, options.relay),
+        options.keep_alive,
+        memory,
+        request_log,
+        recorder,
+        HistoryMemo(share_memory(options.workers).histories),
+    )
+
+
+def _reload_keys(gateway: Gateway, file: Path) -> None:
+    """Keys that cannot be read change nothing."""
+    try:
+        gateway.keys = read_keys(file)
+    except ConfigError as error:
+        log.warning("The keys stay as they were. %s", error.message)
+    else:
+        log.warning("The keys were read anew.")
 
 
 async def _listen(
@@ -303,8 +324,7 @@ async def _listen(
 
 def hide_request(record: logging.LogRecord) -> bool:
     """A filter for the log: of a malformed request no part is quoted, since it may hold a key."""
-    error = record.exc_info[1] if record.exc_info else None
-    if isinstance(error, HttpProcessingError):
+    if record.exc_info and isinstance(error := record.exc_info[1], HttpProcessingError):
         record.msg, record.args, record.exc_info = "A malformed request was refused: %s.", (type(error).__name__,), None
     return True
 

@@ -83,7 +83,9 @@ class Replica:
         """The message without where the server is."""
         for name in (self.address, self.root, self.root.partition("://")[2]):
             message = message.replace(name, "the server")
-        return message.replace("the", "The", 1) if message.startswith("the server") else message
+        if message.startswith("the server"):
+            return message.replace("the", "The", 1)
+        return message
 
     def mark_answered(self, status: int) -> None:
         if status < SERVER_TROUBLE and not self.is_healthy:
@@ -124,8 +126,9 @@ class Upstreams:
         """
         if len(self.replicas) == 1:
             return list(self.replicas)
-        messages = chat.get("messages")
-        start = messages[:HASHED_MESSAGES] if isinstance(messages, list) else messages
+        start = chat.get("messages")
+        if isinstance(start, list):
+            start = start[:HASHED_MESSAGES]
         key = encode_json([chat.get("model"), start])
         healthy = [each for each in self.replicas if each.is_healthy] or self.replicas
         share = math.ceil(MAX_LOAD * (1 + sum(each.running for each in healthy)) / len(healthy))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...parsing import render_message, render_results
@@ -70,7 +70,7 @@ def render_exchanges(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
     return rendered
 
 
-def leave_out(message: dict[str, Any], *names: str) -> dict[str, Any]:
+def leave_out(message: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {key: value for key, value in message.items() if key not in names}
 
 

@@ -86,9 +86,11 @@ class History:
 
     def read_calls(self, after: int = 0) -> tuple[int, list[dict[str, Any]]]:
         """The last calls behind number `after`, the oldest first, and the number of the last one."""
-        rows = self._database.execute(LIST, (after,)).fetchall()
-        last = rows[-1][0] if rows else after
-        return last, [json.loads(entry) for _, entry in rows]
+        calls = []
+        for number, entry in self._database.execute(LIST, (after,)):
+            after = number
+            calls.append(json.loads(entry))
+        return after, calls
 
     def close(self) -> None:
         self._database.close()

@@ -80,10 +80,11 @@ class FoldedChoice:
         if thought := piece.reasoning or piece.reasoning_content:  # servers that know both names send both
             self.thoughts.append(thought)
         for place, call in enumerate(piece.tool_calls or ()):
-            self._add_call(place, call)
+            if call.index is None:
+                call.index = place
+            self._add_call(call.index, call)
 
-    def _add_call(self, place: int, piece: _Call) -> None:
-        index = place if piece.index is None else piece.index
+    def _add_call(self, index: int, piece: _Call) -> None:
         call = self.calls.setdefault(index, FoldedCall())
         call.id = call.id or piece.id or ""
         if piece.function is not None:
@@ -103,10 +104,9 @@ class FoldedAnswer:
         self.usage = chunk.usage or self.usage
         self.prompt_token_ids = self.prompt_token_ids or chunk.prompt_token_ids or []
         for place, choice in enumerate(chunk.choices or ()):
-            index = place if choice.index is None else choice.index
-            if index not in self.choices:
-                self.choices[index] = FoldedChoice()
-            self.choices[index]._add(choice)
+            if choice.index is None:
+                choice.index = place
+            self.choices.setdefault(choice.index, FoldedChoice())._add(choice)
 
 
 def fold_chunks(events: Iterable[bytes]) -> FoldedAnswer:

@@ -43,7 +43,9 @@ def _read_response(event: Mapping[str, Any], answer: FoldedAnswer, choice: Folde
     """The last event of a stream holds all of it."""
     if event.get("type") == "response.output_text.delta":
         choice.texts.append(as_str(event.get("delta")))
-    whole = event if event.get("object") == "response" else as_dict(event.get("response"))
+    whole = event
+    if event.get("object") != "response":
+        whole = as_dict(event.get("response"))
     if event.get("type") not in (None, *ENDS) or not whole:
         return
     choice.texts.clear()
