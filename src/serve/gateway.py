@@ -249,8 +249,8 @@ class Gateway:
         body = await _read_api_body(request)
         tape = None
         if self._recorder is not None and request.path != COUNT_PATH:
-            key = (self.keys.find(self._read_key(request)) if self.keys else None) or ""
-            tape = self._recorder.begin(request.path.removeprefix("/v1/"), key, len(body))
+            record = self._records[id(request)]
+            tape = self._recorder.begin(record.api, record.key, len(body))
         try:
             return await self._answer_body(request, body, tape)
         finally:
@@ -272,8 +272,8 @@ class Gateway:
         except Exception:  # noqa: BLE001 - a mistake of ours costs no request
             log.exception(RELAYED)
             return await self.relay(request)
-        # a whole answer stays silent: its status cannot be taken back
-        interval = interval if value.get("stream") is True else 0.0
+        if value.get("stream") is not True:
+            interval = 0.0  # a whole answer stays silent: its status cannot be taken back
         if chat is not None and "form" in self._options.guards:
             chat = chat.split_form()
         if tape is not None:
@@ -298,7 +298,9 @@ class Gateway:
         headers = self._forward_headers(request, _OURS)
         if self.keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
-        session = "" if tape is None else random_id()
+        session = ""
+        if tape is not None:
+            session = random_id()
         conversation = await run_beside(request, self._find_conversation, request, chat, session)
         exchange = GuardedExchange(request, dialect, chat, headers, self._options, live, conversation, tape)
         record = self._records.get(id(request))
@@ -334,9 +336,10 @@ class Gateway:
         self, request: web.Request, chat: ChatBody | None = None, tape: Tape | None = None
     ) -> web.StreamResponse:
         """Pass a request and its answer on, byte for byte. Raises HistoryRefused, of `chat`."""
+        left_out = NOT_RELAYED
         if tape is not None:
             tape.begin(RELAYED_PATH)
-        left_out = NOT_RELAYED if tape is None else NOT_RELAYED | {"accept-encoding"}  # what is recorded can be read
+            left_out = NOT_RELAYED | {"accept-encoding"}  # what is recorded can be read
         try:
             async with self._open_answer(request, left_out) as answer:
                 await check_refusal(answer, chat)
@@ -365,7 +368,9 @@ class Gateway:
         self, request: web.Request, left_out: Set[str]
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
         """The answer of the first server that gives one. Raises _Unreachable. `left_out`: headers of the request."""
-        body = await request.read() if request.body_exists else None
+        body: bytes | None = None
+        if request.body_exists:
+            body = await request.read()
         chat: Mapping[str, Any] = {}
         if body and len(self._upstreams.replicas) > 1:  # else a large body need not be read
             chat = await run_beside(request, _read_beginning, body)
@@ -376,8 +381,7 @@ class Gateway:
                 try:
                     answer = await self._send(request, replica, body, left_out)
                 except (aiohttp.ClientError, OSError) as error:
-                    reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-                    replica.mark_failed(f"{replica.root} cannot be reached: {reason}.")
+                    replica.mark_failed(f"{replica.root} cannot be reached: {_describe_failure(error)}.")
                     continue
                 replica.mark_answered(answer.status)
                 self._metrics.count_relay(answer.status)
@@ -391,26 +395,39 @@ class Gateway:
     ) -> aiohttp.ClientResponse:
         assert self._session is not None  # noqa: S101 - opened with the application
         key = replica.client.key_headers
-        headers = self._forward_headers(request, left_out | (KEY_HEADERS if key else frozenset())) | key
+        if key:
+            left_out = left_out | KEY_HEADERS
+        headers = self._forward_headers(request, left_out) | key
         if "accept-encoding" in left_out:
             headers["Accept-Encoding"] = "identity"  # aiohttp would send one of its own
         target = str(request.rel_url)  # as it came
-        target = target if self.keys is None else drop_key(target)
+        if self.keys is not None:
+            target = drop_key(target)
         url = URL(f"{replica.root}{target}", encoded=True)
         return await self._session.request(request.method, url, data=body, headers=headers, allow_redirects=False)
 
     def _forward_headers(self, request: web.Request, left_out: Set[str]) -> dict[str, str]:
         """Of a client's request. A key of the gateway goes no further."""
-        return select_headers(request.headers, left_out | (KEY_HEADERS if self.keys is not None else frozenset()))
+        if self.keys is not None:
+            left_out = left_out | KEY_HEADERS
+        return select_headers(request.headers, left_out)
 
 
 def _read_request(path: str, value: dict[str, Any]) -> tuple[Dialect, ChatBody | None]:
     """Raises ValueError, and HTTPException for names that are too long."""
     dialect = DIALECTS[path](value, random_id)
-    chat = None if dialect.chat is None else ChatBody(dialect.chat)
-    if chat is not None and chat.is_guarded:
+    if dialect.chat is None:
+        return dialect, None
+    chat = ChatBody(dialect.chat)
+    if chat.is_guarded:
         _check_names(chat)
     return dialect, chat
+
+
+def _describe_failure(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error)
 
 
 async def _read_api_body(request: web.Request) -> bytes:

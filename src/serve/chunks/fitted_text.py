@@ -93,8 +93,9 @@ class FittedText:
         start = position
         if self._has_escape:
             self._has_escape, position = False, position + 1
-        part = _STRING_PART.match(piece, position)
-        end = part.end() if part else position
+        end = position
+        if part := _STRING_PART.match(piece, position):
+            end = part.end()
         if end == len(piece):
             self._emit(piece[start:])
             return end
@@ -123,12 +124,7 @@ class FittedText:
             self._in_literal = False
             self._end_value()
         if first == '"':
-            self._is_in_string = True
-            if self._expects_key:
-                self._expects_key, self._key = False, []
-            else:
-                self._begin_value("string")
-            self._emit(token)
+            self._open_string(token)
         elif first in "{[":
             self._open_container(_KINDS[first], token)
         elif first in "}]":
@@ -142,24 +138,37 @@ class FittedText:
                 self._begin_value(_KINDS.get(first, "number"))
             self._emit(token)
 
+    def _open_string(self, token: str) -> None:
+        self._is_in_string = True
+        if self._expects_key:
+            self._expects_key, self._key = False, []
+        else:
+            self._begin_value("string")
+        self._emit(token)
+
     def _find_schema(self) -> Schema:
         """Of the value that begins."""
         if not self._open:
             return self._fitter.root
         kind, inner = self._open[-1]
-        return self._fitter.find_inner(inner, "object", self._name) if kind == "object" else inner
+        if kind == "object":
+            return self._fitter.find_inner(inner, "object", self._name)
+        return inner
 
     def _begin_value(self, kind: str) -> Schema:
-        schema = self._find_schema() if self._held is None else {}
         if not self._open and kind != "object":
             self.release()
-        elif self._held is None and self._open and self._fitter.may_refuse(schema, kind):
+        if self._held is not None:
+            return {}
+        schema = self._find_schema()
+        if self._open and self._fitter.may_refuse(schema, kind):
             self._held, self._held_schema, self._held_depth = [], schema, len(self._open)
         return schema
 
     def _open_container(self, kind: str, token: str) -> None:
-        schema = self._begin_value(kind)
-        inner = schema if kind == "object" or self._held is not None else self._fitter.find_inner(schema, kind)
+        inner = self._begin_value(kind)
+        if kind != "object" and self._held is None:
+            inner = self._fitter.find_inner(inner, kind)
         self._open.append(_Container(kind, inner))
         self._expects_key = kind == "object"
         self._emit(token)

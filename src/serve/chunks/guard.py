@@ -9,11 +9,11 @@ waits for the recovery of what the server's parser lost.
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import count, starmap
 from typing import Any, NamedTuple
 
 from ...errors import ServerError, WireError
@@ -43,6 +43,7 @@ from .held_chunk import (
     build_chunks,
     build_end,
     clear_finish,
+    name_end,
     render,
     render_last,
     shift_calls,
@@ -190,7 +191,9 @@ class _Guard:
             return _Segment(decision.text, True, not decision.is_thought)
         if isinstance(decision, Mark):
             self.ends_thought = self.ends_thought or decision.ends_thought
-            return _Segment(decision.raw, None if find_last_tag(decision.raw) else True)
+            if find_last_tag(decision.raw):
+                return _Segment(decision.raw, None)
+            return _Segment(decision.raw, True)
         if isinstance(decision, Hold):
             return _Segment(decision.raw, None, is_shown=True)
         if isinstance(decision, WholeCall):
@@ -201,21 +204,27 @@ class _Guard:
 
     def _settle_text(self, ending: Ending) -> str:
         """Decide on the text that has not left. Returns what is to be sent in its place."""
-        shown = [segment for segment in self._segments if segment.is_shown]
+        keeps_text = ending.text is None or not ending.is_replaced
+        keeps_tags = not (ending.text or ending.is_replaced)  # without a call
         for segment in self._segments:
             if segment.is_kept is None and segment.is_shown:
-                segment.is_kept = ending.text is None or not ending.is_replaced
-            elif segment.is_kept is None:  # a tag without a call
-                segment.is_kept = not (ending.text or ending.is_replaced)
+                segment.is_kept = keeps_text
+            elif segment.is_kept is None:
+                segment.is_kept = keeps_tags
         if ending.text is None:
             return ""
+        return self._replace_text(ending.text)
+
+    def _replace_text(self, text: str) -> str:
+        """What is to be sent in place of the answer's text that has not left; none where another one has left."""
         own = self.assembler.response()
+        shown = [segment for segment in self._segments if segment.is_shown]
         left = (own.kept_text or own.text).removesuffix("".join([segment.text for segment in shown])).rstrip()
-        if not ending.text.startswith(left):
+        if not text.startswith(left):
             return ""
         for segment in shown:
             segment.is_kept = False
-        return ending.text[len(left) :]
+        return text[len(left) :]
 
 
 class WholeGuard(_Guard):
@@ -234,29 +243,38 @@ class WholeGuard(_Guard):
 
     def settle(self, ending: Ending) -> dict[str, Any]:
         """The choice as the client gets it; see StreamGuard.settle."""
-        choice, message = self._choice, dict(self._choice["message"])
         text = self._settle_text(ending)
         fitted = {index: "".join(native.pieces) for index, native in self._native.items() if native.is_changed}
         is_same = all(segment.is_kept for segment in self._segments)
         if is_same and not (ending.calls or text or ending.completed or fitted):
-            return choice
+            return self._choice
         kept = "".join(segment.text for segment in self._segments if segment.is_kept) + text
-        native = [] if ending.is_replaced else list(message.get("tool_calls") or ())
-        if fitted and not native:  # OpenAI's API before tool_calls
-            message["function_call"] = {**message["function_call"], "arguments": fitted[0]}
-        for index, arguments in fitted.items() if native else ():
-            native[index] = {**native[index], "function": {**native[index]["function"], "arguments": arguments}}
-        for index, call in ending.completed.items():
-            native[index] = encode_call(call)
-        message["content"] = kept if kept.strip() else None
-        if all_calls := [*native, *map(encode_call, ending.calls)]:
-            message["tool_calls"] = all_calls
-        else:
-            message.pop("tool_calls", None)
-        reason = choice.get("finish_reason")
+        message = {**self._choice["message"], "content": None}
+        if kept.strip():
+            message["content"] = kept
+        _settle_calls(message, ending, fitted)
+        reason = self._choice.get("finish_reason")
         if reason != "length":
-            reason = "tool_calls" if all_calls else "stop"
-        return {**choice, "message": message, "logprobs": None, "finish_reason": reason}
+            reason = name_end(has_calls="tool_calls" in message)
+        return {**self._choice, "message": message, "logprobs": None, "finish_reason": reason}
+
+
+def _settle_calls(message: dict[str, Any], ending: Ending, fitted: Mapping[int, str]) -> None:
+    """Give the message the calls that the client gets. `fitted`: the arguments that were changed, by their places."""
+    native: list[dict[str, Any]] = []
+    if not ending.is_replaced:
+        native += message.get("tool_calls") or ()
+    for index, arguments in fitted.items():
+        if native:
+            native[index] = {**native[index], "function": {**native[index]["function"], "arguments": arguments}}
+        else:  # OpenAI's API before tool_calls
+            message["function_call"] = {**message["function_call"], "arguments": arguments}
+    for index, call in ending.completed.items():
+        native[index] = encode_call(call)
+    if calls := [*native, *map(encode_call, ending.calls)]:
+        message["tool_calls"] = calls
+    else:
+        message.pop("tool_calls", None)
 
 
 class StreamGuard(_Guard):
@@ -277,7 +295,9 @@ class StreamGuard(_Guard):
         may_be_cut: bool = False,
         fits_native: bool = True,
     ) -> None:
-        waits: Waits = "all" if thinks else "unsure"
+        waits: Waits = "unsure"
+        if thinks:
+            waits = "all"
         super().__init__(request, new_id, waits=waits, may_be_cut=may_be_cut, fits_native=fits_native)
         self._chunks: deque[HeldChunk] = deque()
         self._last = b""  # the chunk that came last
@@ -300,7 +320,9 @@ class StreamGuard(_Guard):
     def pass_on(self, data: bytes) -> list[bytes] | None:
         """The chunks to send, if a look at this chunk's text is enough; else None, and it is to be fed."""
         is_due = self._chunks or self._may_be_rest or self._run.size >= CHECK_INTERVAL_CHARS
-        return None if is_due else self._run.pass_on(data)
+        if is_due:
+            return None
+        return self._run.pass_on(data)
 
     def close(self, last: Sequence[bytes] = (), *, is_done: bool = False) -> None:
         """`last`: the chunks without choices. `is_done`: the server said that nothing follows.
@@ -311,7 +333,7 @@ class StreamGuard(_Guard):
             self._decoder.read_event(data, [])
         self._take_in(())
         if is_done and self._last and not any(chunk.is_last for chunk in self._chunks):
-            self._take_in([build_end(json.loads(self._last), "tool_calls" if self._native else "stop")])
+            self._take_in([build_end(json.loads(self._last), name_end(has_calls=bool(self._native)))])
         self._is_over = True
         super().close()
 
@@ -339,42 +361,53 @@ class StreamGuard(_Guard):
     def _take_in(self, chunks: Sequence[bytes]) -> list[bytes]:
         """Decode and parse what has passed, and the chunks; returns those to send."""
         found: list[WireEvent] = []
-        new: list[HeldChunk] = []
-        is_plain, text = not self._chunks, b""
         passed, held = self._run.take()
-        for data in [*passed, *held, *chunks]:
+        new = self._read_chunks([*passed, *held, *chunks], found)
+        if passed and new:
+            new[0].data = b""
+        decisions = self._absorb(found)
+        is_plain = not (self._chunks or self._waits or any(chunk.calls or chunk.is_last for chunk in new))
+        if is_plain and _is_just_text(decisions, new):
+            return [chunk.data for chunk in new if chunk.data]
+        self._chunks += new
+        self._sort_in(decisions)
+        self._ready += self._release()
+        return self._take_ready()
+
+    def _read_chunks(self, chunks: Sequence[bytes], found: list[WireEvent]) -> list[HeldChunk]:
+        """Those that the client may get; their events are added to `found`."""
+        read: list[HeldChunk] = []
+        text = b""  # the last chunk that is nothing but text
+        for data in chunks:
             start = len(found)
             try:
                 self._decoder.read_event(data, found)
             except (ServerError, WireError) as error:
                 self.broken = error  # what came before it leaves
                 break
-            events = found[start:]
-            self._follow_native(events)
-            size, calls = _measure(events)
-            self._last = data
-            is_last = _FINISHED in data and _UNFINISHED not in data
-            if size and self._may_be_rest:
-                self._waits = True
-                self.assembler.landing.waits = "all"
-            is_plain = is_plain and not calls and not is_last
-            if len(events) == 1 and not calls and not is_last:
+            chunk = self._hold(data, found[start:])
+            if len(found) == start + 1 and not chunk.calls and not chunk.is_last:
                 text = data
-            if is_last or not self._is_bare(data):
-                shown = shift_calls(data, self._writer.count) if calls and self._writer.count else data
-                shown = hide_token_ids(shown) if self._hides_ids else shown
-                new.append(HeldChunk(shown, size, calls, is_last))
-        if passed and new:
-            new[0].data = b""
+            if chunk.is_last or not self._is_bare(data):
+                read.append(chunk)
         if text:
             self._run.learn(text)
-        decisions = self._absorb(found)
-        if is_plain and not self._waits and _is_just_text(decisions, sum([chunk.size for chunk in new])):
-            return [chunk.data for chunk in new if chunk.data]
-        self._chunks += new
-        self._sort_in(decisions)
-        self._ready += self._release()
-        return self._take_ready()
+        return read
+
+    def _hold(self, data: bytes, events: Sequence[WireEvent]) -> HeldChunk:
+        """The chunk with these events, as the client may get it."""
+        self._follow_native(events)
+        self._last = data
+        size, calls = _measure(events)
+        is_last = _FINISHED in data and _UNFINISHED not in data
+        if size and self._may_be_rest:
+            self._waits = True
+            self.assembler.landing.waits = "all"
+        if calls and self._writer.count:
+            data = shift_calls(data, self._writer.count)
+        if self._hides_ids:
+            data = hide_token_ids(data)
+        return HeldChunk(data, size, calls, is_last)
 
     def _take_ready(self) -> list[bytes]:
         ready, self._ready = self._ready, []
@@ -450,31 +483,32 @@ class StreamGuard(_Guard):
         pieces, unsent = self._writer.settle(ending.calls, is_cut=is_cut)
         sent = [*self._take_ready(), *self._write_pieces(pieces)]
         text = self._settle_text(ending)
-        rests, dropped, unsent = self._settle_native(ending, unsent, is_cut=is_cut)
-        indexes = itertools.count(self._writer.count + len(self._native) - len(dropped) + len(rests))
+        completing, unsent = self._match_native(ending, unsent, is_cut=is_cut)
+        deltas = list(filter(None, starmap(self._complete_native, completing.items())))
+        dropped: set[int] = set()
+        if ending.is_replaced:
+            dropped = {index for index, native in self._native.items() if not native.is_begun} - completing.keys()
+        indexes = count(self._writer.count + len(self._native) - len(dropped))
         in_place = self._place_calls(unsent, indexes)
-        deltas = [
-            *filter(None, rests),
-            *({"index": index, **encode_call(call)} for call, index in zip(unsent, indexes, strict=False)),
-        ]
+        deltas += [{"index": next(indexes), **encode_call(call)} for call in unsent]
         added: list[dict[str, Any]] = [{"tool_calls": [delta]} for delta in deltas]
         if text:
             added.insert(0, {"content": text})
         has_calls: bool | None = None
         if deltas or in_place or self._writer.count:
             has_calls = True
-        elif dropped and len(dropped) == len(self._native) and not rests:
+        elif dropped and len(dropped) == len(self._native):
             has_calls = False
-        return sent + self._render_rest(added, has_calls, dropped)
+        return sent + self._render_rest(added, has_calls, dropped | completing.keys())
 
-    def _settle_native(
+    def _match_native(
         self, ending: Ending, unsent: list[ToolCall], *, is_cut: bool
-    ) -> tuple[list[dict[str, Any]], set[int], list[ToolCall]]:
-        """What follows of native calls, the native calls of which no chunk follows, and the calls that are left."""
-        completing, is_replaced, left = dict(ending.completed), ending.is_replaced, list(unsent)
+    ) -> tuple[dict[int, ToolCall], list[ToolCall]]:
+        """The calls that native ones are completed to, by the indexes of these, and the calls that are left."""
+        completing, left = dict(ending.completed), list(unsent)
         for index, native in self._native.items():
             is_broken = native.is_broken(is_cut=is_cut)
-            if index in completing or not (is_broken or (is_replaced and native.is_begun)):
+            if index in completing or not (is_broken or (ending.is_replaced and native.is_begun)):
                 continue
             call = next((call for call in left if native.complete(call) is not None), None)
             if call:
@@ -482,9 +516,7 @@ class StreamGuard(_Guard):
                 left.remove(call)
             elif is_broken:  # the client has a part of it: another call could only be added to that
                 raise _make_cut_error(native.name)
-        dropped = {index for index, native in self._native.items() if is_replaced and not native.is_begun}
-        rests = [self._complete_native(index, call) for index, call in completing.items()]
-        return rests, dropped | completing.keys(), left
+        return completing, left
 
     def _complete_native(self, index: int, call: ToolCall) -> dict[str, Any]:
         """What follows of a native call that is this one; empty if nothing does."""
@@ -494,31 +526,35 @@ class StreamGuard(_Guard):
         rest = native.complete(call)
         if rest is None:
             raise _make_cut_error(call.name)
-        return {"index": place, "function": {"arguments": rest}} if rest else {}
+        if not rest:
+            return {}
+        return {"index": place, "function": {"arguments": rest}}
 
-    def _place_calls(self, unsent: list[ToolCall], indexes: Iterator[int]) -> int:
-        """Take those calls out of the unsent ones that stand in the text, to send them there; how many there are."""
-        count = 0
+    def _place_calls(self, unsent: list[ToolCall], indexes: Iterator[int]) -> bool:
+        """Take those calls out of the unsent ones that stand in the text, to send them there; whether there are any."""
+        has_any = False
         for segment in self._segments:
             if segment.call and (call := take_twin(unsent, segment.call)):
                 segment.delta = {"tool_calls": [{"index": next(indexes), **encode_call(call)}]}
-                count += 1
-        return count
+                has_any = True
+        return has_any
 
     def _render_rest(self, added: Sequence[dict[str, Any]], has_calls: bool | None, dropped: Set[int]) -> list[bytes]:
         """The held chunks, with the `added` deltas before the finish reason; see render_last."""
         sent: list[bytes] = []
         end = next((chunk for chunk in reversed(self._chunks) if chunk.is_last), None)
+        is_changed = bool(added) or has_calls is not None
         for chunk in self._chunks:
             self._cover(chunk)
             is_dropped = not dropped.isdisjoint(chunk.calls)
             if not is_dropped:
                 self._fit_pieces(chunk)
-            if chunk.is_last and chunk is not end and (added or has_calls is not None):  # some servers end twice
-                chunk.data = clear_finish(chunk.data)
             if chunk is end:
                 sent += render_last(chunk, added, has_calls, is_dropped=is_dropped)
-            elif not is_dropped:
+                continue
+            if chunk.is_last and is_changed:  # some servers end twice
+                chunk.data = clear_finish(chunk.data)
+            if not is_dropped:
                 sent += render(chunk)
         self._chunks.clear()
         return sent
@@ -539,8 +575,9 @@ def _measure(events: Sequence[WireEvent]) -> tuple[int, tuple[int, ...]]:
     return size, calls
 
 
-def _is_just_text(decisions: Sequence[Decision], size: int) -> bool:
-    """Whether the parser let all of the text pass."""
+def _is_just_text(decisions: Sequence[Decision], chunks: Sequence[HeldChunk]) -> bool:
+    """Whether the parser let all of the chunks' text pass."""
+    size = sum([chunk.size for chunk in chunks])
     for decision in decisions:
         if not isinstance(decision, Show):
             return False

@@ -36,12 +36,19 @@ class HeldChunk:
         """How many characters of its content were not sent."""
         if not self.data:
             return 0
-        return self.size if self.size >= 0 else self.left + sum(len(each.get("content", "")) for each in self.deltas)
+        if self.size >= 0:
+            return self.size
+        return self.left + self._kept
 
     @property
     def is_untouched(self) -> bool:
         """Whether all of its content stays as it is."""
-        return self.size == sum(len(delta.get("content", "")) for delta in self.deltas) and len(self.deltas) <= 1
+        return self.size == self._kept and len(self.deltas) <= 1
+
+    @property
+    def _kept(self) -> int:
+        """How many characters of its content are to be sent."""
+        return sum(len(each.get("content", "")) for each in self.deltas)
 
 
 def render(chunk: HeldChunk) -> list[bytes]:
@@ -72,10 +79,12 @@ def render_last(
         return [chunk.data]
     value = json.loads(chunk.data)
     (choice,) = value["choices"]
-    own = [] if is_dropped or not chunk.calls else [{"tool_calls": choice["delta"]["tool_calls"]}]
-    chunks = build_chunks(value, [*chunk.deltas, *own, *added])
+    deltas = [*chunk.deltas]
+    if chunk.calls and not is_dropped:
+        deltas.append({"tool_calls": choice["delta"]["tool_calls"]})
+    chunks = build_chunks(value, [*deltas, *added])
     if has_calls is not None and choice["finish_reason"] != "length":
-        choice["finish_reason"] = "tool_calls" if has_calls else "stop"
+        choice["finish_reason"] = name_end(has_calls=has_calls)
     choice["delta"] = {}
     return [*chunks, encode_json(value)]
 
@@ -87,6 +96,13 @@ def build_chunks(like: dict[str, Any], deltas: Sequence[dict[str, Any]]) -> list
     ended = {"finish_reason", "logprobs", "stop_reason", "token_ids"} & choice.keys()
     before = {**choice, **dict.fromkeys(ended)}
     return [encode_json({**shell, "choices": [{**before, "delta": delta}]}) for delta in deltas]
+
+
+def name_end(*, has_calls: bool) -> str:
+    """The finish reason of an answer that was not cut off."""
+    if has_calls:
+        return "tool_calls"
+    return "stop"
 
 
 def build_end(like: dict[str, Any], reason: str) -> bytes:
@@ -102,12 +118,15 @@ def write_pieces(data: bytes, arguments: Sequence[str]) -> bytes:
     (choice,) = value["choices"]
     delta = choice["delta"]
     calls = delta.get("tool_calls") or ()
-    old = [delta["function_call"]] if delta.get("function_call") else []  # OpenAI's API before tool_calls
-    for function, text in zip([*old, *(call.setdefault("function", {}) for call in calls)], arguments, strict=True):
+    functions = [call.setdefault("function", {}) for call in calls]
+    if delta.get("function_call"):  # OpenAI's API before tool_calls
+        functions.insert(0, delta["function_call"])
+    for function, text in zip(functions, arguments, strict=True):
         function["arguments"] = text
     has_more = any(arguments) or len(delta) > 1 or choice.get("finish_reason")
-    is_begun = any(call.get("id") or call["function"].get("name") for call in calls)
-    return encode_json(value) if has_more or is_begun else b""
+    if has_more or any(call.get("id") or call["function"].get("name") for call in calls):
+        return encode_json(value)
+    return b""
 
 
 def clear_finish(data: bytes) -> bytes:

@@ -26,13 +26,14 @@ def sort_events(found: Sequence[bytes], last: list[bytes]) -> tuple[list[bytes],
     for data in found:
         if data == DONE:  # a server may keep the connection open
             return chunks, True
-        chunk = encode_json(load_json(data)) if _BLANKS in data else data
-        if _NO_CHOICE in chunk:
-            last.append(chunk)
-        elif _ONE_CALL in chunk or b'"delta"' not in chunk:
-            chunks += _rewrite(chunk)
-        elif chunk.strip():
-            chunks.append(chunk)
+        if _BLANKS in data:
+            data = encode_json(load_json(data))
+        if _NO_CHOICE in data:
+            last.append(data)
+        elif _ONE_CALL in data or b'"delta"' not in data:
+            chunks += _rewrite(data)
+        elif data.strip():
+            chunks.append(data)
     return chunks, False
 
 
@@ -65,26 +66,30 @@ def make_chunks(answer: Mapping[str, Any], *, has_usage: bool = False) -> list[b
     chunks: list[dict[str, Any]] = []
     for choice in as_dicts(answer.get("choices")):
         delta = as_dict(choice.get("message") or choice.get("delta"))
-        delta = {**delta, "tool_calls": _index_calls(delta["tool_calls"])} if delta.get("tool_calls") else delta
+        if delta.get("tool_calls"):
+            delta = {**delta, "tool_calls": _index_calls(delta["tool_calls"])}
         before = {"index": choice.get("index", 0), "delta": delta, "finish_reason": None}
-        after = {**choice, "delta": {}}
-        after.pop("message", None)
-        chunks += [
-            {**shell, "choices": [each]} for each in ((before, after) if choice.get("finish_reason") else (before,))
-        ]
-    chunks += [{**shell, "choices": [], **usage}] if has_usage else []
+        chunks.append({**shell, "choices": [before]})
+        if choice.get("finish_reason"):
+            after = {**choice, "delta": {}}
+            after.pop("message", None)
+            chunks.append({**shell, "choices": [after]})
+    if has_usage:
+        chunks.append({**shell, "choices": [], **usage})
     return [encode_json(chunk) for chunk in chunks]
 
 
 def _index_calls(calls: Any) -> list[dict[str, Any]]:
-    listed = [calls] if isinstance(calls, dict) else as_dicts(calls)
-    return [{**call, "index": call.get("index") or index} for index, call in enumerate(listed)]
+    if isinstance(calls, dict):
+        calls = [calls]
+    return [{**call, "index": call.get("index") or index} for index, call in enumerate(as_dicts(calls))]
 
 
 def _rewrite(data: bytes) -> list[bytes]:
     """A chunk that has no delta, or one call in place of a list; as it is if it is no answer either."""
-    chunk = as_dict(load_json(data)) if data.strip() else {}
-    is_answer = any(choice.get("message") or choice.get("delta") for choice in as_dicts(chunk.get("choices")))
-    if is_answer:
+    if not data.strip():
+        return []
+    chunk = as_dict(load_json(data))
+    if any(choice.get("message") or choice.get("delta") for choice in as_dicts(chunk.get("choices"))):
         return make_chunks(chunk)
-    return [data] if data.strip() else []
+    return [data]

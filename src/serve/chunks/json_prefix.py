@@ -15,6 +15,8 @@ _LITERAL = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|n
 _BLANKS = re.compile(r"[ \t\r\n]+")
 # What may follow: a key or } after {, a value or ] after [, a key or value after a comma, a value after a colon.
 _KEY, _KEY_OR_END, _VALUE, _VALUE_OR_END, _COLON, _COMMA_OR_END, _NOTHING = range(7)
+_CLOSERS = {"{": "}", "[": "]"}
+_ENTERED = {"}": _KEY_OR_END, "]": _VALUE_OR_END}  # what may follow the opener, by its closer
 
 
 class JsonPrefix:
@@ -61,13 +63,16 @@ class JsonPrefix:
         if self._is_escaped:
             self._is_escaped = False
             return position + 1
-        part = _STRING_PART.match(text, position)
-        end = part.end() if part else position
+        end = position
+        if part := _STRING_PART.match(text, position):
+            end = part.end()
         if end == len(text):
             return end
         if text[end] == '"':
-            self._in_string = False
-            self._next = _COLON if self._next in (_KEY, _KEY_OR_END) else _COMMA_OR_END
+            self._in_string, is_key = False, self._next in (_KEY, _KEY_OR_END)
+            self._next = _COMMA_OR_END
+            if is_key:
+                self._next = _COLON
         elif text[end] == "\\":  # the last character
             self._is_escaped = True
         else:
@@ -93,20 +98,34 @@ class JsonPrefix:
         if char == '"':
             self._in_string = True
             return expected in (_KEY, _KEY_OR_END, _VALUE, _VALUE_OR_END) and bool(self._closers)
-        if char in "{[":
-            is_first = not self._closers
-            self._closers.append("}" if char == "{" else "]")
-            self._next = _KEY_OR_END if char == "{" else _VALUE_OR_END
-            return expected in (_VALUE, _VALUE_OR_END) and (char == "{" or not is_first)
-        if char in "}]":
-            is_closer = bool(self._closers) and self._closers.pop() == char
-            self._next = _COMMA_OR_END if self._closers else _NOTHING
-            return is_closer and expected in (_COMMA_OR_END, _KEY_OR_END if char == "}" else _VALUE_OR_END)
-        if char == ",":
-            self._next = _KEY if self._closers and self._closers[-1] == "}" else _VALUE
-            return expected == _COMMA_OR_END
+        if char in _CLOSERS:
+            return self._open(char)
+        if char in _ENTERED:
+            return self._close(char)
         self._next = _VALUE
+        if char == ",":
+            if self._closers[-1:] == ["}"]:
+                self._next = _KEY
+            return expected == _COMMA_OR_END
         return char == ":" and expected == _COLON
+
+    def _open(self, char: str) -> bool:
+        """Begin an object or a list; whether it may begin here. The text is an object."""
+        may_begin = self._next in (_VALUE, _VALUE_OR_END) and (char == "{" or bool(self._closers))
+        closer = _CLOSERS[char]
+        self._closers.append(closer)
+        self._next = _ENTERED[closer]
+        return may_begin
+
+    def _close(self, char: str) -> bool:
+        """End the innermost object or list; whether it may end so."""
+        may_end = self._closers[-1:] == [char] and self._next in (_COMMA_OR_END, _ENTERED[char])
+        if self._closers:
+            self._closers.pop()
+        self._next = _COMMA_OR_END
+        if not self._closers:
+            self._next = _NOTHING
+        return may_end
 
 
 def complete_json(prefix: str, value: Mapping[str, JSON]) -> str | None:

@@ -48,7 +48,9 @@ class NativeCall:
     @property
     def pieces(self) -> list[str]:
         """Its arguments, piece by piece, as the client gets them."""
-        return self._fitted.pieces if self._fitted else self._pieces
+        if self._fitted:
+            return self._fitted.pieces
+        return self._pieces
 
     @property
     def is_changed(self) -> bool:
@@ -81,8 +83,9 @@ class NativeCall:
         """Whether what came so far may be sent."""
         if self._fitted and self._fitted.is_holding:
             return False
-        is_settled = self._json.is_inside_value if self._may_be_cut else self._json.is_settled
-        return self._begins_well and is_settled
+        if self._may_be_cut:
+            return self._begins_well and self._json.is_inside_value
+        return self._begins_well and self._json.is_settled
 
     @property
     def is_complete(self) -> bool:
@@ -94,7 +97,9 @@ class NativeCall:
 
         `is_cut`: the answer reached its limit of tokens, so the object's end may be missing.
         """
-        return bool(self._sent) and not (self._json.is_valid if is_cut else self.is_complete)
+        if is_cut:
+            return self.is_begun and not self._json.is_valid
+        return self.is_begun and not self.is_complete
 
     @property
     def is_begun(self) -> bool:
@@ -106,6 +111,6 @@ class NativeCall:
         if call.name != self.name:
             return None
         sent = "".join(self.pieces[: self._sent])
-        if self._sent == len(self._pieces) and self.is_complete:
-            return "" if json.loads(sent) == call.arguments else None
+        if self._sent == len(self._pieces) and self.is_complete and json.loads(sent) == call.arguments:
+            return ""
         return complete_json(sent, call.arguments)

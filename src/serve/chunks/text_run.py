@@ -45,13 +45,16 @@ def clear_token_ids(answer: dict[str, Any]) -> None:
 def count_prompt_tokens(data: bytes) -> int:
     """Those that an answer, or its first event, tells; 0 if it does not."""
     ids = find_prompt_ids(data)
-    return ids.count(b",") + 1 if ids else 0
+    if not ids:
+        return 0
+    return ids.count(b",") + 1
 
 
 def find_prompt_ids(data: bytes) -> bytes:
     """The token ids of the prompt in the first event of a stream, as the server writes them; empty if it has none."""
-    prompt = _PROMPT.search(data)
-    return prompt[1] if prompt else b""
+    if prompt := _PROMPT.search(data):
+        return prompt[1]
+    return b""
 
 
 class WaitingChunk(NamedTuple):
@@ -95,8 +98,9 @@ class TextRun:
         self._head, thought, self._middle, end = form.groups(b"")
         self._text_start, self._is_thought = len(self._head), bool(thought)
         self._shape = end.translate(None, _NUMBERS)
-        has_ids = self._hides_ids and self._middle.endswith(_TOKEN_IDS)
-        self._hidden = self._middle[:-1] + b"null" if has_ids else b""
+        self._hidden = b""
+        if self._hides_ids and self._middle.endswith(_TOKEN_IDS):
+            self._hidden = self._middle[:-1] + b"null"
 
     def _split(self, data: bytes) -> tuple[int, bytes] | None:
         """Where the text of a chunk of the form stops, and the end behind it."""
@@ -104,7 +108,9 @@ class TextRun:
         if not middle or not data.startswith(self._head) or (stop := data.find(middle, self._text_start)) < 0:
             return None
         end = data[stop + len(middle) :]
-        return (stop, end) if end.translate(None, _NUMBERS) == self._shape else None
+        if end.translate(None, _NUMBERS) != self._shape:
+            return None
+        return stop, end
 
     def pass_on(self, data: bytes) -> list[bytes] | None:
         """The chunks to send now that this one has come; None if it has another form, or the parser has to read it."""
@@ -117,11 +123,14 @@ class TextRun:
             text = load_string(quoted)
         except WireError:  # a lone surrogate
             return None
-        held = 0 if self._is_thought else self._count_held(self._held_text + text)
+        held = 0
+        if not self._is_thought:
+            held = self._count_held(self._held_text + text)
         if held < 0 or not text:
             return None
-        hidden = self._hidden
-        shown = data[:stop] + hidden + end[end.index(b"]") + 1 :] if hidden else data
+        shown = data
+        if self._hidden:
+            shown = data[:stop] + self._hidden + end[end.index(b"]") + 1 :]
         if held or self._waiting:
             return self._wait(WaitingChunk(text, quoted, end, data, shown), held)
         self._strings.append(quoted)
@@ -131,12 +140,16 @@ class TextRun:
 
     def _wait(self, chunk: WaitingChunk, held: int) -> list[bytes]:
         """The chunks to send. `held`: the characters at the end of the text that may begin a call."""
-        self._held_text = (self._held_text + chunk.text)[-held:] if held else ""
         if held > len(chunk.text):
+            self._held_text = (self._held_text + chunk.text)[-held:]
             self._waiting.append(chunk)
             return []
-        passed = self._waiting if held else [*self._waiting, chunk]
-        self._waiting = [chunk] if held else []
+        if held:
+            self._held_text = chunk.text[-held:]
+            passed, self._waiting = self._waiting, [chunk]
+        else:
+            self._held_text = ""
+            passed, self._waiting = [*self._waiting, chunk], []
         self._strings += [each.quoted for each in passed]
         self._ends += [each.end for each in passed]
         self.size += sum([len(each.text) for each in passed])
