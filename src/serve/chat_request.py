@@ -224,7 +224,7 @@ class ChatBody:
         return frozenset(own)
 
     def _edit_messages(self, path: CallPath, *, has_grammar: bool) -> list[dict[str, Any]]:
-        messages = self._edit_thoughts(self._choose_history(path), path)
+        messages = self._choose_history(path)
         if path.sends_calls:
             messages = self._edit_calls(messages, path)
         if path.system_first:
@@ -236,17 +236,12 @@ class ChatBody:
         return _fit_template(messages, path)
 
     def _choose_history(self, path: CallPath) -> list[dict[str, Any]]:
-        """The messages that the server takes on this path."""
-        if path.mended:
-            return self._limit_media(self.mended.messages, path)
-        return self._limit_media(self.messages, path)
-
-    @staticmethod
-    def _edit_thoughts(messages: Sequence[dict[str, Any]], path: CallPath) -> list[dict[str, Any]]:
-        named = [name_thoughts(each, moves_inline=bool(path.shows_thoughts)) for each in messages]
+        """The messages that the server takes on this path, with their thoughts as it reads them."""
+        history = self._limit_media(self.mended.messages if path.mended else self.messages, path)
+        messages = [name_thoughts(each, moves_inline=bool(path.shows_thoughts)) for each in history]
         if THOUGHTS_FIELD in path.disabled_fields:
-            return [leave_out(each, *THOUGHTS) for each in named]
-        return named
+            messages = [leave_out(each, *THOUGHTS) for each in messages]
+        return messages
 
     def _edit_calls(self, messages: Sequence[dict[str, Any]], path: CallPath) -> list[dict[str, Any]]:
         """The messages with their calls as the chat template is to write them."""

@@ -147,9 +147,7 @@ class ChatTurn:
     @property
     def headers(self) -> Sequence[tuple[str, str]]:
         """Those of the server's answer, so far."""
-        if self._asker is None:
-            return ()
-        return self._asker.head.headers
+        return self._asker.head.headers if self._asker else ()
 
     def run(self) -> GatewayTurn:
         """Raises ClientError, WireError, and ServerError for an error inside the answer."""
@@ -188,9 +186,7 @@ class ChatTurn:
 
     def _rescue(self, asker: ChatAsker, broken: ServerError | StreamCut) -> GatewayTurn:
         """The rest of an answer that broke off, once. Raises what broke it where there is none."""
-        failure = broken
-        if isinstance(broken, ServerError):
-            failure = judge_own_words(broken, asker.body)
+        failure = judge_own_words(broken, asker.body) if isinstance(broken, ServerError) else broken
         if not self._request.may_be_asked_in_text or (isinstance(failure, ServerError) and failure.is_about_request):
             raise broken
         path = self._choose_rescue(asker, failure)
@@ -226,14 +222,16 @@ class ChatTurn:
         text = guard.find_left()
         if text is None or len(self._guards) > 1:
             return None
-        if text:
-            yield from self._server.context_lengths()
-        # vLLM tells a version, llama.cpp's server the parameters of its models; both go on with such a message
-        is_continued = bool(text and (self.fact_key.version or self._server.info.parameter_counts))
-        self._asker.continued = ""
-        if is_continued:
-            self._asker.continued = text
+        is_continued = bool(text) and (yield from self._continues_messages())
+        self._asker.continued = text if is_continued else ""
         return Resumption(text, as_dict(load_json(guard.last or b"{}")), is_continued=is_continued)
+
+    def _continues_messages(self) -> Aside[bool]:
+        """Whether the server goes on with a message of the assistant: vLLM, which tells a version, and llama.cpp's
+        server, which tells the parameters of its models.
+        """
+        yield from self._server.context_lengths()
+        return bool(self.fact_key.version or self._server.info.parameter_counts)
 
     def count_tokens(self) -> GatewayTurn:
         """Answer with the number of tokens that the prompt would have, in the shape of Messages."""
@@ -263,10 +261,7 @@ class ChatTurn:
         while not (is_done or is_over):
             piece, start = start or (yield READ), b""
             is_over = piece is None
-            if piece is None:
-                found = take_rest(events)
-            else:
-                found = events.feed(piece)
+            found = take_rest(events) if piece is None else events.feed(piece)
             has_prompt = has_prompt or self._find_prompt(found)
             if events.comments:
                 yield KeepAlive(events.take_comments())
@@ -368,10 +363,9 @@ class ChatTurn:
 
     def _finish(self, assembler: ResponseAssembler) -> Aside[Ending]:
         """What the client gets at the end of an answer: what the server's parser lost, or left in the text."""
-        own, replay = assembler.response(), None
-        if not own.content:  # the client can get another answer
-            replay = self._ask_again
-        whole = yield from self._recover(assembler, replay)
+        own = assembler.response()
+        # Of an answer in which nothing came, the client can get another one.
+        whole = yield from self._recover(assembler, None if own.content else self._ask_again)
         if self.report.path == "template" and (origin := assembler.find_origin()):
             self._facts.paths.update(self.fact_key, partial(_learn_origin, origin))
         native, completed = _sort_native(assembler.completed, whole)
@@ -407,8 +401,8 @@ class ChatTurn:
         ids = {call.id for call in in_place}
         calls = [call for call in whole.calls if call.id not in ids and is_safe(call)]
         if calls:
-            known = [call for call in own.calls if call.origin != NATIVE]
-            if in_place or len(calls) <= len(known):
+            known = sum(call.origin != NATIVE for call in own.calls)
+            if in_place or len(calls) <= known:
                 return _Landed(calls, "text")
             return _Landed(calls, "recovered", is_replaced=True)
         if in_place:
@@ -590,9 +584,7 @@ class ChatTurn:
         """How the answer stopped halfway, if a guard that is on goes on with it."""
         is_behind_results = any(each.get("role") == "tool" for each in self._request.messages[-1:])
         stall = find_stall(own, is_behind_results=is_behind_results)
-        if stall not in self._stall_guards or self._request.wants_choices:
-            return ""
-        return stall
+        return stall if stall in self._stall_guards and not self._request.wants_choices else ""
 
     def _go_on(self, own: Response, stall: Stall) -> Aside[Response]:
         """What the model adds to an answer that stopped halfway; see _ask_further."""
@@ -619,9 +611,7 @@ class ChatTurn:
             return Response(())
         if more.malformed:
             return Response(())
-        text = ""
-        if assembler.response().text:  # a thought is none
-            text = more.text
+        text = more.text if assembler.response().text else ""  # a thought is none
         return Response((Text(text), *filter(is_safe, more.calls)))
 
 
@@ -642,9 +632,7 @@ def _adapt_chunks(chunks: Sequence[bytes], before: Resumption | None, *, is_raw:
     """The chunks as those of the chat completion that the client has begun to read."""
     if is_raw:
         chunks = [encode_json(convert_chunk(as_dict(load_json(data)))) for data in chunks]
-    if before:
-        return before.adapt(chunks)
-    return list(chunks)
+    return before.adapt(chunks) if before else list(chunks)
 
 
 def _sort_native(sent: Response, whole: Response) -> tuple[list[ToolCall], dict[int, ToolCall]]:

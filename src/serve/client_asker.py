@@ -146,16 +146,12 @@ class ClientAsker:
         self._report.extra_requests += 1
         if isinstance(refusal, ToolsDropped):
             shows_tools = yield from probe_template(self._server, self._request.model, self._request.tools)
-            if shows_tools is False:
-                return path.drop_tools()
-            return path
+            return path.drop_tools() if shows_tools is False else path
         return (yield from self._refusals.downgrade(path, refusal, self.list_optional_fields(body), without))
 
     def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:  # noqa: ARG002
         """A grammar may be refused for the client's tools: that tells nothing about the server."""
-        self._report.path = path.mode
-        if path.is_raw:
-            self._report.path = "raw"
+        self._report.path = "raw" if path.is_raw else path.mode
         self._report.mended = self._request.list_mended(path)
         self.path = path
         if not self._refusals.are_proven:
@@ -203,9 +199,7 @@ class ChatAsker(ClientAsker):
         if path.mode == "text":
             body = self._continue(self._request.edit(path.for_raw_turn))
             self._prompt = yield from self._server.apply_template(encode_prompt(body))
-        if self._prompt is None:
-            return path
-        return path.for_raw_turn
+        return path if self._prompt is None else path.for_raw_turn
 
     def send(self, body: Mapping[str, Any], path: CallPath) -> Aside[None]:
         sent = encode_json(body)

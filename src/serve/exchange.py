@@ -23,7 +23,7 @@ from ..transport.async_driver import drive_async
 from .apis.dialects import COUNT_PATH, Dialect
 from .beside import is_large, take_steps_beside
 from .chat_request import ChatBody
-from .chat_turn import ChatTurn, KeepAlive, Output, Payload, WholeAnswer
+from .chat_turn import ChatTurn, GatewayTurn, KeepAlive, Output, Payload, WholeAnswer
 from .conversation import Conversation
 from .http_common import NO_SERVER, OF_THE_BODY, is_relayed, refuse
 from .keep_alive import LiveStream
@@ -78,9 +78,7 @@ class GuardedExchange:
     @property
     def server(self) -> str:
         """The address of the replica that answered; "" if none was asked."""
-        if self.replica is None:
-            return ""
-        return self.replica.root
+        return self.replica.root if self.replica else ""
 
     async def answer(self, upstreams: Upstreams) -> web.StreamResponse:
         """Raises NotGuarded."""
@@ -146,11 +144,7 @@ class GuardedExchange:
         replica.recall()
         is_count = self._request.path == COUNT_PATH
         turn = self._make_turn(replica, is_count=is_count)
-        steps = turn.count_tokens() if is_count else turn.run()
-        if self._tape is not None:
-            self._tape.chat, self._tape.conversation = self.chat, self._conversation
-            self._tape.reader = self._options.to_dict()
-            steps = self._tape.follow(turn, steps, replica.facts)
+        steps = self._make_steps(turn, replica, is_count=is_count)
         if await is_large(self._request):
             steps = take_steps_beside(steps)
         answer: AsyncGenerator[Output, None] = drive_async(steps, replica.client.with_headers(self._headers))
@@ -186,6 +180,14 @@ class GuardedExchange:
             if not is_count:
                 turn.conversation = self._conversation
         return turn
+
+    def _make_steps(self, turn: ChatTurn, replica: Replica, *, is_count: bool) -> GatewayTurn:
+        steps = turn.count_tokens() if is_count else turn.run()
+        if self._tape is None:
+            return steps
+        self._tape.chat, self._tape.conversation = self.chat, self._conversation
+        self._tape.reader = self._options.to_dict()
+        return self._tape.follow(turn, steps, replica.facts)
 
     async def _find_first(self, turn: ChatTurn, outputs: AsyncGenerator[Output, None]) -> Payload | WholeAnswer:
         """The first output that is part of an answer."""

@@ -169,14 +169,12 @@ class Gateway:
         if sum(len(name) + len(value) for name, value in request.raw_headers) > MAX_HEADER_BYTES:
             return _refuse(request, 431, f"The headers are longer than {MAX_HEADER_BYTES:,} bytes.")
         try:
-            if (request.content_length or 0) > MAX_BODY_BYTES:
-                raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES, request.content_length or 0)
-            await asyncio.wait_for(request.read(), BODY_TIMEOUT_S)
+            await _read_body(request)
             return await handler(request)
         except (TimeoutError, asyncio.TimeoutError):
             return _refuse(request, 408, f"The body did not come within {BODY_TIMEOUT_S:g} seconds.")
         except web.HTTPException as refusal:
-            return _refuse(request, refusal.status, _word_refusal(refusal))
+            return _refuse(request, refusal.status, refusal.reason)
         except ConnectionResetError as error:  # the client has gone; aiohttp takes this for what it is
             raise asyncio.CancelledError from error
         except aiohttp.ClientError as error:  # the server broke off an answer that has begun: so does this one
@@ -298,9 +296,7 @@ class Gateway:
         headers = self._forward_headers(request, _OURS)
         if self.keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
-        session = ""
-        if tape is not None:
-            session = random_id()
+        session = "" if tape is None else random_id()
         conversation = await run_beside(request, self._find_conversation, request, chat, session)
         exchange = GuardedExchange(request, dialect, chat, headers, self._options, live, conversation, tape)
         record = self._records.get(id(request))
@@ -368,9 +364,7 @@ class Gateway:
         self, request: web.Request, left_out: Set[str]
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
         """The answer of the first server that gives one. Raises _Unreachable. `left_out`: headers of the request."""
-        body: bytes | None = None
-        if request.body_exists:
-            body = await request.read()
+        body = await request.read() if request.body_exists else None
         chat: Mapping[str, Any] = {}
         if body and len(self._upstreams.replicas) > 1:  # else a large body need not be read
             chat = await run_beside(request, _read_beginning, body)
@@ -401,8 +395,7 @@ class Gateway:
         if "accept-encoding" in left_out:
             headers["Accept-Encoding"] = "identity"  # aiohttp would send one of its own
         target = str(request.rel_url)  # as it came
-        if self.keys is not None:
-            target = drop_key(target)
+        target = target if self.keys is None else drop_key(target)
         url = URL(f"{replica.root}{target}", encoded=True)
         return await self._session.request(request.method, url, data=body, headers=headers, allow_redirects=False)
 
@@ -428,6 +421,17 @@ def _describe_failure(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     return str(error)
+
+
+async def _read_body(request: web.Request) -> None:
+    """Raises TimeoutError, and HTTPException where it is too long. From now on `request.read` gives it at once."""
+    too_long = _TooMany(f"The body is longer than {MAX_BODY_BYTES:,} bytes.")
+    if (request.content_length or 0) > MAX_BODY_BYTES:
+        raise too_long
+    try:
+        await asyncio.wait_for(request.read(), BODY_TIMEOUT_S)
+    except web.HTTPRequestEntityTooLarge:
+        raise too_long from None
 
 
 async def _read_api_body(request: web.Request) -> bytes:
@@ -476,8 +480,7 @@ class _TooMany(web.HTTPRequestEntityTooLarge):
     """A request that would hold up all others while it is read."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(0, 0)
-        self.message = message
+        super().__init__(0, 0, reason=message)
 
 
 def _count_containers(body: bytes) -> int:
@@ -488,15 +491,6 @@ def _count_containers(body: bytes) -> int:
 def _describe(request: web.Request) -> Asked:
     headers = {name.lower(): request.headers.getall(name) for name in request.headers}
     return Asked(request.method, request.path, headers, request.content_type)
-
-
-def _word_refusal(refusal: web.HTTPException) -> str:
-    """The message for what aiohttp, or this file, refuses."""
-    if isinstance(refusal, _TooMany):
-        return refusal.message
-    if isinstance(refusal, web.HTTPRequestEntityTooLarge):
-        return f"The body is longer than {MAX_BODY_BYTES:,} bytes."
-    return refusal.reason
 
 
 def _refuse(request: web.Request, status: int, message: str) -> web.Response:

@@ -36,9 +36,7 @@ def read_interval(headers: Mapping[str, str], default: float) -> float:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
         raise ValueError(f"{KEEP_ALIVE_HEADER}: expected seconds, or 0 for none, got {asked[:100]!r}.")
-    if not seconds:
-        return 0.0
-    return max(seconds, MIN_INTERVAL_S)
+    return max(seconds, MIN_INTERVAL_S) if seconds else 0.0
 
 
 class LiveStream:

@@ -62,36 +62,29 @@ class Report:
     @property
     def broken_by(self) -> str:
         """What the prompt changed of the last turn; "" if it began with it, or that was not measured."""
-        if self.kept is None:
-            return ""
-        return self.kept.cause
+        return self.kept.cause if self.kept else ""
 
     def to_header(self) -> str:
-        """The value of x-vllm-bot."""
+        """The value of x-vllm-bot. What is empty was not done."""
         origins = [call.origin for call in self.calls if call.how not in (NATIVE, LOST)]
         counts = Counter(call.how for call in self.calls)
-        parts = {
+        parts: dict[str, object] = {
             "path": self.path,
             "origin": ",".join(dict.fromkeys(origins)),
             "repairs": ",".join(dict.fromkeys(self.repairs)),
-            "recovered": str(counts["recovered"] or ""),
-            "lost": str(counts[LOST] or ""),
+            "recovered": counts["recovered"],
+            "lost": counts[LOST],
             "rescued": ",".join(self.rescues),
             "mended": ",".join(self.mended),
             "guards": ",".join(f"{name}:{count}" for name, count in self.guards.items()),
-            "restored": str(self.restored or ""),
-            "kept": "",
+            "restored": self.restored,
+            "kept": f"{int(self.kept.share * 1000) / 1000:.3f}" if self.kept else "",
             "broken_by": self.broken_by,
         }
-        if self.kept is not None:
-            parts["kept"] = f"{int(self.kept.share * 1000) / 1000:.3f}"
         return "; ".join(f"{name}={value}" for name, value in parts.items() if value)
 
     def to_entry(self) -> dict[str, Any]:
         """For the request log; what is empty was not done."""
-        share: float | None = None
-        if self.kept is not None:
-            share = round(self.kept.share, 4)
         return {
             "calls": [call.describe() for call in self.calls],
             "repairs": list(dict.fromkeys(self.repairs)),
@@ -100,7 +93,7 @@ class Report:
             "guards": dict(self.guards),
             "extra_requests": self.extra_requests,
             "restored": self.restored,
-            "kept": share,
+            "kept": round(self.kept.share, 4) if self.kept else None,
             "broken_by": self.broken_by,
             "tokens": self.tokens,
         }

@@ -89,9 +89,7 @@ class RequestRecord:
 def read_id(headers: Mapping[str, str]) -> str:
     """The client's id of its request, or a new one."""
     given = headers.get(ID_HEADER, "")
-    if _ID.fullmatch(given):
-        return given
-    return uuid4().hex
+    return given if _ID.fullmatch(given) else uuid4().hex
 
 
 class RequestLog:

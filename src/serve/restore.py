@@ -83,10 +83,8 @@ class HistoryDigest:
             self.answer = known.answer
             self._digest = known._digest.copy()
         for message in messages[len(self.marks) :]:
-            if message.get("role") == "assistant":
-                data = self._note_answer(message)
-            else:
-                data = _encode_without_marks(message)
+            is_answer = message.get("role") == "assistant"
+            data = self._note_answer(message) if is_answer else _encode_without_marks(message)
             digest = sha256(data).digest()  # of which the others are made: a text is hashed once
             self._digest.update(digest)
             self.marks.append(digest[:_MARK_BYTES])
@@ -175,9 +173,7 @@ def _read_arguments(arguments: object) -> str:
     if not isinstance(arguments, str):
         return sort_arguments(arguments or {})
     parsed = _parse(arguments)
-    if parsed is None:
-        return arguments
-    return sort_arguments(parsed)
+    return arguments if parsed is None else sort_arguments(parsed)
 
 
 def _parse(arguments: str) -> Any:
@@ -209,9 +205,7 @@ def list_ids(calls: Sequence[Mapping[str, Any]]) -> list[str]:
 def _encode_without_marks(message: Mapping[str, Any]) -> bytes:
     """Without `cache_control`, which clients move from message to message."""
     data = encode_json(message)
-    if _CACHE_MARK_BYTES in data:
-        return encode_json(_leave_out_marks(message))
-    return data
+    return encode_json(_leave_out_marks(message)) if _CACHE_MARK_BYTES in data else data
 
 
 def _leave_out_marks(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,9 +227,7 @@ def make_kept(answer: Response, *, with_thought: bool) -> KeptAnswer | None:
 
 
 def _write(call: ToolCall) -> str:
-    if call.written == write_arguments(call.arguments):
-        return ""
-    return call.written
+    return "" if call.written == write_arguments(call.arguments) else call.written
 
 
 def choose(values: Sequence[bytes], ids: tuple[str, ...]) -> KeptAnswer | None:
@@ -246,9 +238,7 @@ def choose(values: Sequence[bytes], ids: tuple[str, ...]) -> KeptAnswer | None:
     candidates = [*map(decode_kept, values)]
     if any(ids):
         candidates = [each for each in candidates if each.ids == ids]
-    if len(candidates) != 1:
-        return None
-    return candidates[0]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def put_back(
@@ -327,7 +317,5 @@ def _restore_call(call: dict[str, Any], id: str, arguments: str) -> dict[str, An
     if not arguments:
         written = as_str(function.get("arguments"))
         parsed = _parse(written)
-        arguments = written
-        if isinstance(parsed, dict):
-            arguments = write_arguments(parsed)
+        arguments = write_arguments(parsed) if isinstance(parsed, dict) else written
     return {**call, "id": id, "function": {**function, "arguments": arguments}}

@@ -29,9 +29,7 @@ class Resumption:
     def __init__(self, text: str, last: Mapping[str, Any], *, is_continued: bool) -> None:
         self.text = text
         self._last = last
-        self._missing = ""  # of the text, what the new answer has yet to repeat
-        if not is_continued:
-            self._missing = text
+        self._missing = "" if is_continued else text  # that the new answer has yet to repeat
 
     def make_beginning(self) -> bytes:
         """A chunk with what the client has."""

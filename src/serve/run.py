@@ -24,7 +24,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from ..app.async_model import make_async_client
-from ..app.keys import KeyRing, read_keys
+from ..app.keys import read_keys
 from ..app.listening import ListenAddress, explain_listen, find_free, parse_listen
 from ..app.state_files import ServerMemory
 from ..config import Settings, read_debug_level
@@ -123,9 +123,7 @@ def serve_forever(settings: Settings, *, tls: TlsFiles = None, redact: Redact | 
 def describe(settings: Settings, tls: TlsFiles = None) -> str:
     """Where the gateway listens and what for. Raises ConfigError."""
     servers = ", ".join(replica.root for replica in make_upstreams(settings).replicas)
-    address, scheme = parse_listen(settings.serve.listen, "serve.listen"), "http"
-    if tls:
-        scheme = "https"
+    scheme, address = "https" if tls else "http", parse_listen(settings.serve.listen, "serve.listen")
     return f"vllm-bot serve: {scheme}://{address} in front of {servers}. Ctrl-C ends it."
 
 
@@ -227,17 +225,13 @@ def _serve(
 def _make_gateway(settings: Settings, metrics: Metrics, folder: Path, redact: Redact | None) -> Gateway:
     """`folder`: where the parent of several workers has its socket. Raises ConfigError."""
     options = settings.serve
-    keys: KeyRing | None = None
-    if options.keys:
-        keys = read_keys(Path(options.keys))
+    keys = read_keys(Path(options.keys)) if options.keys else None
     memory: Memory | None = None
     if options.restore and options.workers == 1:
         memory = OwnMemory()
     elif options.restore:
         memory = SharedMemory(folder)
-    request_log: RequestLog | None = None
-    if options.request_log:
-        request_log = RequestLog(options.request_log)
+    request_log = RequestLog(options.request_log) if options.request_log else None
     recorder: Recorder | None = None
     if options.record:
         recorder = Recorder(_make_log_file(options), redact, options.record_keys)

@@ -83,9 +83,7 @@ class Replica:
         """The message without where the server is."""
         for name in (self.address, self.root, self.root.partition("://")[2]):
             message = message.replace(name, "the server")
-        if message.startswith("the server"):
-            return message.replace("the", "The", 1)
-        return message
+        return message.replace("the", "The", 1) if message.startswith("the server") else message
 
     def mark_answered(self, status: int) -> None:
         if status < SERVER_TROUBLE and not self.is_healthy:

@@ -97,14 +97,9 @@ class Supervisor:
             could_not_begin = ended_early and code >= 0 and not place.is_restart
             if self.is_stopped or could_not_begin:  # it has said why
                 continue
-            delay, next_try = 0.0, "is replaced"
-            if ended_early:
-                delay = min(2.0**place.failures, MAX_DELAY_S)
-                place.failures += 1
-            else:
-                place.failures = 0
-            if place.failures > 1:
-                next_try = f"is tried again in {delay:g} s"
+            delay = min(2.0**place.failures, MAX_DELAY_S) if ended_early else 0.0
+            place.failures = place.failures + 1 if ended_early else 0
+            next_try = f"is tried again in {delay:g} s" if place.failures > 1 else "is replaced"
             log.warning("A worker ended (%s) and %s.", describe_exit(code), next_try)
             place.due, place.is_restart = time.monotonic() + delay, True
             self._vacant.append(place)

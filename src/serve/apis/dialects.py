@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from ...providers.server_errors import is_about_length, read_error_message
 from ...providers.wire_json import as_dict, encode_json, load_json
@@ -23,7 +23,7 @@ KEEP_ALIVE = b": keep-alive\n\n"
 TOO_LONG = 400  # what Anthropic's API answers with to a request that does not fit
 
 
-class Dialect(Protocol):
+class Dialect(ABC):
     """`chat`: the request as a chat completion; None if only the server can answer it. The encoders give bytes.
 
     `relayed_sign`: of life, in a stream whose events are the server's. `tells_length_in_stream`: who asks for a stream
@@ -31,47 +31,44 @@ class Dialect(Protocol):
     """
 
     chat: dict[str, Any] | None
-    relayed_sign: bytes
-    tells_length_in_stream: bool
+    relayed_sign = KEEP_ALIVE
+    tells_length_in_stream = False
 
+    @abstractmethod
     def encode_answer(self, body: bytes) -> bytes:
         """A whole chat completion."""
 
-    def encode_refusal(self, status: int, body: bytes) -> bytes:
+    def encode_refusal(self, status: int, body: bytes) -> bytes:  # noqa: ARG002
         """A refusal of the server: the body of an answer with an error's status."""
+        return rename_for_openai(body)
 
     def encode_error(self, status: int, message: str) -> bytes:
         """An error of the gateway, as the body of an answer."""
+        return encode_openai_error(status, message)
 
+    @abstractmethod
     def encode_payload(self, events: Sequence[bytes]) -> bytes:
         """The data of events of a chat completion, as events of a stream; b"" if it gives none."""
 
+    @abstractmethod
     def encode_break(self, status: int, message: str) -> bytes:
         """An error after the stream began, as an event."""
 
+    @abstractmethod
     def encode_keep_alive(self, comments: bytes = KEEP_ALIVE) -> bytes:
         """A sign of life in a stream, to be sent before what is encoded later. `comments`: those of the server, where
         it has sent some.
         """
 
 
-class ChatDialect:
+class ChatDialect(Dialect):
     """OpenAI's chat completions."""
 
-    relayed_sign = KEEP_ALIVE
-    tells_length_in_stream = False
-
     def __init__(self, body: dict[str, Any], _: Callable[[], str]) -> None:
-        self.chat: dict[str, Any] | None = body
+        self.chat = body
 
     def encode_answer(self, body: bytes) -> bytes:
         return body
-
-    def encode_refusal(self, status: int, body: bytes) -> bytes:  # noqa: ARG002
-        return rename_for_openai(body)
-
-    def encode_error(self, status: int, message: str) -> bytes:
-        return encode_openai_error(status, message)
 
     def encode_payload(self, events: Sequence[bytes]) -> bytes:
         return b"".join([b"data: " + data + b"\n\n" for data in events])
@@ -83,7 +80,7 @@ class ChatDialect:
         return comments
 
 
-class EventDialect(ABC):
+class EventDialect(Dialect):
     """An API whose events are other than the chunks that they are made from."""
 
     _stream: messages.MessagesStream | ResponsesStream
@@ -99,19 +96,14 @@ class EventDialect(ABC):
             return self.encode_break(_find_status(_read_fields(data)), read_error_message(data))
         return _encode_events(self._stream.feed(chunk))
 
-    @abstractmethod
-    def encode_break(self, status: int, message: str) -> bytes:
-        """See Dialect."""
-
 
 class MessagesDialect(EventDialect):
     """Anthropic's Messages."""
 
     relayed_sign = b'event: ping\ndata: {"type":"ping"}\n\n'
-    tells_length_in_stream = False
 
     def __init__(self, body: dict[str, Any], _: Callable[[], str]) -> None:
-        self.chat: dict[str, Any] | None = messages.to_chat(body)
+        self.chat = messages.to_chat(body)
         self._stream = messages.MessagesStream()
 
     def encode_answer(self, body: bytes) -> bytes:
@@ -124,8 +116,7 @@ class MessagesDialect(EventDialect):
         return encode_path_error(MESSAGES_PATH, status, message)
 
     def encode_break(self, status: int, message: str) -> bytes:
-        worded = word_for_messages(message, {})
-        return _encode_events([messages.convert_error(worded, status if worded == message else TOO_LONG)])
+        return _encode_events([_convert_refusal(status, message, {})])
 
     def encode_keep_alive(self, comments: bytes = KEEP_ALIVE) -> bytes:  # noqa: ARG002 - the API has an event for it
         return self.relayed_sign
@@ -145,12 +136,11 @@ _STORED = ("previous_response_id", "conversation", "background", "prompt", "top_
 class ResponsesDialect(EventDialect):
     """OpenAI's Responses. Clients such as codex count events only, and no comments."""
 
-    relayed_sign = KEEP_ALIVE
     tells_length_in_stream = True
 
     def __init__(self, body: dict[str, Any], new_id: Callable[[], str]) -> None:
         names = ToolNames(body)
-        self.chat: dict[str, Any] | None = None
+        self.chat = None
         if not any(body.get(name) for name in _STORED):
             with suppress(Unconvertible):
                 self.chat = responses_to_chat(body, names)
@@ -159,12 +149,6 @@ class ResponsesDialect(EventDialect):
 
     def encode_answer(self, body: bytes) -> bytes:
         return encode_json(self._maker.convert_answer(as_dict(load_json(body))))
-
-    def encode_refusal(self, status: int, body: bytes) -> bytes:  # noqa: ARG002
-        return rename_for_openai(body)
-
-    def encode_error(self, status: int, message: str) -> bytes:
-        return encode_openai_error(status, message)
 
     def encode_break(self, status: int, message: str) -> bytes:  # noqa: ARG002
         return _encode_events(self._stream.fail(message, CODE if is_about_length(message) else "server_error"))
@@ -190,16 +174,19 @@ def encode_path_error(path: str, status: int, message: str) -> bytes:
 
 def encode_messages_refusal(status: int, body: bytes) -> bytes:
     """A server's refusal in the shape and the words of Messages."""
-    message = read_error_message(body)
-    worded = word_for_messages(message, _read_fields(body))
-    return encode_json(messages.convert_error(worded, status if worded == message else TOO_LONG))
+    return encode_json(_convert_refusal(status, read_error_message(body), _read_fields(body)))
+
+
+def _convert_refusal(status: int, message: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """`fields`: of the server's error."""
+    worded = word_for_messages(message, fields)
+    return messages.convert_error(worded, status if worded == message else TOO_LONG)
 
 
 def encode_openai_error(status: int, message: str) -> bytes:
     kind = "invalid_request_error" if status < 500 else "gateway_error"
-    if is_about_length(message):
-        return encode_json({"error": {"message": message, "type": kind, "param": None, "code": CODE}})
-    return encode_json({"error": {"message": message, "type": kind, "param": None, "code": status}})
+    code = CODE if is_about_length(message) else status
+    return encode_json({"error": {"message": message, "type": kind, "param": None, "code": code}})
 
 
 def _read_fields(body: bytes) -> dict[str, Any]:

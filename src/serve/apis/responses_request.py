@@ -124,9 +124,9 @@ def to_chat(body: Mapping[str, Any], names: ToolNames) -> dict[str, Any]:
     """
     chat: dict[str, Any] = {name: body[name] for name in _SAME if body.get(name) is not None}
     chat.update({chat_name: body[name] for name, chat_name in _RENAMED.items() if body.get(name) is not None})
-    instructions = body.get("instructions")
-    system = [{"role": "system", "content": instructions}] if isinstance(instructions, str) and instructions else []
-    chat["messages"] = [*system, *_convert_input(body.get("input"), names)]
+    chat["messages"] = _convert_input(body.get("input"), names)
+    if instructions := as_str(body.get("instructions")):
+        chat["messages"].insert(0, {"role": "system", "content": instructions})
     if names.functions:
         chat["tools"] = names.functions
         chat["tool_choice"] = _convert_choice(body.get("tool_choice"), names)
@@ -134,13 +134,19 @@ def to_chat(body: Mapping[str, Any], names: ToolNames) -> dict[str, Any]:
         chat["stream_options"] = {"include_usage": True}
     if (effort := as_dict(body.get("reasoning")).get("effort")) is not None:
         chat["reasoning_effort"] = effort
-    form = as_dict(as_dict(body.get("text")).get("format"))
+    if form := _convert_form(as_dict(as_dict(body.get("text")).get("format"))):
+        chat["response_format"] = form
+    return chat
+
+
+def _convert_form(form: Mapping[str, Any]) -> dict[str, Any]:
+    """The form of an answer; empty if any text will do."""
     if form.get("type") == "json_schema":
         schema = {name: form[name] for name in ("name", "schema", "strict", "description") if name in form}
-        chat["response_format"] = {"type": "json_schema", "json_schema": schema}
-    elif form.get("type") == "json_object":
-        chat["response_format"] = {"type": "json_object"}
-    return chat
+        return {"type": "json_schema", "json_schema": schema}
+    if form.get("type") == "json_object":
+        return {"type": "json_object"}
+    return {}
 
 
 def _convert_choice(choice: object, names: ToolNames) -> Any:
@@ -180,15 +186,12 @@ def _convert_item(item: dict[str, Any], names: ToolNames) -> Iterator[dict[str, 
     if kind == "message":
         role = item.get("role")
         yield {"role": "system" if role == "developer" else role, "content": _convert_content(item.get("content"))}
-    elif kind in ("function_call", "custom_tool_call"):
-        arguments = item.get("arguments") if kind == "function_call" else json.dumps({PAYLOAD: item.get("input")})
-        function = {"name": names.flatten(item), "arguments": arguments}
-        call = {"id": item.get("call_id"), "type": "function", "function": function}
-        yield {"role": "assistant", "tool_calls": [call]}
+    elif kind == "function_call":
+        yield _make_call(item, names.flatten(item), item.get("arguments"))
+    elif kind == "custom_tool_call":
+        yield _make_call(item, names.flatten(item), json.dumps({PAYLOAD: item.get("input")}))
     elif kind == "tool_search_call":
-        function = {"name": TOOL_SEARCH, "arguments": json.dumps(item.get("arguments"))}
-        call = {"id": item.get("call_id"), "type": "function", "function": function}
-        yield {"role": "assistant", "tool_calls": [call]}
+        yield _make_call(item, TOOL_SEARCH, json.dumps(item.get("arguments")))
     elif kind == "tool_search_output":
         found = ToolNames({"tools": item.get("tools")}).functions
         text = f"Tools found: {', '.join(each['function']['name'] for each in found) or 'none'}"
@@ -202,6 +205,11 @@ def _convert_item(item: dict[str, Any], names: ToolNames) -> Iterator[dict[str, 
             yield {"role": "assistant", "reasoning": text}
     elif kind not in _SKIPPED:
         raise Unconvertible(f"input: items of type {kind!r} are not supported.")
+
+
+def _make_call(item: Mapping[str, Any], name: str, arguments: Any) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"role": "assistant", "tool_calls": [{"id": item.get("call_id"), "type": "function", "function": function}]}
 
 
 def _convert_content(content: object) -> Any:

@@ -93,9 +93,8 @@ class FittedText:
         start = position
         if self._has_escape:
             self._has_escape, position = False, position + 1
-        end = position
-        if part := _STRING_PART.match(piece, position):
-            end = part.end()
+        part = _STRING_PART.match(piece, position)
+        end = part.end() if part else position
         if end == len(piece):
             self._emit(piece[start:])
             return end

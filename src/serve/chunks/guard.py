@@ -191,9 +191,7 @@ class _Guard:
             return _Segment(decision.text, True, not decision.is_thought)
         if isinstance(decision, Mark):
             self.ends_thought = self.ends_thought or decision.ends_thought
-            if find_last_tag(decision.raw):
-                return _Segment(decision.raw, None)
-            return _Segment(decision.raw, True)
+            return _Segment(decision.raw, None if find_last_tag(decision.raw) else True)
         if isinstance(decision, Hold):
             return _Segment(decision.raw, None, is_shown=True)
         if isinstance(decision, WholeCall):
@@ -249,9 +247,7 @@ class WholeGuard(_Guard):
         if is_same and not (ending.calls or text or ending.completed or fitted):
             return self._choice
         kept = "".join(segment.text for segment in self._segments if segment.is_kept) + text
-        message = {**self._choice["message"], "content": None}
-        if kept.strip():
-            message["content"] = kept
+        message = {**self._choice["message"], "content": kept if kept.strip() else None}
         _settle_calls(message, ending, fitted)
         reason = self._choice.get("finish_reason")
         if reason != "length":
@@ -295,9 +291,7 @@ class StreamGuard(_Guard):
         may_be_cut: bool = False,
         fits_native: bool = True,
     ) -> None:
-        waits: Waits = "unsure"
-        if thinks:
-            waits = "all"
+        waits: Waits = "all" if thinks else "unsure"
         super().__init__(request, new_id, waits=waits, may_be_cut=may_be_cut, fits_native=fits_native)
         self._chunks: deque[HeldChunk] = deque()
         self._last = b""  # the chunk that came last
@@ -320,9 +314,7 @@ class StreamGuard(_Guard):
     def pass_on(self, data: bytes) -> list[bytes] | None:
         """The chunks to send, if a look at this chunk's text is enough; else None, and it is to be fed."""
         is_due = self._chunks or self._may_be_rest or self._run.size >= CHECK_INTERVAL_CHARS
-        if is_due:
-            return None
-        return self._run.pass_on(data)
+        return None if is_due else self._run.pass_on(data)
 
     def close(self, last: Sequence[bytes] = (), *, is_done: bool = False) -> None:
         """`last`: the chunks without choices. `is_done`: the server said that nothing follows.
@@ -366,8 +358,7 @@ class StreamGuard(_Guard):
         if passed and new:
             new[0].data = b""
         decisions = self._absorb(found)
-        is_plain = not (self._chunks or self._waits or any(chunk.calls or chunk.is_last for chunk in new))
-        if is_plain and _is_just_text(decisions, new):
+        if not self._chunks and not self._waits and _is_just_text(decisions, new):
             return [chunk.data for chunk in new if chunk.data]
         self._chunks += new
         self._sort_in(decisions)
@@ -526,9 +517,7 @@ class StreamGuard(_Guard):
         rest = native.complete(call)
         if rest is None:
             raise _make_cut_error(call.name)
-        if not rest:
-            return {}
-        return {"index": place, "function": {"arguments": rest}}
+        return {"index": place, "function": {"arguments": rest}} if rest else {}
 
     def _place_calls(self, unsent: list[ToolCall], indexes: Iterator[int]) -> bool:
         """Take those calls out of the unsent ones that stand in the text, to send them there; whether there are any."""
@@ -576,8 +565,12 @@ def _measure(events: Sequence[WireEvent]) -> tuple[int, tuple[int, ...]]:
 
 
 def _is_just_text(decisions: Sequence[Decision], chunks: Sequence[HeldChunk]) -> bool:
-    """Whether the parser let all of the chunks' text pass."""
-    size = sum([chunk.size for chunk in chunks])
+    """Whether the chunks hold nothing but text that the parser let pass."""
+    size = 0
+    for chunk in chunks:
+        if chunk.calls or chunk.is_last:
+            return False
+        size += chunk.size
     for decision in decisions:
         if not isinstance(decision, Show):
             return False

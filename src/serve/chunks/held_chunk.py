@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ...providers.wire_json import encode_json
+from ...providers.wire_json import as_dicts, encode_json
 
 
 class HeldChunk:
@@ -36,9 +36,7 @@ class HeldChunk:
         """How many characters of its content were not sent."""
         if not self.data:
             return 0
-        if self.size >= 0:
-            return self.size
-        return self.left + self._kept
+        return self.size if self.size >= 0 else self.left + self._kept
 
     @property
     def is_untouched(self) -> bool:
@@ -100,9 +98,7 @@ def build_chunks(like: dict[str, Any], deltas: Sequence[dict[str, Any]]) -> list
 
 def name_end(*, has_calls: bool) -> str:
     """The finish reason of an answer that was not cut off."""
-    if has_calls:
-        return "tool_calls"
-    return "stop"
+    return "tool_calls" if has_calls else "stop"
 
 
 def build_end(like: dict[str, Any], reason: str) -> bytes:
@@ -117,7 +113,7 @@ def write_pieces(data: bytes, arguments: Sequence[str]) -> bytes:
     value = json.loads(data)
     (choice,) = value["choices"]
     delta = choice["delta"]
-    calls = delta.get("tool_calls") or ()
+    calls = as_dicts(delta.get("tool_calls"))
     functions = [call.setdefault("function", {}) for call in calls]
     if delta.get("function_call"):  # OpenAI's API before tool_calls
         functions.insert(0, delta["function_call"])

@@ -63,16 +63,13 @@ class JsonPrefix:
         if self._is_escaped:
             self._is_escaped = False
             return position + 1
-        end = position
-        if part := _STRING_PART.match(text, position):
-            end = part.end()
+        part = _STRING_PART.match(text, position)
+        end = part.end() if part else position
         if end == len(text):
             return end
         if text[end] == '"':
-            self._in_string, is_key = False, self._next in (_KEY, _KEY_OR_END)
-            self._next = _COMMA_OR_END
-            if is_key:
-                self._next = _COLON
+            self._in_string = False
+            self._next = _COLON if self._next in (_KEY, _KEY_OR_END) else _COMMA_OR_END
         elif text[end] == "\\":  # the last character
             self._is_escaped = True
         else:

@@ -48,9 +48,7 @@ class NativeCall:
     @property
     def pieces(self) -> list[str]:
         """Its arguments, piece by piece, as the client gets them."""
-        if self._fitted:
-            return self._fitted.pieces
-        return self._pieces
+        return self._fitted.pieces if self._fitted else self._pieces
 
     @property
     def is_changed(self) -> bool:
@@ -83,9 +81,8 @@ class NativeCall:
         """Whether what came so far may be sent."""
         if self._fitted and self._fitted.is_holding:
             return False
-        if self._may_be_cut:
-            return self._begins_well and self._json.is_inside_value
-        return self._begins_well and self._json.is_settled
+        is_settled = self._json.is_inside_value if self._may_be_cut else self._json.is_settled
+        return self._begins_well and is_settled
 
     @property
     def is_complete(self) -> bool:

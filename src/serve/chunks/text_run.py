@@ -45,16 +45,13 @@ def clear_token_ids(answer: dict[str, Any]) -> None:
 def count_prompt_tokens(data: bytes) -> int:
     """Those that an answer, or its first event, tells; 0 if it does not."""
     ids = find_prompt_ids(data)
-    if not ids:
-        return 0
-    return ids.count(b",") + 1
+    return ids.count(b",") + 1 if ids else 0
 
 
 def find_prompt_ids(data: bytes) -> bytes:
     """The token ids of the prompt in the first event of a stream, as the server writes them; empty if it has none."""
-    if prompt := _PROMPT.search(data):
-        return prompt[1]
-    return b""
+    prompt = _PROMPT.search(data)
+    return prompt[1] if prompt else b""
 
 
 class WaitingChunk(NamedTuple):
@@ -98,9 +95,8 @@ class TextRun:
         self._head, thought, self._middle, end = form.groups(b"")
         self._text_start, self._is_thought = len(self._head), bool(thought)
         self._shape = end.translate(None, _NUMBERS)
-        self._hidden = b""
-        if self._hides_ids and self._middle.endswith(_TOKEN_IDS):
-            self._hidden = self._middle[:-1] + b"null"
+        has_ids = self._hides_ids and self._middle.endswith(_TOKEN_IDS)
+        self._hidden = self._middle[:-1] + b"null" if has_ids else b""
 
     def _split(self, data: bytes) -> tuple[int, bytes] | None:
         """Where the text of a chunk of the form stops, and the end behind it."""
@@ -108,9 +104,7 @@ class TextRun:
         if not middle or not data.startswith(self._head) or (stop := data.find(middle, self._text_start)) < 0:
             return None
         end = data[stop + len(middle) :]
-        if end.translate(None, _NUMBERS) != self._shape:
-            return None
-        return stop, end
+        return (stop, end) if end.translate(None, _NUMBERS) == self._shape else None
 
     def pass_on(self, data: bytes) -> list[bytes] | None:
         """The chunks to send now that this one has come; None if it has another form, or the parser has to read it."""
@@ -123,14 +117,11 @@ class TextRun:
             text = load_string(quoted)
         except WireError:  # a lone surrogate
             return None
-        held = 0
-        if not self._is_thought:
-            held = self._count_held(self._held_text + text)
+        held = 0 if self._is_thought else self._count_held(self._held_text + text)
         if held < 0 or not text:
             return None
-        shown = data
-        if self._hidden:
-            shown = data[:stop] + self._hidden + end[end.index(b"]") + 1 :]
+        hidden = self._hidden
+        shown = data[:stop] + hidden + end[end.index(b"]") + 1 :] if hidden else data
         if held or self._waiting:
             return self._wait(WaitingChunk(text, quoted, end, data, shown), held)
         self._strings.append(quoted)
