@@ -266,10 +266,6 @@ class Policy:
         is_meant = not rule.command and _speaks_of(rule, call.name) and matches_path
         return deny.DenyVerdict("denied" if is_meant else "clear")
 
-    def _leads_to(self, rule: Rule, path: str) -> bool:
-        place = find_place(path, self.workspace, self.added)
-        return place is not None and self._matches(rule, place)
-
     def _matches(self, rule: Rule, place: str) -> bool:
         """Whether a rule about a path applies to a place.
 
@@ -301,7 +297,8 @@ class Policy:
             if includes(access, named or access):
                 return Decision("allow", "a rule allows it", label, named or access)
         decision = self._decide_by_access(needed)
-        if unread and decision.action == "ask" and any(rule.command for rule in self.rules if rule.action == "allow"):
+        allows_commands = any(rule.command for rule in self.rules if rule.action == "allow")
+        if unread and decision.action == "ask" and allows_commands:
             return decision._replace(reason=f"{decision.reason}; no rule can allow it, as {unread}")
         return decision
 
@@ -330,14 +327,7 @@ class Policy:
         server = find_local_server(commands)
         if asking := _find_widest(each for each in rules if server and each[0].server == server):
             return asking
-        grants = []
-        for command in commands:
-            grant = _find_widest(each for each in rules if _begins_with(command, each[0]))
-            if grant is None:
-                return None
-            grants.append(grant)
-        access = min((access for access, _ in grants), key=ACCESSES.index)
-        return access, ", ".join(dict.fromkeys(label for _, label in grants))
+        return _find_least(commands, rules)
 
     def _explain_hidden(self, commands: tuple[ReadCommand, ...]) -> str:
         """Why a command may show a file that a rule denies to `read`, or ""."""
@@ -350,9 +340,16 @@ class Policy:
             for word in (*command.words, *command.reads):
                 if word.is_glob:
                     return f"{escape_name(word.text)} may stand for a file that a rule denies reading"
-                for piece in (word.text, *NO_PATH.split(word.text)):
-                    if piece and any(self._leads_to(rule, piece) for rule in hidden):
-                        return f"a rule denies reading {escape_name(piece)}"
+                if piece := self._find_hidden(word.text, hidden):
+                    return f"a rule denies reading {escape_name(piece)}"
+        return ""
+
+    def _find_hidden(self, word: str, hidden: Sequence[Rule]) -> str:
+        """The part of a word that leads to what one of these rules is about; "" if none does."""
+        for piece in filter(None, (word, *NO_PATH.split(word))):
+            place = find_place(piece, self.workspace, self.added)
+            if place is not None and any(self._matches(rule, place) for rule in hidden):
+                return piece
         return ""
 
     def _decide_by_access(self, access: Access) -> Decision:
@@ -459,6 +456,18 @@ def _find_widest(rules: Iterable[tuple[Rule, str]]) -> tuple[Access, str] | None
     """The widest access that one of the rules, each with its label, grants."""
     grants = [(rule.access or "write", label) for rule, label in rules]
     return max(grants, key=lambda grant: ACCESSES.index(grant[0]), default=None)
+
+
+def _find_least(commands: Sequence[ReadCommand], rules: Sequence[tuple[Rule, str]]) -> tuple[Access, str] | None:
+    """The least of the accesses that the rules grant to each command, and what grants them."""
+    grants = []
+    for command in commands:
+        grant = _find_widest(each for each in rules if _begins_with(command, each[0]))
+        if grant is None:
+            return None
+        grants.append(grant)
+    access = min((access for access, _ in grants), key=ACCESSES.index)
+    return access, ", ".join(dict.fromkeys(label for _, label in grants))
 
 
 def _find_first_words(commands: Sequence[ReadCommand]) -> str:

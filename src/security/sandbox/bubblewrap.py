@@ -119,17 +119,14 @@ class BubblewrapSandbox(SandboxBase):
         words: list[str] = []
         hidden = [each for each in view.hidden if each.is_dir() and each.is_relative_to(view.workspace)]
         unreadable = list(list_unreadable(view))
+        # All of them are mounted: else a command moves the folder of a hidden file, and reads it there.
+        option, fixed = "--bind", [*protected, *hidden, *unreadable]
         if access == "read":
-            for top in view.tops:
-                words += _bind("--ro-bind", top)
-        else:
-            for top in view.tops:
-                words += _bind("--bind", top)
-            # All of them are mounted: else a command moves the folder of a hidden file, and reads it there.
-            fixed = [*protected, *hidden, *unreadable]
-            for top in view.tops:
-                for mount in _list_mounts(top, [each for each in fixed if each.is_relative_to(top)]):
-                    words += _bind(*mount)
+            option, fixed = "--ro-bind", []
+        for top in view.tops:
+            words += _bind(option, top)
+            for mount in _list_mounts(top, [each for each in fixed if each.is_relative_to(top)]):
+                words += _bind(*mount)
         for path in hidden:
             words += ["--tmpfs", str(path)]
         if access == "read":

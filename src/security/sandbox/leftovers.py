@@ -261,7 +261,9 @@ class Leftovers:
             return "a link"
         if read_file(path) is None:
             return "it cannot be looked at"
-        text = read_text(path)
+        return self._judge_content(path, read_text(path))
+
+    def _judge_content(self, path: Path, text: str) -> str:
         if path.name in CONFIGS:
             return self._list_unsafe_settings(path, text)
         if path.name == "git-rebase-todo":

@@ -241,9 +241,14 @@ def _read_folder(top: str, folder: str, stamp: tuple[int, ...]) -> KnownFolder:
                 folders.append(name)
             elif name == "HEAD" or _is_running(inner + name) or (entry.is_symlink() and _is_risky_link(inner + name)):
                 hits.append(name)
-    if "HEAD" in hits and not any(os.path.lexists(f"{folder}/{name}") for name in ("objects", "commondir")):
-        hits.remove("HEAD")  # it is no bare repository
+    if "HEAD" in hits and not _is_repository(folder):
+        hits.remove("HEAD")
     return KnownFolder(stamp, read_ns, tuple(folders), tuple(hits))
+
+
+def _is_repository(folder: str) -> bool:
+    """Whether a folder with a HEAD is a bare repository, or a part of one."""
+    return any(os.path.lexists(f"{folder}/{name}") for name in ("objects", COMMON_DIR))
 
 
 def _is_running(path: str) -> bool:

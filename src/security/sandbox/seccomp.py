@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 NO_CALL = -1  # in the table: the machine has no such call
@@ -109,14 +109,12 @@ def build_filter(
     steps: list[Step] = [(LOAD, 0, 0, ARCH), (EQUAL, 1, 0, arch), fails, (LOAD, 0, 0, NUMBER)]
     if machine == "x86_64":
         steps += _fail_if(AT_LEAST, X32, errno.EPERM)
-    refused = [*REFUSED.items()]
+    refused = dict(REFUSED)
     if not may_truncate:
-        refused.append(("truncate", TRUNCATE))
+        refused["truncate"] = TRUNCATE
     if sees_others:
-        refused += SHARED.items()
-    for name, numbers in refused:
-        if numbers[column] != NO_CALL:
-            steps += _fail_if(EQUAL, numbers[column], errno.EOPNOTSUPP if name.endswith(ATTRIBUTES) else errno.EPERM)
+        refused |= SHARED
+    steps += _refuse_calls(refused, column)
     for call in reported:
         steps += [(EQUAL, 0, 1, call), (RETURN, 0, 0, REPORT)]
     for numbers in UNSEEN:
@@ -135,6 +133,15 @@ def build_filter(
     steps += _filter_call(SOCKET[column], [(LOAD, 0, 0, _find_argument(0)), *allowed, fails])
     steps.append((RETURN, 0, 0, ALLOW))
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
+
+
+def _refuse_calls(refused: Mapping[str, tuple[int, int]], column: int) -> Iterator[Step]:
+    for name, numbers in refused.items():
+        if numbers[column] != NO_CALL:
+            error = errno.EPERM
+            if name.endswith(ATTRIBUTES):
+                error = errno.EOPNOTSUPP
+            yield from _fail_if(EQUAL, numbers[column], error)
 
 
 def _find_argument(index: int) -> int:

@@ -133,7 +133,8 @@ def list_protected(view: SandboxView) -> list[Path]:
     if view.home and find_top(view.home, view.tops):
         folders.append(view.home)
     paths += [folder / name for folder in folders for name in START_FILES]
-    for git in (top / ".git" for top in view.tops):
+    for top in view.tops:
+        git = top / ".git"
         if os.path.lexists(git):
             paths += [git, *(git / name for name in GIT_SETTINGS)]
     return list(dict.fromkeys(paths))

@@ -83,12 +83,12 @@ def preview_write(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
 
 def _diff_write(path: str, old: OldFile | None, content: str) -> str:
     """The diff of a write; of a binary file a sentence, and the new text."""
+    if old is None:
+        return make_diff(path, None, content)
     try:
-        before = decode(path, old.data)[0] if old else None
+        before, _ = decode(path, old.data)
     except ToolError:
-        return (
-            f"{escape_name(path)} is a binary file of {len(old.data if old else b''):,} bytes, replaced by:\n{content}"
-        )
+        return f"{escape_name(path)} is a binary file of {len(old.data):,} bytes, replaced by:\n{content}"
     return make_diff(path, before, content)
 
 
@@ -174,9 +174,11 @@ def _plan_change(
 ) -> PlannedEdit:
     old = read_before_change(path, ctx)
     _refuse_changed(path, old, expected_hash)
-    if not old and oldText:
+    before, encoding = None, UTF_8
+    if old:
+        before, encoding = decode(path, old.data)
+    elif oldText:
         raise ToolError(f"{escape_name(path)} does not exist", "An empty oldText creates it.")
-    before, encoding = decode(path, old.data) if old else (None, UTF_8)
     if oldText == newText:
         return PlannedEdit(old, encoding, before, before, "oldText and newText are equal")
     if not before and not oldText:
@@ -196,7 +198,9 @@ def _plan_change(
 
 def _refuse_changed(path: str, old: OldFile | None, expected: str | None) -> None:
     if expected is not None:
-        now = _sha256(old.data) if old else "that of no file"
+        now = "that of no file"
+        if old:
+            now = _sha256(old.data)
         if expected.strip().lower().removeprefix("sha256").lstrip(": ") != now:
             raise ToolError(
                 f"{escape_name(path)} is not as it was: its sha256 is {now}, not {expected[:80]}", "Read it again."
@@ -220,4 +224,6 @@ def _continuation_hint(window: Window) -> str:
         return f"[more lines follow; read on with offset={window.next}]\n"
     if not window.text:
         return "[the file is empty]\n"
-    return "" if window.final_newline else "[no newline at the end]\n"
+    if not window.final_newline:
+        return "[no newline at the end]\n"
+    return ""

@@ -38,8 +38,10 @@ def glob(
 
     with Tree(path, ctx, "glob").open_root() as tree:
         matching = list(islice(_filter_by_glob(pattern, tree, tree.files()), MAX_FILES_SHOWN + 1))
-    notes = [f"[more than {MAX_FILES_SHOWN:,} files; narrow the pattern]"] if len(matching) > MAX_FILES_SHOWN else []
-    return "\n".join([*map(escape_name, matching[:MAX_FILES_SHOWN]), *notes, *tree.notes]) or "[no file matches]"
+    lines = list(map(escape_name, matching[:MAX_FILES_SHOWN]))
+    if len(matching) > MAX_FILES_SHOWN:
+        lines.append(f"[more than {MAX_FILES_SHOWN:,} files; narrow the pattern]")
+    return "\n".join([*lines, *tree.notes]) or "[no file matches]"
 
 
 @tool(risk="low")
@@ -60,7 +62,9 @@ def grep(
     refuse_many_lines(before, after)
     matcher = LineMatcher(pattern, ctx.clock.monotonic, literal=False, ignore_case=ignore_case)
     with Tree(path, ctx, "grep").open_root() as tree:
-        files = tree.files() if include is None else _filter_by_glob(include, tree, tree.files())
+        files = tree.files()
+        if include is not None:
+            files = _filter_by_glob(include, tree, files)
         lines = ((file, line) for file in files for line in _find_in_file(tree, file, matcher, before, after))
         shown = format_matches(lines, max_matches, before, after)
     return "\n".join(filter(None, [shown, *tree.notes])) or "[no line matches]"
@@ -99,7 +103,9 @@ def _filter_by_glob(pattern: str, tree: Tree, files: Iterable[str]) -> Iterator[
     """The files whose path below the searched folder matches the pattern."""
     fits = compile_glob(pattern)
     for file in files:
-        name = file.removeprefix(tree.start) if file.startswith(tree.start) else file.rpartition("/")[2]
+        name = file.rpartition("/")[2]  # of the one file that is searched
+        if file.startswith(tree.start):
+            name = file.removeprefix(tree.start)
         try:
             if fits.fullmatch(name, timeout=GLOB_TIMEOUT_S):
                 yield file
@@ -134,7 +140,10 @@ def compile_glob(pattern: str) -> regex.Pattern[str]:
     below = pattern.removeprefix("./")
     if below.startswith(("/", "~")) or ".." in re.split(r"[/{},]", below):
         raise ToolError(f"the pattern {escape_name(below)} leads outside", "Give one relative to the folder searched.")
-    below = below if "/" in below.rstrip("/") else f"**/{below}"
+    if "/" not in below.rstrip("/"):
+        below = f"**/{below}"
+    if below.endswith("/"):
+        below += "**"
     flags = wcglob.BRACE | wcglob.DOTGLOB | wcglob.FORCEUNIX | wcglob.GLOBSTAR
-    expressions, _ = wcglob.translate(f"{below}**" if below.endswith("/") else below, flags=flags)
+    expressions, _ = wcglob.translate(below, flags=flags)
     return regex.compile("|".join(expressions))

@@ -55,7 +55,8 @@ def _shorten(report: str, outputs: Outputs | None) -> str | ToolOutput:
     data = report.encode("utf-8", "replace")
     if len(data) <= MAX_REPORT_BYTES:
         return report
-    ref = outputs.put(report) if outputs else ""
-    where = f'; read all of it with tool_output_cache(ref_id="{ref}")' if ref else ""
+    ref = where = ""
+    if outputs and (ref := outputs.put(report)):
+        where = f'; read all of it with tool_output_cache(ref_id="{ref}")'
     shown = data[:MAX_REPORT_BYTES].decode("utf-8", "ignore").rstrip()
     return ToolOutput(f"{shown}\n[cut: {MAX_REPORT_BYTES:,} of {len(data):,} bytes are shown{where}]", ref)

@@ -25,7 +25,7 @@ from typing import BinaryIO, NamedTuple
 
 from ...beneath import FOLDER, get_mark, open_beneath, open_top, read_file
 from ...types.file_names import FileChange, FileState
-from .walk import GIT_FOLDER, IGNORE_FILE, MAX_IGNORE_BYTES, IgnoreFile, is_ignored, parse_rules
+from .walk import GIT_FOLDER, IGNORE_FILE, MAX_IGNORE_BYTES, IgnoreFile, is_ignored, read_ignore_file
 
 MAX_FILE_BYTES = 2_000_000
 MAX_FILES = 20_000
@@ -142,8 +142,8 @@ class Baseline:
             mark = get_mark(entry.stat(follow_symlinks=False))
             remembered = self._rules.get(prefix)
             if remembered is None or remembered[0] != mark:
-                rules = parse_rules(read_file(IGNORE_FILE, folder, MAX_IGNORE_BYTES) or b"")
-                remembered = self._rules[prefix] = mark, ((IgnoreFile(prefix, rules),) if rules else ())
+                content = read_file(IGNORE_FILE, folder, MAX_IGNORE_BYTES) or b""
+                remembered = self._rules[prefix] = mark, read_ignore_file(prefix, content)
         except OSError:
             return ()
         return remembered[1]
@@ -152,13 +152,14 @@ class Baseline:
         seen, mark = self._seen.get(path), get_mark(status)
         if seen and seen.mark == mark and seen.read_ns - status.st_mtime_ns > RACY_NS:
             return seen
-        read_ns, content = time.time_ns(), None
+        read_ns, content, digest = time.time_ns(), None, ""
         if stat.S_ISLNK(status.st_mode):
             content = os.fsencode(os.readlink(name, dir_fd=folder))
         elif stat.S_ISREG(status.st_mode):
             with suppress(OSError):  # what may not be read is there
                 content = read_file(name, folder, MAX_FILE_BYTES)
-        digest = "" if content is None else self._keep(content)
+        if content is not None:
+            digest = self._keep(content)
         return SeenFile(mark, read_ns, FileState(status.st_mode, digest or f"?{mark}"))
 
     def _keep(self, content: bytes) -> str:

@@ -35,22 +35,30 @@ def make_diff(path: str, before: str | None, after: str | None) -> str:
     old, new = _split_lines(before or "", crlf), _split_lines(after or "", crlf)
     path = escape_name(path)
     below = path.removeprefix("/")  # a whole path is one in a folder that was added to the workspace
-    source = "/dev/null" if before is None else f"a/{below}"
-    target = "/dev/null" if after is None else f"b/{below}"
+    source, target = f"a/{below}", f"b/{below}"
+    if before is None:
+        source = "/dev/null"
+    if after is None:
+        target = "/dev/null"
     lines = [f"--- {source}", f"+++ {target}"]
     for group in _group_changes(_find_opcodes(old, new)):
         (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]
         lines.append(f"@@ -{_format_range(a1, a2)} +{_format_range(b1, b2)} @@")
         for kind, i1, i2, j1, j2 in group:
-            if kind == "equal":
-                lines += [f" {line}" for line in old[i1:i2]]
-            else:
-                lines += [f"-{line}" for line in old[i1:i2]] + [f"+{line}" for line in new[j1:j2]]
+            lines += _format_change(kind, old[i1:i2], new[j1:j2])
     return "\n".join(lines) + "\n"
 
 
+def _format_change(kind: str, old: Sequence[str], new: Sequence[str]) -> list[str]:
+    if kind == "equal":
+        return [f" {line}" for line in old]
+    return [*(f"-{line}" for line in old), *(f"+{line}" for line in new)]
+
+
 def _split_lines(text: str, crlf: bool) -> list[str]:
-    lines = (text.replace("\r\n", "\n") if crlf else text).split("\n")
+    if crlf:
+        text = text.replace("\r\n", "\n")
+    lines = text.split("\n")
     if lines[-1]:
         lines[-1] += NO_NEWLINE
     else:
@@ -71,8 +79,11 @@ def _find_opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
     tail = next((at for at in range(rest) if old[-1 - at] != new[-1 - at]), rest)
     middle = _compare(old[head : len(old) - tail], new[head : len(new) - tail])
     shifted = [(kind, i1 + head, i2 + head, j1 + head, j2 + head) for kind, i1, i2, j1, j2 in middle]
-    ends: list[Opcode] = [("equal", len(old) - tail, len(old), len(new) - tail, len(new))] if tail else []
-    return [("equal", 0, head, 0, head), *shifted, *ends] if head else [*shifted, *ends]
+    if head:
+        shifted.insert(0, ("equal", 0, head, 0, head))
+    if tail:
+        shifted.append(("equal", len(old) - tail, len(old), len(new) - tail, len(new)))
+    return shifted
 
 
 def _compare(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:

@@ -109,7 +109,7 @@ def replace_file(path: str, data: bytes, ctx: ToolContext, old: OldFile | None) 
     target = _find_target(path, ctx)
     with map_os_errors(path):
         place = paths.get_place(target, ctx.wiring.added_folders)
-        ctx.wiring.before_write(place, old.data if old else None)
+        ctx.wiring.before_write(place, old and old.data)
         ctx.wiring.files.replace(target, data, ctx.wiring.protected, old)
 
 

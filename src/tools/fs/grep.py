@@ -55,18 +55,22 @@ class LineMatcher:
 
         if not pattern or len(pattern) > MAX_PATTERN_CHARS:
             raise ToolError(f"a pattern has 1 to {MAX_PATTERN_CHARS:,} characters, and this one {len(pattern):,}")
-        source = regex.escape(pattern) if literal else pattern
+        source, flags = pattern, 0
+        if literal:
+            source = regex.escape(pattern)
+        if ignore_case:
+            flags = regex.IGNORECASE
         if count_steps(source) > MAX_PATTERN_STEPS:
             raise ToolError(f"{pattern[:80]!a} repeats too much", "Write it with smaller numbers in braces.")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about syntax that a later version may change
-                self._compiled: regex.Pattern[str] = regex.compile(source, regex.IGNORECASE if ignore_case else 0)
+                self._compiled: regex.Pattern[str] = regex.compile(source, flags)
         except (regex.error, OverflowError, RecursionError) as error:
             raise ToolError(f"{pattern[:80]!a} is no regular expression: {error}") from error
-        self._multiline = self._compiled if is_plain(source) else None
-        if self._multiline:
-            self._multiline = regex.compile(source, regex.MULTILINE | (regex.IGNORECASE if ignore_case else 0))
+        self._multiline: regex.Pattern[str] | None = None
+        if is_plain(source):
+            self._multiline = regex.compile(source, regex.MULTILINE | flags)
         self._monotonic = monotonic
         self._timeout_s = self._left_s = timeout_s
 
@@ -104,7 +108,9 @@ def read_blocks(file: BinaryIO, *, binary: bool = False) -> Iterator[bytes]:
     """
     head = file.read(BLOCK_BYTES)
     if head.startswith(UTF16_BOMS):
-        codec = "utf-16-le" if head.startswith(codecs.BOM_UTF16_LE) else "utf-16-be"
+        codec = "utf-16-be"
+        if head.startswith(codecs.BOM_UTF16_LE):
+            codec = "utf-16-le"
         file.seek(len(codecs.BOM_UTF16_LE))
         text = io.TextIOWrapper(file, codec, errors="replace", newline="")
         try:
@@ -200,7 +206,9 @@ def count_steps(pattern: str) -> int:
             continue
         size = sizes.pop() if token["text"] == ")" and len(sizes) > 1 else 1
         least = re.match(r"\{(\d+)", token["quantifier"])
-        sizes[-1] += size * max(1, int(least[1])) if least else size
+        if least:
+            size *= max(1, int(least[1]))
+        sizes[-1] += size
     return sum(sizes)
 
 

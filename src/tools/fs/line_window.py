@@ -106,7 +106,7 @@ def _read_lines(text: io.TextIOWrapper, first: int, limit: int | None) -> Window
     room, ended, more = MAX_WINDOW_BYTES, True, ""
     while limit is None or len(shown) < limit:
         more, has_end = _read_line(text, first + len(shown))
-        room -= len(more) if more.isascii() else len(more.encode("utf-8", "replace"))
+        room -= len(more.encode("utf-8", "replace"))
         if not more or room < 0:
             break
         shown.append(more)
@@ -132,8 +132,11 @@ def _read_line(text: io.TextIOWrapper, number: int) -> tuple[str, bool]:
 
 def _show_line(line: str, rest: int) -> str:
     """The line as it is shown, of which `rest` more characters are not."""
-    least = "more than " if rest > MAX_COUNTED_CHARS else ""
-    cut = f" [... {least}{min(rest, MAX_COUNTED_CHARS):,} more characters]" if rest > 0 else ""
+    cut = ""
+    if rest > MAX_COUNTED_CHARS:
+        cut = f" [... more than {MAX_COUNTED_CHARS:,} more characters]"
+    elif rest > 0:
+        cut = f" [... {rest:,} more characters]"
     return line.removesuffix("\n").removesuffix("\r").replace("\0", "\ufffd") + cut + "\n"
 
 

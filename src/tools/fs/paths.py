@@ -110,12 +110,15 @@ def open_parent(target: Target, *, create: bool = False) -> Iterator[int]:
     if not target.parts:
         raise ToolError(f"{target.name} is a folder")
     with ExitStack() as opened, ExitStack() as made:
-        folder = os.open(target.top, FOLDER if create else STEP)
+        flags, steps = STEP, ["/".join(target.parts[:-1]) or "."]
+        if create:  # each for itself
+            flags, steps = FOLDER, [*target.parts[:-1]]
+        folder = os.open(target.top, flags)
         opened.callback(os.close, folder)
-        for step in target.parts[:-1] if create else ["/".join(target.parts[:-1]) or "."]:
+        for step in steps:
             if create and _make_folder(step, folder):
                 made.callback(_remove_folder, step, folder)
-            folder = open_beneath(folder, step, FOLDER if create else STEP)
+            folder = open_beneath(folder, step, flags)
             opened.callback(os.close, folder)
         yield folder
         made.pop_all()
@@ -223,7 +226,9 @@ def put_back(
     Raises OSError, and ToolError for what no tool may write.
     """
     refuse_protected(target, protected)
-    name, kind = target.parts[-1], stat.S_IFMT(mode) or (stat.S_IFREG if content is not None else 0)
+    name, kind = target.parts[-1], stat.S_IFMT(mode)
+    if content is not None:
+        kind = kind or stat.S_IFREG
     with open_parent(target, create=bool(kind)) as folder:
         with suppress(FileNotFoundError):
             was = stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
@@ -238,12 +243,16 @@ def put_back(
     if kind == stat.S_IFREG:
         write(target, content or b"", protected)
     if mode and kind != stat.S_IFLNK:
-        with open_parent(target) as folder:
-            descriptor = open_beneath(folder, name, READ)
-            try:
-                os.fchmod(descriptor, stat.S_IMODE(mode) & 0o1777)
-            finally:
-                os.close(descriptor)
+        _set_mode(target, mode)
+
+
+def _set_mode(target: Target, mode: int) -> None:
+    with open_parent(target) as folder:
+        descriptor = open_beneath(folder, target.parts[-1], READ)
+    try:
+        os.fchmod(descriptor, stat.S_IMODE(mode) & 0o1777)
+    finally:
+        os.close(descriptor)
 
 
 def _write_whole(temporary: str, data: bytes, folder: int, old: os.stat_result | None, name: str) -> None:

@@ -65,7 +65,9 @@ def replace_text(
     if expected is not None and expected != len(spans):
         raise ToolError(f"{_count_in_words(used, spans, lines)}; expected_replacements is {expected}")
     changed = _insert(text, spans, new)
-    return Replacement(changed.replace("\n", "\r\n") if crlf else changed, len(spans), lines, used)
+    if crlf:
+        changed = changed.replace("\n", "\r\n")
+    return Replacement(changed, len(spans), lines, used)
 
 
 def is_crlf(text: str) -> bool:
@@ -84,8 +86,9 @@ def _find_spans(text: str, old: str, every: bool, mode: str) -> tuple[str, list[
 
 def _find_exact(text: str, old: str, every: bool) -> list[Span]:
     """Overlapping occurrences count, unless each is to be replaced."""
-    step = len(old) if every else 1
-    limit = text.count(old) if every else max(text.count(old), MAX_CANDIDATES)
+    step, limit = 1, max(text.count(old), MAX_CANDIDATES)
+    if every:
+        step, limit = len(old), text.count(old)
     places: list[int] = []
     place = text.find(old)
     while place >= 0 and len(places) < limit:
@@ -172,8 +175,8 @@ MODES: dict[str, Callable[[str, str, bool], list[Span]]] = {
 
 def _strip_lines(old: str) -> tuple[list[str], bool]:
     """The stripped lines of `old`, and whether it ends with a newline."""
-    lines = [line.strip() for line in old.split("\n")]
-    return (lines[:-1], True) if old.endswith("\n") else (lines, False)
+    lines = [line.strip() for line in old.removesuffix("\n").split("\n")]
+    return lines, old.endswith("\n")
 
 
 def _to_spans(lines: Sequence[str], blocks: Sequence[tuple[int, int]], ends_line: bool) -> list[Span]:
@@ -196,7 +199,9 @@ def _insert(text: str, spans: Sequence[Span], new: str) -> str:
         piece = new
         if whole and end == len(text) and not text.endswith("\n"):  # else the file would get a final newline
             piece = new.removesuffix("\n")
-        parts.append(piece.replace("\n", "\r\n") if "\r\n" in text[start:end] and "\r" not in new else piece)
+        if "\r\n" in text[start:end] and "\r" not in new:
+            piece = piece.replace("\n", "\r\n")
+        parts.append(piece)
         passed = end
     return "".join([*parts, text[passed:]])
 

@@ -43,7 +43,7 @@ class DiskFiles:
     def replace(
         self, target: paths.Target, data: bytes, protected: tuple[Path, ...], old: OldFile | None = None
     ) -> None:
-        paths.replace(target, data, protected, old.status if old else None)
+        paths.replace(target, data, protected, old and old.status)
 
 
 DISK = DiskFiles()

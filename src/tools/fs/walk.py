@@ -57,8 +57,10 @@ class Tree:
     @property
     def notes(self) -> list[str]:
         """Lines for the model: why not all files were seen."""
-        left_out = f"files that a rule keeps from {self._tool} were left out" if self._has_left_out else ""
-        return [f"[{each}]" for each in (self.cut, left_out) if each]
+        notes = [self.cut]
+        if self._has_left_out:
+            notes.append(f"files that a rule keeps from {self._tool} were left out")
+        return [f"[{each}]" for each in notes if each]
 
     @contextmanager
     def open_root(self) -> Iterator[Tree]:
@@ -159,10 +161,9 @@ class Tree:
     def _read_rules(self, folder: str) -> tuple[IgnoreFile, ...]:
         try:
             with self._open(f"{folder}{IGNORE_FILE}") as file:
-                rules = parse_rules(file.read(MAX_IGNORE_BYTES))
+                return read_ignore_file(folder, file.read(MAX_IGNORE_BYTES))
         except OSError:
             return ()
-        return (IgnoreFile(folder, rules),) if rules else ()
 
 
 def is_ignored(path: str, above: tuple[IgnoreFile, ...]) -> bool:
@@ -181,8 +182,8 @@ def _matches(rule: IgnoreRule, name: str) -> bool:
     return match is not None and (match.end() == len(name) or not match.groupdict().get("ps_d"))
 
 
-def parse_rules(content: bytes) -> tuple[IgnoreRule, ...]:
-    """The rules of a .gitignore, which may have a byte order mark; lines that are not patterns are skipped."""
+def read_ignore_file(folder: str, content: bytes) -> tuple[IgnoreFile, ...]:
+    """The .gitignore of a folder, which may have a byte order mark, if it has rules. Other lines are skipped."""
     from pathspec import GitIgnoreSpec  # start-up is measured
 
     rules: list[IgnoreRule] = []
@@ -198,4 +199,6 @@ def parse_rules(content: bytes) -> tuple[IgnoreRule, ...]:
             for each in patterns
             if each.regex is not None and each.include is not None
         ]
-    return tuple(reversed(rules))
+    if not rules:
+        return ()
+    return (IgnoreFile(folder, tuple(reversed(rules))),)

@@ -57,7 +57,9 @@ def run_command(
         done = run_in_background(argv, ctx, access, timeout_s)
     else:
         try:
-            done = run(argv, ctx.rewire(exec_timeout=timeout_s) if timeout_s else ctx, access)
+            if timeout_s:
+                ctx = ctx.rewire(exec_timeout=timeout_s)
+            done = run(argv, ctx, access)
         except SentToBackground as sent:
             done = adopt(sent, ctx)
     report, sandbox = ctx.wiring.report, ctx.wiring.sandbox
@@ -101,7 +103,9 @@ def explain_failure(access: Grant, done: ToolOutput, ctx: ToolContext, *, is_too
         return ""
     text = done.text
     has_network = sandbox.has_network(access)
-    parts = [NO_LOOPBACK] if not has_network and lacks_loopback(done, sandbox) else []
+    parts = []
+    if not has_network and lacks_loopback(done, sandbox):
+        parts.append(NO_LOOPBACK)
     if TEMPORARY in find_refusal(done, ctx):
         parts.append(USE_TMPDIR)
     if lacks_shared_memory(done):

@@ -12,6 +12,7 @@ from ...errors import ToolError
 from ...types.sandbox import Grant
 from ..sdk.context import ToolContext
 from ..sdk.output_store import ToolOutput
+from ..sdk.result import end_line
 from .jobs import END_TIMEOUT_S, BackgroundJob
 from .proc import shorten_command
 from .run import POLL_S, RunningCommand, SentToBackground, describe_timeout, open_output
@@ -100,6 +101,4 @@ def end_job(ctx: ToolContext, number: int) -> str:
 
 
 def join_output(job: BackgroundJob, about: str) -> str:
-    text = job.read_output()
-    line_end = "" if not text or text.endswith("\n") else "\n"
-    return f"{text}{line_end}[{about}]"
+    return f"{end_line(job.read_output())}[{about}]"

@@ -91,15 +91,19 @@ class BackgroundJob:
     def summarize_end(self) -> str:
         """What the user is told once it has ended."""
         summary = f"Background job {self.number} ended ({self.state}): {escape_name(self.command)}"
-        lines = self.read_output().rstrip().splitlines() if self.exit_code else []
-        return f"{summary}\n{lines[-1].strip()[-TAIL_CHARS:]}" if lines else summary
+        if not self.exit_code:
+            return summary
+        last = self.read_output().rstrip().splitlines()[-1:]
+        return "\n".join([summary, *(line.strip()[-TAIL_CHARS:] for line in last)])
 
     def describe_end(self) -> str:
         """What the model is told once it has ended."""
         tail = "\n".join(self.read_output().rstrip().splitlines()[-TAIL_LINES:])[-TAIL_CHARS:]
         where = f', all of which is in tool_output_cache(ref_id="{self.ref}")' if self.ref else ""
         ended = f"background job {self.number} ended ({self.state}): {self.command}"
-        return f"{ended}\nthe end of its output{where}:\n{tail}" if tail else ended
+        if tail:
+            ended += f"\nthe end of its output{where}:\n{tail}"
+        return ended
 
 
 class Jobs:
@@ -134,7 +138,8 @@ class Jobs:
             ended = [job for job in self if job.is_told and job.has_ended.is_set()]
             for job in ended[: max(0, len(self._jobs) - MAX_KEPT)]:
                 del self._jobs[job.number]
-            began_s = time.monotonic() if began_s is None else began_s
+            if began_s is None:
+                began_s = time.monotonic()
             job = BackgroundJob(next(self._numbers), command, output, began_s, lambda: self.on_end())
             self._jobs[job.number] = job
             return job

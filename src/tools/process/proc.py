@@ -32,7 +32,7 @@ class ProcessStatus(NamedTuple):
 
 
 def list_processes() -> Iterator[ProcessStatus]:
-    for folder in PROC.iterdir() if PROC.is_dir() else ():
+    for folder in PROC.glob("[0-9]*"):
         if folder.name.isdecimal():
             with suppress(OSError):  # it has just ended
                 yield _read_status(int(folder.name))

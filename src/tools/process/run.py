@@ -242,7 +242,8 @@ def _read_until_end(
             return has_ended
         if not has_ended and process.poll() is not None:
             has_ended = True
-            deadline = min(deadline, time.monotonic() + LINGER_S) if deadline < math.inf else deadline
+            if deadline < math.inf:
+                deadline = min(deadline, time.monotonic() + LINGER_S)
 
 
 def _wait_for_end(process: Popen[bytes], deadline: float, check: Callable[[], None] | None) -> bool:
@@ -333,7 +334,7 @@ def _stop(process: Popen[bytes], supervisor: Supervisor | None) -> bool:
             process.kill()
             _wait(process, KILL_GRACE_S)
     _pipe_of(process).close()
-    return supervisor.close() if supervisor else False
+    return supervisor is not None and supervisor.close()
 
 
 def _kill_writers(process: Popen[bytes]) -> None:

@@ -118,7 +118,8 @@ class Scope:
         failed: list[Exception] = []
         for generator in self._end():
             (error,) = await asyncio.gather(finish_in_loop(generator), return_exceptions=True)
-            failed += [error] if isinstance(error, Exception) else []
+            if isinstance(error, Exception):
+                failed.append(error)
         return failed
 
     def _end(self) -> list[object]:
@@ -158,8 +159,9 @@ def call_factory(create: Factory, ctx: object) -> Any:
     except ValueError:  # a class written in C
         return create()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    takes_context = any(each.default is each.empty and each.kind in positional for each in parameters)
-    return create(ctx) if takes_context else create()
+    if any(each.default is each.empty and each.kind in positional for each in parameters):
+        return create(ctx)
+    return create()
 
 
 def is_async(returned: object) -> bool:

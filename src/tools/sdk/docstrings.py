@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 SECTION = re.compile(r"(args|arguments|parameters|params):", re.IGNORECASE)
 GOOGLE = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
-NUMPY = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?")
+NUMPY = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?()")
 SPHINX = re.compile(r":(?:param|parameter|arg|argument)\s(?:[^:]*\s)?\*{0,2}(\w+):\s*(.*)")
 UNDERLINE = re.compile(r"-{3,}")
 
@@ -43,12 +43,12 @@ def _read_entries(lines: Sequence[str], least: int, pattern: re.Pattern[str]) ->
         if not line.strip():
             continue
         here = _get_indent(line)
-        indent = here if indent is None else indent
+        if indent is None:
+            indent = here
         if here < max(least, indent):
             break
         if here == indent and (entry := pattern.fullmatch(line.strip())):
-            first = entry[2] if pattern.groups > 1 else ""
-            entries[entry[1]] = _join(first, _take_deeper(lines[number + 1 :], indent))
+            entries[entry[1]] = _join(entry[2], _take_deeper(lines[number + 1 :], indent))
     return entries
 
 

@@ -83,7 +83,7 @@ class Registry:
         return name in self._tools or name in self._aliases
 
     def __getitem__(self, name: str) -> Tool:
-        return self._tools[name if name in self._tools else self._aliases[name]]
+        return self._tools.get(name) or self._tools[self._aliases[name]]
 
     def without(self, *names: str) -> Registry:
         """The same tools but these, which are switched off for a session."""
@@ -149,11 +149,11 @@ class Registry:
 
     def unwrap(self, call: RequestedCall) -> RequestedCall:
         """The call that one of `call_tool` stands for; others stay, also those of a user's tool of that name."""
-        is_wrapped = call.name in self and self[call.name] is call_tool
-        meant = unwrap_call(call) if is_wrapped else call
-        if meant.name in self._tools or meant.name not in self._aliases:
-            return meant
-        return replace(meant, name=self._aliases[meant.name])  # rules and hooks know no aliases
+        if call.name in self and self[call.name] is call_tool:
+            call = unwrap_call(call)
+        if call.name in self._tools or call.name not in self._aliases:
+            return call
+        return replace(call, name=self._aliases[call.name])  # rules and hooks know no aliases
 
     def check(self, call: ToolCall) -> ToolResult | None:
         """The error for a call that cannot be run, before its approval is asked for; None if it can."""

@@ -110,8 +110,9 @@ def to_content_block(part: object) -> ContentBlock:
     """Media, a text, or a JSON value as text. Raises what to_outcome raises."""
     if isinstance(part, Media):
         return part.to_block()
-    text = part if isinstance(part, str) else _dump(part)
-    return {"type": "text", "text": replace_surrogates(text)}
+    if not isinstance(part, str):
+        part = _dump(part)
+    return {"type": "text", "text": replace_surrogates(part)}
 
 
 def _dump(value: object) -> str:
@@ -139,8 +140,9 @@ def _encode(value: Any) -> object:
 
 def _to_small_block(part: object) -> ContentBlock:
     """As to_content_block, with a note in place of an image that is too large to be sent."""
-    excess = describe_excess(len(part.data)) if isinstance(part, Media) and part.mime_type.startswith("image/") else ""
-    return {"type": "text", "text": f"[left out: {excess}]"} if excess else to_content_block(part)
+    if isinstance(part, Media) and part.mime_type.startswith("image/") and (excess := describe_excess(len(part.data))):
+        return {"type": "text", "text": f"[left out: {excess}]"}
+    return to_content_block(part)
 
 
 def store_and_truncate(result: ToolResult, outputs: Outputs | None, ref: str = "") -> ToolResult:
@@ -161,6 +163,11 @@ def store_and_truncate(result: ToolResult, outputs: Outputs | None, ref: str = "
     return replace(result, kind="error" if result.kind == "error" else "text", value=shown, ref=ref)
 
 
+def end_line(text: str) -> str:
+    """The text, after which another line may begin."""
+    return f"{text}\n" if text and not text.endswith("\n") else text
+
+
 def truncate(text: str, ref: str) -> str:
     """The whole lines that fit into MAX_SHOWN_BYTES, and how to read on; the text itself if all of it fits."""
     if len(text) <= MAX_SHOWN_BYTES // 4:
@@ -170,9 +177,8 @@ def truncate(text: str, ref: str) -> str:
         return text
     head = data[: data.rfind(b"\n", 0, MAX_SHOWN_BYTES) + 1] or data[:MAX_SHOWN_BYTES]
     shown = head.decode("utf-8", "ignore")
-    line_end = "" if shown.endswith("\n") else "\n"
     hint = "the rest could not be stored: ask for less at once"
     if ref:
         offset = shown.count("\n") + 1
         hint = f'read on with tool_output_cache(ref_id="{ref}", offset={offset}) or search with tool_output_cache_grep'
-    return f"{shown}{line_end}[cut: {len(head):,} of {len(data):,} bytes are shown; {hint}]"
+    return f"{end_line(shown)}[cut: {len(head):,} of {len(data):,} bytes are shown; {hint}]"

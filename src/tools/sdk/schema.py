@@ -78,8 +78,7 @@ def _describe_parameter(parameter: inspect.Parameter) -> Schema:
         if parameter.name == "self":
             raise TypeError("a method becomes a tool when it belongs to an object: tool(thing.method)")
         raise TypeError("a type hint is missing")
-    schema = make_schema(parameter.annotation)
-    return _drop_null(schema) if parameter.default is None else schema
+    return _fit_default(make_schema(parameter.annotation), parameter.default)
 
 
 def convert(hint: Any, value: Any) -> Any:
@@ -103,7 +102,7 @@ def describe_model_error(error: Any) -> str:
     """The first of the errors in pydantic's ValidationError, with its place."""
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"]))
-    return f"{where}: {first['msg']}" if where else str(first["msg"])
+    return ": ".join(filter(None, [where, first["msg"]]))
 
 
 def make_schema(hint: Any) -> Schema:
@@ -115,7 +114,7 @@ def make_schema(hint: Any) -> Schema:
     origin, arguments = get_origin(hint), get_args(hint)
     if arguments and (build := GENERICS.get(origin)):
         return build(*arguments)
-    if (scalar := hint if arguments else origin or hint) in SCALARS:  # typing.List without arguments is list
+    if (scalar := origin or hint) in SCALARS:  # typing.List without arguments is list
         return dict(SCALARS[scalar])
     if is_typeddict(hint):
         return _from_typed_dict(hint)
@@ -175,19 +174,15 @@ def _from_annotated(hint: object, *notes: object) -> Schema:
     schema = make_schema(hint)
     described = [note if isinstance(note, str) else getattr(note, "description", None) for note in notes]
     descriptions = [text for text in described if text]
-    limits = [limit for note in notes for limit in _list_limits(note)]
+    # Of pydantic's Field, limits are in its metadata.
+    limits = [each for note in notes if not isinstance(note, str) for each in getattr(note, "metadata", [note])]
     if len(descriptions) > 1 or not all(isinstance(text, str) for text in descriptions):
         raise TypeError("Annotated takes one description, a string")
     for limit in limits:
         schema |= _from_limit(limit, str(schema.get("type")))
-    return {**schema, "description": descriptions[0]} if descriptions else schema
-
-
-def _list_limits(note: Any) -> list[object]:
-    """What limits a value, in a note of Annotated. Of pydantic's Field that is in its metadata."""
-    if isinstance(note, str):
-        return []
-    return list(note.metadata) if hasattr(note, "metadata") else [note]
+    if descriptions:
+        schema["description"] = descriptions[0]
+    return schema
 
 
 def _from_limit(limit: object, kind: str) -> Schema:
@@ -201,7 +196,7 @@ def _from_limit(limit: object, kind: str) -> Schema:
             continue
         if name not in keywords or (keywords is LENGTH_LIMITS and not size):
             raise TypeError(f"{name} is no limit of a {kind}; check it in the function")
-        found[keywords[name] + (size if keywords is LENGTH_LIMITS else "")] = value
+        found[keywords[name] + size] = value
     if not found and not getattr(limit, "description", None):
         raise TypeError("Annotated takes one description, a string, and limits such as Field(gt=0)")
     return found
@@ -217,8 +212,9 @@ def _from_union(*arms: object) -> Schema:
             raise TypeError(f"{names} look the same in JSON, where two of them are of the type {kind}; write one")
     if any(hasattr(arm, "model_json_schema") for arm in arms) and len(schemas) > 1:
         raise TypeError("a pydantic model stands in no union but with None; write one type")
-    null: list[Schema] = [{"type": "null"}] if len(schemas) < len(arms) else []
-    return {"anyOf": [*schemas, *null]}
+    if len(schemas) < len(arms):
+        schemas.append({"type": "null"})
+    return {"anyOf": [*schemas]}
 
 
 def _from_typed_dict(kind: Any) -> Schema:
@@ -239,14 +235,16 @@ def _from_dataclass(kind: Any) -> Schema:
     required = []
     for each in fields(kind):
         if each.init:
-            schema = make_schema(hints[each.name])
-            properties[each.name] = _drop_null(schema) if each.default is None else schema
+            properties[each.name] = _fit_default(make_schema(hints[each.name]), each.default)
             if each.default is each.default_factory is MISSING:
                 required.append(each.name)
     return object_schema(properties, required)
 
 
-def _drop_null(schema: Schema) -> Schema:
+def _fit_default(schema: Schema, default: object) -> Schema:
+    """The schema of what may be left out: without null, if that is the default."""
+    if default is not None:
+        return schema
     match schema:
         case {"anyOf": [dict(some), {"type": "null"}], **rest}:
             return some | rest
@@ -288,7 +286,7 @@ def _flatten(schema: Mapping[str, Any], kinds: Mapping[str, Any], inside: Sequen
             flat[key] = value
     if "properties" in flat:
         flat = {"required": [], "additionalProperties": False, **flat}
-    return _drop_null(flat) if schema.get("default", MISSING) is None else flat
+    return _fit_default(flat, schema.get("default", MISSING))
 
 
 MAX_NESTED = 3  # times that a model which holds itself is written out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from ...types.messages import JSON
 
@@ -17,9 +17,8 @@ def object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> 
 
 def describe_properties(schema: Schema, descriptions: Mapping[str, str]) -> None:
     """Add a description to each property that has none."""
-    properties = schema["properties"]
-    for name, each in properties.items() if isinstance(properties, dict) else ():
-        if isinstance(each, dict) and name in descriptions:
+    for name, each in cast(dict[str, Schema], schema["properties"]).items():
+        if name in descriptions:
             each.setdefault("description", descriptions[name])
 
 
@@ -45,8 +44,9 @@ def to_strict(schema: Schema) -> Schema:
         strict_properties: Schema = {}
         for name, each in properties.items():
             inner = to_strict(each if isinstance(each, dict) else {})
-            is_required = isinstance(required, list) and name in required
-            strict_properties[name] = inner if is_required else _add_null(inner)
+            if not (isinstance(required, list) and name in required):
+                inner = _add_null(inner)
+            strict_properties[name] = inner
         strict["properties"], strict["required"] = strict_properties, list(properties)
     if isinstance(items := schema.get("items"), dict):
         strict["items"] = to_strict(items)
@@ -64,7 +64,9 @@ def _add_null(schema: Schema) -> Schema:
 
 
 def _may_be_null(schema: object) -> bool:
-    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    if not isinstance(schema, Mapping):
+        return True
+    kind = schema.get("type")
     return kind is None or kind == "null" or (isinstance(kind, list) and "null" in kind)
 
 

@@ -268,12 +268,14 @@ def _make_tool(function: Callable[..., Any], name: str, description: str, risk: 
         raise ValueError(f"{name}: a tool's risk is {' or '.join(get_args(Risk))}, and not {risk!r}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(f"{name}: a tool returns its result, and this function yields; return a list")
-    doc = description or (inspect.getdoc(function) or "" if own_name else "").split("\n\n")[0]
-    description = " ".join(doc.split())
+    docstring = ""
+    if own_name:
+        docstring = inspect.getdoc(function) or ""
+    description = " ".join((description or docstring.split("\n\n")[0]).split())
     if not description:
         raise TypeError(f"{name}: the docstring is what a model is told of the tool, and there is none")
     schema, context_parameter, converts = read_parameters(function, name, ToolContext)
-    describe_properties(schema, read_descriptions(inspect.getdoc(function) or "" if own_name else ""))
+    describe_properties(schema, read_descriptions(docstring))
     definition = ToolDefinition(name, description, schema, strict_parameters=to_strict(schema))
     return Tool(definition, function, risk, context_parameter, preview, converts)
 

@@ -56,16 +56,17 @@ class ArgumentValidator:
         properties, required = self._schema.get("properties", {}), self._schema.get("required", ())
         for name in arguments:
             if name not in properties and self._schema.get("additionalProperties") is False:
-                near = ", ".join(find_near(name, properties))
-                nearest = f" (nearest: {near})" if near else ""
-                raise WrongArguments(f"there is no parameter {quote(name)}{nearest}")
+                message = f"there is no parameter {quote(name)}"
+                if near := find_near(name, properties):
+                    message += f" (nearest: {', '.join(near)})"
+                raise WrongArguments(message)
         for name in required:
             if name not in arguments:
                 raise WrongArguments(f"{name} is missing, expected {describe_type(properties.get(name, {}))}")
         try:
             self.validate(drop_nulls(arguments, self._schema))
         except JsonSchemaValueException as error:
-            limit = LIMITS[error.rule].format(error.rule_definition) if error.rule in LIMITS else ""
+            limit = LIMITS.get(str(error.rule), "").format(error.rule_definition)
             expected, came = describe_type(error.definition) + limit, _describe(error.value)
             raise WrongArguments(f"{'.'.join(error.path[1:])}: expected {expected}, got {came}") from error
 
@@ -95,8 +96,9 @@ def describe_conversion_error(name: str, value: object, error: ValueError) -> st
     reason, _, place = str(error).partition(" - at `$")
     for theirs, expected in EXPECTED.items():
         reason = reason.replace(theirs, f"expected {expected}")
-    got = "" if place else f", got {_describe(value)}"
-    return f"{name}{place.rstrip('`')}: {reason}{got}"
+    if not place:
+        reason += f", got {_describe(value)}"
+    return f"{name}{place.rstrip('`')}: {reason}"
 
 
 def find_near(name: str, names: Mapping[str, object]) -> list[str]:

@@ -240,9 +240,13 @@ def _make_line(checker: Checker, folder: Path, files: Sequence[Path], ctx: ToolC
     name, *options = checker.words
     if not (program := _find_program(name, folder, ctx)):
         return ""
-    paths = [str(file.relative_to(folder)) for file in files] if checker.takes_files else []
-    line = shlex.join([program, *options, *paths])
-    return line if folder == ctx.workspace else f"cd {shlex.quote(str(folder))} && {line}"
+    words = [program, *options]
+    if checker.takes_files:
+        words += [str(file.relative_to(folder)) for file in files]
+    line = shlex.join(words)
+    if folder != ctx.workspace:
+        line = f"cd {shlex.quote(str(folder))} && {line}"
+    return line
 
 
 def _find_program(name: str, folder: Path, ctx: ToolContext) -> str:
@@ -261,5 +265,6 @@ def _describe(errors: Sequence[tuple[Path, str]]) -> str:
     if not errors:
         return ""
     lines = [f"{escape_name(file)}:{error}" for file, error in errors[:MAX_TOLD]]
-    more = [f"and {len(errors) - MAX_TOLD:,} more"] if len(errors) > MAX_TOLD else []
-    return "\n".join([CHECKS_LEAD, *lines, *more])
+    if len(errors) > MAX_TOLD:
+        lines.append(f"and {len(errors) - MAX_TOLD:,} more")
+    return "\n".join([CHECKS_LEAD, *lines])

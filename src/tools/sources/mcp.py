@@ -177,8 +177,9 @@ class McpServer:
         name, schema = _fit_name(f"{self.config.name}_{listed.name}"), _fit_schema(listed.input_schema)
         description = " ".join((listed.description or listed.title or listed.name).split())[:MAX_DESCRIPTION_CHARS]
         hinted = bool(listed.annotations and listed.annotations.read_only_hint)
-        is_low = self.config.risk == "low" or (self.config.risk == "annotations" and hinted)
-        risk: Risk = "low" if is_low else "high"
+        risk: Risk = "high"
+        if self.config.risk == "low" or (self.config.risk == "annotations" and hinted):
+            risk = "low"
 
         def call(**arguments: Any) -> object:
             ctx = arguments.pop(ANY_CONTEXT)
@@ -229,7 +230,8 @@ class McpServer:
     def restart(self) -> None:
         """End it, and begin to connect again."""
         self.stop()
-        wait([self.task] if self.task else [], CLOSE_TIMEOUT_S)
+        if self.task:
+            wait([self.task], CLOSE_TIMEOUT_S)
         self.start()
 
     async def _serve(self) -> None:

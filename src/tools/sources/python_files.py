@@ -30,10 +30,12 @@ def load(paths: Sequence[str], taken: Collection[str] = ()) -> list[Tool]:
     for path in paths:
         for tool in list_tools(_load(f"{PACKAGE}_module:{path}", path)):
             name, code = tool.definition.name, getattr(tool.function, "__code__", None)
-            place = f"{code.co_filename}:{code.co_firstlineno}" if code else path
+            place = path
+            if code:
+                place = f"{code.co_filename}:{code.co_firstlineno}"
             if name in places:
-                other = f", in {places[name]}" if places[name] else ""
-                raise ConfigError(f"{place}: there is a tool {name} already{other}", "Give it another name.")
+                taken_by = ", in ".join(filter(None, [f"there is a tool {name} already", places[name]]))
+                raise ConfigError(f"{place}: {taken_by}", "Give it another name.")
             places[name] = place
             tools.append(tool)
     return tools

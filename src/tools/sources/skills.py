@@ -112,11 +112,14 @@ def _describe(skills: list[Skill], room: int) -> str:
 
 def _list_files(folder: Path) -> Iterator[tuple[Path, str]]:
     """Each file that may be a skill or a command, with the name that its place gives it."""
-    for kind, pattern in (("skills", "*/SKILL.md"), ("commands", "*.md")):
-        files: list[Path] = []
-        with suppress(OSError):  # a folder that may not be read, such as the home of another user
-            files = sorted((folder / kind).glob(pattern))
-        yield from ((path, path.parent.name if kind == "skills" else path.stem) for path in files)
+    skills: list[Path] = []
+    commands: list[Path] = []
+    with suppress(OSError):  # a folder that may not be read, such as the home of another user
+        skills = sorted((folder / "skills").glob("*/SKILL.md"))
+    with suppress(OSError):
+        commands = sorted((folder / "commands").glob("*.md"))
+    yield from ((path, path.parent.name) for path in skills)
+    yield from ((path, path.stem) for path in commands)
 
 
 def _read_skill(path: Path, name: str, top: Path | None) -> Skill:
@@ -200,7 +203,9 @@ def _fill(text: str, arguments: str) -> str:
         if match[1] is None:
             return arguments
         place = int(match[1]) - 1
-        return words[place] if place < len(words) else ""
+        return "".join(words[place : place + 1])
 
     filled, count = PLACEHOLDER.subn(find, text)
-    return filled if count or not arguments else f"{filled}\n\n{arguments}"
+    if arguments and not count:
+        filled += f"\n\n{arguments}"
+    return filled

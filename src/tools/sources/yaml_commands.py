@@ -91,7 +91,7 @@ class CommandTemplate(NamedTuple):
     def _fill(self, word: str, arguments: Mapping[str, JSON], *, options: bool) -> Iterator[str]:
         """Yield the words for a word: one, several for a list, none if all its values are left out."""
         names = find_placeholders(word)
-        alone = names[0] if names and word == f"{{{names[0]}}}" else ""
+        alone = next((name for name in names if word == f"{{{name}}}"), "")
         values = {name: self._value(name, arguments) for name in names}
         if names and all(value is None for value in values.values()):
             return
@@ -144,8 +144,10 @@ def _check_operand(text: str, word: str, *, options: bool) -> str:
 
 
 def _add_flag(flag: str, value: JSON, text: str, *, options: bool) -> Iterator[str]:
-    if isinstance(value, bool):
-        yield from [flag] if value else []
+    if value is True:
+        yield flag
+    elif value is False:
+        return
     elif flag.endswith("="):
         yield flag + text
     else:
