@@ -297,10 +297,13 @@ class Policy:
             if includes(access, named or access):
                 return Decision("allow", "a rule allows it", label, named or access)
         decision = self._decide_by_access(needed)
-        allows_commands = any(rule.command for rule in self.rules if rule.action == "allow")
-        if unread and decision.action == "ask" and allows_commands:
+        if unread and decision.action == "ask" and self._allows_some_commands:
             return decision._replace(reason=f"{decision.reason}; no rule can allow it, as {unread}")
         return decision
+
+    @property
+    def _allows_some_commands(self) -> bool:
+        return any(rule.command for rule in self.rules if rule.action == "allow")
 
     def _list_granting(self) -> list[tuple[Rule, str]]:
         """The rules that may grant a command its access, each with what a user calls it."""
@@ -346,7 +349,8 @@ class Policy:
 
     def _find_hidden(self, word: str, hidden: Sequence[Rule]) -> str:
         """The part of a word that leads to what one of these rules is about; "" if none does."""
-        for piece in filter(None, (word, *NO_PATH.split(word))):
+        pieces: list[str] = [word, *NO_PATH.split(word)]
+        for piece in filter(None, pieces):
             place = find_place(piece, self.workspace, self.added)
             if place is not None and any(self._matches(rule, place) for rule in hidden):
                 return piece

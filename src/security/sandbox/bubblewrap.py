@@ -121,16 +121,16 @@ class BubblewrapSandbox(SandboxBase):
         unreadable = list(list_unreadable(view))
         # All of them are mounted: else a command moves the folder of a hidden file, and reads it there.
         option, fixed = "--bind", [*protected, *hidden, *unreadable]
+        cache: Sequence[str] = ()
         if access == "read":
-            option, fixed = "--ro-bind", []
+            option, fixed, cache = "--ro-bind", [], _bind("--bind", self.cache)
         for top in view.tops:
             words += _bind(option, top)
-            for mount in _list_mounts(top, [each for each in fixed if each.is_relative_to(top)]):
+            for mount in _list_mounts(top, fixed):
                 words += _bind(*mount)
         for path in hidden:
             words += ["--tmpfs", str(path)]
-        if access == "read":
-            words += _bind("--bind", self.cache)
+        words += cache
         for path in unreadable:
             words += ["--ro-bind", str(self.scratch / f"unreadable-{'folder' if path.is_dir() else 'file'}"), str(path)]
         return words
@@ -206,8 +206,9 @@ def _bind(option: str, path: Path) -> Sequence[str]:
     return (option, str(path), str(path))
 
 
-def _list_mounts(top: Path, protected: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Protected paths that exist, read-only, each after the folders on the way to it; none that a link leads to."""
+def _list_mounts(top: Path, fixed: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+    """Those in `top` that exist, read-only, each after the folders on the way to it; none that a link leads to."""
+    protected = [each for each in fixed if each.is_relative_to(top)]
     passed = {parent for path in protected for parent in list_parents(top, path)}
     mounted: set[Path] = set()
     for path in sorted(protected):

@@ -118,7 +118,7 @@ class RunningFiles:
             hooks.append(mark.parent / self._hooks_path)
         for folder, folders, files in walk(git):
             found = (*folders, *files)
-            yield from _list_links(folder, found)
+            yield from (path for name in found if (path := folder / name).is_symlink())  # FETCH_HEAD, logs and the like
             if {*MARKS}.issubset(found):  # else it may be a submodule of that name
                 yield from _list_object_links(folder / "objects")
                 folders[:] = [each for each in folders if each != "objects"]
@@ -219,11 +219,6 @@ def _list_object_links(objects: Path) -> list[Path]:
     with suppress(OSError), os.scandir(objects) as entries:  # an lstat of each takes ten times as long
         return [Path(each.path) for each in entries if each.is_symlink()]
     return []
-
-
-def _list_links(folder: Path, names: Iterable[str]) -> Iterator[Path]:
-    """The links in a folder of a repository, through which git would write elsewhere: FETCH_HEAD, logs and the like."""
-    return (path for name in names if (path := folder / name).is_symlink())
 
 
 def _read_folder(top: str, folder: str, stamp: tuple[int, ...]) -> KnownFolder:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 NO_CALL = -1  # in the table: the machine has no such call
@@ -109,12 +109,7 @@ def build_filter(
     steps: list[Step] = [(LOAD, 0, 0, ARCH), (EQUAL, 1, 0, arch), fails, (LOAD, 0, 0, NUMBER)]
     if machine == "x86_64":
         steps += _fail_if(AT_LEAST, X32, errno.EPERM)
-    refused = dict(REFUSED)
-    if not may_truncate:
-        refused["truncate"] = TRUNCATE
-    if sees_others:
-        refused |= SHARED
-    steps += _refuse_calls(refused, column)
+    steps += _refuse_calls(column, may_truncate=may_truncate, sees_others=sees_others)
     for call in reported:
         steps += [(EQUAL, 0, 1, call), (RETURN, 0, 0, REPORT)]
     for numbers in UNSEEN:
@@ -135,7 +130,12 @@ def build_filter(
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
-def _refuse_calls(refused: Mapping[str, tuple[int, int]], column: int) -> Iterator[Step]:
+def _refuse_calls(column: int, *, may_truncate: bool, sees_others: bool) -> Iterator[Step]:
+    refused = dict(REFUSED)
+    if not may_truncate:
+        refused["truncate"] = TRUNCATE
+    if sees_others:
+        refused |= SHARED
     for name, numbers in refused.items():
         if numbers[column] != NO_CALL:
             error = errno.EPERM

@@ -150,14 +150,16 @@ def list_unreadable(view: SandboxView) -> Iterator[Path]:
         return
     for folder, folders, files in chain.from_iterable(map(walk, view.tops)):
         prefix = f"{folder}/".removeprefix(f"{view.workspace}/")
-        folders[:] = [name for name in folders if name != ".git"]
+        if ".git" in folders:
+            folders.remove(".git")
         for name in (*(f"{each}/" for each in folders), *files):
             path = Path(folder, name)
             if view.is_unreadable(prefix + name) and not path.is_symlink():
                 count += 1
                 if count > MAX_UNREADABLE:
                     raise OSError(f"a rule denies reading more than {MAX_UNREADABLE} files; name their folder in it")
-                folders[:] = [each for each in folders if f"{each}/" != name]
+                if name.endswith("/"):
+                    folders.remove(name[:-1])
                 yield path
 
 

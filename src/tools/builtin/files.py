@@ -183,14 +183,13 @@ def _plan_change(
         return PlannedEdit(old, encoding, before, before, "oldText and newText are equal")
     if not before and not oldText:
         return PlannedEdit(old, encoding, before, newText, "created" if before is None else "was empty")
+    text = before or ""
     if not oldText:
         adopted = newText
-        if is_crlf(before or ""):
+        if is_crlf(text):
             adopted = newText.replace("\r\n", "\n").replace("\n", "\r\n")
         return PlannedEdit(old, encoding, before, adopted, "the whole of it")
-    done = replace_text(
-        before or "", oldText, newText, every=replace_all, mode=match_mode, expected=expected_replacements
-    )
+    done = replace_text(text, oldText, newText, every=replace_all, mode=match_mode, expected=expected_replacements)
     times = f"{done.times:,} replacement{'s' * (done.times > 1)}"
     how = f"{times}, mode {done.mode}, at {format_line_numbers(done.lines)}"
     return PlannedEdit(old, encoding, before, done.text, how)

@@ -32,7 +32,7 @@ def make_diff(path: str, before: str | None, after: str | None) -> str:
         return ""
     texts = [text for text in (before, after) if text]
     crlf = bool(texts) and all(map(is_crlf, texts))
-    old, new = _split_lines(before or "", crlf), _split_lines(after or "", crlf)
+    old, new = _split_lines(before, crlf), _split_lines(after, crlf)
     path = escape_name(path)
     below = path.removeprefix("/")  # a whole path is one in a folder that was added to the workspace
     source, target = f"a/{below}", f"b/{below}"
@@ -55,7 +55,8 @@ def _format_change(kind: str, old: Sequence[str], new: Sequence[str]) -> list[st
     return [*(f"-{line}" for line in old), *(f"+{line}" for line in new)]
 
 
-def _split_lines(text: str, crlf: bool) -> list[str]:
+def _split_lines(text: str | None, crlf: bool) -> list[str]:
+    text = text or ""
     if crlf:
         text = text.replace("\r\n", "\n")
     lines = text.split("\n")

@@ -37,11 +37,14 @@ def read_window(name: str, file: BinaryIO, codec: str, first: int, limit: int | 
     """
     _refuse_zero(first, limit)
     is_utf16 = codec.startswith("utf-16")
-    last = None if is_utf16 else _skip_lines_of_bytes(file, first - 1)
+    last, window = None, Window("", None)
+    if not is_utf16:
+        last = _skip_lines_of_bytes(file, first - 1)
     with io.TextIOWrapper(file, codec, errors="replace", newline="\n") as text:
         if is_utf16:
             last = _skip_lines(text, first - 1)
-        window = _read_lines(text, first, limit) if last is None else Window("", None)
+        if last is None:
+            window = _read_lines(text, first, limit)
     if not window.text and first > 1:
         raise ToolError(f"{escape_name(name)} has no line {first}: its last is {first - 1 if last is None else last}")
     return window

@@ -231,11 +231,7 @@ def put_back(
         kind = kind or stat.S_IFREG
     with open_parent(target, create=bool(kind)) as folder:
         with suppress(FileNotFoundError):
-            was = stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-            if was == stat.S_IFDIR and kind != was:
-                os.rmdir(name, dir_fd=folder)
-            elif was != kind or kind == stat.S_IFLNK:
-                os.unlink(name, dir_fd=folder)
+            _clear_place(name, folder, kind)
         if kind == stat.S_IFLNK:
             os.symlink(content or b"", name, dir_fd=folder)
         elif kind == stat.S_IFDIR:
@@ -244,6 +240,15 @@ def put_back(
         write(target, content or b"", protected)
     if mode and kind != stat.S_IFLNK:
         _set_mode(target, mode)
+
+
+def _clear_place(name: str, folder: int, kind: int) -> None:
+    """Remove what is of another kind, and a link, which cannot be changed. Raises OSError."""
+    was = stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    if was == stat.S_IFDIR and kind != was:
+        os.rmdir(name, dir_fd=folder)
+    elif was != kind or kind == stat.S_IFLNK:
+        os.unlink(name, dir_fd=folder)
 
 
 def _set_mode(target: Target, mode: int) -> None:

@@ -62,15 +62,20 @@ def run_command(
             done = run(argv, ctx, access)
         except SentToBackground as sent:
             done = adopt(sent, ctx)
-    report, sandbox = ctx.wiring.report, ctx.wiring.sandbox
+    sandbox = ctx.wiring.sandbox
     if done.exit_code and sandbox and sandbox.is_enforcing:
-        report.exit_code = done.exit_code
-        report.cause = find_refusal(done, ctx)
-        # More access cures no lack of a loopback or of shared memory, and no refusal of /tmp, so it is not asked for.
-        is_cureless = lacks_loopback(done, sandbox) or TEMPORARY in report.cause or lacks_shared_memory(done)
-        report.named_none = access == "read" and named is None and not is_cureless and may_lack_access(done)
-        report.explanation = explain_failure(access, done, ctx, is_tool=is_tool)
+        ctx.wiring.report.exit_code = done.exit_code
+        _report_failure(done, ctx, sandbox, access, names_none=named is None)
+        ctx.wiring.report.explanation = explain_failure(access, done, ctx, is_tool=is_tool)
     return done
+
+
+def _report_failure(done: ToolOutput, ctx: ToolContext, sandbox: Sandbox, access: Grant, *, names_none: bool) -> None:
+    report = ctx.wiring.report
+    report.cause = find_refusal(done, ctx)
+    # More access cures no lack of a loopback or of shared memory, and no refusal of /tmp, so it is not asked for.
+    is_cureless = lacks_loopback(done, sandbox) or TEMPORARY in report.cause or lacks_shared_memory(done)
+    report.named_none = access == "read" and names_none and not is_cureless and may_lack_access(done)
 
 
 def lacks_loopback(done: ToolOutput, sandbox: Sandbox) -> bool:
@@ -116,12 +121,16 @@ def explain_failure(access: Grant, done: ToolOutput, ctx: ToolContext, *, is_too
         parts.append(
             "nothing outside the workspace can be changed, nor what runs by itself, such as .git/config and .git/hooks"
         )
-    if not has_network and (len(text) < MAX_SILENT_CHARS or NETWORK_FAILURE.search(text)):
-        if is_tool:
-            parts.append("there is no network for this tool")
-        else:
-            parts.append("there is no network for access=write; call again with access=network if the command needs it")
+    may_need_network = len(text) < MAX_SILENT_CHARS or NETWORK_FAILURE.search(text)
+    if may_need_network and not has_network:
+        parts.append(_explain_network(is_tool=is_tool))
     return "; ".join(parts)
+
+
+def _explain_network(*, is_tool: bool) -> str:
+    if is_tool:
+        return "there is no network for this tool"
+    return "there is no network for access=write; call again with access=network if the command needs it"
 
 
 def _explain_read_access(ctx: ToolContext, *, is_tool: bool) -> str:

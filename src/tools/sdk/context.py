@@ -161,7 +161,7 @@ class ToolContext:
         try:
             returned = call_factory(key.find_factory(self.overrides), within)
             if not is_async(returned):
-                value = next(returned) if isgenerator(returned) else returned
+                value = _take_value(returned)
             elif is_async_code:
                 if iscoroutine(returned):
                     returned.close()  # else Python warns that it was never awaited
@@ -215,7 +215,14 @@ async def _wait_for_value(returned: Any) -> Any:
         return await returned.__anext__()
     if isawaitable(returned):
         return await returned
-    return next(returned) if isgenerator(returned) else returned
+    return _take_value(returned)
+
+
+def _take_value(returned: Any) -> Any:
+    """What a factory that is not async gave: itself, or what its generator yields."""
+    if isgenerator(returned):
+        return next(returned)
+    return returned
 
 
 def _created_late(key: DependencyKey[Any]) -> ToolError:

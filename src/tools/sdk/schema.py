@@ -116,6 +116,10 @@ def make_schema(hint: Any) -> Schema:
         return build(*arguments)
     if (scalar := origin or hint) in SCALARS:  # typing.List without arguments is list
         return dict(SCALARS[scalar])
+    return _from_class(hint)
+
+
+def _from_class(hint: Any) -> Schema:
     if is_typeddict(hint):
         return _from_typed_dict(hint)
     if hasattr(hint, "model_json_schema"):
@@ -125,7 +129,8 @@ def make_schema(hint: Any) -> Schema:
     if isinstance(hint, type) and is_dataclass(hint):
         return _from_dataclass(hint)
     name = getattr(hint, "__name__", None) or repr(hint)
-    raise TypeError(f"a model cannot send a value of the type {name}; write {INSTEAD.get(origin or hint, DIALECT)}")
+    instead = INSTEAD.get(get_origin(hint) or hint, DIALECT)
+    raise TypeError(f"a model cannot send a value of the type {name}; write {instead}")
 
 
 def _from_list(item: object) -> Schema:
@@ -172,17 +177,22 @@ def _from_literal(*values: JSON) -> Schema:
 def _from_annotated(hint: object, *notes: object) -> Schema:
     """A description, and limits: objects of annotated_types, msgspec's Meta or pydantic's Field."""
     schema = make_schema(hint)
-    described = [note if isinstance(note, str) else getattr(note, "description", None) for note in notes]
-    descriptions = [text for text in described if text]
-    # Of pydantic's Field, limits are in its metadata.
-    limits = [each for note in notes if not isinstance(note, str) for each in getattr(note, "metadata", [note])]
+    descriptions = [text for text in map(_get_description, notes) if text]
     if len(descriptions) > 1 or not all(isinstance(text, str) for text in descriptions):
         raise TypeError("Annotated takes one description, a string")
-    for limit in limits:
-        schema |= _from_limit(limit, str(schema.get("type")))
+    for note in notes:
+        if not isinstance(note, str):
+            for limit in getattr(note, "metadata", [note]):  # those of pydantic's Field are in its metadata
+                schema |= _from_limit(limit, str(schema.get("type")))
     if descriptions:
         schema["description"] = descriptions[0]
     return schema
+
+
+def _get_description(note: object) -> Any:
+    if isinstance(note, str):
+        return note
+    return getattr(note, "description", None)
 
 
 def _from_limit(limit: object, kind: str) -> Schema:
@@ -204,11 +214,12 @@ def _from_limit(limit: object, kind: str) -> Schema:
 
 def _from_union(*arms: object) -> Schema:
     """The types differ in JSON, so that a value shows which of them is meant."""
-    schemas = [make_schema(arm) for arm in arms if arm is not type(None)]
+    types_but_none = [arm for arm in arms if arm is not type(None)]
+    schemas = list(map(make_schema, types_but_none))
     kinds = [schema.get("type") for schema in schemas]
     for kind in kinds:
         if kinds.count(kind) > 1:
-            names = " and ".join(getattr(arm, "__name__", str(arm)) for arm in arms if arm is not type(None))
+            names = " and ".join(getattr(arm, "__name__", str(arm)) for arm in types_but_none)
             raise TypeError(f"{names} look the same in JSON, where two of them are of the type {kind}; write one")
     if any(hasattr(arm, "model_json_schema") for arm in arms) and len(schemas) > 1:
         raise TypeError("a pydantic model stands in no union but with None; write one type")

@@ -79,14 +79,19 @@ def drop_nulls(value: Any, schema: object) -> Any:
     items, arms = schema.get("items"), schema.get("anyOf")
     if isinstance(value, list) and isinstance(items, Mapping):
         return [drop_nulls(each, items) for each in value]
-    if not isinstance(arms, list):
-        return _fit_integer(value, [schema])
-    arms = [arm for arm in arms if isinstance(arm, Mapping)]
+    if isinstance(arms, list):
+        return _drop_by_arms(value, [arm for arm in arms if isinstance(arm, Mapping)])
+    return _fit_integer(value, [schema])
+
+
+def _drop_by_arms(value: Any, arms: Sequence[Mapping[str, Any]]) -> Any:
     kind = {list: "array", float: "number"}.get(type(value))
     fitting = [arm for arm in arms if arm.get("type") == kind]
+    if not fitting:
+        return _fit_integer(value, arms)
     if len(fitting) == 1:
         return drop_nulls(value, fitting[0])
-    return value if fitting else _fit_integer(value, arms)
+    return value
 
 
 def _drop_from_object(value: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -257,6 +257,13 @@ def tool(
     return make if function is None else make(function)
 
 
+def _get_docstring(function: Callable[..., Any]) -> str:
+    """Its own one: an object that can be called has only that of its class."""
+    if not hasattr(function, "__name__"):
+        return ""
+    return inspect.getdoc(function) or ""
+
+
 def _make_tool(function: Callable[..., Any], name: str, description: str, risk: Risk, preview: Preview | None) -> Tool:
     if not callable(function):
         raise TypeError(f"a tool is a function, and {function!r} is not one")
@@ -268,9 +275,7 @@ def _make_tool(function: Callable[..., Any], name: str, description: str, risk: 
         raise ValueError(f"{name}: a tool's risk is {' or '.join(get_args(Risk))}, and not {risk!r}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(f"{name}: a tool returns its result, and this function yields; return a list")
-    docstring = ""
-    if own_name:
-        docstring = inspect.getdoc(function) or ""
+    docstring = _get_docstring(function)
     description = " ".join((description or docstring.split("\n\n")[0]).split())
     if not description:
         raise TypeError(f"{name}: the docstring is what a model is told of the tool, and there is none")

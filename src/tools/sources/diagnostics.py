@@ -136,9 +136,8 @@ class Diagnostics:
         root, left = ctx.workspace, self.max_s
         changed = {(root / name).resolve() for name in files if not name.startswith("/")}
         found: Found = {file: {} for file in sorted(changed) if file.is_file()}
-        for checker, folder, theirs in self._list_checks(found, root):
-            line = _make_line(checker, folder, theirs, ctx)
-            if not line or not (yield line):
+        for checker, folder, theirs, line in self._list_checks(found, ctx):
+            if not (yield line):
                 continue
             started = time.monotonic()  # the wait for an answer does not count
             try:
@@ -153,12 +152,15 @@ class Diagnostics:
             _add_errors(found, checker, folder, theirs, output)
         return _describe([(file.relative_to(root), error) for file, error in self._select_new(found)])
 
-    def _list_checks(self, files: Iterable[Path], root: Path) -> Iterator[tuple[Checker, Path, Sequence[Path]]]:
-        """Each checker with a project and its files, but for those that did not end in time."""
+    def _list_checks(
+        self, files: Iterable[Path], ctx: ToolContext
+    ) -> Iterator[tuple[Checker, Path, Sequence[Path], str]]:
+        """Each checker that is installed, with a project, its files and a command, but for those that were slow."""
         for checker in self._checkers:
-            for folder, theirs in _group_by_project(checker, files, root).items():
-                if (checker.name, folder) not in self._slow:
-                    yield checker, folder, theirs
+            for folder, theirs in _group_by_project(checker, files, ctx.workspace).items():
+                line = _make_line(checker, folder, theirs, ctx)
+                if line and (checker.name, folder) not in self._slow:
+                    yield checker, folder, theirs, line
 
     def _select_new(self, found: Found) -> list[tuple[Path, str]]:
         new = []

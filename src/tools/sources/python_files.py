@@ -75,10 +75,12 @@ def _run(spec: ModuleSpec, module: ModuleType) -> BaseException | None:
 
 def _describe_error(path: str, error: BaseException) -> str:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
-    if isinstance(error, SyntaxError) and error.filename == path:
-        lines.append(error.lineno)
+    reason: object = error
+    if isinstance(error, SyntaxError):
+        reason = error.msg
+        if error.filename == path:
+            lines.append(error.lineno)
     line = f":{lines[-1]}" if lines and lines[-1] else ""
-    reason = error.msg if isinstance(error, SyntaxError) else error
     return f"{path}{line}: {type(error).__name__}: {reason}"
 
 

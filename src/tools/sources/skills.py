@@ -122,7 +122,7 @@ def _list_files(folder: Path) -> Iterator[tuple[Path, str]]:
     yield from ((path, path.stem) for path in commands)
 
 
-def _read_skill(path: Path, name: str, top: Path | None) -> Skill:
+def _read_text(path: Path, top: Path | None) -> str:
     """Raises ValueError, which says what is wrong."""
     if top and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(top)):
         raise ValueError("a link leads out of the folder")
@@ -135,14 +135,19 @@ def _read_skill(path: Path, name: str, top: Path | None) -> Skill:
         raise ValueError(str(error.strerror)) from error
     if len(text) > MAX_FILE_CHARS:
         raise ValueError(f"it has more than {MAX_FILE_CHARS:,} characters")
+    return text
+
+
+def _read_skill(path: Path, name: str, top: Path | None) -> Skill:
+    """Raises ValueError, which says what is wrong."""
+    fields, body = _split(_read_text(path, top))
     is_command = path.name != "SKILL.md"
-    fields, body = _split(text)
-    own_name = fields.get("name", name)
     if not is_command:
-        name = own_name if isinstance(own_name, str) else ""
+        name = fields.get("name", name)
+    if not isinstance(name, str):
+        raise ValueError("its name in the front matter is not one of letters, digits and hyphens")
     if not NAME.fullmatch(name):
-        shown = repr(own_name[:80]) if isinstance(own_name, str) else "in the front matter"
-        raise ValueError(f"its name {shown} is not one of letters, digits and hyphens")
+        raise ValueError(f"its name {name[:80]!r} is not one of letters, digits and hyphens")
     description = fields.get("description", "")
     if not isinstance(description, str) or not (description.strip() or is_command):
         raise ValueError("its front matter has no description")

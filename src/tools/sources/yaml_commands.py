@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,7 +100,9 @@ class CommandTemplate(NamedTuple):
             yield _check_operand(text, word, options=options)
             return
         flag, argument = self.parameters[alone].flag, values[alone]
-        for value in argument if isinstance(argument, list) else [argument]:
+        if not isinstance(argument, list):
+            argument = [argument]
+        for value in argument:
             if flag:
                 yield from _add_flag(flag, value, _to_text(value), options=options)
             else:
@@ -212,22 +214,30 @@ def _read_parameters(place: str, entries: dict[Any, Any]) -> dict[str, CommandPa
 
 
 def _read_parameter(place: str, entry: Any) -> CommandParameter:
-    row = check_row(place, {"description": entry} if is_string(entry) else entry, PARAMETER_KEYS)
+    if is_string(entry):
+        entry = {"description": entry}
+    row = check_row(place, entry, PARAMETER_KEYS)
     schema: Schema = {"type": row.get("type", "string")}
     if schema["type"] == "boolean" and "flag" not in row:
         raise ConfigError(f"{place}: a boolean needs the flag that it stands for, e.g. flag: --verbose")
     if schema["type"] == "array":
         schema["items"] = {"type": _item_type(row.get("items", "string"))}
-    validator = ArgumentValidator(object_schema({"value": schema}, []))
-    for value in row.get("enum", ()):
-        try:
-            validator.check({"value": value})
-        except WrongArguments as error:
-            quote = ": put it in quotes" if schema["type"] == "string" else ""
-            raise ConfigError(f"{place}: enum: {value!r} is not of the type {describe_type(schema)}{quote}") from error
+    _check_enum(place, schema, row.get("enum", ()))
     schema |= {key: row[key] for key in ("description", "enum", "minimum", "maximum") if key in row}
     optional = "default" in row or schema["type"] == "boolean" or row.get("optional", False)
     return CommandParameter(schema, not optional, row.get("default"), row.get("flag", ""))
+
+
+def _check_enum(place: str, schema: Schema, values: Iterable[object]) -> None:
+    validator = ArgumentValidator(object_schema({"value": schema}, []))
+    for value in values:
+        try:
+            validator.check({"value": value})
+        except WrongArguments as error:
+            why = f"{value!r} is not of the type {describe_type(schema)}"
+            if schema["type"] == "string":
+                why += ": put it in quotes"
+            raise ConfigError(f"{place}: enum: {why}") from error
 
 
 def _item_type(items: Any) -> Any:
