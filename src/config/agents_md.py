@@ -46,12 +46,13 @@ def read_guides(
     `own`: the user's file, which holds in every folder. `owners`: whose files count in the folders above the workspace;
     None: as get_owners says. `is_unreadable`: whether a rule denies reading a file, to which a link may lead.
     """
-    trusted = get_owners(workspace) if owners is None else owners
-    folders = list_folders(workspace, trusted)
+    if owners is None:
+        owners = get_owners(workspace)
+    folders = list_folders(workspace, owners)
     # Files, of which the first that holds something counts, the folder that they are below, and whose they must be.
     places: list[tuple[list[Path], Path, Collection[int] | None]] = []
     for folder in folders:
-        owned_by = None if folder is folders[0] else trusted  # in the workspace they may be anybody's
+        owned_by = None if folder is folders[0] else owners  # in the workspace they may be anybody's
         places.append(([folder / name for name in FILE_NAMES], folders[-1], owned_by))
     if own:
         places.append(([own], Path(os.path.realpath(own)).parent, None))  # it may be a link to anywhere
@@ -88,5 +89,7 @@ def _read_text(
     with suppress(OSError), io.TextIOWrapper(open_file(top, relative), "utf-8-sig", "replace") as file:
         if owners is None or os.fstat(file.fileno()).st_uid in owners:  # it may be another one by now
             text = file.read(left + 1).strip()
-            return text if len(text) <= left else text[:left] + CUT_NOTE
+            if len(text) > left:
+                text = text[:left] + CUT_NOTE
+            return text
     return ""

@@ -39,7 +39,9 @@ class GivenValue(NamedTuple):
 
     @property
     def full_key(self) -> str:
-        return f"{self.table}.{self.name}.{self.key.partition('.')[2]}" if self.table else self.key
+        if not self.table:
+            return self.key
+        return f"{self.table}.{self.name}.{self.key.partition('.')[2]}"
 
 
 class Kind(NamedTuple):
@@ -104,14 +106,8 @@ OPTIONS: Mapping[str, Field[Any]] = {
 
 def check_value(given: GivenValue) -> GivenValue:
     """The value, checked and converted. Raises ConfigError."""
-    key, value, place, table, name, _ = given
-    if table == "servers" and (name == MAIN_SERVER or not _SERVER_NAME.fullmatch(name)):
-        raise ConfigError(f"{place}: a server's name has letters, digits, _ . and -, and is not {MAIN_SERVER}")
-    option = OPTIONS.get(key)
-    if option is None:
-        raise ConfigError(f"{place}: there is no such key{suggest_key(key)}")
-    if table == "models" and not option.metadata["per_model"]:
-        raise ConfigError(f"{place}: this is a setting of the server, not of a model; set {key}")
+    key, value, place, *_ = given
+    option = _find_option(given)
     kind = KINDS[option.type]
     if not kind.accepts(value):
         shown = f", got {shorten(value)}" if option.repr else ""
@@ -121,8 +117,22 @@ def check_value(given: GivenValue) -> GivenValue:
         raise ConfigError(f"{place}: it holds what JSON cannot: a set, bytes, NaN, or itself")
     if value is not None:
         _check_bounds(value, place, **option.metadata)
-    refine = REFINERS.get(key)
-    return given._replace(value=refine(value, place) if refine else kind.convert(value))
+    if refine := REFINERS.get(key):
+        return given._replace(value=refine(value, place))
+    return given._replace(value=kind.convert(value))
+
+
+def _find_option(given: GivenValue) -> Field[Any]:
+    """The option of a value. Raises ConfigError where there is none, or none there."""
+    key, _, place, table, name, _ = given
+    if table == "servers" and (name == MAIN_SERVER or not _SERVER_NAME.fullmatch(name)):
+        raise ConfigError(f"{place}: a server's name has letters, digits, _ . and -, and is not {MAIN_SERVER}")
+    option = OPTIONS.get(key)
+    if option is None:
+        raise ConfigError(f"{place}: there is no such key{suggest_key(key)}")
+    if table == "models" and not option.metadata["per_model"]:
+        raise ConfigError(f"{place}: this is a setting of the server, not of a model; set {key}")
+    return option
 
 
 def _check_bounds(value: Any, place: str, *, least: Any, most: Any, choices: Sequence[str], **_: object) -> None:
@@ -226,7 +236,9 @@ def split_key(key: str) -> tuple[str, str, str]:
     """Table, name and key of a setting: `("", "", "vllm.model")`, or `("servers", "big", "vllm.base_url")`."""
     table, _, rest = key.partition(".")
     name, dot, last = rest.rpartition(".")
-    return (table, name, f"vllm.{last}") if table in TABLES and dot else ("", "", key)
+    if table not in TABLES or not dot:
+        return "", "", key
+    return table, name, f"vllm.{last}"
 
 
 def suggest_key(key: object) -> str:
@@ -234,12 +246,14 @@ def suggest_key(key: object) -> str:
     import difflib  # start-up is measured
 
     section, _, name = str(key).rpartition(".")
-    names = {each.partition(".")[2]: each for each in OPTIONS} | (
-        {} if section else dict.fromkeys((*SECTIONS, *TABLES), "")
-    )
+    names = {each.partition(".")[2]: each for each in OPTIONS}
+    if not section:
+        names |= dict.fromkeys((*SECTIONS, *TABLES), "")
     beside = [each for each, full in names.items() if full.startswith(f"{section}.")]
     near = difflib.get_close_matches(name, beside, n=1) or difflib.get_close_matches(name, names, n=1, cutoff=0.7)
-    return f"; the nearest is {names[near[0]] or near[0]}" if near else "; `vllm-bot config` lists all"
+    if not near:
+        return "; `vllm-bot config` lists all"
+    return f"; the nearest is {names[near[0]] or near[0]}"
 
 
 def shorten(value: object) -> str:

@@ -36,7 +36,9 @@ def find_branch(workspace: Path, owners: Collection[int] | None = None) -> str:
         if git.is_file():  # of a worktree or a submodule
             git = folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
         head = (git / "HEAD").read_text(encoding="utf-8").strip()
-        name = head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:10]
+        if not head.startswith("ref:"):
+            head = head[:10]
+        name = head.removeprefix("ref: refs/heads/")
         return name[:MAX_NAME_CHARS] if name.isprintable() else ""
     return ""
 
@@ -53,7 +55,9 @@ def _describe_sandbox(security: SecuritySettings) -> str:
         return "You cannot run commands."
     if security.sandbox == "off":
         return "Commands run without a sandbox."
-    network = "reach the network" if security.sandbox_network else "reach the network only with access=network"
+    network = "reach the network only with access=network"
+    if security.sandbox_network:
+        network = "reach the network"
     sandbox = "Commands run in a sandbox, where the system has one"
     if security.container_image:
         sandbox = f"Commands run in a container of {security.container_image}"

@@ -45,7 +45,9 @@ def write_setting(path: Path, key: str, value: object) -> None:
     """
     if path.suffix.lower() != ".json":
         raise ConfigError(f"{path}: only a .json file can be changed by a command; edit this one by hand")
-    sections = _expect_object(str(path), read_file(path)) if os.path.lexists(path) else {}
+    sections: dict[Any, Any] = {}
+    if os.path.lexists(path):
+        sections = _expect_object(str(path), read_file(path))
     table, name, option = split_key(key)
     section, _, last = option.partition(".")
     folders = (table, name) if table else (section,)
@@ -87,15 +89,16 @@ def parse_words(key: str, words: Sequence[str]) -> object:
 
     A list of strings may be given as words. The value is not checked.
     """
-    kind = OPTIONS[split_key(key)[2]].type if split_key(key)[2] in OPTIONS else str
-    text = " ".join(words)
-    if kind is str:
+    option, text = OPTIONS.get(split_key(key)[2]), " ".join(words)
+    if option is None or option.type is str:
         return text
     try:
         value: object = loads_strict(text)
     except (ValueError, RecursionError):
         value = text
-    return [*words] if kind == tuple[str, ...] and not isinstance(value, list) else value
+    if option.type == tuple[str, ...] and not isinstance(value, list):
+        return [*words]
+    return value
 
 
 def _read_section(place: str, section: str, values: object) -> Iterator[GivenValue]:
@@ -113,14 +116,17 @@ def _expect_object(place: str, values: object) -> dict[Any, Any]:
 def _move_mcp_servers(path: Path, sections: dict[Any, Any]) -> None:
     """Turn `mcpServers`, an object of servers by name as most programs have it, into rows of tools.mcp."""
     tools = sections.get("tools", {})
-    for holder in (sections, tools) if isinstance(tools, dict) else ():
+    if not isinstance(tools, dict):
+        return
+    for holder in (sections, tools):
         if MCP_SERVERS in holder:
             servers = holder.pop(MCP_SERVERS)
             if not isinstance(servers, dict) or not all(isinstance(row, dict) for row in servers.values()):
                 raise ConfigError(f"{path}: {MCP_SERVERS}: expected an object of servers by name, each an object")
             rows = [{"name": name, **row} for name, row in servers.items()]
-            listed = tools.get("mcp", [])
-            tools["mcp"] = [*listed, *rows] if isinstance(listed, list) else listed
+            listed = tools.setdefault("mcp", [])
+            if isinstance(listed, list):
+                tools["mcp"] = [*listed, *rows]
             sections["tools"] = tools
 
 

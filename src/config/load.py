@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import Field, asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,16 +35,21 @@ def list_settings(settings: Settings) -> list[tuple[str, Any, str]]:
     for key, option in OPTIONS.items():
         section, _, name = key.partition(".")
         value = getattr(getattr(settings, section), name)
-        is_named = section == "vllm" and settings.server not in ("", MAIN_SERVER)
-        place = settings.places.get(f"servers.{settings.server}.{name}" if is_named else key, "default")
-        rows.append((key, HIDDEN if value and not option.repr else value, place))
+        given_as = key
+        if section == "vllm" and settings.server not in ("", MAIN_SERVER):
+            given_as = f"servers.{settings.server}.{name}"
+        rows.append((key, _hide(value, option), settings.places.get(given_as, "default")))
     for key, place in settings.places.items():
         if key not in OPTIONS:
             table, name, option_key = split_key(key)
             entry = settings.models[name] if table == "models" else asdict(settings.servers[name])
             value = entry[option_key.partition(".")[2]]
-            rows.append((key, HIDDEN if value and not OPTIONS[option_key].repr else value, place))
+            rows.append((key, _hide(value, OPTIONS[option_key]), place))
     return rows
+
+
+def _hide(value: Any, option: Field[Any]) -> Any:
+    return HIDDEN if value and not option.repr else value
 
 
 def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
@@ -67,18 +72,17 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
         **{**sections, "vllm": main},
         models={name: _get_values(entry) for name, entry in _group(given, "models").items()},
         servers=servers,
-        server=MAIN_SERVER if MAIN_SERVER in servers else "",
         state=get_state_folder(environ),
         root=workspace,
         added=_find_added(single.get("workspace.add_dirs"), workspace),
         files=tuple(Path(os.path.realpath(each)) for each in (*protected, *tool_files)),
         places=_list_places(given),
     )
-    if not servers:
-        return settings
-    if not settings.server:  # without an address in `vllm` the first of `servers` answers
+    if servers:
         settings = settings.with_server(next(iter(servers)))
-    return settings.with_model(main.model) if main.model else settings  # a model may be named together with its server
+    if servers and main.model:  # which may be named together with its server
+        settings = settings.with_model(main.model)
+    return settings
 
 
 def read_debug_level(environ: Mapping[str, str]) -> int:
@@ -90,8 +94,9 @@ def _read_sources(
     path: Path | None, overrides: Mapping[str, object], environ: Mapping[str, str]
 ) -> Sequence[GivenValue]:
     """All values that are given, the weakest first."""
-    files = [get_user_file(environ), None if path else get_checkout_file()]
-    given: list[GivenValue] = []
+    files, given = [get_user_file(environ)], list[GivenValue]()
+    if path is None:
+        files.append(get_checkout_file())
     for file in files:
         if file and os.path.lexists(file):  # also one that cannot be read: that is an error
             given += read_settings_file(file)
@@ -109,7 +114,10 @@ def _read_sources(
 def _make_servers(
     single: Mapping[str, GivenValue], entries: Mapping[str, Mapping[str, GivenValue]]
 ) -> tuple[VllmSettings, dict[str, VllmSettings]]:
-    """The server of `vllm`, and all by name where there are several. Raises ConfigError."""
+    """The server of `vllm`, and all by name where there are several: that one first, if it has an address.
+
+    Raises ConfigError.
+    """
     for entry in entries.values():
         if not entry.keys() & {"base_url", "provider"}:
             place = next(iter(entry.values())).place.rpartition(".")[0]
@@ -210,25 +218,40 @@ def _find_program_files(known: dict[str, GivenValue], key: str, workspace: Path)
     given, files = known.get(key), list[str]()
     if given is None:
         return files
-
-    def resolve(word: Any, start: Path, beside: Path) -> Any:
-        if not isinstance(word, str):
-            return word
-        names = list(filter(None, (word, word.partition("=")[2])))  # --config=server.json
-        found = list(filter(is_file, (str(folder / name) for name in names for folder in (beside, start))))
-        files.extend(found or [str(start / name) for name in names if _is_missing_script(start, name)])
-        return str(beside / word) if beside != start and is_file(beside / word) else word
-
-    is_file = os.path.isfile  # raises nothing, as Path.is_file does
     rows = [dict(row) for row in cast("tuple[Mapping[str, Any], ...]", given.value)]
     for row in rows:
-        start = workspace / os.path.expanduser(str(row.get("cwd", ".")))  # noqa: PTH111 - raises nothing
-        beside = given.file.parent.absolute() if given.file and "cwd" not in row else start
+        start = beside = workspace / os.path.expanduser(str(row.get("cwd", ".")))  # noqa: PTH111 - raises nothing
+        if given.file and "cwd" not in row:
+            beside = given.file.parent.absolute()
         for part in {"command", "args"} & row.keys():
-            words = row[part] if isinstance(row[part], list) else [row[part]]
-            names_program = part == "command" and "/" not in str(words[:1])  # it is searched in PATH
-            first = words[:1] if names_program else []
-            resolved = first + [resolve(each, start, beside) for each in words[len(first) :]]
-            row[part] = resolved if isinstance(row[part], list) else resolved[0]
+            row[part], named = _resolve_words(row[part], start, beside, has_program=part == "command")
+            files += named
     known[key] = given._replace(value=tuple(rows))
     return files
+
+
+def _resolve_words(words: Any, start: Path, beside: Path, *, has_program: bool) -> tuple[Any, list[str]]:
+    """The words, of which one that names a file beside the settings file means that one; and all files they name."""
+    if not isinstance(words, list):
+        resolved, files = _resolve_words([words], start, beside, has_program=has_program)
+        return resolved[0], files
+    resolved, files = [*words], list[str]()
+    first = int(has_program and "/" not in str(words[:1]))  # it is searched in PATH
+    for place, word in enumerate(words[first:], first):
+        files += _list_named_files(word, start, beside)
+        resolved[place] = _resolve_word(word, start, beside)
+    return resolved, files
+
+
+def _list_named_files(word: Any, start: Path, beside: Path) -> list[str]:
+    if not isinstance(word, str):
+        return []
+    names = list(filter(None, (word, word.partition("=")[2])))  # --config=server.json
+    files = list(filter(os.path.isfile, (str(folder / name) for name in names for folder in (beside, start))))
+    return files or [str(start / name) for name in names if _is_missing_script(start, name)]
+
+
+def _resolve_word(word: Any, start: Path, beside: Path) -> Any:
+    if isinstance(word, str) and beside != start and os.path.isfile(beside / word):  # noqa: PTH113 - raises nothing
+        return str(beside / word)
+    return word

@@ -36,8 +36,9 @@ def list_folders(workspace: Path, owners: Collection[int] | None = None) -> list
 
     `owners`: whose .git counts in a parent; None: as get_owners says.
     """
-    trusted = get_owners(workspace) if owners is None else owners
+    if owners is None:
+        owners = get_owners(workspace)
     for count, folder in enumerate((workspace, *workspace.parents)):
-        if is_owned(folder / GIT, trusted) or (not count and os.access(folder / GIT, os.F_OK)):
+        if is_owned(folder / GIT, owners) or (not count and os.access(folder / GIT, os.F_OK)):
             return [workspace, *workspace.parents][: count + 1]
     return [workspace]
