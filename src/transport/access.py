@@ -59,9 +59,9 @@ class ServerAccess:
         self._headers = {**HEADERS, **(headers or {})}
         if api_key:
             self._headers[key_header] = f"{key_prefix}{api_key}"
-        self._login = f"Basic {b64encode(login.encode()).decode()}" if login else ""
+        self._login = ""
         if login:  # of this address, where the key may be that of all
-            self._headers["Authorization"] = self._login
+            self._headers["Authorization"] = self._login = f"Basic {b64encode(login.encode()).decode()}"
         self._route = find_route(self.base_url, ssl_verify, cert)
 
     def build_url(self, path: str) -> str:
@@ -105,7 +105,8 @@ def find_redirect(url: str, status: int, location: str) -> str | None:
     if status in SAME_METHOD:
         with suppress(ValueError):  # of an address such as http://[
             target = urljoin(url, location)
-            return target if _get_origin(target) == _get_origin(url) else None
+            if _get_origin(target) == _get_origin(url):
+                return target
     return None
 
 

@@ -113,7 +113,9 @@ class _AsyncAnswers:
 
     async def perform(self, effect: Effect) -> Any:
         """Raises ClientError."""
-        if isinstance(effect, Await) and effect.keeps_answer:
+        if isinstance(effect, Await):
+            if not effect.keeps_answer:
+                self.abandon()
             return await wait_for(effect.future)
         if self._reply is not None:
             if isinstance(effect, Read):  # of a refusal, whose API key may span chunks
@@ -122,8 +124,8 @@ class _AsyncAnswers:
                 reply, self._reply = self._reply, None
                 return await reply.release()
             self.abandon()
-        if isinstance(effect, (Sleep, Await)):
-            return await (self._client.sleep(effect.seconds) if isinstance(effect, Sleep) else wait_for(effect.future))
+        if isinstance(effect, Sleep):
+            return await self._client.sleep(effect.seconds)
         if isinstance(effect, (Read, Release)):
             return None  # no answer is open
         if isinstance(effect, Fetch):

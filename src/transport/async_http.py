@@ -65,7 +65,7 @@ class AsyncReply:
     def _look(self) -> None:
         """End the wait for bytes at the deadline, or where aiohttp gave up the connection."""
         connection = self._response.connection
-        protocol = None if connection is None else connection.protocol
+        protocol = connection and connection.protocol
         if protocol is not None and (malformed := protocol.exception()):
             # Of a malformed chunk, aiohttp 3.14 does not tell who waits for bytes.
             self._response.content.set_exception(aiohttp.ClientPayloadError(str(malformed)))
@@ -287,18 +287,18 @@ def _to_known(error: Exception) -> urllib3_errors.HTTPError:
     """What urllib3 would raise in its place, for which there are messages."""
     for kind, convert in _KNOWN:
         if isinstance(error, kind):
-            translated = convert(error)
-            return (
-                translated
-                if isinstance(translated, urllib3_errors.HTTPError)
-                else urllib3_errors.ProtocolError(translated)
-            )
+            error = convert(error)
+            break
+    if isinstance(error, urllib3_errors.HTTPError):
+        return error
     return urllib3_errors.ProtocolError(error)
 
 
 def _shorten(error: OSError) -> OSError:
     """The system's own words; asyncio adds the address, which the message has already."""
-    return OSError(error.errno, os.strerror(error.errno)) if error.errno else error
+    if not error.errno:
+        return error
+    return OSError(error.errno, os.strerror(error.errno))
 
 
 def _find_cut(error: Exception, base_url: str) -> StreamCut | None:

@@ -82,7 +82,7 @@ class CopilotClient(Client):
     ) -> None:
         super().__init__(base_url, api_key, clocks, **options)
         headers = dict(options.get("headers") or {})
-        self._cli = _Cli(self._deadline, None if is_service else base_url, api_key, headers)
+        self._cli = _Cli(self._deadline, base_url, api_key, headers, is_service=is_service)
 
     def __exit__(self, *raised: Any) -> None:
         self._cli.end()
@@ -112,10 +112,17 @@ class CopilotClient(Client):
             self._cli.leave_turn()
 
 
-class _Cli:
-    """The CLI's process, and the one session in it. `base_url`: of the model's server; None: GitHub's service."""
+_NOT_ALLOWED = {"textResultForLlm": "It was not allowed.", "resultType": "denied"}
+_NOT_RUN = {"textResultForLlm": "It was not run.", "resultType": "failure"}
 
-    def __init__(self, deadline: Deadline, base_url: str | None, key: str, headers: dict[str, str]) -> None:
+
+class _Cli:
+    """The CLI's process, and the one session in it. `base_url`: of the model's server; not of GitHub's service."""
+
+    def __init__(
+        self, deadline: Deadline, base_url: str, key: str, headers: dict[str, str], *, is_service: bool
+    ) -> None:
+        self.is_service = is_service
         self._deadline = deadline
         self._base_url = base_url
         self._key = key
@@ -130,13 +137,9 @@ class _Cli:
         self._finalizer: weakref.finalize[Any, Any] | None = None
 
     @property
-    def is_service(self) -> bool:
-        return self._base_url is None
-
-    @property
     def _address(self) -> str:
         """For messages to the user."""
-        return self._base_url or "GitHub Copilot"
+        return "GitHub Copilot" if self.is_service else self._base_url
 
     def list_models(self) -> HttpReply:
         listed = self._call("models.list", {})
@@ -148,12 +151,7 @@ class _Cli:
         self._is_answering = True
         settings = {**asked["session"], **self._make_provider(asked["session"])}
         messages = asked["messages"]
-        session = self._session
-        news = session.find_news(messages) if session and session.settings == settings else None
-        if session is None or news is None:
-            self._drop_session()
-            session = self._session = self._create_session(settings)
-            news = retell(messages)
+        session, news = self._find_session(settings, messages)
         session.begin_turn(messages)
         self._requested = set()
         self._results = {each["id"]: each["result"] for each in news.get("results") or ()}
@@ -168,6 +166,17 @@ class _Cli:
                 raise self._explain(failed) from None
             return HttpReply(failed.status, "application/json", "", iter([failed.reason.encode()]))
         return HttpReply(OK, "text/event-stream", "", self._stream_rest(first, chunks))
+
+    def _find_session(
+        self, settings: dict[str, Any], messages: list[dict[str, Any]]
+    ) -> tuple[CopilotSession, dict[str, Any]]:
+        """The session that stands where the conversation goes on, or a new one, and the message to continue with."""
+        session = self._session
+        if session and session.settings == settings and (news := session.find_news(messages)):
+            return session, news
+        self._drop_session()
+        session = self._session = self._create_session(settings)
+        return session, retell(messages)
 
     def _stream_rest(self, first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
         try:
@@ -186,11 +195,12 @@ class _Cli:
     def _make_provider(self, session: Mapping[str, Any]) -> dict[str, Any]:
         """What leads the session to the address; for GitHub's service, its key if there is one."""
         if self.is_service:
-            return {"provider": None, **({"gitHubToken": self._key} if self._key else {})}
-        key = {"apiKey": self._key} if self._key else {}
+            return {"provider": None, "gitHubToken": self._key or None}  # what is None is not sent
         address = {"type": "openai", "baseUrl": self._base_url, "wireApi": "completions", "headers": self._headers}
-        limit = {"maxPromptTokens": MAX_PROMPT_TOKENS}
-        return {"provider": {**address, **key, **limit, **(session.get("provider") or {})}}
+        provider = {**address, "maxPromptTokens": MAX_PROMPT_TOKENS}
+        if self._key:
+            provider["apiKey"] = self._key
+        return {"provider": {**provider, **(session.get("provider") or {})}}
 
     def _create_session(self, settings: dict[str, Any]) -> CopilotSession:
         named = {name: value for name, value in settings.items() if value is not None}
@@ -217,42 +227,34 @@ class _Cli:
 
         Raises ClientError, Cancelled, _CallFailed.
         """
-        while True:
-            params = self._receive_event()
-            event, data = params["event"], params["event"].get("data") or {}
-            kind = str(event.get("type"))
-            if params.get("sessionId") != session.id or event.get("agentId"):
-                continue
+        while self._is_answering:
+            event = self._receive_event(session)
+            kind, data = str(event.get("type")), event.get("data") or {}
             if kind == "permission.requested":
                 self._decide(session, data)
             elif kind == "external_tool.requested":
                 self._give_result(session, data)
             elif kind == "model.call_failure":
-                raise _CallFailed(data.get("statusCode") or 0, _read_reason(data))
+                raise _read_failure(data)
             elif kind == "session.error" and not session.answer_id:
                 raise _explain_error(data)
             elif kind in _ANSWERS:
                 session.note(kind, data)
-                is_over = kind == "session.idle" or bool(session.calls)
-                if is_over:
-                    self._is_answering = False
+                self._is_answering = kind != "session.idle" and not session.calls
                 yield b"data: %s\n\n" % json.dumps(event).encode()
-                if is_over:
-                    return
 
     def _decide(self, session: CopilotSession, data: dict[str, Any]) -> None:
         """Answer the question for permission as the agent's rules, or the user, decided about this call."""
         asked = data.get("permissionRequest") or {}
-        result = self._results.get(str(asked.get("toolCallId")))
+        result = self._results.get(str(asked.get("toolCallId")), _NOT_ALLOWED)
         decision = {"kind": "approve-once"}
-        if result is None or result["resultType"] == "denied":
-            decision = {"kind": "reject", "feedback": result["textResultForLlm"] if result else "It was not allowed."}
+        if result["resultType"] == "denied":
+            decision = {"kind": "reject", "feedback": result["textResultForLlm"]}
         params = {"sessionId": session.id, "requestId": data.get("requestId"), "result": decision}
         self._request("session.permissions.handlePendingPermissionRequest", params)
 
     def _give_result(self, session: CopilotSession, data: dict[str, Any]) -> None:
-        missing = {"textResultForLlm": "It was not run.", "resultType": "failure"}
-        result = self._results.get(str(data.get("toolCallId")), missing)
+        result = self._results.get(str(data.get("toolCallId")), _NOT_RUN)
         params = {"sessionId": session.id, "requestId": data.get("requestId"), "result": result}
         self._request("session.tools.handlePendingToolCall", params)
 
@@ -278,14 +280,15 @@ class _Cli:
         log.debug("%s %s %s", NAME, method, params)
         return self._process.send(method, params)
 
-    def _receive_event(self) -> dict[str, Any]:
-        """What the next event says."""
+    def _receive_event(self, session: CopilotSession) -> dict[str, Any]:
+        """The session's next event, but for those of the CLI's own agents."""
         while True:
             message = self._backlog.pop(0) if self._backlog else self._receive()
             if message.get("method") == "session.event":
-                params: dict[str, Any] = message["params"]
-                return params
-            if "method" in message and "id" in message and self._process:
+                event: dict[str, Any] = message["params"]["event"]
+                if message["params"].get("sessionId") == session.id and not event.get("agentId"):
+                    return event
+            elif "method" in message and "id" in message and self._process:
                 self._process.refuse(message)
             elif message.get("id") in self._requested:
                 _raise_refusal(message)
@@ -376,11 +379,11 @@ def _explain_error(data: Mapping[str, Any]) -> Exception:
     return _CallFailed(data.get("statusCode") or BAD_REQUEST, reason)
 
 
-def _read_reason(data: Mapping[str, Any]) -> str:
-    """Why a request to the model failed: a JSON string in a string."""
+def _read_failure(data: Mapping[str, Any]) -> _CallFailed:
+    """Of a request to the model; its reason is a JSON string in a string."""
     reason = str(data.get("errorMessage") or "it failed")
-    try:
+    with suppress(ValueError):
         read = json.loads(reason)
-    except ValueError:
-        return reason
-    return read if isinstance(read, str) else reason
+        if isinstance(read, str):
+            reason = read
+    return _CallFailed(data.get("statusCode") or 0, reason)

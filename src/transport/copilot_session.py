@@ -33,11 +33,10 @@ class CopilotSession:
             return None
         answer, news = messages[at:]
         is_own = answer.get("id") == self.answer_id and answer.get("calls") == self.calls
-        if not is_own or answer["answer"].strip() not in self.answer:
+        if not is_own or answer["answer"].strip() not in self.answer or news["role"] == "assistant":
             return None
-        if news["role"] == "tool":
-            return news if {each["id"] for each in news["results"]} == set(self.calls) else None
-        return news if news["role"] == "user" and not self.calls else None
+        answered = {each["id"] for each in news.get("results", ())}
+        return news if answered == set(self.calls) else None
 
     def begin_turn(self, messages: list[dict[str, Any]]) -> None:
         self.known, self.answer_id, self.answer, self.calls = messages, "", "", []
@@ -48,7 +47,8 @@ class CopilotSession:
             self.answer += data.get("deltaContent") or ""
         elif kind == "assistant.message":
             content = data.get("content") or ""
-            self.answer += "" if self.answer.endswith(content) else content
+            if not self.answer.endswith(content):
+                self.answer += content
             self.answer_id = data.get("messageId") or ""
             self.calls = [str(each.get("toolCallId")) for each in data.get("toolRequests") or ()]
 

@@ -121,8 +121,9 @@ class _DeadlineResponse(http.client.HTTPResponse):
     def _read_status(self) -> tuple[str, int, str]:
         """http.client skips an interim response only if it is 100, not 103 (Early Hints)."""
         version, status, reason = super()._read_status()  # type: ignore[misc]  # not in typeshed
-        is_interim = 100 < status < 200 and status != http.HTTPStatus.SWITCHING_PROTOCOLS
-        return version, http.HTTPStatus.CONTINUE if is_interim else status, reason
+        if 100 < status < 200 and status != http.HTTPStatus.SWITCHING_PROTOCOLS:
+            status = http.HTTPStatus.CONTINUE
+        return version, status, reason
 
     def _read_next_chunk_size(self) -> int:
         """http.client accepts a negative size, and would read on until the connection ends.

@@ -67,8 +67,9 @@ def _make_context(verify: bool | str) -> ssl.SSLContext:
         verify = where()
     if not Path(verify).exists():
         raise ssl.SSLError(f"there is no file {verify}")
-    is_folder = Path(verify).is_dir()
-    return ssl.create_default_context(cafile=None if is_folder else verify, capath=verify if is_folder else None)
+    if Path(verify).is_dir():
+        return ssl.create_default_context(capath=verify)
+    return ssl.create_default_context(cafile=verify)
 
 
 def is_loopback(host: str) -> bool:
@@ -90,7 +91,8 @@ def _find_proxy(base_url: str) -> str:
     proxy = proxies.get(parts.scheme) or proxies.get("all", "")
     if not proxy or proxy_bypass(parts.netloc) or _is_in_network(host, proxies.get("no", "")):
         return ""
-    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if "://" not in proxy:
+        proxy = f"http://{proxy}"
     with suppress(LocationParseError):
         address = parse_url(proxy)
         if address.scheme in _PROXY_SCHEMES and address.host:

@@ -110,7 +110,7 @@ class JsonRpcProcess:
         status = self._process.poll()
         self._errors.seek(0)
         written = " ".join(self._errors.read().decode(errors="replace").split())[-MAX_REASON_CHARS:]
-        return f" with status {status}{f': {written}' if written else ''}".rstrip(".")
+        return f" with status {status}: {written}".rstrip(".: ")
 
 
 def read_message(pipe: IO[bytes]) -> RpcMessage | None:
@@ -118,12 +118,15 @@ def read_message(pipe: IO[bytes]) -> RpcMessage | None:
     size: int | None = None
     while line := pipe.readline():
         name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length":
+            size = int(value)
         if line.strip():
-            size = int(value) if name.strip().lower() == b"content-length" else size
             continue
         if size is None or not 0 <= size <= MAX_MESSAGE_BYTES:
             raise ValueError(f"a message of {size} bytes")
         body = pipe.read(size)
-        message = json.loads(body) if len(body) == size else None
+        if len(body) < size:
+            return None
+        message = json.loads(body)
         return message if isinstance(message, dict) else None
     return None

@@ -82,8 +82,9 @@ class SharedPool:
         with _LOCK:
             if self._connections is None:
                 address = urlsplit(self._base_url)
-                by_proxy = address.scheme == "http" and self._route.proxy.startswith("http")
-                prefix = _make_origin(address) if by_proxy else ""  # the proxy sends the request on
+                prefix = ""
+                if address.scheme == "http" and self._route.proxy.startswith("http"):  # it sends the request on
+                    prefix = _make_origin(address)
                 self._connections = _PoolAdapter(_make_pool(address, self._route), prefix)
             return self._connections
 
@@ -113,7 +114,7 @@ class _PoolAdapter(HTTPAdapter):
 
 def _unwrap(error: requests.RequestException) -> Exception:
     """urllib3's error in one of requests."""
-    inner = error.args[0] if error.args else None
+    inner = next(iter(error.args), None)
     if isinstance(inner, MaxRetryError) and inner.reason is not None:
         return inner.reason
     return inner if isinstance(inner, (HTTPError, OSError)) else error
@@ -154,8 +155,10 @@ def _clean_path(url: str) -> str:
 
 def _make_origin(address: SplitResult) -> str:
     host = _encode_host(address)
+    if ":" in host:
+        host = f"[{host}]"
     port = f":{address.port}" if address.port else ""
-    return f"{address.scheme}://{f'[{host}]' if ':' in host else host}{port}"
+    return f"{address.scheme}://{host}{port}"
 
 
 def _encode_host(address: SplitResult) -> str:
