@@ -211,8 +211,10 @@ def detach_media(results: Sequence[ToolResult]) -> tuple[list[ToolResult], tuple
         if result.kind != "multimodal":
             texts.append(result)
             continue
-        lines = []
-        for block in result.value if isinstance(result.value, list) else [result.value]:
+        lines, blocks = [], result.value
+        if not isinstance(blocks, list):
+            blocks = [blocks]
+        for block in blocks:
             if not isinstance(block, dict) or block.get("type") not in MEDIA:
                 lines.append(block_text(block))
                 continue

@@ -55,7 +55,9 @@ def _write(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, tuple):
         return [_write(each) for each in value]
-    return dict(value) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value
 
 
 @cache
@@ -97,7 +99,7 @@ def _read_tuple(read: Reader, value: object) -> tuple[Any, ...]:
 def _read_object(classes: Mapping[str, type[Serializable]], optional: bool, value: object) -> object:
     if value is None and optional:
         return None
-    name = value.get("type") if isinstance(value, dict) else None
+    name = isinstance(value, dict) and value.get("type")
     if not isinstance(name, str) or name not in classes:
         raise ValueError(f"expected an object of type {' or '.join(classes)}")
     return classes[name].from_dict(value)
