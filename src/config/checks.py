@@ -187,15 +187,10 @@ def _refine_extra_body(value: dict[str, Any], place: str) -> dict[str, Any]:
     return value
 
 
-def _refine_paths(value: list[str], place: str) -> tuple[str, ...]:
-    if not value or len(set(value)) < len(value) or not set(value) <= set(CALL_PATHS):
-        raise ConfigError(f"{place}: expected some of {', '.join(CALL_PATHS)}, each once, got {shorten(value)}")
-    return tuple(value)
-
-
-def _refine_guards(value: list[str], place: str) -> tuple[str, ...]:
-    if len(set(value)) < len(value) or not set(value) <= set(GUARDS):
-        raise ConfigError(f"{place}: expected some of {', '.join(GUARDS)}, each once, or none, got {shorten(value)}")
+def _refine_choices(known: Sequence[str], or_none: str, value: list[str], place: str) -> tuple[str, ...]:
+    """`or_none`: what the error says where the list may be empty."""
+    if not (value or or_none) or len(set(value)) < len(value) or not set(value) <= set(known):
+        raise ConfigError(f"{place}: expected some of {', '.join(known)}, each once{or_none}, got {shorten(value)}")
     return tuple(value)
 
 
@@ -203,8 +198,8 @@ REFINERS: Mapping[str, Callable[[Any, str], object]] = {
     "vllm.base_url": _refine_base_url,
     "vllm.api_key": _refine_api_key,
     "vllm.headers": _refine_headers,
-    "vllm.paths": _refine_paths,
-    "serve.guards": _refine_guards,
+    "vllm.paths": partial(_refine_choices, CALL_PATHS, ""),
+    "serve.guards": partial(_refine_choices, GUARDS, ", or none"),
     "vllm.extra_body": _refine_extra_body,
     "vllm.ssl_verify": lambda value, place: (
         str(resolve_path(value, place, "file")) if isinstance(value, str) else value

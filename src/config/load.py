@@ -205,10 +205,6 @@ def _find_tools(known: dict[str, GivenValue]) -> list[str]:
     return tool_files
 
 
-def _is_missing_script(start: Path, name: str) -> bool:
-    return bool(SCRIPT_NAME.fullmatch(name)) and not os.path.lexists(start / name)
-
-
 def _find_program_files(known: dict[str, GivenValue], key: str, workspace: Path) -> list[str]:
     """The files that the commands of these rows name, such as their scripts. Tools may not write them.
 
@@ -238,20 +234,15 @@ def _resolve_words(words: Any, start: Path, beside: Path, *, has_program: bool) 
     resolved, files = [*words], list[str]()
     first = int(has_program and "/" not in str(words[:1]))  # it is searched in PATH
     for place, word in enumerate(words[first:], first):
-        files += _list_named_files(word, start, beside)
-        resolved[place] = _resolve_word(word, start, beside)
+        if isinstance(word, str):
+            files += _list_named_files(word, start, beside)
+            if beside != start and os.path.isfile(beside / word):  # noqa: PTH113 - raises nothing
+                resolved[place] = str(beside / word)
     return resolved, files
 
 
-def _list_named_files(word: Any, start: Path, beside: Path) -> list[str]:
-    if not isinstance(word, str):
-        return []
+def _list_named_files(word: str, start: Path, beside: Path) -> list[str]:
     names = list(filter(None, (word, word.partition("=")[2])))  # --config=server.json
     files = list(filter(os.path.isfile, (str(folder / name) for name in names for folder in (beside, start))))
-    return files or [str(start / name) for name in names if _is_missing_script(start, name)]
-
-
-def _resolve_word(word: Any, start: Path, beside: Path) -> Any:
-    if isinstance(word, str) and beside != start and os.path.isfile(beside / word):  # noqa: PTH113 - raises nothing
-        return str(beside / word)
-    return word
+    scripts = [str(start / name) for name in names if SCRIPT_NAME.fullmatch(name)]
+    return files or [script for script in scripts if not os.path.lexists(script)]

@@ -108,7 +108,8 @@ class ResponseAssembler:
             self._watch(event.text)
             return _list_shown(self.absorb(self._parser.feed(event.text)))
         if isinstance(event, Completed):
-            self.completed = self._fit_calls(event.response)
+            fitted = tuple(map(self._fit_call, event.response.content))
+            self.completed = replace(event.response, content=fitted)
             truncated = event.response.stop_reason == "max_tokens"
             # An answer that ended by itself is wanted, even if it repeats itself.
             self.repeats = truncated and self._degeneration.check_end()
@@ -124,13 +125,8 @@ class ResponseAssembler:
             self._watch(event.arguments_delta)
         return (event,)
 
-    def _fit_calls(self, response: Response) -> Response:
-        """The response with its native calls under the names on offer, as models write `functions.read` too, and with
-        arguments that fit.
-        """
-        return replace(response, content=tuple(map(self._fit_call, response.content)))
-
     def _fit_call(self, block: Block) -> Block:
+        """A native call under its name on offer, as models write `functions.read` too, with arguments that fit."""
         if not isinstance(block, ToolCall) or not self._index.names.is_exact(block.name):
             return block
         tool = self._index.find(block.name)

@@ -350,11 +350,7 @@ class OpenAIStream(StreamDecoder):
             found.append(self._reasoning.add(thought))
         if old := delta.function_call:
             found.append(self._builder.add_call(0, "", old.name, old.arguments))
-        if delta.tool_calls:
-            self._add_calls(delta.tool_calls, found)
-
-    def _add_calls(self, calls: Sequence[CompletionCall], found: list[WireEvent]) -> None:
-        for call in calls:
+        for call in delta.tool_calls or ():
             function = call.function or CompletionFunction()
             found.append(self._builder.add_call(call.index, call.id, function.name, function.arguments))
 

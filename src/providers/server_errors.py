@@ -299,10 +299,8 @@ def explain(value: object) -> str:
     if not isinstance(value, dict):
         return "" if value is None else str(value)[:MAX_REASON_CHARS]
     error = value.get("error") or value
-    return _find_reason(error) if isinstance(error, dict) else str(error)
-
-
-def _find_reason(error: Mapping[str, Any]) -> str:
+    if not isinstance(error, dict):
+        return str(error)
     reason = error.get("message") or error.get("detail") or ""
     if str(reason).isdecimal() and " " in str(error.get("type")):  # older SGLang: the status as the message
         reason = error["type"]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 from ..errors import BotError
 from ..types.events import CallFinished, CallStarted, Compacted, Completed, Event, Notice, TextDelta
@@ -249,9 +249,9 @@ class Session:
             return None
         to, question = state.points[-1]
         earlier = None
-        if _since(state.compactions, to):
+        if any(each.number >= to for each in state.compactions):
             earlier = self._load_messages(to)
-        writes = _since(state.writes, to)
+        writes = [each for each in state.writes if each.number >= to]
         calls, watched = self._list_unrestored(to, writes)
         size = state.size
         files = self._snapshots.restore(writes, restore_file)
@@ -265,17 +265,17 @@ class Session:
 
     def _list_unrestored(self, to: int, writes: Iterable[Write]) -> tuple[list[ToolCall], frozenset[str]]:
         """The calls from a record on that did more than these writes, and the ids of all that were watched."""
-        rows = _since(self.state.watched, to)
+        rows = [each for each in self.state.watched if each.number >= to]
         watched = frozenset(each.id for each in rows)
         restored = {each.id for each in rows if each.is_complete}  # all its changes are among the writes
         restored |= {write.call for write in writes if write.call not in watched}
         calls_by_id = {call.id: call for each in self.messages if isinstance(each, Response) for call in each.calls}
         calls = []
-        for started in _since(self.state.started, to):
+        for started in self.state.started:
             call = ToolCall(started.id, started.name, started.arguments or {})
             if started.arguments is None:
                 call = calls_by_id.get(started.id, call)
-            if started.id not in restored:
+            if started.number >= to and started.id not in restored:
                 calls.append(call)
         return calls, watched
 
@@ -391,16 +391,3 @@ class Session:
             self._notices.append(NOT_SAVED.format(why=self._journal.broken))
         while self._notices:
             yield Notice(self._notices.pop(0))
-
-
-class _Numbered(Protocol):
-    @property
-    def number(self) -> int: ...
-
-
-_Row = TypeVar("_Row", bound=_Numbered)
-
-
-def _since(rows: Iterable[_Row], number: int) -> list[_Row]:
-    """The rows that come from this record or a later one."""
-    return [row for row in rows if row.number >= number]
