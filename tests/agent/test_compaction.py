@@ -15,11 +15,12 @@ from src.types.messages import (
     SystemMessage,
     Text,
     ToolCall,
+    ToolDefinition,
     ToolResult,
     ToolResults,
     UserMessage,
 )
-from tests.doubles import POLICY, context, perform, says, toolbox
+from tests.doubles import POLICY, ScriptedClient, context, make_model, perform, says, toolbox
 from tests.each import check_rows
 
 CONTEXT = 20_000  # characters
@@ -369,3 +370,32 @@ class TestInTheLoop:
         model = SizedModel(says("Fine."))
         events = self.asked(model, [*conversation(12), UserMessage("and now?")])
         assert [type(event) for event in events[1:4]] == [Notice, Compacted, Notice]
+
+
+class TestRequestsOfASummary:
+    """On a server that tells of usage and of no token ids; `lost`: its parser gave nothing of what the model wrote."""
+
+    LOOK = ToolDefinition("look", "Look at a file", {"type": "object", "properties": {"path": {"type": "string"}}})
+    CALL = '<tool_call>\n{"name": "look", "arguments": {"path": "a"}}\n</tool_call>'
+    LOST = ({"usage": {"prompt_tokens": 9, "completion_tokens": 20}}, {"finish": "stop"})
+    GIVEN = ({"content": "The gist."}, {"finish": "stop"})
+
+    def compact(self, *answers, raw=""):
+        whole = {"choices": [{"text": raw, "finish_reason": "stop"}], "usage": {}}
+        aside = {"tokenize": {"tokens": [1] * 9, "max_model_len": 99_999}, "completions": whole}
+        client = ScriptedClient(*map(list, answers), **aside)
+        model = make_model(client, "tiny")
+        messages = conversation(4)
+        list(model.drive(Compactor(model.core).compact_now(messages, [self.LOOK])))
+        assert "The gist." in messages[1].text
+        chats = ["tools" if "tools" in asked else "text" for asked in client.requests]
+        return chats, client.asked_aside.count("completions")
+
+    def test_a_summary_is_asked_for_once(self):
+        assert self.compact(self.GIVEN) == (["tools"], 0)
+
+    def test_one_that_the_server_lost_is_asked_for_without_its_parser(self):
+        assert self.compact(self.LOST, raw="The gist.") == (["tools"], 1)
+
+    def test_where_the_model_made_a_call_instead_it_is_asked_for_without_tools(self):
+        assert self.compact(self.LOST, self.GIVEN, raw=self.CALL) == (["tools", "text"], 1)
