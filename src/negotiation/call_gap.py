@@ -34,9 +34,7 @@ def learn_gap(
     """
     if path.call_gap is not None or not path.sends_calls or not any(has_gaps):
         return path
-    probe = make_probe()
-    prompt = yield from server.tokenize_prompt(probe)
-    text = (yield from server.detokenize(probe.model, prompt.tokens)) if prompt else None
+    text = yield from server.show_prompt(make_probe())
     return replace(path, call_gap=read_gap(text or ""))
 
 
@@ -65,5 +63,10 @@ def cut_message_gap(gap: str, message: Message) -> Message:
     texts = [block for block in message.content if isinstance(block, Text)]
     if len(texts) > 1:
         return message
-    kept = (replace(block, text=cut_gap(block.text, gap)) if block in texts else block for block in message.content)
-    return replace(message, content=tuple(block for block in kept if not isinstance(block, Text) or block.text))
+    blocks = list(message.content)
+    place = blocks.index(texts[0])
+    if text := cut_gap(texts[0].text, gap):
+        blocks[place] = replace(texts[0], text=text)
+    else:
+        del blocks[place]
+    return replace(message, content=tuple(blocks))

@@ -96,6 +96,8 @@ _ABOUT_TOOLS = LazyPattern(
     r"\b(tools?|functions?)\b|\btool_|content\b.{0,40}\b(non-?empty|not be empty|empty)\b", re.IGNORECASE
 )
 _THOUGHTS = LazyPattern(r"\breasoning(_content)?\b")  # and not reasoning_effort
+# What one of two paths has learned, and the other not yet.
+_OF_EITHER = ("alternate", "fold_system", "text_only", "system_first", "written_format", "grammar")
 _STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
 
 
@@ -167,11 +169,7 @@ class CallPath:
 
     def _leave_out(self, refusal: ServerError, sent: frozenset[str], *, are_tools_ours: bool) -> Downgrade:
         """See downgrade: the path without one field of the request, or else without native calls."""
-        left = [name for name in OPTIONAL_FIELDS if name in sent]
-        blamed = [name for name in left if _blames(refusal, name)][:1] or (left if _blames_some(refusal) else [])
-        if "max_tokens" in sent and "max_completion_tokens" in refusal.body:
-            blamed = ["max_tokens"]
-        if blamed:
+        if blamed := _list_blamed(refusal, sent):
             return Downgrade(self.disable_fields(blamed), "")
         if isinstance(refusal, TokensUnsupported) and self.mode == "tokens":
             return self._step_down(refusal)
@@ -212,8 +210,9 @@ class CallPath:
 
     def forget_proof(self) -> CallPath:
         """The path after a doubt of what was proven: the server may have been started anew with other flags."""
-        shows_tools = self.template_shows_tools if self.mode == "template" else None  # else it is looked for again
-        return replace(self, proven=False, template_shows_tools=shows_tools)
+        if self.mode == "template":
+            return replace(self, proven=False)
+        return replace(self, proven=False, template_shows_tools=None)  # it is looked for again
 
     def _limit_media(self, limit: int) -> Downgrade:
         if 0 < limit < self.max_media:
@@ -225,10 +224,7 @@ class CallPath:
         if isinstance(refusal, TemplateFailed) and "text" in self._list_lower():
             return Downgrade(self._believe_refusal("text", "the chat template fails with tools"), TEMPLATE_FAILED)
         if self.mode == "tokens":
-            path = self.disable_fields(["tokens"]).skip_tokens(NO_TOKENS)
-            if path.mode == "tokens":
-                raise refusal
-            return Downgrade(path, NO_TOKENS_NOTICE if self.is_chosen else "")
+            return self._step_down_from_tokens(refusal)
         modes = [mode for mode in self._list_lower() if mode != "template" or self.template_shows_tools]
         if not modes:
             raise refusal
@@ -237,10 +233,17 @@ class CallPath:
             return Downgrade(path, TOOLS_DROPPED if path.mode == "text" else "")
         return Downgrade(self._believe_refusal(modes[0], NO_PARSER), NOTICES.get(modes[0], ""))
 
+    def _step_down_from_tokens(self, refusal: ServerError) -> Downgrade:
+        path = self.disable_fields(["tokens"]).skip_tokens(NO_TOKENS)
+        if path.mode == "tokens":
+            raise refusal
+        return Downgrade(path, NO_TOKENS_NOTICE if self.is_chosen else "")
+
     def skip_tokens(self, reason: str = BY_DEFAULT) -> CallPath:
         """The path with the mode after tokens; itself if there is none."""
-        lower = self._list_lower() if self.mode == "tokens" else []
-        return self._change_mode(lower[0], reason) if lower else self
+        if self.mode != "tokens":
+            return self
+        return next((self._change_mode(mode, reason) for mode in self._list_lower()), self)
 
     def _list_lower(self) -> list[Mode]:
         """The modes that may take the place of this one."""
@@ -302,23 +305,22 @@ class CallPath:
             return self
         best = self
         if not self.is_chosen and not other.is_chosen and other.mode in self._list_lower():
-            best = self if self.mode == "tokens" and "tokens" not in other.disabled_fields else other
+            best = other
+        if self.mode == "tokens" and "tokens" not in other.disabled_fields:
+            best = self
+        of_mode = [path for path in (self, other) if path.mode == best.mode]
+        either = {name: getattr(self, name) or getattr(other, name) for name in _OF_EITHER}
         return CallPath(
             best.mode,
             best.reason,
-            self.alternate or other.alternate,
-            self.fold_system or other.fold_system,
-            self.text_only or other.text_only,
-            min(self.max_media, other.max_media),
-            self.disable_fields(other.disabled_fields).disabled_fields,
-            _join_facts(self.template_shows_tools, other.template_shows_tools),
-            self.system_first or other.system_first,
-            any(path.proven and path.mode == best.mode for path in (self, other)),
-            self.written_format or other.written_format,
-            self.grammar or other.grammar,
-            _join_facts(*(path.shows_thoughts if path.mode == best.mode else None for path in (self, other))),
-            other.call_gap if self.call_gap is None else self.call_gap,
+            max_media=min(self.max_media, other.max_media),
+            disabled_fields=self.disable_fields(other.disabled_fields).disabled_fields,
+            template_shows_tools=_join_facts(self.template_shows_tools, other.template_shows_tools),
+            proven=any(path.proven for path in of_mode),
+            shows_thoughts=_join_facts(*(path.shows_thoughts for path in of_mode)),
+            call_gap=other.call_gap if self.call_gap is None else self.call_gap,
             order=self.order,
+            **either,
         )
 
     @property
@@ -361,19 +363,29 @@ class Downgrade(NamedTuple):
     notice: str
 
 
-def _join_facts(one: bool | None, other: bool | None) -> bool | None:
-    """None if both are unknown; false if one is: it was seen."""
-    known = [fact for fact in (one, other) if fact is not None]
-    return all(known) if known else None
+def _join_facts(*facts: bool | None) -> bool | None:
+    """None if all are unknown; false if one is: it was seen."""
+    known = [fact for fact in facts if fact is not None]
+    if not known:
+        return None
+    return all(known)
 
 
 def blames_grammar(refusal: ServerError) -> bool:
     return "grammar" in refusal.body.lower()
 
 
-def _blames_some(refusal: ServerError) -> bool:
-    """Whether the refusal is about a field, and does not say which."""
-    return refusal.status in (400, 422) and bool(_NAMELESS.match(refusal.body))
+def _list_blamed(refusal: ServerError, sent: frozenset[str]) -> list[str]:
+    """The field that the refusal names, of those that were sent; all if it is about one, and does not say which."""
+    if "max_tokens" in sent and "max_completion_tokens" in refusal.body:
+        return ["max_tokens"]
+    left = [name for name in OPTIONAL_FIELDS if name in sent]
+    for name in left:
+        if _blames(refusal, name):
+            return [name]
+    if refusal.status in (400, 422) and _NAMELESS.match(refusal.body):
+        return left
+    return []
 
 
 def _blames(refusal: ServerError, name: str) -> bool:

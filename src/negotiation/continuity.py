@@ -34,8 +34,11 @@ CAUSES: Mapping[str, str] = {
 def describe_kept(kept: PrefixKept) -> str:
     """In one line, for people."""
     told = f"{kept.share:.1%} of the last prompt and answer were the beginning of this prompt"
-    where = "" if kept.place is None else f", from message {kept.place + 1} on"
-    return f"{told}; {CAUSES[kept.cause]}{where}" if kept.cause else told
+    if kept.cause:
+        told = f"{told}; {CAUSES[kept.cause]}"
+    if kept.place is not None:
+        told = f"{told}, from message {kept.place + 1} on"
+    return told
 
 
 class Sent(NamedTuple):

@@ -63,8 +63,10 @@ class PromptCounter:
         if self._last and self._last[0] == key:
             return self._last[1]
         hidden = yield from self._budget.count_tokens(replace(request, tools=()))
-        shown = None if hidden is None else (yield from self._budget.count_tokens(request))
-        if hidden is None or shown is None:
+        if hidden is None:
+            return None
+        shown = yield from self._budget.count_tokens(request)
+        if shown is None:
             return None
         self._last = key, PromptSizes(shown, hidden)
         return self._last[1]
@@ -74,16 +76,25 @@ class PromptCounter:
 
         On the native path nothing is counted anew: the server parses its own prompt's calls, and tells at once.
         """
-        if request.tools and path.proven and path.template_shows_tools and self._is_measurable(request):
+        if not request.tools:
+            return PromptWatch()
+        if path.proven:
+            if not path.template_shows_tools or not self._is_measurable(request):
+                return PromptWatch()
             # A template may leave thoughts out.
             size = len(self._encode(request) or b"") - sum(self._thought_sizes(request.messages))
             return PromptWatch(is_held=False, min_tokens=size // MAX_BYTES_PER_TOKEN)
-        if not request.tools or path.proven:
-            return PromptWatch()
         if path.mode == "native" and path.template_shows_tools:
-            messages = tuple(request.messages)
-            return PromptWatch(self._last[1] if self._last and self._last[0][1] == messages else None, is_held=False)
-        return PromptWatch((yield from self.count(request)) if path.prompt_style == "template" else None)
+            return PromptWatch(self._recall(request), is_held=False)
+        if path.prompt_style != "template":
+            return PromptWatch()
+        return PromptWatch((yield from self.count(request)))
+
+    def _recall(self, request: ChatRequest) -> PromptSizes | None:
+        """What was counted of the same conversation."""
+        if self._last and self._last[0][1] == tuple(request.messages):
+            return self._last[1]
+        return None
 
     def find_drop(self, watch: PromptWatch, request: ChatRequest) -> Aside[bool]:
         """Whether the answer that was shown had a prompt without its tools."""
@@ -99,8 +110,9 @@ class PromptCounter:
 
 def measure_thoughts(message: Message) -> int:
     """The bytes that its thoughts take in a request, in which they stand twice."""
-    blocks = message.content if isinstance(message, Response) else ()
-    return sum(2 * len(encode_json(block.text)) for block in blocks if isinstance(block, Reasoning))
+    if not isinstance(message, Response):
+        return 0
+    return sum(2 * len(encode_json(block.text)) for block in message.content if isinstance(block, Reasoning))
 
 
 class PromptWatch:
@@ -175,7 +187,9 @@ class PromptWatch:
 def look_at_template(server: ServerApi, request: ChatRequest) -> Aside[bool | None]:
     """Whether the text of the prompt shows the request's tools; None if the server shows no such text."""
     shown = yield from server.render_text(request)
-    hidden = None if shown is None else (yield from server.render_text(replace(request, tools=())))
+    if shown is None:
+        return None
+    hidden = yield from server.render_text(replace(request, tools=()))
     return None if hidden is None else shown != hidden
 
 
@@ -186,12 +200,14 @@ def probe_template(server: ServerApi, model: str, tools: Sequence[ToolDefinition
     """
     probe = ChatRequest(model, [UserMessage("Hello.")], tools, max_tokens=1, tool_choice="none", stream=False)
     hidden = yield from server.tokenize_prompt(replace(probe, tools=()))
-    shown = None if hidden is None else (yield from server.tokenize_prompt(probe))
-    if hidden is None or shown is None:
+    if hidden is None:
         return None
-    answer = yield from server.ask(probe)
-    used = answer.usage.input_tokens if answer and answer.usage else 0
-    is_dropped = 0 < 2 * used < len(shown.tokens) + len(hidden.tokens)
+    shown = yield from server.tokenize_prompt(probe)
+    if shown is None:
+        return None
+    answer, is_dropped = (yield from server.ask(probe)), False
+    if answer and answer.usage:
+        is_dropped = 0 < 2 * answer.usage.input_tokens < len(shown.tokens) + len(hidden.tokens)
     return len(shown.tokens) > len(hidden.tokens) and not is_dropped
 
 
@@ -242,8 +258,7 @@ def probe_grammar(server: ServerApi, model: str) -> Aside[str]:
         if text is None:
             asked = [UserMessage("Say hello.")]
             request = ChatRequest(model, asked, max_tokens=PROBE_TOKENS, options={name: value}, stream=False)
-            answer = yield from server.ask(request)
-            text = answer.text if answer else ""
+            text = ((yield from server.ask(request)) or Response(())).text
         if text.strip().strip('"') == vllm.PROBE_TEXT:
             return name
     return ""

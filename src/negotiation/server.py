@@ -166,7 +166,16 @@ class ServerApi:
 
     def tokenize_prompt(self, request: ChatRequest) -> Aside[vllm.TokenizedPrompt | None]:
         """The tokens of the request's prompt."""
-        return (yield from self._tokenize(self._codec.encode_prompt(request))) if self.is_vllm else None
+        if not self.is_vllm:
+            return None
+        return (yield from self._tokenize(self._codec.encode_prompt(request)))
+
+    def show_prompt(self, request: ChatRequest) -> Aside[str | None]:
+        """The text of the request's prompt, by its tokens."""
+        prompt = yield from self.tokenize_prompt(request)
+        if prompt is None:
+            return None
+        return (yield from self.detokenize(request.model, prompt.tokens))
 
     def _tokenize(self, body: bytes | None) -> Aside[vllm.TokenizedPrompt | None]:
         """By vLLM's /tokenize, whatever API the server speaks: vLLM may be behind another one, too."""
@@ -188,11 +197,15 @@ class ServerApi:
 
     def render_text(self, request: ChatRequest) -> Aside[str | None]:
         """The text of the request's prompt, as llama.cpp's server makes it."""
-        return (yield from self.apply_template(self._codec.encode_prompt(request) if self.is_vllm else None))
+        if not self.is_vllm:
+            return None
+        return (yield from self.apply_template(self._codec.encode_prompt(request)))
 
     def apply_template(self, body: bytes | None) -> Aside[str | None]:
         """As render_text. `body`: what a codec's `encode_prompt` gives."""
-        return (yield from self._try_fetch("POST", "/apply-template", body, vllm.read_rendered_text)) if body else None
+        if not body:
+            return None
+        return (yield from self._try_fetch("POST", "/apply-template", body, vllm.read_rendered_text))
 
     def predict_token(self, request: ChatRequest) -> Aside[dict[str, float]]:
         """The most likely first tokens of the answer, with their log probabilities; empty if it does not tell."""
@@ -241,8 +254,10 @@ class ServerApi:
         wire = self._codec.encode(request)
         try:
             reply = yield Fetch("POST", wire.path, wire.body)
+            if not reply.head.is_ok:
+                return None
             decoder = self._codec.make_decoder(reply.head.content_type)
-            events = [*decoder.feed(reply.body), *decoder.close()] if reply.head.is_ok else []
+            events = [*decoder.feed(reply.body), *decoder.close()]
         except RequestFailed:
             return None
         return next((event.response for event in events if isinstance(event, Completed)), None)
@@ -258,9 +273,13 @@ class ServerApi:
         """Fills what is known of the models."""
         body = yield from self._fetch("GET", "models", None, bytes, within)
         names = self._codec.read_models(body)
-        lengths = vllm.read_context_lengths(body) if self.is_vllm else {}
-        counts = vllm.read_parameter_counts(body) if self.is_vllm else {}
-        owner = vllm.read_owner(body) if self.is_vllm else ""
+        lengths, counts, owner = dict[str, int](), dict[str, int](), ""
+        if self.is_vllm:
+            lengths, counts, owner = (
+                vllm.read_context_lengths(body),
+                vllm.read_parameter_counts(body),
+                vllm.read_owner(body),
+            )
         self._remember(
             lambda info: replace(
                 info, models=tuple(names), context_lengths=lengths, parameter_counts=counts, owner=owner

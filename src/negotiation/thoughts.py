@@ -68,8 +68,10 @@ def probe_thoughts(server: ServerApi, shown: ChatRequest, hidden: ChatRequest) -
     `shown` and `hidden`: the requests that THOUGHT_PROBE and PLAIN_PROBE make.
     """
     with_thought = yield from server.tokenize_prompt(shown)
-    without = None if with_thought is None else (yield from server.tokenize_prompt(hidden))
-    if with_thought is None or without is None:
+    if with_thought is None:
+        return None
+    without = yield from server.tokenize_prompt(hidden)
+    if without is None:
         return None
     if len(with_thought.tokens) > len(without.tokens):
         return True

@@ -50,7 +50,9 @@ class TokenBudget:
         least = min(request.max_tokens or MIN_ANSWER_TOKENS, MIN_ANSWER_TOKENS, limit // 8)
         if room < least:
             raise _build_too_long(tokens, limit, least - room)
-        return replace(request, max_tokens=min(request.max_tokens, room)) if request.max_tokens else request
+        if not request.max_tokens:
+            return request
+        return replace(request, max_tokens=min(request.max_tokens, room))
 
     def measure_fill(self, request: ChatRequest, exact_from: float) -> Aside[float | None]:
         """See ModelCore.measure_fill."""

@@ -65,7 +65,9 @@ def decide_call(
     is_wanted = yield from predict_call(server, model, tools, last.text[:MAX_REQUEST_CHARS])
     if is_wanted is None:
         return tools, choice
-    return (tools, "required") if is_wanted else ((), "auto")
+    if is_wanted:
+        return tools, "required"
+    return (), "auto"
 
 
 def predict_call(server: ServerApi, model: str, tools: Sequence[ToolDefinition], request: str) -> Aside[bool | None]:
@@ -110,8 +112,10 @@ def _make_requests(tool: ToolDefinition) -> list[str]:
     requests = [summary + about, f"Can you {summary[:1].lower()}{summary[1:]}?"]
     if rest := summary.partition(" ")[2]:
         requests.append(f"What about {rest}?")
-    if "path" in names:
-        requests.append("What is in src/main.py?" if names == ["path"] else "Change b.txt")
+    if names == ["path"]:
+        requests.append("What is in src/main.py?")
+    elif "path" in names:
+        requests.append("Change b.txt")
     return requests
 
 

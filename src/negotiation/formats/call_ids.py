@@ -21,8 +21,9 @@ from .written_format import UNKNOWN, guess_format
 @lru_cache(maxsize=64)
 def find_id_rule(written: str, model: str) -> str:
     """How a model names its calls: by the format that it writes, else by its name; empty if any id will do."""
-    name = guess_format(model) if written in ("", UNKNOWN) else written
-    return next((row.call_id for row in FORMATS if row.name == name), "")
+    if written in ("", UNKNOWN):
+        written = guess_format(model)
+    return next((row.call_id for row in FORMATS if row.name == written), "")
 
 
 class CallNumberer:

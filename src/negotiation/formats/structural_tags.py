@@ -23,7 +23,7 @@ _NUMBERS = {  # where no bounds limit them; longer ones have no end on a weak mo
     "integer": r"-?(0|[1-9][0-9]{0,15})",
     "number": r"-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?",
 }
-_PYTHON_WORDS = {True: "True", False: "False", None: "None"}
+_PYTHON_WORDS = {"boolean": ("True", "False"), "null": ("None",)}  # by the type of the value
 
 Pattern = dict[str, JSON]
 Part = Union[str, Pattern]
@@ -46,7 +46,9 @@ def make_structural_tag(row: Format, tools: Sequence[ToolDefinition], choice: To
     tags = _make_blocks(row, list_callable_tools(tools, choice))
     if row.marker:
         return encode_structural_tag(build_triggered_tags(row.marker, tags, choice))
-    return "" if choice in ("auto", "none") else encode_structural_tag(_either(tags))
+    if choice in ("auto", "none"):
+        return ""
+    return encode_structural_tag(_either(tags))
 
 
 def _make_blocks(row: Format, tools: Sequence[ToolDefinition]) -> list[JSON]:
@@ -56,9 +58,11 @@ def _make_blocks(row: Format, tools: Sequence[ToolDefinition]) -> list[JSON]:
         return [_make_tag(row, tool, row.template.removesuffix(row.turn_end)) for tool in tools]
     unit, _, end = rest.partition("⟧")
     tags = [_make_tag(row, tool, unit) for tool in tools]
-    separator = ", " if begin.endswith("[") else ""
+    separator = ""
     if unit.startswith("\n "):
         separator = ","
+    elif begin.endswith("["):
+        separator = ", "
     ends = {str(tag["end"])[-1:] for tag in tags}
     if not separator and len(ends) == 1:  # xgrammar 0.1.29 knows no empty one: what each call ends with is taken
         (separator,) = ends
@@ -95,17 +99,22 @@ def _merge(parts: Iterable[Part]) -> list[Part]:
 
 def _frame(parts: Sequence[Part]) -> Pattern:
     """A tag: its first text begins it, its last ends it."""
-    begin = parts[0] if isinstance(parts[0], str) else ""
-    rest = parts[1:] if begin else parts
-    end = rest[-1] if rest and isinstance(rest[-1], str) else ""
-    return {"type": "tag", "begin": begin, "content": _join(rest[:-1] if end else rest), "end": end}
+    begin = end = ""
+    if isinstance(parts[0], str):
+        begin, parts = parts[0], parts[1:]
+    if parts and isinstance(parts[-1], str):
+        end = parts[-1]
+        parts = parts[:-1]
+    return {"type": "tag", "begin": begin, "content": _join(parts), "end": end}
 
 
 def _join(parts: Sequence[Part]) -> Pattern:
     forms = [_const(part) if isinstance(part, str) else part for part in parts]
     if not forms:
         return _EMPTY
-    return forms[0] if len(forms) == 1 else {"type": "sequence", "elements": list(forms)}
+    if len(forms) == 1:
+        return forms[0]
+    return {"type": "sequence", "elements": list(forms)}
 
 
 def _const(text: str) -> Pattern:
@@ -124,11 +133,15 @@ def _json(schema: Mapping[str, JSON]) -> Pattern:
 
 def _list_parameters(tool: ToolDefinition) -> list[tuple[str, Mapping[str, JSON], bool]]:
     """Name, schema, and whether it is required; the required ones first."""
-    properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
+    required = tool.parameters.get("required")
     needed = required if isinstance(required, list) else []
-    listed = properties if isinstance(properties, Mapping) else {}
-    named = [(name, schema if isinstance(schema, Mapping) else {}, name in needed) for name, schema in listed.items()]
+    listed = _as_mapping(tool.parameters.get("properties"))
+    named = [(name, _as_mapping(schema), name in needed) for name, schema in listed.items()]
     return sorted(named, key=lambda parameter: not parameter[2])
+
+
+def _as_mapping(value: JSON) -> Mapping[str, JSON]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _separate(members: Sequence[tuple[list[Part], bool]], separator: str) -> list[Part]:
@@ -136,15 +149,17 @@ def _separate(members: Sequence[tuple[list[Part], bool]], separator: str) -> lis
     needed = [member for member, is_needed in members if is_needed]
     others = [member for member, is_needed in members if not is_needed]
     joined: list[Part] = []
-    for number, member in enumerate(needed):
-        joined += [separator if number else "", *member]
+    for member in needed:
+        joined += [separator, *member]
     if needed or not separator:
-        return [*joined, *(_option([separator, *member]) for member in others)]
+        return [*joined[1:], *(_option([separator, *member]) for member in others)]
     tails = [
         _join(_merge([*member, *(_option([separator, *later]) for later in others[number:])]))
         for number, member in enumerate(others, 1)
     ]
-    return [_either([*tails, _EMPTY])] if tails else []
+    if not tails:
+        return []
+    return [_either([*tails, _EMPTY])]
 
 
 def _option(parts: Sequence[Part]) -> Pattern:
@@ -171,23 +186,31 @@ def _write_value(opened: str, schema: Mapping[str, JSON], closed: str) -> list[P
         return [opened, _either([_const(choice) for choice in choices]), closed]
     if _name_type(schema) != "string":
         return [opened, _json(schema), closed]
-    inner: Pattern = {"type": "any_text"}
-    least, most = schema.get("minLength"), schema.get("maxLength")
-    if isinstance(least, int) or isinstance(most, int):
-        low, high = least if isinstance(least, int) else 0, most if isinstance(most, int) else ""
-        inner = {"type": "regex", "pattern": rf"[^{re.escape(closed.strip()[0])}]{{{low},{high}}}"}
-        return [opened, inner, closed]
+    if length := _limit_length(schema):
+        return [opened, {"type": "regex", "pattern": rf"[^{re.escape(closed.strip()[0])}]{length}"}, closed]
     ends = closed.rstrip()
-    return [{"type": "tag", "begin": opened, "content": inner, "end": ends}, closed[len(ends) :]]
+    return [{"type": "tag", "begin": opened, "content": {"type": "any_text"}, "end": ends}, closed[len(ends) :]]
+
+
+def _limit_length(schema: Mapping[str, JSON]) -> str:
+    """How often a character may stand in a string, as regexes write it; empty if there is no limit."""
+    least, most = schema.get("minLength"), schema.get("maxLength")
+    if not isinstance(least, int) and not isinstance(most, int):
+        return ""
+    return f"{{{least if isinstance(least, int) else 0},{most if isinstance(most, int) else ''}}}"
 
 
 def _list_texts(schema: Mapping[str, JSON]) -> list[str] | None:
     """The strings that a schema lists; None unless it lists strings alone."""
-    choices = [schema["const"]] if "const" in schema else schema.get("enum")
+    choices = schema.get("enum")
+    if "const" in schema:
+        choices = [schema["const"]]
     if not isinstance(choices, list) or not choices:
         return None
     texts = [choice for choice in choices if isinstance(choice, str)]
-    return texts if len(texts) == len(choices) else None
+    if len(texts) < len(choices):
+        return None
+    return texts
 
 
 def _name_type(schema: Mapping[str, JSON]) -> str:
@@ -208,14 +231,11 @@ def _write_python(schema: Mapping[str, JSON]) -> Pattern:
     if (choices := _list_texts(schema)) is not None:
         return _either([_const(json.dumps(choice, ensure_ascii=False)) for choice in choices])
     kind = schema.get("type")
-    if kind in ("boolean", "null"):
-        words = [True, False] if kind == "boolean" else [None]
-        return _either([_const(_PYTHON_WORDS[word]) for word in words])
+    if words := _PYTHON_WORDS.get(str(kind)):
+        return _either([_const(word) for word in words])
     if kind != "string":
         return _json(schema)
-    least, most = schema.get("minLength"), schema.get("maxLength")
-    length = f"{{{least or 0},{most or ''}}}" if least or most else "*"
-    return {"type": "regex", "pattern": _PYTHON_STRING.replace("{LENGTH}", length)}
+    return {"type": "regex", "pattern": _PYTHON_STRING.replace("{LENGTH}", _limit_length(schema) or "*")}
 
 
 def _write_members(row: Format, tool: ToolDefinition) -> list[Part]:

@@ -33,8 +33,7 @@ _BLANKS = re.compile(r"\s+")
 
 def detect_format(server: ServerApi, probe: ChatRequest) -> Aside[str]:
     """The name of the format, or UNKNOWN. `probe`: the request that PROBE and PROBE_TOOL make."""
-    prompt = yield from server.tokenize_prompt(probe)
-    text = (yield from server.detokenize(probe.model, prompt.tokens)) if prompt else None
+    text = yield from server.show_prompt(probe)
     return read_format(text or "") or guess_format(probe.model) or UNKNOWN
 
 
@@ -46,8 +45,8 @@ def read_format(prompt: str) -> str:
         return ""
     bare = _BLANKS.sub("", written)
     exact = [row for row in FORMATS if _BLANKS.sub("", row.write(PROBE_CALL.name, PROBE_CALL.arguments)) in bare]
-    row = max(exact, key=lambda row: len(row.example), default=None)
-    return _name(row.name if row else calls[0].origin)
+    names = [row.name for row in sorted(exact, key=lambda row: len(row.example), reverse=True)]
+    return _name([*names, calls[0].origin][0])
 
 
 def guess_format(model: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...parsing import render_message, render_results
 from ...providers.stream.response_builder import parse_arguments
-from ...providers.wire_json import as_dict
+from ...providers.wire_json import as_dict, as_dicts
 from ...types.messages import TEXT, Block, MalformedCall, Response, Text, ToolCall, ToolResult
 from ...types.special_tokens import neutralize_with_note
 
@@ -51,20 +51,14 @@ def render_exchanges(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
     results: list[ToolResult] = []
     for message in [*messages, {}]:
         if message.get("role") == "tool":
-            id = str(message.get("tool_call_id", ""))
-            text = neutralize_with_note(read_text(message.get("content")))
-            name = names.get(id) or str(message.get("name") or "tool")
-            results.append(ToolResult(id, name, "text", text))
+            results.append(_read_result(message, names))
             continue
         if results:
             rendered.append({"role": "user", "content": render_results(results)})
             results = []
-        if calls := [each for each in as_list(message.get("tool_calls")) if isinstance(each, dict)]:
-            blocks = [read_call(each) for each in calls]
-            names.update({block.id: block.name for block in blocks})
-            thoughts = {name: message[name] for name in THOUGHTS if name in message}
-            text = message.get(WRITTEN) or _render_turn(read_text(message.get("content")), blocks)
-            rendered.append({"role": "assistant", "content": text, **thoughts})
+        if calls := [read_call(each) for each in as_dicts(message.get("tool_calls"))]:
+            names.update({call.id: call.name for call in calls})
+            rendered.append(_render_calls(message, calls))
         elif message:
             rendered.append(leave_out(message, WRITTEN))
     return rendered
@@ -85,7 +79,20 @@ def read_call(call: dict[str, Any]) -> ToolCall | MalformedCall:
         return MalformedCall(str(call.get("id", "")), name, str(raw), str(error))  # raw is the arguments alone
 
 
-def _render_turn(text: str, calls: Sequence[ToolCall | MalformedCall]) -> str:
-    blocks: list[Block] = [*([Text(text)] if text else []), *calls]
-    message = render_message(Response(tuple(blocks)))
-    return message.text if isinstance(message, Response) else ""
+def _read_result(message: Mapping[str, Any], names: Mapping[str, str]) -> ToolResult:
+    """`names`: of the tools that were called, by the ids of the calls."""
+    id = str(message.get("tool_call_id", ""))
+    name = names.get(id) or str(message.get("name") or "tool")
+    return ToolResult(id, name, "text", neutralize_with_note(read_text(message.get("content"))))
+
+
+def _render_calls(message: Mapping[str, Any], calls: Sequence[ToolCall | MalformedCall]) -> dict[str, Any]:
+    thoughts = {name: message[name] for name in THOUGHTS if name in message}
+    written = message.get(WRITTEN)
+    if not written:
+        blocks: list[Block] = [*calls]
+        if text := read_text(message.get("content")):
+            blocks.insert(0, Text(text))
+        rendered = render_message(Response(tuple(blocks)))
+        written = rendered.text if isinstance(rendered, Response) else ""
+    return {"role": "assistant", "content": written, **thoughts}

@@ -7,7 +7,7 @@ arguments that are no JSON object. Each step mends one of these, and leaves all 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -135,7 +135,9 @@ def _name_functions(messages: Messages) -> Messages:
 def _mend_system(messages: Messages) -> Messages:
     """One system message, at the beginning; `developer` is a younger name of the role."""
     is_regular = not any(map(is_system, messages[1:])) and all(each.get("role") != "developer" for each in messages)
-    return messages if is_regular else place_late_system(messages)
+    if is_regular:
+        return messages
+    return place_late_system(messages)
 
 
 def _mend_exchanges(messages: Messages) -> Messages:
@@ -156,16 +158,17 @@ def _mend_turn(turn: Messages) -> Messages:
     if _has_readable_calls(turn[0]):
         ids = [each.get("id") for each in as_list(turn[0].get("tool_calls"))]
     known = {id for id in ids if isinstance(id, str)}
-    own, others = list[dict[str, Any]](), list[dict[str, Any]]()
-    for each in turn[1:]:
-        id = each.get("tool_call_id")
-        if each.get("role") == "tool" and isinstance(id, str) and id in known:
-            own.append(each)
-        else:
-            others.append(each)
+    own = [each for each in turn[1:] if _is_result(each, known)]
+    others = [each for each in turn[1:] if not _is_result(each, known)]
     if not ids or sorted(map(str, ids)) != sorted(str(each.get("tool_call_id")) for each in own):
         return render_exchanges(turn)
     return [_fill_arguments(turn[0]), *own, *render_exchanges(others)]
+
+
+def _is_result(message: Mapping[str, Any], ids: Set[str]) -> bool:
+    """Whether it is the result of one of these calls."""
+    id = message.get("tool_call_id")
+    return message.get("role") == "tool" and isinstance(id, str) and id in ids
 
 
 def _has_readable_calls(message: Mapping[str, Any]) -> bool:

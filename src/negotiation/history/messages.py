@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from typing import Any, NamedTuple, cast
 
+from ...providers.wire_json import as_str
 from ...types.messages import JSON
 from ..call_gap import ends_in_blanks
 
@@ -32,8 +33,7 @@ def has_wire_gap(message: Mapping[str, Any]) -> bool:
 
 def has_inline_thought(message: Mapping[str, Any]) -> bool:
     """Whether an answer begins with a thought in its text, as clients keep it that know no field for one."""
-    content = message.get("content")
-    return message.get("role") == "assistant" and isinstance(content, str) and bool(_INLINE_THOUGHT.match(content))
+    return message.get("role") == "assistant" and bool(_INLINE_THOUGHT.match(as_str(message.get("content"))))
 
 
 def name_thoughts(message: dict[str, Any], *, moves_inline: bool) -> dict[str, Any]:
@@ -47,11 +47,11 @@ def name_thoughts(message: dict[str, Any], *, moves_inline: bool) -> dict[str, A
         return {**message, "reasoning": thought}
     if not moves_inline or not has_inline_thought(message):
         return message
-    content = message["content"]
-    found = _INLINE_THOUGHT.match(content)
-    thought = found[1].strip() if found else ""
-    rest = content[found.end() :] if found else content
-    return {**message, "content": rest, "reasoning": thought} if thought else {**message, "content": rest}
+    before, thought, rest = _INLINE_THOUGHT.split(message["content"], maxsplit=1)
+    named = {**message, "content": before + rest}
+    if thought.strip():
+        named["reasoning"] = thought.strip()
+    return named
 
 
 def place_late_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -60,11 +60,13 @@ def place_late_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]
     Only user messages and results of tools take one. Behind an answer it becomes a message of the user, since many
     templates forget the thoughts before such a message; behind calls it waits for their results.
     """
-    first = next((place for place, each in enumerate(messages) if not is_system(each)), len(messages))
-    content = join_contents(*(message.get("content") for message in messages[:first]))
-    placed: list[_Placed] = [_Placed({"role": "system", "content": content}, [])] if first else []
+    heads = list(takewhile(is_system, messages))
+    placed: list[_Placed] = []
+    if heads:
+        content = join_contents(*(message.get("content") for message in heads))
+        placed.append(_Placed({"role": "system", "content": content}, []))
     waiting: list[JSON] = []
-    for message in messages[first:]:
+    for message in messages[len(heads) :]:
         if not is_system(message):
             placed.append(_Placed(message, []))
             if placed[-1].takes_more:
@@ -99,9 +101,9 @@ def add_content(message: dict[str, Any], *texts: JSON) -> dict[str, Any]:
 
 
 def _wrap(content: object) -> JSON:
-    if isinstance(content, str):
-        return LATE_SYSTEM.format(text=content)
-    return [_wrap_part(part) for part in content] if isinstance(content, list) else ""
+    if isinstance(content, list):
+        return [_wrap_part(part) for part in content]
+    return LATE_SYSTEM.format(text=content) if isinstance(content, str) else ""
 
 
 def _wrap_part(part: Any) -> JSON:
@@ -117,11 +119,11 @@ def join_contents(*contents: Any) -> JSON:
         return "\n\n".join(texts)
     if len(given) == 1:
         return cast("JSON", given[0])
-    return [*_list_parts("\n\n".join(texts) if texts else None), *chain(*map(_list_parts, given[len(texts) :]))]
+    return [*_list_parts("\n\n".join(texts)), *chain(*map(_list_parts, given[len(texts) :]))]
 
 
 def _list_parts(content: Any) -> Iterator[JSON]:
-    if isinstance(content, str):
-        yield {"type": "text", "text": content}
-    elif isinstance(content, list):
+    if isinstance(content, list):
         yield from content
+    elif isinstance(content, str) and content:
+        yield {"type": "text", "text": content}
