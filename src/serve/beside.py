@@ -11,7 +11,7 @@ from aiohttp import web
 
 from ..errors import BotError
 from ..types.effects import Await
-from .chat_turn import GatewayTurn
+from .chat_turn import GatewayTurn, Payload
 
 LARGE_BYTES = 1_000_000  # of a body that is worked on in a thread
 _THREADS = ThreadPoolExecutor(thread_name_prefix="vllm-bot-large")
@@ -32,14 +32,19 @@ async def run_beside(request: web.Request, work: Callable[..., T], *arguments: A
 
 
 def take_steps_beside(steps: GatewayTurn) -> GatewayTurn:
-    """The steps of a turn, each of which is made in a thread."""
-    resume, value = steps.send, None
+    """The steps of a turn, which are made in a thread, but for the pieces of a stream: a thread takes longer."""
+    resume, value, step = steps.send, None, None
+    is_streaming = False
     try:
         while True:
-            making = _THREADS.submit(_take_step, resume, value)
-            step = yield Await(making, keeps_answer=True)
+            if is_streaming and (isinstance(step, Payload) or isinstance(value, bytes)):
+                step = _take_step(resume, value)
+            else:
+                making = _THREADS.submit(_take_step, resume, value)
+                step = yield Await(making, keeps_answer=True)
             if step is None:
                 return
+            is_streaming = is_streaming or isinstance(step, Payload)
             try:
                 resume, value = steps.send, (yield step)
             except BotError as error:

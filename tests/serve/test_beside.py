@@ -10,6 +10,7 @@ from src.errors import Cancelled, StreamCut
 from src.serve import beside
 from src.serve.beside import take_steps_beside
 from src.serve.chat_request import ChatBody
+from src.serve.chat_turn import Payload
 from src.types.effects import READ, Await
 
 from .test_gateway import BODY, ask, drive, say, stream
@@ -56,6 +57,23 @@ def test_a_large_request_streams_its_call(tmp_path):
         assert text.endswith("data: [DONE]\n\n")
 
     drive(tmp_path, lambda _: stream(CALL), use)
+
+
+def test_the_pieces_of_a_stream_take_no_thread():
+    def steps():
+        piece = yield READ
+        while piece:
+            yield Payload([piece])
+            piece = yield READ
+
+    turn = take_steps_beside(steps())
+    assert turn.send(wait_for(next(turn))) == READ
+    assert turn.send(wait_for(turn.send(b"a"))) == Payload([b"a"])
+    assert next(turn) == READ
+    assert turn.send(b"b") == Payload([b"b"])
+    assert next(turn) == READ
+    with pytest.raises(StopIteration):
+        turn.send(wait_for(turn.send(None)))
 
 
 def test_an_error_of_the_server_is_raised_at_the_step_that_waits_for_it():
