@@ -209,7 +209,7 @@ def _encode_without_marks(message: Mapping[str, Any]) -> bytes:
 
 
 def _leave_out_marks(message: Mapping[str, Any]) -> dict[str, Any]:
-    kept = leave_out(message, _CACHE_MARK)
+    kept = leave_out(dict(message), _CACHE_MARK)
     if isinstance(content := message.get("content"), list):
         kept["content"] = [leave_out(part, _CACHE_MARK) if isinstance(part, dict) else part for part in content]
     return kept

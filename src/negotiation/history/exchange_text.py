@@ -64,7 +64,10 @@ def render_exchanges(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]
     return rendered
 
 
-def leave_out(message: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def leave_out(message: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The message without these fields; itself if it has none of them."""
+    if message.keys().isdisjoint(names):
+        return message
     return {key: value for key, value in message.items() if key not in names}
 
 
