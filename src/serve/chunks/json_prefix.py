@@ -13,10 +13,19 @@ _STRING_PART = re.compile(r'[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*', re.DOTALL
 _LITERAL_PART = re.compile(r"[-+.0-9a-zA-Z]+")
 _LITERAL = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 _BLANKS = re.compile(r"[ \t\r\n]+")
-# What may follow: a key or } after {, a value or ] after [, a key or value after a comma, a value after a colon.
-_KEY, _KEY_OR_END, _VALUE, _VALUE_OR_END, _COLON, _COMMA_OR_END, _NOTHING = range(7)
-_CLOSERS = {"{": "}", "[": "]"}
-_ENTERED = {"}": _KEY_OR_END, "]": _VALUE_OR_END}  # what may follow the opener, by its closer
+_START, _KEY, _KEY_OR_END, _VALUE, _VALUE_OR_END, _COLON, _COMMA_OR_END, _NOTHING = range(8)
+# Which characters may follow: an object at the start, a key or } after {, a value or ] after [, and so on.
+_ALLOWED = {
+    _START: "{",
+    _KEY: '"',
+    _KEY_OR_END: '"}',
+    _VALUE: '"{[',
+    _VALUE_OR_END: '"{[]',
+    _COLON: ":",
+    _COMMA_OR_END: ",}]",
+    _NOTHING: "",
+}
+_OPENERS = {"{": ("}", _KEY_OR_END), "[": ("]", _VALUE_OR_END)}  # what ends it, and what may follow
 
 
 class JsonPrefix:
@@ -28,14 +37,14 @@ class JsonPrefix:
     def __init__(self) -> None:
         self.is_valid = True
         self._closers: list[str] = []
-        self._next = _VALUE
+        self._next = _START
         self._in_string = False
         self._is_escaped = False  # the text ended in a backslash
         self._literal = ""
 
     @property
     def is_settled(self) -> bool:
-        return self.is_valid and (self._in_string or bool(self._literal) or self._next not in (_KEY, _VALUE))
+        return self.is_valid and (self._in_string or bool(self._literal) or self._next not in (_START, _KEY, _VALUE))
 
     @property
     def is_inside_value(self) -> bool:
@@ -53,7 +62,7 @@ class JsonPrefix:
                 position = self._pass_string(text, position)
             elif literal := _LITERAL_PART.match(text, position):
                 self._literal += literal[0]
-                self.is_valid = self._next in (_VALUE, _VALUE_OR_END) and bool(self._closers)
+                self.is_valid = self._next in (_VALUE, _VALUE_OR_END)
                 position = literal.end()
             else:
                 self._end_literal()
@@ -86,43 +95,26 @@ class JsonPrefix:
         blanks = _BLANKS.match(text, position)
         if blanks:
             return blanks.end()
-        self.is_valid = self.is_valid and self._take(text[position])
+        if self.is_valid:
+            self._take(text[position])
         return position + 1
 
-    def _take(self, char: str) -> bool:
-        """Whether the character may stand here."""
-        expected = self._next
+    def _take(self, char: str) -> None:
+        self.is_valid = char in _ALLOWED[self._next]
+        if not self.is_valid:
+            return
         if char == '"':
             self._in_string = True
-            return expected in (_KEY, _KEY_OR_END, _VALUE, _VALUE_OR_END) and bool(self._closers)
-        if char in _CLOSERS:
-            return self._open(char)
-        if char in _ENTERED:
-            return self._close(char)
-        self._next = _VALUE
-        if char == ",":
-            if self._closers[-1:] == ["}"]:
-                self._next = _KEY
-            return expected == _COMMA_OR_END
-        return char == ":" and expected == _COLON
-
-    def _open(self, char: str) -> bool:
-        """Begin an object or a list; whether it may begin here. The text is an object."""
-        may_begin = self._next in (_VALUE, _VALUE_OR_END) and (char == "{" or bool(self._closers))
-        closer = _CLOSERS[char]
-        self._closers.append(closer)
-        self._next = _ENTERED[closer]
-        return may_begin
-
-    def _close(self, char: str) -> bool:
-        """End the innermost object or list; whether it may end so."""
-        may_end = self._closers[-1:] == [char] and self._next in (_COMMA_OR_END, _ENTERED[char])
-        if self._closers:
-            self._closers.pop()
-        self._next = _COMMA_OR_END
-        if not self._closers:
-            self._next = _NOTHING
-        return may_end
+        elif char in _OPENERS:
+            closer, self._next = _OPENERS[char]
+            self._closers.append(closer)
+        elif char == ",":
+            self._next = _KEY if self._closers[-1] == "}" else _VALUE
+        elif char == ":":
+            self._next = _VALUE
+        else:
+            self.is_valid = self._closers.pop() == char
+            self._next = _COMMA_OR_END if self._closers else _NOTHING
 
 
 def complete_json(prefix: str, value: Mapping[str, JSON]) -> str | None:
