@@ -141,7 +141,9 @@ class Connections:
         return {name: lengths.get(name) for name in names}
 
     def find_root(self, model: str) -> str:
-        """What vLLM says the model's weights are, as it may serve them under any name; "" if it does not say."""
+        """What vLLM says the model's weights are, as it may serve them under any name; "" if nothing says it."""
+        if self.settings.vllm.provider != "vllm":
+            return ""
         with self.make_client(ROOT_TIMEOUT_S) as client, suppress(BotError, ValueError, TypeError, KeyError):
             with client.open("GET", "models") as reply:
                 listed = json.loads(reply.read())["data"]

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 TYPE_CHECKING = False  # `typing` takes as long to load as all of this
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import NoReturn
 
     from ..config import Settings
@@ -144,6 +145,21 @@ def parse_number(kind: Callable[[str], float], least: float) -> Callable[[str], 
         raise argparse.ArgumentTypeError(f"expected {name}, {least:g} or more, got {text!r}")
 
     return read
+
+
+def find_settings_file(options: argparse.Namespace) -> Path:
+    """The settings file to write to: the user's, unless the command names another. Raises ConfigError."""
+    from pathlib import Path
+
+    from ..config import get_user_file
+    from ..errors import ConfigError
+
+    if options.config:
+        return Path(options.config)
+    file = get_user_file(os.environ)
+    if file is None:
+        raise ConfigError("There is no home folder for a settings file.", "Name a file with --config.")
+    return file
 
 
 def load_settings(options: argparse.Namespace, **more: object) -> Settings:

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
-from ...app.discovery import discover
 from ...app.factory import Factory
 from ...batch.driver import Batch, BatchProgress
 from ...batch.evaluate import VERDICTS, Evaluation, count_passed
@@ -23,10 +18,9 @@ from ...config import Settings
 from ...errors import FAILED, INTERRUPTED, LIMIT, BotError, ConfigError
 from ...security.text.sanitize import sanitize
 from ...session.export import render_markdown
-from ...types.events import Event, Notice
 from ..arguments import load_settings, parse_number
 from ..demo.run import FILES, start_demo
-from ..oneshot.ask import refuse_to_choose
+from .runs import Step, find_server, format_span, make_log, open_progress, tell_how_to_go_on
 from .sessions import read_conversation
 
 JOBS = 64
@@ -137,8 +131,6 @@ def run_batch(options: argparse.Namespace) -> int:
         return _show(words[1], _find_out(options.out), load_settings(options))
     if words == ["report"]:
         return _report(_find_out(options.out), load_settings(options))
-    if options.demo and words:
-        raise ConfigError(f"--demo has tasks of its own, so {' '.join(words)} would not run.", "Leave out one of them.")
     if options.demo:
         return _run_demo(options)
     if words[:1] == ["evaluate"] and len(words) > 1:
@@ -147,7 +139,7 @@ def run_batch(options: argparse.Namespace) -> int:
         raise ConfigError("Name a file of tasks.", "For example: vllm-bot batch tasks.jsonl --out runs/first")
     tasks = _read(options, words)
     _tell_extra(tasks)
-    seed = {} if options.seed is None else {"vllm.seed": options.seed}
+    seed = {"vllm.seed": options.seed}
     return _run(options, repeat_tasks(tasks, options.samples), _name_out(options, words[0]), **seed)
 
 
@@ -159,13 +151,13 @@ def _read(options: argparse.Namespace, words: Sequence[str]) -> list[Task]:
 
 
 def _name_out(options: argparse.Namespace, first: str) -> Path:
-    return Path(options.out) if options.out else DEFAULT_OUT / Path(first).resolve().stem
+    return Path(options.out or DEFAULT_OUT / Path(first).resolve().stem)
 
 
 def _evaluate(options: argparse.Namespace, tasks: Sequence[Task]) -> int:
     """Raises BotError."""
     out, settings = _name_out(options, options.words[1]), _load(options)
-    show = _make_log()
+    show = make_log(LOG_INTERVAL_S)
 
     def tell(ended: int, total: int, passed: int) -> None:
         show(f"{ended:,} of {total:,} patches judged, {passed:,} passed")
@@ -173,8 +165,8 @@ def _evaluate(options: argparse.Namespace, tasks: Sequence[Task]) -> int:
     evaluation = Evaluation(out, tasks, settings, jobs=options.jobs, timeout=options.task_timeout, show=tell)
     verdicts = evaluation.run()
     for each in verdicts:
-        failed = next((check for check in each.checks if check.exit_code != 0), None)
-        why = each.reason.partition("\n")[0] or (failed and f"{failed.command} (exit code {failed.exit_code})") or ""
+        failed = (f"{check.command} (exit code {check.exit_code})" for check in each.checks if check.exit_code != 0)
+        why = each.reason.partition("\n")[0] or next(failed, "")
         print(sanitize(f"{each.verdict:8} {each.id} {why}".rstrip()))
     passed = count_passed(verdicts)
     print(f"{passed:,} of {len(verdicts):,} passed: {out / VERDICTS}", file=sys.stderr)
@@ -183,9 +175,7 @@ def _evaluate(options: argparse.Namespace, tasks: Sequence[Task]) -> int:
 
 def _load(options: argparse.Namespace, **more: object) -> Settings:
     """The settings, with the memory of a task. Raises ConfigError."""
-    if options.task_memory:
-        more["security.exec_memory_mb"] = options.task_memory
-    return load_settings(options, **more)
+    return load_settings(options, **{"security.exec_memory_mb": options.task_memory, **more})
 
 
 def _tell_extra(tasks: Sequence[Task]) -> None:
@@ -195,15 +185,19 @@ def _tell_extra(tasks: Sequence[Task]) -> None:
 
 
 def _run_demo(options: argparse.Namespace) -> int:
+    if options.words:
+        words = " ".join(options.words)
+        raise ConfigError(f"--demo has tasks of its own, so {words} would not run.", "Leave out one of them.")
     tasks = [Task(f"greet-{n}", "tour", files=FILES, checks=("python3 greet.py",)) for n in range(1, DEMO_TASKS + 1)]
-    out = Path(options.out) if options.out else DEFAULT_OUT / "demo"
     with start_demo(sleep=lambda _: None) as demo:
-        return _run(options, tasks, out, **demo.overrides)
+        return _run(options, tasks, Path(options.out or DEFAULT_OUT / "demo"), **demo.overrides)
 
 
 def _run(options: argparse.Namespace, tasks: Sequence[Task], out: Path, **more: object) -> int:
     upstreams = options.upstream or []
-    settings = _find_server(_load(options, **({"vllm.base_url": upstreams[0]} if upstreams else {}), **more))
+    if upstreams:
+        more["vllm.base_url"] = upstreams[0]
+    settings = find_server(_load(options, **more))
     servers = tuple(load_settings(options, **{"vllm.base_url": url}).vllm.base_url for url in upstreams)
     chosen = BatchOptions(
         servers or (settings.vllm.base_url,),
@@ -215,15 +209,13 @@ def _run(options: argparse.Namespace, tasks: Sequence[Task], out: Path, **more: 
         _list_needs(options),
         options.ray_runtime_env,
     )
-    with Results(out) as results, _open_progress() as show:
-        batch = Batch(tasks, settings, results, chosen, show)
+    with Results(out) as results, open_progress("tasks", LOG_INTERVAL_S) as show:
+        batch = Batch(tasks, settings, results, chosen, lambda progress: show(_make_step(progress)))
         try:
             batch.run()
         except (KeyboardInterrupt, SystemExit) as error:
             show(None)
-            again = shlex.join(["vllm-bot", *sys.argv[1:]])
-            done = f"{len(batch.rows):,} of {len(tasks):,} tasks are recorded in {out}."
-            print(f"\n{done} To go on: {again}", file=sys.stderr)
+            tell_how_to_go_on(f"{len(batch.rows):,} of {len(tasks):,} tasks are recorded in {out}.")
             if isinstance(error, SystemExit):
                 raise
             return INTERRUPTED
@@ -238,75 +230,17 @@ def _run(options: argparse.Namespace, tasks: Sequence[Task], out: Path, **more: 
     return 0 if len(rows) == len(tasks) and all(row.is_success for row in rows) else FAILED
 
 
-def _find_server(settings: Settings) -> Settings:
-    """The settings with the server and the model that answer. Raises BotError."""
-
-    def show(event: Event) -> None:
-        if isinstance(event, Notice):
-            print(f"! {sanitize(event.text)}", file=sys.stderr)
-
-    return discover(Factory(settings), refuse_to_choose, show).settings
-
-
-@contextmanager
-def _open_progress() -> Iterator[Callable[[BatchProgress | None], None]]:
-    """Shows how far a batch is: a bar on a terminal, elsewhere a line each minute. None ends it."""
-    if not sys.stderr.isatty():
-        yield partial(_log_progress, _make_log())
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-    from rich.progress import Progress as Bar
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[about]}"))
-    with Bar(*columns, console=Console(file=sys.stderr), transient=True) as bar:
-        line = bar.add_task("", total=None, about="")
-
-        def show(progress: BatchProgress | None) -> None:
-            if progress is None:
-                bar.stop()
-            else:
-                bar.update(line, completed=len(progress.rows), total=progress.total, about=_describe(progress))
-
-        yield show
-
-
-def _make_log() -> Callable[[str], None]:
-    """Prints a line, at most one in LOG_INTERVAL_S."""
-    last = time.monotonic()
-
-    def show(line: str) -> None:
-        nonlocal last
-        if time.monotonic() - last >= LOG_INTERVAL_S:
-            last = time.monotonic()
-            print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
-
-    return show
-
-
-def _log_progress(show: Callable[[str], None], progress: BatchProgress | None) -> None:
-    if progress:
-        show(f"{len(progress.rows):,} of {progress.total:,} tasks, {_describe(progress)}")
-
-
-def _describe(progress: BatchProgress) -> str:
+def _make_step(progress: BatchProgress) -> Step:
     failed = sum(not row.is_success for row in progress.rows)
-    rate = 60 * progress.ended / progress.seconds if progress.seconds else 0.0
-    left = progress.seconds_left
-    running = [] if progress.running is None else [f"{progress.running} running"]
-    parts = [*running, f"{failed:,} failed", f"{rate:,.1f} a minute"]
-    if left is not None:
-        parts.append(f"{_format_span(left)} left")
+    rate = 60 * progress.ended / (progress.seconds or 1.0)
+    parts = [f"{failed:,} failed", f"{rate:,.1f} a minute"]
+    if progress.running is not None:
+        parts.insert(0, f"{progress.running} running")
+    if (left := progress.seconds_left) is not None:
+        parts.append(f"{format_span(left)} left")
     if progress.refusal:
         parts.append(f"trying again: {sanitize(progress.refusal)[:MAX_REFUSAL_CHARS]}")
-    return ", ".join(parts)
-
-
-def _format_span(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+    return Step(len(progress.rows), progress.total, ", ".join(parts))
 
 
 def _find_out(named: str | None) -> Path:
@@ -330,13 +264,10 @@ def _show(name: str, out: Path, settings: Settings) -> int:
         path = out / "sessions" / f"{row.session}.jsonl"
         print(render_markdown(read_conversation(path), clean))  # an empty line before the row
     facts = row.to_dict() | {"patch": f"{row.patch.count(chr(10)):,} lines"}
-    print(
-        "\n".join(
-            f"{key:10} {clean(value if isinstance(value, str) else json.dumps(value))}"
-            for key, value in facts.items()
-            if key != "answer"
-        )
-    )
+    for key, value in facts.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        if key != "answer":
+            print(f"{key:10} {clean(text)}")
     return 0
 
 

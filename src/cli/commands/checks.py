@@ -36,6 +36,7 @@ from ...providers.base import ChatRequest, decode
 from ...providers.engines import find_engine
 from ...providers.server_errors import read_refusal
 from ...providers.vllm_parsers import Family, find_family, name_tool_parser
+from ...security.sandbox.deferred import SandboxChoice
 from ...tools.sdk.tool_search import describe_savings
 from ...types.effects import Aside
 from ...types.events import Completed, Notice
@@ -60,6 +61,7 @@ REQUEST_TIMEOUT_S = 60.0
 PROBE_TOKENS = 512
 QUESTION = [UserMessage("Call the tool read with the path notes.txt. Call it now, and say nothing else.")]
 CALL_ID = "abcdefghi"
+MAX_NAMES = 5  # of models that are named
 KEPT_SHARE = 0.99  # less is told as a warning
 RESULT = "The heron stands in the reeds."
 THOUGHTS_KEPT: Mapping[bool | None, str] = {
@@ -115,9 +117,9 @@ def _check_configuration(diagnosis: Diagnosis) -> Finding:
     places = diagnosis.settings.places.items()
     files = dict.fromkeys(place.removesuffix(f": {key}") for key, place in places if place.endswith(f": {key}"))
     source = ", ".join(each for each in files if each != "command line") or "no file, the defaults"
-    elsewhere = [key for key, place in places if place.startswith(("environment", "command line"))]
-    also = f"; also {', '.join(elsewhere)}" if elsewhere else ""
-    return Finding("pass", f"{source}{also}")
+    if elsewhere := [key for key, place in places if place.startswith(("environment", "command line"))]:
+        source += f"; also {', '.join(elsewhere)}"
+    return Finding("pass", source)
 
 
 def _check_server(diagnosis: Diagnosis) -> Finding:
@@ -127,8 +129,7 @@ def _check_server(diagnosis: Diagnosis) -> Finding:
         diagnosis.models = diagnosis.ask(ServerApi.list_models)
         diagnosis.engine = find_engine(diagnosis.ask(ServerApi.owner))
     except NeverReached as error:
-        elsewhere = [] if settings.is_server_named else scan_ports(settings)
-        if not elsewhere:
+        if settings.is_server_named or not (elsewhere := scan_ports(settings)):
             return Finding("fail", error.message, f"{error.hint}\nOr try the program without a server: vllm-bot --demo")
         diagnosis.settings, diagnosis.models = elsewhere[0]
         url = diagnosis.settings.vllm.base_url
@@ -138,19 +139,26 @@ def _check_server(diagnosis: Diagnosis) -> Finding:
 
 def _check_model(diagnosis: Diagnosis) -> Finding:
     wanted, served = diagnosis.settings.vllm.model, diagnosis.models
-    names = ", ".join(served[:5]) + (", ..." if len(served) > 5 else "")
+    names = ", ".join(served[:MAX_NAMES])
+    if len(served) > MAX_NAMES:
+        names += ", ..."
     if wanted and served and wanted not in served:
         return Finding("fail", f"{wanted} is not served; there is {names}", "Set vllm.model, or --model.")
     if not served and not wanted:
         return Finding("fail", "the server lists none", "Set vllm.model, or start the server with a model.")
     diagnosis.model_name = wanted or served[0]
-    diagnosis.root = Connections(diagnosis.settings).find_root(diagnosis.model_name) if diagnosis.is_vllm else ""
+    diagnosis.root = Connections(diagnosis.settings).find_root(diagnosis.model_name)
     if diagnosis.is_vllm:
         diagnosis.family = find_family(diagnosis.root, diagnosis.model_name)
     if not wanted and len(served) > 1:
         return Finding("warn", f"there are several: {names}; checking {served[0]}", "Name one: vllm.model, or --model.")
-    called = f" ({diagnosis.root})" if diagnosis.root not in ("", diagnosis.model_name) else ""
-    return Finding("pass", f"{diagnosis.model_name}{called}")
+    return Finding("pass", _describe_model(diagnosis))
+
+
+def _describe_model(diagnosis: Diagnosis) -> str:
+    if diagnosis.root in ("", diagnosis.model_name):
+        return diagnosis.model_name
+    return f"{diagnosis.model_name} ({diagnosis.root})"
 
 
 def _check_version(diagnosis: Diagnosis) -> Finding:
@@ -221,7 +229,8 @@ def _check_tokens(diagnosis: Diagnosis) -> Finding:
     response = Response(())
     try:
         for event in _make_small_model(diagnosis, ("tokens",)).respond(QUESTION, _offer_read(diagnosis)):
-            response = event.response if isinstance(event, Completed) else response
+            if isinstance(event, Completed):
+                response = event.response
     except TokensUnsupported:
         if diagnosis.engine:
             return Finding("pass", f"not offered by {diagnosis.engine}")
@@ -229,9 +238,7 @@ def _check_tokens(diagnosis: Diagnosis) -> Finding:
         return Finding("pass", "not offered: calls depend on the checks above and below", advice)
     except BotError as error:
         return Finding("warn", error.message, error.hint)
-    origin = next((call.origin for call in response.calls), "")
-    outcome = f"the model's call was read from them ({origin})" if origin else f"the model {_describe_text(response)}"
-    return Finding("pass", f"the server generates from tokens; {outcome}")
+    return Finding("pass", f"the server generates from tokens; {_tell_call(response, 'was read from them')}")
 
 
 def _judge_calls(diagnosis: Diagnosis, model: Model, response: Response) -> Finding:
@@ -239,13 +246,15 @@ def _judge_calls(diagnosis: Diagnosis, model: Model, response: Response) -> Find
     diagnosis.native = "native" in origins
     leaked = next((origin for origin in origins if origin not in ("native", "text")), "")
     diagnosis.parser = next(iter(list_parsers(leaked)), "")
-    came = f"the model's call came in its text ({origins[0]})" if origins else f"the model {_describe_text(response)}"
+    came = _tell_call(response, "came in its text")
     parser = diagnosis.parser or name_tool_parser(diagnosis.root, diagnosis.model_name)
     flags = f"Start the server with --enable-auto-tool-choice --tool-call-parser {parser}."
+    if not diagnosis.settings.get_model_settings(diagnosis.model_name).enable_function_calling:
+        return Finding("pass" if origins else "warn", f"switched off in the settings; {came}")
     if model.path.mode != "native":
-        if not diagnosis.settings.get_model_settings(diagnosis.model_name).enable_function_calling:
-            return Finding("pass" if origins else "warn", f"switched off in the settings; {came}")
-        why = "the server does not accept tools" if model.path.reason == NO_PARSER else model.path.reason
+        why = model.path.reason
+        if why == NO_PARSER:
+            why = "the server does not accept tools"
         return Finding("warn", f"{why}; {came}", flags)
     if RECOVERED_NOTICE in diagnosis.notices:
         return Finding("warn", f"the server accepts tools, but its parser lost the call; {came}", flags)
@@ -257,9 +266,14 @@ def _judge_calls(diagnosis: Diagnosis, model: Model, response: Response) -> Find
     return Finding("warn", f"the server accepts tools; {came}", advice)
 
 
-def _describe_text(response: Response) -> str:
-    text = " ".join(response.text.split())
-    return f"made no call when asked to; it said: {text[:60]!r}" if text else "made no call when asked to"
+def _tell_call(response: Response, how: str) -> str:
+    """`how`: what is said of its first call, if it has one."""
+    if response.calls:
+        return f"the model's call {how} ({response.calls[0].origin})"
+    told = "the model made no call when asked to"
+    if text := " ".join(response.text.split()):
+        told += f"; it said: {text[:60]!r}"
+    return told
 
 
 def _check_template(diagnosis: Diagnosis) -> Finding:
@@ -346,11 +360,13 @@ def _check_reasoning(diagnosis: Diagnosis) -> Finding | None:
         return None
     if any(isinstance(block, Reasoning) for block in blocks):
         return Finding("pass", "thoughts come in a separate field")
-    if any(isinstance(block, Text) and "</think>" in block.text for block in blocks):
-        parser = diagnosis.family.reasoning_parser if diagnosis.family else ""
-        advice = f"The bot separates them itself. To have the server do it: --reasoning-parser {parser or 'PARSER'}."
-        return Finding("warn", "thoughts are part of the answer", advice)
-    return Finding("pass", "the model showed no thoughts")
+    if not any(isinstance(block, Text) and "</think>" in block.text for block in blocks):
+        return Finding("pass", "the model showed no thoughts")
+    parser = "PARSER"
+    if diagnosis.family:
+        parser = diagnosis.family.reasoning_parser or parser
+    advice = f"The bot separates them itself. To have the server do it: --reasoning-parser {parser}."
+    return Finding("warn", "thoughts are part of the answer", advice)
 
 
 HOW_TO_CONTAIN = {
@@ -374,16 +390,27 @@ def _check_sandbox(diagnosis: Diagnosis) -> Finding:
         choice = defer_sandbox(settings).choice
     except BotError as error:  # there is no container of the image
         return Finding("fail", error.message, error.hint)
-    if choice.sandbox.is_enforcing and choice.sandbox.kind != "refused":
-        notes = [choice.note, "" if choice.sandbox.has_loopback else NO_LOOPBACK]
-        status: Status = "warn" if any(notes) else "pass"
-        better = BETTER_SANDBOX if choice.sandbox.kind == "landlock" else ""
-        return Finding(status, choice.sandbox.description, "\n".join(filter(None, [*notes, better])))
-    asking = "" if choice.sandbox.kind == "refused" else "So every command asks, also with access=read."
-    advice = (
-        "See security.sandbox." if settings.security.sandbox == "off" else HOW_TO_CONTAIN.get(sys.platform, NO_SANDBOX)
-    )
-    return Finding("warn", choice.sandbox.description, "\n".join(filter(None, [*choice.tried, asking, advice])))
+    sandbox, advice = choice.sandbox, [*choice.tried]
+    if sandbox.is_enforcing and sandbox.kind != "refused":
+        return _judge_sandbox(choice)
+    if sandbox.kind != "refused":
+        advice.append("So every command asks, also with access=read.")
+    if settings.security.sandbox == "off":
+        advice.append("See security.sandbox.")
+    else:
+        advice.append(HOW_TO_CONTAIN.get(sys.platform, NO_SANDBOX))
+    return Finding("warn", sandbox.description, "\n".join(advice))
+
+
+def _judge_sandbox(choice: SandboxChoice) -> Finding:
+    """Of a sandbox that holds commands: what it does not give them."""
+    advice = [choice.note]
+    if not choice.sandbox.has_loopback:
+        advice.append(NO_LOOPBACK)
+    status: Status = "warn" if any(advice) else "pass"
+    if choice.sandbox.kind == "landlock":
+        advice.append(BETTER_SANDBOX)
+    return Finding(status, choice.sandbox.description, "\n".join(filter(None, advice)))
 
 
 def _check_mcp(diagnosis: Diagnosis) -> Finding | None:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from ...config import Settings
 from ...errors import BotError
@@ -19,6 +20,7 @@ from .checks import BASIC, LOCAL, PROBES, VLLM_ONLY, Diagnosis, Finding, check_t
 
 DOCS = "https://docs.vllm.ai/en/latest/features/tool_calling/"
 ADVICE_MARGIN = 28  # in columns
+F = TypeVar("F", bound=Finding | None)
 COLOURS = {"pass": "32", "warn": "33", "fail": "31"}
 
 
@@ -50,14 +52,11 @@ def examine(diagnosis: Diagnosis) -> Iterator[tuple[str, Finding]]:
     """The findings as they are made. When a basic check fails, those that depend on it are left out."""
     for name, check in BASIC.items():
         finding = _run_check(check, diagnosis)
-        if finding:
-            yield name, finding
-        if finding and finding.status == "fail":
+        yield name, finding
+        if finding.status == "fail":
             break
     else:
-        for probe_name, probe in PROBES.items():
-            if (diagnosis.is_vllm or probe not in VLLM_ONLY) and (finding := _run_check(probe, diagnosis)):
-                yield probe_name, finding
+        yield from _probe(diagnosis)
     if name != "configuration":
         for local_name, local in LOCAL.items():
             if finding := _run_check(local, diagnosis):
@@ -65,7 +64,13 @@ def examine(diagnosis: Diagnosis) -> Iterator[tuple[str, Finding]]:
     yield "terminal", check_terminal()
 
 
-def _run_check(check: Callable[[Diagnosis], Finding | None], diagnosis: Diagnosis) -> Finding | None:
+def _probe(diagnosis: Diagnosis) -> Iterator[tuple[str, Finding]]:
+    for name, probe in PROBES.items():
+        if (diagnosis.is_vllm or probe not in VLLM_ONLY) and (finding := _run_check(probe, diagnosis)):
+            yield name, finding
+
+
+def _run_check(check: Callable[[Diagnosis], F], diagnosis: Diagnosis) -> F | Finding:
     try:
         return check(diagnosis)
     except BotError as error:
@@ -86,20 +91,25 @@ def make_serve_command(diagnosis: Diagnosis) -> str | None:
 
 def _format_line(name: str, finding: Finding) -> str:
     columns, status = get_columns(sys.stdout), finding.status
-    margin = " " * (ADVICE_MARGIN if not columns or columns > 2 * ADVICE_MARGIN else HANGING_INDENT)
+    margin = " " * ADVICE_MARGIN
+    if 0 < columns <= 2 * ADVICE_MARGIN:
+        margin = " " * HANGING_INDENT
     lines = [f"{status}  {name:21} {sanitize(finding.said)}"]
     lines += [f"{margin}{sanitize(line)}" for line in finding.advice.splitlines()]
     text = wrap_text("\n".join(lines), columns - 1)
-    is_coloured = columns and not os.environ.get("NO_COLOR")
-    return paint(status, COLOURS[status]) + text.removeprefix(status) if is_coloured else text
+    if not columns or os.environ.get("NO_COLOR"):
+        return text
+    return paint(status, COLOURS[status]) + text.removeprefix(status)
 
 
 def _format_advice(diagnosis: Diagnosis) -> str:
     """How to start a server for native calls; "" where they are native and no command is known."""
     command = make_serve_command(diagnosis)
-    if command is None and diagnosis.native:
+    why = "For native tool calls"
+    if diagnosis.native:
+        why = "Its tool calls are native. To start a server like this one"
+    if command:
+        return f"{why}:\n  {sanitize(command)}"
+    if diagnosis.native:
         return ""
-    if command is None:
-        return f"Which --tool-call-parser reads the calls of {sanitize(diagnosis.model_name)} is listed at\n  {DOCS}"
-    why = "Its tool calls are native. To start a server like this one" if diagnosis.native else "For native tool calls"
-    return f"{why}:\n  {sanitize(command)}"
+    return f"Which --tool-call-parser reads the calls of {sanitize(diagnosis.model_name)} is listed at\n  {DOCS}"

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from ...app.discovery import discover
 from ...app.factory import Factory
-from ...config import Settings, get_user_file, write_setting
-from ...errors import FAILED, INTERRUPTED, BotError, ConfigError
+from ...config import Settings, write_setting
+from ...errors import FAILED, INTERRUPTED, BotError
 from ...eval.advice import Advice, ServerFacts, advise, hides_tools
 from ...eval.arms import Arm, drop_grammar, list_paths, list_variations
-from ...eval.baseline import compare_to_baseline, read_baseline
+from ...eval.baseline import Baseline, compare_to_baseline, read_baseline
 from ...eval.bfcl import read_bfcl
 from ...eval.cases import BUILT_IN, Case, fingerprint, read_cases
 from ...eval.outcomes import Outcome, Results
@@ -28,13 +23,12 @@ from ...eval.running import CaseRunner
 from ...eval.search import FULL, QUICK, Plan, Search
 from ...eval.template import derive_template
 from ...security.text.sanitize import sanitize
-from ...types.events import Event, Notice
 from ...types.messages import JSON
-from ..arguments import load_settings, parse_number
-from ..oneshot.ask import refuse_to_choose
+from ..arguments import find_settings_file, load_settings, parse_number
 from ..render.plain import get_columns
 from ..render.wrap import wrap_text
 from .records import add_record_options, run_records
+from .runs import ShowStep, Step, find_server, format_span, open_progress, tell_how_to_go_on
 
 DEFAULT_OUT = Path("runs/eval")
 TEMPLATE = "chat_template.jinja"
@@ -71,12 +65,13 @@ def run_eval(options: argparse.Namespace) -> int:
     """Returns the exit code: 1 if it is significantly worse than the baseline, or a replay differs. Raises BotError."""
     if options.replay or options.export:
         return run_records(options)
-    settings = _find_server(load_settings(options))
-    plan = FULL if options.full else QUICK
-    plan = plan._replace(requests=options.requests or plan.requests)
+    settings = find_server(load_settings(options))
+    plan = _choose_plan(options)
     cases = _read_cases(options, plan)
-    baseline = read_baseline(Path(options.baseline), fingerprint(cases)) if options.baseline else None
-    out = Path(options.out) if options.out else DEFAULT_OUT / _name_folder(settings.vllm.model)
+    baseline = None
+    if options.baseline:
+        baseline = read_baseline(Path(options.baseline), fingerprint(cases))
+    out = Path(options.out or DEFAULT_OUT / _name_folder(settings.vllm.model))
     about: dict[str, JSON] = {
         "model": settings.vllm.model,
         "server": settings.vllm.base_url,
@@ -86,32 +81,54 @@ def run_eval(options: argparse.Namespace) -> int:
         "seed": options.seed,
         "arms": baseline.arm.name if baseline else "all",
     }
-    with Results(out, about, Factory(settings).clean, reuses=options.apply) as results, _open_progress(plan) as show:
+    clean = Factory(settings).clean
+    with (
+        Results(out, about, clean, reuses=options.apply) as results,
+        open_progress("requests", LOG_INTERVAL_S) as show,
+    ):
         search = _make_search(settings, cases, plan, results, show, options.seed)
         try:
-            best = search.measure_only(baseline.arm) if baseline else search.find_best(list_paths(settings))
+            best = _find_best(search, settings, baseline)
         except KeyboardInterrupt:
             show(None)
-            again = shlex.join(["vllm-bot", *sys.argv[1:]])
-            print(f"\n{search.requests} requests are recorded in {out}. To go on: {again}", file=sys.stderr)
+            tell_how_to_go_on(f"{search.requests} requests are recorded in {out}.")
             return INTERRUPTED
-        show(None)
-        if best is None:
-            whys = "\n".join(f"{each.arm.name}: {each.reason}" for each in search.standings.values())
-            raise BotError(_say_there_is_none(search), whys)
-        change = compare_to_baseline(baseline, search.list_outcomes(best)) if baseline else None
-        advice = change.advice if change else advise(best, search, settings, _ask_server(settings, search, out))
+        if baseline:
+            is_worse, advice = compare_to_baseline(baseline, search.list_outcomes(best))
+        else:
+            is_worse, advice = False, advise(best, search, settings, _ask_server(settings, search, out))
         results.finish({"arm": best.name, "changes": dict(best.changes), "settings": dict(advice.settings)})
     page = write_page(out, search, advice, cases, about)
-    print(sanitize(advice.headline))  # not wrapped: commands are copied
-    columns = max(get_columns(sys.stdout) - 1, 0)
-    print(wrap_text(sanitize(render_text(search, advice, columns)), columns))
+    _print_outcome(search, advice)
     print(f"results: {results.path}, report: {page}", file=sys.stderr)
     if options.apply:
         _apply(advice, options)
     elif advice.settings:
         print("To write these settings: the same command with --apply, which asks the model nothing.", file=sys.stderr)
-    return FAILED if change and change.is_worse else 0
+    return FAILED if is_worse else 0
+
+
+def _choose_plan(options: argparse.Namespace) -> Plan:
+    plan = FULL if options.full else QUICK
+    return plan._replace(requests=options.requests or plan.requests)
+
+
+def _find_best(search: Search, settings: Settings, baseline: Baseline | None) -> Arm:
+    """The best arm, or that of the baseline. Raises BotError if none can be used."""
+    if baseline:
+        best = search.measure_only(baseline.arm)
+    else:
+        best = search.find_best(list_paths(settings))
+    if best is None:
+        whys = "\n".join(f"{each.arm.name}: {each.reason}" for each in search.standings.values())
+        raise BotError(_say_there_is_none(search), whys)
+    return best
+
+
+def _print_outcome(search: Search, advice: Advice) -> None:
+    print(sanitize(advice.headline))  # not wrapped: commands are copied
+    columns = max(get_columns(sys.stdout) - 1, 0)
+    print(wrap_text(sanitize(render_text(search, advice, columns)), columns))
 
 
 def _say_there_is_none(search: Search) -> str:
@@ -124,7 +141,7 @@ def _read_cases(options: argparse.Namespace, plan: Plan) -> list[Case]:
     """Raises ConfigError."""
     if options.data:
         return read_bfcl(plan.pairs)
-    return read_cases(Path(options.own) if options.own else BUILT_IN)
+    return read_cases(Path(options.own or BUILT_IN))
 
 
 def _make_search(
@@ -132,14 +149,14 @@ def _make_search(
     cases: Sequence[Case],
     plan: Plan,
     results: Results,
-    show: Callable[[ProgressEstimate | None], None],
+    show: ShowStep,
     seed: int,
 ) -> Search:
     runner = CaseRunner(settings, settings.vllm.model)
     known = {outcome.key: outcome for outcome in results.earlier if outcome.counts}
 
     def run(arm: Arm, case: Case, seed: int) -> Outcome:
-        show(estimate_progress(search, arm))
+        show(_make_step(estimate_progress(search, arm)))
         if (arm.name, case.id, seed) in known:
             return known[arm.name, case.id, seed]
         return results.add(runner.run(arm, case, seed))
@@ -150,16 +167,6 @@ def _make_search(
 
     search = Search(cases, plan, run, vary, seed)
     return search
-
-
-def _find_server(settings: Settings) -> Settings:
-    """The settings with the server and the model that answer. Raises BotError."""
-
-    def show(event: Event) -> None:
-        if isinstance(event, Notice):
-            print(f"! {sanitize(event.text)}", file=sys.stderr)
-
-    return discover(Factory(settings), refuse_to_choose, show).settings
 
 
 def _ask_server(settings: Settings, search: Search, out: Path) -> ServerFacts:
@@ -179,9 +186,7 @@ def _ask_server(settings: Settings, search: Search, out: Path) -> ServerFacts:
 
 def _apply(advice: Advice, options: argparse.Namespace) -> None:
     """Raises ConfigError."""
-    file = Path(options.config) if options.config else get_user_file(os.environ)
-    if file is None:
-        raise ConfigError("There is no home folder for a settings file.", "Name a file with --config.")
+    file = find_settings_file(options)
     for key, value in advice.settings.items():
         write_setting(file, key, value)
         print(sanitize(f"{key} is set in {file}"), file=sys.stderr)
@@ -191,48 +196,8 @@ def _name_folder(model: str) -> str:
     return "".join(char if char.isalnum() or char in "-_." else "-" for char in model).strip("-.") or "model"
 
 
-@contextmanager
-def _open_progress(plan: Plan) -> Iterator[Callable[[ProgressEstimate | None], None]]:
-    """Shows how far the eval is: a bar on a terminal, elsewhere a line now and then. None ends it."""
-    if not sys.stderr.isatty():
-        yield _make_log()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[about]}"))
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
-        line = bar.add_task("", total=plan.requests, about="")
-
-        def show(progress: ProgressEstimate | None) -> None:
-            if progress is None:
-                bar.stop()
-            else:
-                bar.update(line, completed=progress.requests, total=progress.expected, about=_describe(progress))
-
-        yield show
-
-
-def _make_log() -> Callable[[ProgressEstimate | None], None]:
-    last = time.monotonic()
-
-    def show(progress: ProgressEstimate | None) -> None:
-        nonlocal last
-        if progress and time.monotonic() - last >= LOG_INTERVAL_S:
-            last = time.monotonic()
-            done = f"{progress.requests:,} of {progress.expected:,} requests"
-            print(f"{time.strftime('%H:%M:%S')} {done}, {_describe(progress)}", file=sys.stderr, flush=True)
-
-    return show
-
-
-def _describe(progress: ProgressEstimate) -> str:
-    left = f", {_format_span(progress.seconds_left)} left" if progress.requests else ""
-    return f"{progress.arm}{left}"
-
-
-def _format_span(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+def _make_step(progress: ProgressEstimate) -> Step:
+    about = progress.arm
+    if progress.requests:
+        about += f", {format_span(progress.seconds_left)} left"
+    return Step(progress.requests, progress.expected, about)

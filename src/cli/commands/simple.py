@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-from pathlib import Path
 
 from ...app.address import complete_address
 from ...app.check_settings import check_given
 from ...app.endpoint import choose_strict
 from ...app.factory import Factory
 from ...app.toolset import list_offered, make_tools
-from ...config import OPTIONS, REMOVED, get_user_file, list_settings, parse_words, split_key, write_setting
+from ...config import OPTIONS, REMOVED, list_settings, parse_words, split_key, write_setting
 from ...errors import ConfigError
 from ...model import make_strict
 from ...security.text.sanitize import sanitize
 from ...types.tool_schema import to_openai_tool
-from ..arguments import load_settings
+from ..arguments import find_settings_file, load_settings
 
 
 def add_config_options(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +31,8 @@ def run_models(options: argparse.Namespace) -> int:
     """One model per line, with the length of its context if known. Raises BotError."""
     settings, _ = complete_address(load_settings(options))
     for name, length in Factory(settings).connections.list_models().items():
-        print(f"{sanitize(name)}  {length:,} tokens" if length else sanitize(name))
+        size = f"  {length:,} tokens" if length else ""
+        print(f"{sanitize(name)}{size}")
     return 0
 
 
@@ -65,23 +64,20 @@ def run_config(options: argparse.Namespace) -> int:
 
 def _change_setting(options: argparse.Namespace) -> int:
     """Raises ConfigError, before the file is changed."""
-    file, key = Path(options.config) if options.config else get_user_file(os.environ), options.key
-    if file is None:
-        raise ConfigError("There is no home folder for a settings file.", "Name a file with --config.")
-    if not key or (options.action == "set") != bool(options.value):
+    file, key, words = find_settings_file(options), options.key, options.value
+    if not key or (options.action == "set") != bool(words):
         raise ConfigError("Write `vllm-bot config set KEY VALUE` or `vllm-bot config unset KEY`.")
-    value = parse_words(key, options.value) if options.value else REMOVED
-    if options.value:
+    if words:
+        value = parse_words(key, words)
         check_given(key, value)
-    write_setting(file, key, value)
-    is_hidden = not (option := OPTIONS.get(split_key(key)[2])) or not option.repr
-    if value is REMOVED:
-        shown = "not set"
+        shown = "set"
+        if (option := OPTIONS.get(split_key(key)[2])) and option.repr:
+            shown = f"= {json.dumps(value, ensure_ascii=False)}"
     else:
-        shown = "set" if is_hidden else f"= {json.dumps(value, ensure_ascii=False)}"
+        value, shown = REMOVED, "not set"
+    write_setting(file, key, value)
     print(sanitize(f"{key} {shown}  ({file})"))
-    options.config = str(file) if options.config else None
     place = load_settings(options).places.get(key, "")
-    if options.value and place != f"{file}: {key}":
+    if words and place != f"{file}: {key}":
         print(sanitize(f"! It is not in force: {place} sets it too, and wins."), file=sys.stderr)
     return 0

@@ -13,7 +13,7 @@ import pytest
 
 from src.batch.driver import BatchProgress
 from src.batch.results import Row
-from src.cli.commands import batch
+from src.cli.commands import batch, runs
 from src.cli.main import main
 from tests.batch.script import open_server
 from tests.waiting import PATIENCE_S, wait_until
@@ -137,10 +137,10 @@ def test_ctrl_c_tells_what_is_recorded_and_how_to_go_on(tmp_path):
 
 def test_without_a_terminal_a_line_tells_how_far_it_is_once_a_minute(monkeypatch, capsys):
     clock = iter([0.0, 59.0, 60.0, 60.0, 119.0, 120.0, 120.0])
-    monkeypatch.setattr(batch.time, "monotonic", lambda: next(clock))
-    with batch._open_progress() as show:
+    monkeypatch.setattr(runs.time, "monotonic", lambda: next(clock))
+    with runs.open_progress("tasks", batch.LOG_INTERVAL_S) as show:
         for _ in range(4):
-            show(PROGRESS)
+            show(batch._make_step(PROGRESS))
     lines = capsys.readouterr().err.splitlines()
     assert [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in lines] == [f"2 of 1,000 tasks, {ABOUT}"] * 2
 
@@ -153,8 +153,8 @@ def test_a_terminal_shows_a_bar_with_the_same(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "xterm")
-    with batch._open_progress() as show:
-        show(PROGRESS)
+    with runs.open_progress("tasks", batch.LOG_INTERVAL_S) as show:
+        show(batch._make_step(PROGRESS))
         show(None)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
     assert "2/1000" in shown
@@ -162,9 +162,9 @@ def test_a_terminal_shows_a_bar_with_the_same(monkeypatch):
 
 
 def test_a_server_that_refuses_is_told_while_its_tasks_are_tried_again():
-    assert batch._describe(PROGRESS._replace(refusal="No server.")) == f"{ABOUT}, trying again: No server."
+    assert batch._make_step(PROGRESS._replace(refusal="No server.")).about == f"{ABOUT}, trying again: No server."
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(99, "99 s"), (100, "2 min"), (7100, "118 min"), (7200, "2.0 h")])
 def test_the_time_left_is_told_in_a_unit_that_fits(seconds, told):
-    assert batch._format_span(seconds) == told
+    assert runs.format_span(seconds) == told

@@ -162,7 +162,7 @@ def _set_effort(state: State, word: str) -> None:
     from ....providers.thinking import find_thinking
 
     model, settings = state.model_name, state.settings
-    root = state.factory.connections.find_root(model) if settings.vllm.provider == "vllm" else ""
+    root = state.factory.connections.find_root(model)
     thinking = find_thinking(settings.vllm.provider, *filter(None, (root, model)))
     name = sanitize(root or model)
     if not word:
