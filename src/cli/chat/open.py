@@ -17,6 +17,7 @@ from ...security.text.sanitize import sanitize
 from ...types.events import Notice
 from ...types.file_names import escape_name
 from ..render.plain import PATH_DESCRIPTIONS, PlainScreen, format_model, get_columns
+from ..render.words import fill
 from ..render.wrap import wrap_text
 from ..tracing.debug import Debug
 
@@ -133,11 +134,13 @@ def format_banner(target: ServerTarget, *, yes: bool, columns: int = 0) -> str:
     `columns`: of the terminal; 0 if there is none.
     """
     settings = target.settings
-    context = f", {target.context:,} tokens of context" if target.context else ""
+    context = fill(", {:,} tokens of context", target.context)
     mode = settings.security.mode_in_force
-    asking = f"mode {mode}, and what asks is answered with yes" if yes else f"mode {mode}: {MODES[mode].about}"
+    asking = f"mode {mode}: {MODES[mode].about}"
+    if yes:
+        asking = f"mode {mode}, and what asks is answered with yes"
     rows = {
-        "server": f"{settings.vllm.base_url}{f' (vLLM {target.version})' if target.version else ''}",
+        "server": f"{settings.vllm.base_url}{fill(' (vLLM {})', target.version)}",
         "model": f"{format_model(target.model)}{context}, {_describe_path(target)}",
         "workspace": f"{escape_name(settings.root)}; {asking}",
     }

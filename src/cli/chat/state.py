@@ -49,6 +49,7 @@ from ..tracing.debug import Debug
 from .input.file_search import FileIndex
 
 if TYPE_CHECKING:
+    from ...tools.process.jobs import BackgroundJob
     from ...tools.sources.skills import SkillSet
 
 BRANCH_S = 2.0
@@ -115,7 +116,9 @@ class AnswerClock:
             self._first = self._first or self._now()
         elif isinstance(event, Completed) and (usage := event.response.usage) and self._first:
             read = usage.input_tokens - usage.cached_tokens
-            self.prefill = _divide(read, self._first - self._began) if read >= MIN_READ_TOKENS else 0.0
+            self.prefill = 0.0
+            if read >= MIN_READ_TOKENS:
+                self.prefill = _divide(read, self._first - self._began)
             self.decode = _divide(usage.output_tokens - 1, self._now() - self._first)
 
 
@@ -157,7 +160,7 @@ class State:
         self._skills: SkillSet | None = None
         self.total_usage = Usage()  # of this chat
         self.turn_input = self.turn_output = 0  # tokens that the last turn added to the conversation
-        self._turn_base: int | None = None  # tokens of the conversation before it
+        self._turn_base = 0  # tokens of the conversation before it
         self._branch: tuple[float, str] = (-math.inf, "")  # when it was read, and the git branch
         self.last_usage: Usage | None = None  # of the last answer
         self.overhead_tokens = 0  # of the tools and the template in every request; known after an answer
@@ -223,7 +226,9 @@ class State:
     @property
     def next_mode(self) -> str:
         """The mode that Shift-Tab switches to. Mode full is left out: only its name switches to it."""
-        return CYCLE[(CYCLE.index(self.mode) + 1) % len(CYCLE)] if self.mode in CYCLE else CYCLE[0]
+        if self.mode not in CYCLE:
+            return CYCLE[0]
+        return CYCLE[(CYCLE.index(self.mode) + 1) % len(CYCLE)]
 
     def switch_mode(self, mode: str) -> None:
         self.settings = replace(self.settings, security=replace(self.settings.security, mode=mode))
@@ -249,6 +254,12 @@ class State:
     def can_send_to_background(self) -> bool:
         """Whether a command runs that can be sent to the background."""
         return self.workplace is not None and self.workplace.jobs.can_send
+
+    def list_jobs(self) -> list[BackgroundJob]:
+        """The commands that were started in the background."""
+        if self.workplace is None:
+            return []
+        return list(self.workplace.jobs)
 
     def send_to_background(self) -> None:
         if self.workplace:
@@ -283,17 +294,20 @@ class State:
         if isinstance(event, ModeChanged):
             self.switch_mode(event.mode)
         if isinstance(event, TurnStarted) and event.number == 1:
-            self._turn_base = self.context_used if self.last_usage else 0
-            self.turn_output = 0
+            base = self.last_usage or Usage()
+            self._turn_base, self.turn_output = base.input_tokens + base.output_tokens, 0
         if isinstance(event, Completed) and (usage := event.response.usage):
-            self.turn_input = max(0, usage.input_tokens - self.turn_output - (self._turn_base or 0))
-            self.turn_output += usage.output_tokens
-            self.last_usage = usage
-            sent = [message for message in self.conversation if message is not event.response]
-            self.overhead_tokens = max(0, usage.input_tokens - estimate_tokens(sent))
-            self.total_usage += usage
+            self._count_answer(event.response, usage)
         elif isinstance(event, SubagentStep) and isinstance(event.step, Completed):
             self.total_usage += event.step.response.usage
+
+    def _count_answer(self, response: Response, usage: Usage) -> None:
+        self.turn_input = max(0, usage.input_tokens - self.turn_output - self._turn_base)
+        self.turn_output += usage.output_tokens
+        self.last_usage = usage
+        sent = [message for message in self.conversation if message is not response]
+        self.overhead_tokens = max(0, usage.input_tokens - estimate_tokens(sent))
+        self.total_usage += usage
 
     def estimate_overhead(self) -> None:
         """Estimate the tokens of the tools, until an answer tells. MCP servers are not started for that."""
@@ -333,9 +347,12 @@ def _estimate_chars(message: Message) -> int:
     media = count_media(message)
     if not media:
         return len(str(message))
-    texts = [message.text] if isinstance(message, UserMessage) else []
-    texts += [result.text for result in message.results] if isinstance(message, ToolResults) else []
-    return sum(map(len, texts)) + MEDIA_CHARS * media
+    chars = MEDIA_CHARS * media
+    if isinstance(message, UserMessage):
+        chars += len(message.text)
+    if isinstance(message, ToolResults):
+        chars += sum(len(result.text) for result in message.results)
+    return chars
 
 
 class SlashCommand(NamedTuple):

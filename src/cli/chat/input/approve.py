@@ -29,6 +29,7 @@ from ....security.text.sanitize import reveal, sanitize
 from ....types.messages import JSON
 from ...render.colours import NONE, Colours
 from ...render.plain import REPLY_MARK, get_size
+from ...render.words import fill
 from ...render.wrap import wrap_line, wrap_text
 from .question import HELP_KEY, MODE_KEY, WIDER_KEYS, draw_note, draw_question, has_rule
 
@@ -45,8 +46,7 @@ NO_COMMANDS = "  Commands with a slash work in a chat only."
 
 def ask_on_stderr(question: str, default: str = "") -> str:
     """Ask on standard error, since input() would prompt on standard output."""
-    before = f"{question}[{reveal(default, on_one_line=True)}] " if default else question
-    print(before, end="", file=sys.stderr, flush=True)
+    print(question + fill("[{}] ", reveal(default, on_one_line=True)), end="", file=sys.stderr, flush=True)
     return input() or default
 
 
@@ -111,7 +111,9 @@ class TerminalApprover:
 
     def find_answer_for(self, mode: str) -> str:
         """The key that answers the open question if its call runs without asking in this mode; "" if there is none."""
-        return MODE_KEY if self._open and self._open[0].mode == mode else ""
+        if self._open is None or self._open[0].mode != mode:
+            return ""
+        return MODE_KEY
 
     def may_go_on(self, turns: int) -> bool:
         """Ask whether the model may go on after so many turns with calls; Enter is a yes."""
@@ -142,8 +144,9 @@ class TerminalApprover:
         self._open = request, is_changed
         self._explains_keys = not self._has_explained
         self.show_again()
-        self._has_explained = self._has_explained or request.call.name != SUBMIT_PLAN
-        question = "  Accept the plan? [y/N] " if request.call.name == SUBMIT_PLAN else "  Run it? [y/N] "
+        question = "  Accept the plan? [y/N] "
+        if request.call.name != SUBMIT_PLAN:
+            self._has_explained, question = True, "  Run it? [y/N] "
         while True:
             discard_typed_ahead()
             typed = self._ask(question, "").strip()
@@ -164,24 +167,19 @@ class TerminalApprover:
     def _read_answer(self, typed: str, request: Request, *, is_changed: bool) -> Answer | None:
         """The answer of a key or with words for the model; None if it is neither."""
         word = typed.lower()
-        arguments = request.call.arguments if is_changed else None
-        if word in ("y", "yes"):
-            return Answer(True, arguments=arguments)
-        for grant, (key, _) in WIDER_KEYS.items():
-            if word == key and grant in request.wider:
-                return Answer(True, arguments=arguments, access=grant)
+        if allowed := _find_permission(word, request):
+            return allowed._replace(arguments=request.call.arguments if is_changed else None)
         if word in ("", "n", "no"):
             return DENIED
-        if word == MODE_KEY and request.mode:
-            return Answer(True, arguments=arguments, mode=request.mode)
-        words = ("c", "chat", "a", "always") if request.can_save else ("c", "chat")
-        if has_rule(request, is_changed=is_changed) and word in words:
-            is_always = word in ("a", "always")
-            if is_always:
+        if has_rule(request, is_changed=is_changed):
+            if word in ("c", "chat"):
+                return Answer(True, for_chat=True)
+            if word in ("a", "always") and request.can_save:
                 self._save_rule(request.rule)
-            return Answer(True, always=is_always, for_chat=not is_always)
-        feedback = _read_feedback(typed)
-        return Answer(False, REPLY_DENIAL.format(said=feedback)) if feedback else None
+                return Answer(True, always=True)
+        if feedback := _read_feedback(typed):
+            return Answer(False, REPLY_DENIAL.format(said=feedback))
+        return None
 
     def _show_mistake(self, typed: str) -> None:
         line = f"  {sanitize(typed)!r} is not one of the answers. To tell the model, begin with n or a colon."
@@ -222,8 +220,10 @@ class TerminalApprover:
         text = arguments.get(name)
         if isinstance(text, str):
             return {**arguments, name: self._edit_text(request, text)}
-        before = json.dumps(arguments, indent=2 if self._edit else None, ensure_ascii=False)
-        edited = self._edit(before, "arguments.json") if self._edit else self._ask("  Change it to: ", before)
+        if self._edit:
+            edited = self._edit(json.dumps(arguments, indent=2, ensure_ascii=False), "arguments.json")
+        else:
+            edited = self._ask("  Change it to: ", json.dumps(arguments, ensure_ascii=False))
         try:
             new = json.loads(edited)
         except ValueError as error:
@@ -242,11 +242,26 @@ class TerminalApprover:
         return self._edit(text, file or "text") + ends
 
 
+def _find_permission(word: str, request: Request) -> Answer | None:
+    """What a key allows without a rule."""
+    if word in ("y", "yes"):
+        return Answer(True)
+    if word == MODE_KEY and request.mode:
+        return Answer(True, mode=request.mode)
+    for grant, (key, _) in WIDER_KEYS.items():
+        if word == key and grant in request.wider:
+            return Answer(True, access=grant)
+    return None
+
+
 def find_turn_limit(approver: Approver, settings: Settings) -> tuple[int | None, Callable[[int], bool]]:
     """For AgentLoop.set_turn_limit: in a chat only a limit that was set holds, and the user is asked at it."""
     limit = settings.agent.max_tool_turns if "agent.max_tool_turns" in settings.places else None
-    person = approver.other if isinstance(approver, AutoApprover) else approver
-    return limit, person.may_go_on if isinstance(person, TerminalApprover) else lambda _turns: False
+    if isinstance(approver, AutoApprover):
+        approver = approver.other
+    if isinstance(approver, TerminalApprover):
+        return limit, approver.may_go_on
+    return limit, lambda _turns: False
 
 
 def _read_feedback(typed: str) -> str:
@@ -254,7 +269,9 @@ def _read_feedback(typed: str) -> str:
     if typed.startswith(":"):
         return typed[1:].strip()
     first, _, rest = typed.partition(" ")
-    return rest.strip() if first.lower().rstrip(",.:;") in ("n", "no") else ""
+    if first.lower().rstrip(",.:;") not in ("n", "no"):
+        return ""
+    return rest.strip()
 
 
 def discard_typed_ahead() -> None:

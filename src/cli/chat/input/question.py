@@ -19,6 +19,7 @@ from ....types.sandbox import Grant
 from ...render.colours import Colours
 from ...render.diff import draw_preview
 from ...render.plain import quote_value
+from ...render.words import fill, write_value
 from ...render.wrap import ELLIPSIS, fold_line, quote_text, wrap_line, wrap_text
 
 MAX_RULE_CHARS = 60
@@ -46,7 +47,9 @@ def draw_question(
 ) -> list[str]:
     """The call, and the keys that answer. `columns`: 0 is any number; `is_changed`: the user changed the call."""
     if request.call.name == SUBMIT_PLAN:
-        head = "  The plan as you changed it:" if is_changed else "  The plan:"
+        head = "  The plan:"
+        if is_changed:
+            head = "  The plan as you changed it:"
         plan = reveal(str(request.call.arguments.get("plan")).strip())
         return [head, "", *quote_text(plan, columns), "", *wrap_text(PLAN_KEYS, columns).split("\n")]
     lines = [*_draw_call(request, columns, is_changed=is_changed)]
@@ -56,7 +59,9 @@ def draw_question(
         lines += _draw_value("reviewed", review, columns)
     if request.advice:
         lines += wrap_line(f"  {request.advice}", columns)
-    rule = request.rule if has_rule(request, is_changed=is_changed) else ""
+    rule = ""
+    if has_rule(request, is_changed=is_changed):
+        rule = request.rule
     if not explains_keys:
         return [*lines, *_draw_known_keys(request, columns, rule)]
     return [*lines, *_draw_keys(request, columns, rule)]
@@ -77,21 +82,25 @@ def has_rule(request: Request, *, is_changed: bool) -> bool:
 
 def _draw_call(request: Request, columns: int, *, is_changed: bool) -> list[str]:
     name = _quote_name(request.call.name)
-    reason = reveal(request.reason, on_one_line=True)
-    head = f"  {name} as you changed it:" if is_changed else f"  {name} wants to run ({reason}):"
+    head = f"  {name} wants to run ({reveal(request.reason, on_one_line=True)}):"
+    if is_changed:
+        head = f"  {name} as you changed it:"
     lines = fold_line(head, columns)
     for label, value in _select_arguments(request):
-        lines += _draw_value(label if label == "path" else _quote_name(label, OWN_LABELS), value, columns)
+        lines += _draw_value(_quote_name(label, OWN_LABELS), value, columns)
     if request.access:
-        # Where a sandbox holds commands, a wider access than theirs is always on offer.
-        label = ACCESS_LABELS[request.access] if request.wider else f"{request.access}, which nothing enforces here"
+        label = f"{request.access}, which nothing enforces here"
+        if request.wider:  # where a sandbox holds commands, a wider access than theirs is always on offer
+            label = ACCESS_LABELS[request.access]
         lines += wrap_line(f"    access: {label}", columns)
     return lines
 
 
 def _draw_keys(request: Request, columns: int, rule: str) -> list[str]:
-    has_chat_key = rule and request.can_save  # else the line of the rule tells it
-    lines = wrap_line(f"  y: once{', c: in this chat' if has_chat_key else ''}, n: no, e: change it first", columns)
+    once = "y: once"
+    if rule and request.can_save:  # else the line of the rule tells it
+        once += ", c: in this chat"
+    lines = wrap_line(f"  {once}, n: no, e: change it first", columns)
     lines += _draw_rule(request, columns, rule)
     if request.mode:
         lines += wrap_line(f"  {MODE_KEY}: all edits in this chat, in mode {request.mode}", columns)
@@ -104,10 +113,14 @@ def _draw_keys(request: Request, columns: int, rule: str) -> list[str]:
 def _draw_known_keys(request: Request, columns: int, rule: str) -> list[str]:
     """The keys alone, to a user who has read what they do; and the rule, which is another for each call."""
     wider = [key for grant, (key, _) in WIDER_KEYS.items() if grant in request.wider]
-    keys = ["y", *(["c"] if rule else []), "n", "e", *([MODE_KEY] if request.mode else []), *wider]
+    keys = ["y", "n", "e"]
+    if rule:
+        keys.insert(1, "c")
+    if request.mode:
+        keys.append(MODE_KEY)
     return [
         *_draw_rule(request, columns, rule),
-        *wrap_line(f"  {' '.join(keys)}, n or a colon and words; {HELP_KEY} explains them", columns),
+        *wrap_line(f"  {' '.join(keys + wider)}, n or a colon and words; {HELP_KEY} explains them", columns),
     ]
 
 
@@ -131,8 +144,7 @@ def _select_arguments(request: Request) -> list[tuple[str, JSON]]:
 
 def _draw_value(label: str, value: JSON, columns: int) -> list[str]:
     """A value of several lines stands below its label; the name of a file has one line, whatever is in it."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    shown = reveal(text, on_one_line=label == "path")
+    shown = reveal(write_value(value), on_one_line=label == "path")
     if "\n" in shown:
         return [*fold_line(f"    {label}:", columns), *quote_text(shown, columns)]
     return fold_line(f"    {label}: {shown}", columns)
@@ -140,8 +152,9 @@ def _draw_value(label: str, value: JSON, columns: int) -> list[str]:
 
 def _quote_name(name: str, reserved: Sequence[str] = ()) -> str:
     """A name in quotation marks, unless it is a plain word, and none of those that are reserved for our own lines."""
-    is_plain = PLAIN_NAME.fullmatch(name) and reveal(name) == name and name not in reserved
-    return name if is_plain else quote_value(name)
+    if PLAIN_NAME.fullmatch(name) and reveal(name) == name and name not in reserved:
+        return name
+    return quote_value(name)
 
 
 def _format_rule(rule: str) -> str:
@@ -153,14 +166,18 @@ def _format_rule(rule: str) -> str:
     if not isinstance(entry, dict) or not {"tool"} <= entry.keys() <= {*RULE_KEYS, "server"}:
         return _cut(rule)
     tool, what = entry["tool"], entry.get("command") or entry.get("path")
-    shown = _cut(f"{tool}:{what}" if what else str(tool))
+    shown = _cut(f"{tool}{fill(':{}', what)}")
     if entry.get("server"):
         shown = f"{tool}: requests to {entry['server']}"
     if entry.get("exact"):
         shown = f"{tool}: this exact command"
-    return f"{shown} (access={entry['access']})" if "access" in entry else shown
+    if "access" in entry:
+        shown += f" (access={entry['access']})"
+    return shown
 
 
 def _cut(text: str) -> str:
     shown = reveal(text, on_one_line=True)
-    return shown if len(shown) <= MAX_RULE_CHARS else shown[: MAX_RULE_CHARS - len(ELLIPSIS)] + ELLIPSIS
+    if len(shown) <= MAX_RULE_CHARS:
+        return shown
+    return shown[: MAX_RULE_CHARS - len(ELLIPSIS)] + ELLIPSIS

@@ -19,12 +19,13 @@ from ....types.file_names import escape_name
 from ....types.messages import ToolCall
 from ....types.special_tokens import neutralize_with_note
 from ...render.plain import REPLY_MARK
+from ...render.words import count, fill
 from ..state import SlashCommand, State
 from .info import describe_path
 
 if TYPE_CHECKING:
     from ....tools.process.jobs import BackgroundJob
-    from ....tools.sources.mcp import McpServer
+    from ....tools.sources.mcp import McpServer, McpServers
 
 UNKNOWN_EFFORT = "Set vllm.chat_template_kwargs or vllm.reasoning_effort, see docs/configuration.md."
 MAX_JOB_LINES = 20  # of the output of a command in the background
@@ -67,8 +68,10 @@ def _show_or_switch_model(state: State, name: str) -> None:
     settings = locate_model(state.settings, name)
     is_elsewhere = settings.server != state.settings.server
     state.switch_model(settings)
-    where = f" at {settings.server} ({settings.vllm.base_url})" if is_elsewhere else ""
-    state.screen.say(f"  {sanitize(settings.vllm.model + where)} now answers.")
+    name = settings.vllm.model
+    if is_elsewhere:
+        name += f" at {settings.server} ({settings.vllm.base_url})"
+    state.screen.say(f"  {sanitize(name)} now answers.")
 
 
 def _list_models_and_servers(state: State) -> Iterable[str]:
@@ -82,8 +85,8 @@ def _list_models_and_servers(state: State) -> Iterable[str]:
 
 
 def _complete_model(state: State) -> Iterable[str]:
-    own = state.settings.vllm.available_models or ((state.model_name,) if state.model_name else ())
-    return (*own, *state.settings.servers)
+    own = state.settings.vllm.available_models or (state.model_name,)
+    return filter(None, (*own, *state.settings.servers))
 
 
 def _show_or_choose_path(state: State, mode: str) -> None:
@@ -112,7 +115,9 @@ def _accept_plan(state: State, _: str) -> None:
     """Have the user accept, edit or send back the last answer, as the plan that mode plan ends in."""
     plan = state.last_answer.strip()
     if state.mode != "plan" or not plan:
-        why = "There is no answer yet." if state.mode == "plan" else f"This is mode {state.mode}."
+        why = "There is no answer yet."
+        if state.mode != "plan":
+            why = f"This is mode {state.mode}."
         state.screen.say(f"{why} In mode plan, /plan accepts the last answer as the plan, or sends it back.")
         return
 
@@ -124,7 +129,10 @@ def _accept_plan(state: State, _: str) -> None:
     if answer.allowed is True:
         state.switch_mode(MODE_AFTER_PLAN)
         changed = str((answer.arguments or {}).get("plan", plan)).strip()
-        state.queue.insert(0, "Carry out your plan." if changed == plan else f"Carry out this plan:\n\n{changed}")
+        if changed == plan:
+            state.queue.insert(0, "Carry out your plan.")
+        else:
+            state.queue.insert(0, f"Carry out this plan:\n\n{changed}")
     elif words := answer.message.partition(REPLY_MARK)[2]:
         state.queue.insert(0, words)
 
@@ -171,8 +179,10 @@ def _set_effort(state: State, word: str) -> None:
         state.screen.say(f"Nothing is known of how {name} is told to think. {UNKNOWN_EFFORT}")
         return
     if word not in thinking.fields:
-        words = f"/think {', '.join(thinking.fields)}" if thinking.fields else ""
-        shown = f"{name} cannot be set to {sanitize(word)}" if word else f"  think {state.effort or 'as set elsewhere'}"
+        shown = f"  think {state.effort or 'as set elsewhere'}"
+        if word:
+            shown = f"{name} cannot be set to {sanitize(word)}"
+        words = fill("/think {}", ", ".join(thinking.fields))
         state.screen.say("; ".join(filter(None, (shown, thinking.why, words))))
         return
     vllm = settings.get_model_settings(model)
@@ -189,8 +199,10 @@ def _edit_message(state: State, words: str) -> None:
 
     before = words or state.draft
     text = edit_text(before)
-    state.draft = text if text == before else ""
-    if text.strip() and not state.draft:
+    state.draft = ""
+    if text == before:
+        state.draft = text
+    elif text.strip():
         state.queue.append(text)
 
 
@@ -220,13 +232,14 @@ def _hold_panel(state: State, question: str) -> None:
 
 def _manage_jobs(state: State, words: str) -> None:
     """List the commands in the background, show the end of one's output, or end one. Raises BotError."""
-    jobs = list(state.workplace.jobs) if state.workplace else []
-    verb, _, number = words.rpartition(" ")
-    chosen = [job for job in jobs if number in (str(job.number), f"%{job.number}") or (verb and number == "all")]
+    jobs = state.list_jobs()
     if not words:
         lines = [f"  {job.number:3}  {job.state}: {escape_name(job.command)}" for job in jobs]
         state.screen.say("\n".join(lines) or "  No command has been started in the background.")
-    elif not chosen or verb not in ("", "end"):
+        return
+    verb, _, number = words.rpartition(" ")
+    chosen = [job for job in jobs if number in (str(job.number), f"%{job.number}") or (verb and number == "all")]
+    if not chosen or verb not in ("", "end"):
         state.screen.say(
             f"  There is no job {sanitize(words)}. /jobs lists them; /jobs N shows one, /jobs end N ends it."
         )
@@ -252,22 +265,33 @@ def _manage_mcp(state: State, words: str) -> None:
         state.screen.say("  No MCP servers are configured: tools.mcp names them, see docs/writing-tools.md.")
         return
     connected = app.toolset.connect_mcp(state.settings)
+    if words:
+        _restart_mcp(state, connected, words)
+        return
+    _show_servers(state, connected.servers)
+    problems = [server.problem for server in connected.servers if server.problem]
+    for notice in connected.notices:
+        if not any(problem in notice for problem in problems):
+            state.screen.draw(Notice(notice))
+
+
+def _restart_mcp(state: State, connected: McpServers, words: str) -> None:
     verb, _, name = words.partition(" ")
     chosen = [server for server in connected.servers if server.config.name == name.strip()]
-    if words and (verb != "restart" or not chosen):
+    if verb != "restart" or not chosen:
         names = ", ".join(server.config.name for server in connected.servers)
         state.screen.say(f"  There is no /mcp {sanitize(words)}; /mcp restart NAME starts one again: {names}.")
         return
     for server in chosen:
         connected.restart(server)
         state.discard_runtime()  # its tools may be others now
-    for server in chosen or connected.servers:
+    _show_servers(state, chosen)
+
+
+def _show_servers(state: State, servers: Iterable[McpServer]) -> None:
+    for server in servers:
         state.screen.say("\n".join(f"  {state.factory.clean(line)}" for line in describe_server(server)))
     state.screen.say(_describe_search(state))
-    problems = [server.problem for server in connected.servers if server.problem]
-    for notice in connected.notices:
-        if not chosen and not any(problem in notice for problem in problems):
-            state.screen.draw(Notice(notice))
 
 
 def _describe_search(state: State) -> str:
@@ -283,7 +307,7 @@ def describe_server(server: McpServer) -> list[str]:
     """Its state, its tools, and what went wrong last."""
     config, names = server.config, server.tool_names
     place = config.url or shlex.join(config.command)
-    lines = [f"{config.name}  {server.state}, {len(names)} tool{'s' * (len(names) != 1)}: {place}"]
+    lines = [f"{config.name}  {server.state}, {count(len(names), 'tool')}: {place}"]
     if names:
         lines.append(f"    {', '.join(names)}")
     return [*lines, *(f"    {line}" for line in server.problem.splitlines())]
@@ -295,7 +319,7 @@ def _complete_mcp(state: State) -> Iterable[str]:
 
 
 def _complete_jobs(state: State) -> Iterable[str]:
-    jobs = list(state.workplace.jobs) if state.workplace else []
+    jobs = state.list_jobs()
     return [*(str(job.number) for job in jobs), *(f"end {job.number}" for job in jobs if not job.ending)]
 
 

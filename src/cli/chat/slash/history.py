@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ....app.changes import explain_missing, pair_writes, read_now
@@ -23,8 +23,10 @@ from ....errors import BotError
 from ....security.text.sanitize import sanitize
 from ....types.events import Notice
 from ....types.file_names import escape_name
+from ....types.messages import Message
 from ...render.diff import draw_file_diff
 from ...render.plain import format_call
+from ...render.words import count, fill
 from ..redraw import draw_last_turns
 from ..state import SlashCommand, State
 
@@ -55,7 +57,7 @@ def resume_session(state: State, name_or_id: str) -> None:
     for notice in notices:
         state.screen.draw(Notice(notice))
     name = sanitize(session.state.name or session.id)
-    state.screen.say(f"  {name}: {_count_turns(session.state.turns)}, continued here.")
+    state.screen.say(f"  {name}: {count(session.state.turns, 'turn')}, continued here.")
     draw_last_turns(state.screen, session.messages)
 
 
@@ -63,11 +65,10 @@ def format_sessions(sessions: Iterable[Summary], root: str = "") -> Iterable[str
     """Yield a line for each session."""
     for each in sessions:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
-        place = "" if each.workspace in ("", root) else f"  [{escape_name(each.workspace)}]"
-        name = f"{sanitize(each.name)}: " if each.name else ""
-        turns = "turn " if each.turns == 1 else "turns"
-        title = f"! {each.problem}" if each.problem else shorten(each.title)
-        yield f"  {each.id}  {when}  {each.turns:3} {turns}  {name}{title}{place}"
+        title = fill("! {}", each.problem) or shorten(each.title)
+        _, noun = count(each.turns, "turn").split()
+        name, place = fill("{}: ", sanitize(each.name)), _tell_place(each, root)
+        yield f"  {each.id}  {when}  {each.turns:3} {noun:5}  {name}{title}{place}"
 
 
 def _make_restorer(state: State) -> RestoreFile:
@@ -76,23 +77,23 @@ def _make_restorer(state: State) -> RestoreFile:
     return make_restorer(state.settings, DISK)
 
 
-def _undo(state: State, count: str) -> None:
+def _undo(state: State, turns: str) -> None:
     """Undo the last turns. A question without an answer is none. Raises BotError."""
-    turns = parse_count(count)
+    wanted = parse_count(turns)
     if question := state.unanswered:
         state.unanswered = ""
         state.screen.say(f"That question got no answer, so there is nothing to undo: {shorten(question)}")
         state.screen.say("/undo again undoes the turn before it.")
         return
-    for number in range(turns):
+    for number in range(wanted):
         if (undone := state.session.undo(_make_restorer(state))) is None:
             state.screen.say(describe_nothing("undo", number))
             return
         _report_undo(state, undone)
 
 
-def _redo(state: State, count: str) -> None:
-    for number in range(parse_count(count)):
+def _redo(state: State, turns: str) -> None:
+    for number in range(parse_count(turns)):
         if (redone := state.session.redo(_make_restorer(state))) is None:
             state.screen.say(describe_nothing("redo", number))
             return
@@ -116,14 +117,19 @@ def _report_undo(state: State, undone: Undone) -> None:
 
 def _diff(state: State, word: str) -> None:
     """Show what has been changed in files, in one of the turns, or in one file. Raises BotError."""
-    turn, file = (word, "") if word.isdecimal() else ("", word)
-    writes = state.session.state.list_writes(int(turn)) if turn else state.session.state.writes
-    pairs = [each for each in pair_writes(writes) if file in ("", make_relative(each[0].path, state.settings.root))]
+    is_turn = word.isdecimal()
+    nothing = "No file has been changed in this conversation."
+    pairs = pair_writes(state.session.state.writes)
+    if is_turn:
+        pairs = pair_writes(state.session.state.list_writes(int(word)))
+        nothing = "No file has been changed in that turn."
+    elif word:
+        pairs = [each for each in pairs if make_relative(each[0].path, state.settings.root) == word]
+        nothing = f"{escape_name(word)} has not been changed."
     if not pairs:
-        what = "that turn" if turn else escape_name(file) or "this conversation"
-        state.screen.say(f"No file has been changed in {what}." if not file else f"{what} has not been changed.")
+        state.screen.say(nothing)
         return
-    state.show_lines([line for each in pairs for line in _list_changes(state, *each, is_turn=bool(turn))])
+    state.show_lines([line for each in pairs for line in _list_changes(state, *each, is_turn=is_turn)])
 
 
 def _complete_changed(state: State) -> Iterable[str]:
@@ -138,11 +144,16 @@ def _list_changes(state: State, first: Write, last: Write, *, is_turn: bool) -> 
         return [f"  {name}: {explain_missing(first)}"]
     if not is_turn:
         after = read_now(state.settings, first.path)
-    lines = draw_file_diff(name, before, after, state.screen.colours)
-    modes = [each.mode for each in (first.before, last.after) if each and each.mode]
-    if len(set(modes)) == 2:
-        lines.insert(0, f"  {name}: mode {modes[0]:o} is now {modes[1]:o}")
+    lines = [*_list_modes(name, first, last), *draw_file_diff(name, before, after, state.screen.colours)]
     return lines or [f"  {name}: unchanged"]
+
+
+def _list_modes(name: str, first: Write, last: Write) -> list[str]:
+    """The line that tells another mode of a file."""
+    modes = [each.mode for each in (first.before, last.after) if each and each.mode]
+    if len(set(modes)) < 2:
+        return []
+    return [f"  {name}: mode {modes[0]:o} is now {modes[1]:o}"]
 
 
 def _resume(state: State, name_or_id: str) -> None:
@@ -166,7 +177,9 @@ def _pick_session(state: State) -> str | None:
         """Sessions whose line or id has all the words, then those whose messages have them."""
         words = typed.lower().split()
         rows = {key: line for key, line in lines.items() if all(word in f"{key} {line}".lower() for word in words)}
-        for match in store.search(typed, MAX_MATCHES) if words else ():
+        if not words:
+            return list(rows.items())
+        for match in store.search(typed, MAX_MATCHES):
             key = match.session.id
             if key in lines and key not in rows:
                 rows[key] = f"{lines[key]}  {match.speaker}: {shorten(match.snippet)}"
@@ -179,13 +192,15 @@ def _format_row(session: Summary, root: str) -> str:
     """A session in the list that is picked from: what matters comes first, since a narrow terminal cuts the end."""
     used, today = time.localtime(session.used), time.localtime()
     when = time.strftime("%H:%M" if used[:3] == today[:3] else "%Y-%m-%d", used)
-    label = sanitize(f"{session.name}: {session.title}" if session.name else session.title)
-    place = "" if session.workspace == root else f"  [{escape_name(session.workspace)}]"
-    return f"{when:10}  {shorten(label)}  {_count_turns(session.turns)}{place}"
+    label = sanitize(fill("{}: ", session.name) + session.title)
+    return f"{when:10}  {shorten(label)}  {count(session.turns, 'turn')}{_tell_place(session, root)}"
 
 
-def _count_turns(turns: int) -> str:
-    return "1 turn" if turns == 1 else f"{turns} turns"
+def _tell_place(session: Summary, root: str) -> str:
+    """Where it was held, unless that is here or not known."""
+    if session.workspace in ("", root):
+        return ""
+    return f"  [{escape_name(session.workspace)}]"
 
 
 def _list_others(state: State) -> list[Summary]:
@@ -206,12 +221,16 @@ def _list_sessions(state: State, words: str) -> None:
         root = str(state.settings.root)
         groups = ([each for each in others if each.one_shot is one_shot][:MAX_SESSIONS] for one_shot in (False, True))
         chats, questions = (list(format_sessions(group, root)) for group in groups)
-        lines = [*chats, *(["  Questions asked with -p:"] if questions else []), *questions]
+        if questions:
+            questions.insert(0, "  Questions asked with -p:")
+        lines = [*chats, *questions]
     state.screen.say("\n".join(lines) or "  No conversation found.")
 
 
 def _complete_session(state: State) -> Iterable[str]:
-    return [each.name or each.id for each in _list_others(state)[: 2 * MAX_SESSIONS]] if state.store else ()
+    if not state.store:
+        return ()
+    return [each.name or each.id for each in _list_others(state)[: 2 * MAX_SESSIONS]]
 
 
 def _rename(state: State, name: str) -> None:
@@ -235,18 +254,14 @@ def _fork(state: State, _: str) -> None:
 def _export(state: State, file: str) -> None:
     """Write the conversation to a file, in the format of its suffix."""
     from ....session.export import FORMATS, SavedConversation, write_file
-    from ....session.replay import replay
 
     session, path = state.session, state.settings.root / (file or f"{state.session.id or 'conversation'}.md")
     writer = FORMATS.get(path.suffix.lstrip("."))
     if writer is None:
         raise BotError(f"{path.name}: the name must end in one of .{', .'.join(FORMATS)}.")
-    messages = state.conversation
-    if session.path and session.path.exists():
-        messages = replay(session.path, whole=True).messages
     facts = {key: str(session.state.meta.get(key, "")) for key in ("workspace", "model")}
     title = session.state.name or session.id or "Conversation"
-    text = writer(SavedConversation(title, facts, messages), state.factory.clean)
+    text = writer(SavedConversation(title, facts, _read_all_messages(state)), state.factory.clean)
     try:
         write_file(path, text)
     except FileExistsError as error:
@@ -254,6 +269,16 @@ def _export(state: State, file: str) -> None:
     except OSError as error:
         raise BotError(f"{path}: {error.strerror or error}") from error
     state.screen.say(f"  {escape_name(path)}: {len(text):,} characters")
+
+
+def _read_all_messages(state: State) -> Sequence[Message]:
+    """Those of the conversation, also those that a summary has replaced, where it is saved."""
+    from ....session.replay import replay  # start-up is measured
+
+    path = state.session.path
+    if path is None or not path.exists():
+        return state.conversation
+    return replay(path, whole=True).messages
 
 
 def _compact(state: State, hint: str) -> None:

@@ -16,6 +16,7 @@ from ....security.text.sanitize import sanitize
 from ....types.file_names import escape_name
 from ....types.messages import NATIVE, TEXT, Response, SystemMessage, ToolResults, Usage, UserMessage
 from ...render.plain import PATH_DESCRIPTIONS, format_model
+from ...render.words import count, fill
 from ..state import SlashCommand, State, estimate_tokens
 
 GAP = "  "  # between the parts of the status line
@@ -44,11 +45,10 @@ def format_status_line(state: State, columns: int | None = None) -> str:
     Drawn with every key, so it asks the server nothing. To fit `columns`, the tokens are left out, then the branch,
     then the path, then the context, then the model.
     """
-    path = f"{state.path} calls" if state.path else ""
-    effort = f"think {state.effort}" if state.effort else ""
+    path, effort = fill("{} calls", state.path), fill("think {}", state.effort)
     name, context = format_model(state.model_name), f"context {_describe_context(state, about='~', unit='')}"
     mode = f"mode {state.mode}{', commands ask' * state.commands_ask}"
-    branch, jobs, tokens = f"git {state.branch}" if state.branch else "", _count_jobs(state), _describe_turn(state)
+    branch, jobs, tokens = fill("git {}", state.branch), _count_jobs(state), _describe_turn(state)
     choices = (
         (mode, name, effort, path, context, branch, jobs, tokens),
         (mode, name, effort, path, context, branch, jobs),
@@ -60,15 +60,16 @@ def format_status_line(state: State, columns: int | None = None) -> str:
 
 
 def _count_jobs(state: State) -> str:
-    count = len(state.workplace.jobs.running) if state.workplace else 0
-    return f"{count} job{'s' * (count != 1)}" if count else ""
+    if state.workplace and (running := state.workplace.jobs.running):
+        return count(len(running), "job")
+    return ""
 
 
 def _describe_turn(state: State) -> str:
     """What the last turn added to the conversation, in tokens, and how much of its last prompt was in the cache."""
     if not (usage := state.last_usage):
         return ""
-    cached = f", {usage.cached_tokens / usage.input_tokens:.0%} cached" if usage.cached_tokens else ""
+    cached = fill(", {:.0%} cached", usage.cached_tokens / (usage.input_tokens or 1))
     return f"turn {state.turn_input:,} in, {state.turn_output:,} out{cached}"
 
 
@@ -86,14 +87,14 @@ def _list_tools(state: State, _: str) -> None:
 def _list_models(state: State, _: str) -> None:
     for name, length in state.factory.connections.list_models().items():
         mark = "*" if name == state.model_name else " "
-        state.screen.say(f"{mark} {sanitize(name)}" + (f"  {length:,} tokens" if length else ""))
+        state.screen.say(f"{mark} {sanitize(name)}{fill('  {:,} tokens', length)}")
 
 
 def _show_status(state: State, _: str) -> None:
     rows = {
         "server": state.settings.vllm.base_url,
         "model": state.model_name,
-        "tools": PATH_DESCRIPTIONS[state.path] if state.path else "not needed yet",
+        "tools": PATH_DESCRIPTIONS.get(state.path, "not needed yet"),
         "workspace": escape_name(state.settings.root),
         "added": ", ".join(map(escape_name, state.settings.added)),
         "context": _describe_context(state),
@@ -109,17 +110,16 @@ def describe_path(state: State) -> list[str]:
     from ....providers.vllm_parsers import name_tool_parser
 
     path = state.ensure_runtime().model.path
-    answers = [message for message in state.conversation if isinstance(message, Response)]
-    counts = Counter(call.origin for answer in answers for call in answer.calls)
-    parsers = [name for origin in counts for name in list_parsers(origin)[:1]]
     lines = [f"{path.mode}: {PATH_DESCRIPTIONS[path.mode]}"]
     if path.reason == NO_TOKENS:
         lines.append("tokens is another way, on a server that was started with --enable-scale-out")
     elif path.reason != BY_DEFAULT:
         lines[0] += f"; {path.reason}"
-    if counts:
-        ways = (f"{count:,} {CALL_ORIGINS.get(origin, f'in the text ({origin})')}" for origin, count in counts.items())
+    origins = _count_origins(state)
+    if origins:
+        ways = (f"{number:,} {CALL_ORIGINS.get(way, f'in the text ({way})')}" for way, number in origins.items())
         lines.append(f"calls so far: {', '.join(ways)}")
+    parsers = [name for origin in origins for name in list_parsers(origin)[:1]]
     if path.reason == NO_PARSER and not parsers:  # no call has come yet in a format that tells
         root = state.factory.connections.find_root(state.model_name)
         parsers = [name_tool_parser(root, state.model_name)]
@@ -127,6 +127,12 @@ def describe_path(state: State) -> list[str]:
         flags = f"--enable-auto-tool-choice --tool-call-parser {parsers[0]}"
         lines.append(f"To have the server read the calls, start it with {flags}")
     return lines
+
+
+def _count_origins(state: State) -> Counter[str]:
+    """How the calls of the conversation came, and how many of each."""
+    answers = (message for message in state.conversation if isinstance(message, Response))
+    return Counter(call.origin for answer in answers for call in answer.calls)
 
 
 def _show_context(state: State, _: str) -> None:
@@ -148,8 +154,11 @@ def _show_context(state: State, _: str) -> None:
 def _describe_context(state: State, about: str = "about ", unit: str = " tokens") -> str:
     """How full the context is. `about` marks an estimate."""
     used, length = state.context_used, state.context_length
-    about = "" if state.last_usage else about
-    return f"{about}{used:,} of {length:,}{unit} ({used / length:.0%})" if length else f"{about}{used:,}{unit}"
+    if state.last_usage:
+        about = ""
+    if not length:
+        return f"{about}{used:,}{unit}"
+    return f"{about}{used:,} of {length:,}{unit} ({used / length:.0%})"
 
 
 def _show_tokens(state: State, _: str) -> None:
@@ -173,15 +182,19 @@ def _describe_continuity(state: State) -> list[str]:
     from ....negotiation.continuity import describe_kept  # start-up is measured
 
     core = state.runtime.model.core
-    kept = [describe_kept(core.kept)] if core.kept else []
-    return [*kept, f"earlier thoughts: {core.thoughts}"]
+    thoughts = f"earlier thoughts: {core.thoughts}"
+    if core.kept is None:
+        return [thoughts]
+    return [describe_kept(core.kept), thoughts]
 
 
 def _describe_tokens(state: State) -> str:
     if state.total_usage == Usage():
         return "none counted yet"
-    last = f"; the last answer {_describe_usage(state.last_usage)}" if state.last_usage else ""
-    return f"{_describe_usage(state.total_usage)} in this chat{last}"
+    total = f"{_describe_usage(state.total_usage)} in this chat"
+    if state.last_usage is None:
+        return total
+    return f"{total}; the last answer {_describe_usage(state.last_usage)}"
 
 
 def _describe_usage(usage: Usage) -> str:
@@ -200,9 +213,14 @@ def _show_settings(state: State, words: str) -> None:
 
 def _copy(state: State, what: str) -> None:
     """Copy the last answer, or the last code block in it."""
-    text = find_last_code(state.last_answer) if what == "code" else state.last_answer
+    text = state.last_answer
     if not text:
-        state.screen.say("The last answer contains no code block." if state.last_answer else "There is no answer yet.")
+        state.screen.say("There is no answer yet.")
+        return
+    if what == "code":
+        text = find_last_code(text)
+    if not text:
+        state.screen.say("The last answer contains no code block.")
         return
     state.screen.say(f"  {len(text):,} characters copied {copy_to_clipboard(text)}")
 
@@ -228,8 +246,8 @@ def copy_to_clipboard(text: str) -> str:
 
 def find_last_code(text: str) -> str:
     """The last code block in a Markdown text; empty if there is none."""
-    blocks = CODE_BLOCK.findall(text)
-    return str(blocks[-1][1]) if blocks else ""
+    *_, last = ["", *(code for _, code in CODE_BLOCK.findall(text))]
+    return last
 
 
 def _show_permissions(state: State, words: str) -> None:
