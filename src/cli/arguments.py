@@ -38,20 +38,25 @@ class ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         spellings = re.findall("--[a-z-]+", self.format_help())
         if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
-            what = message.partition(":")[0].removeprefix("argument ")
-            kind = f"{what.lower()} {wrong[1]}" if what.isupper() else f"{what} {wrong[1]}"
-            names = re.findall("[a-z-]+", wrong[2])
-            message = f"there is no {kind}{_suggest(wrong[1], names) or '; choose one of ' + ', '.join(names)}"
-            if what == "COMMAND":  # it may be the value of an option that does not exist
-                options = [word.partition("=")[0] for word in self.words if word.startswith("--")]
-                unknown = [word for word in options if not any(each.startswith(word) for each in spellings)]
-                message = f"unrecognized arguments: {unknown[0]}" if unknown else message
+            message = self._explain_choice(message, wrong[1], re.findall("[a-z-]+", wrong[2]), spellings)
         if wrong := re.match("unrecognized arguments: (--[^ =]+)", message):
             message = f"there is no option {wrong[1]}{_suggest(wrong[1], spellings)}"
             if wrong[1] in spellings:  # the chat's, behind a command's name
                 message = f"{wrong[1]} is an option of {self.prog} itself, and stands before the command"
         ask = "" if " " in self.prog else "; -p TEXT asks one question"
         self.exit(2, f"{self.prog}: {message}.\n`{self.prog} --help` says what there is{ask}.\n")
+
+    def _explain_choice(self, message: str, word: str, names: list[str], spellings: list[str]) -> str:
+        """What is wrong with a word that is none of these names."""
+        what = message.partition(":")[0].removeprefix("argument ")
+        if what == "COMMAND":  # it may be the value of an option that does not exist
+            options = [each.partition("=")[0] for each in self.words if each.startswith("--")]
+            for option in options:
+                if not any(each.startswith(option) for each in spellings):
+                    return f"unrecognized arguments: {option}"
+        if what.isupper():
+            what = what.lower()
+        return f"there is no {what} {word}{_suggest(word, names) or '; choose one of ' + ', '.join(names)}"
 
 
 def is_near(word: str, names: list[str]) -> bool:
@@ -65,8 +70,9 @@ def _suggest(wrong: str, names: list[str]) -> str:
     import difflib
 
     words = {each.lstrip("-"): each for each in names}
-    near = difflib.get_close_matches(wrong.lstrip("-"), words, n=1)
-    return f"; the nearest is {words[near[0]]}" if near else ""
+    for near in difflib.get_close_matches(wrong.lstrip("-"), words, n=1):
+        return f"; the nearest is {words[near]}"
+    return ""
 
 
 def make_formatter(prog: str) -> argparse.HelpFormatter:

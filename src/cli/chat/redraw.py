@@ -22,15 +22,7 @@ Item = Union[UserMessage, str, CallFinished]  # what is drawn: a question, an an
 
 def draw_last_turns(screen: Display, messages: Sequence[Message]) -> None:
     """Draw the last turns, and say how many are left out."""
-    from ...agent.compaction import LEFT_OUT, SUMMARY  # start-up is measured
-    from ...agent.loop import INJECTED_PROMPTS
-
-    own = (LEFT_OUT, SUMMARY.partition("\n")[0])  # which stand for what was said before
-    items = _list_items(
-        each
-        for each in messages
-        if each not in INJECTED_PROMPTS and not (isinstance(each, UserMessage) and each.text.startswith(own))
-    )
+    items = _list_items(messages)
     questions = [place for place, item in enumerate(items) if isinstance(item, UserMessage)]
     first = max([0, *questions[-MAX_TURNS:][:1], len(items) - MAX_ITEMS])
     shown = [place for place in range(len(items)) if place >= first or place in questions[-1:]]
@@ -43,11 +35,16 @@ def draw_last_turns(screen: Display, messages: Sequence[Message]) -> None:
 
 
 def _list_items(messages: Iterable[Message]) -> list[Item]:
+    from ...agent.compaction import LEFT_OUT, SUMMARY  # start-up is measured
+    from ...agent.loop import INJECTED_PROMPTS
+
+    own = (LEFT_OUT, SUMMARY.partition("\n")[0])  # which stand for what was said before
     items: list[Item] = []
     calls: tuple[RequestedCall, ...] = ()
     for message in messages:
         if isinstance(message, UserMessage):
-            items.append(message)
+            if message not in INJECTED_PROMPTS and not message.text.startswith(own):
+                items.append(message)
         elif isinstance(message, Response):
             if message.text.strip():
                 items.append(message.text)

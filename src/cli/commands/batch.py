@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...app.factory import Factory
@@ -219,15 +219,20 @@ def _run(options: argparse.Namespace, tasks: Sequence[Task], out: Path, **more: 
             if isinstance(error, SystemExit):
                 raise
             return INTERRUPTED
+    return _sum_up(batch, options, len(tasks), out, Factory(settings).clean)
+
+
+def _sum_up(batch: Batch, options: argparse.Namespace, tasks: int, out: Path, clean: Callable[[str], str]) -> int:
+    """Print what came of the tasks. Returns the exit code."""
     rows = batch.rows
-    page = write_page(out, rows, len(tasks), Factory(settings).clean)
-    print(sanitize(render_text(rows, len(tasks))))
+    page = write_page(out, rows, tasks, clean)
+    print(sanitize(render_text(rows, tasks)))
     print(f"results: {out / 'results.jsonl'}, report: {page}", file=sys.stderr)
-    if batch.is_over_budget and len(rows) < len(tasks):
-        left = f"{len(tasks) - len(rows):,} of {len(tasks):,} tasks were not started"
+    if batch.is_over_budget and len(rows) < tasks:
+        left = f"{tasks - len(rows):,} of {tasks:,} tasks were not started"
         print(f"The budget of {options.budget_tokens:,} tokens is spent; {left}.", file=sys.stderr)
         return LIMIT
-    return 0 if len(rows) == len(tasks) and all(row.is_success for row in rows) else FAILED
+    return 0 if len(rows) == tasks and all(row.is_success for row in rows) else FAILED
 
 
 def _make_step(progress: BatchProgress) -> Step:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from typing import NamedTuple
 
 JSON, STREAM = "application/json", "text/event-stream"
@@ -61,17 +62,16 @@ def _make_handler(respond: Responder) -> type[BaseHTTPRequestHandler]:
             reply = respond(LoopbackRequest(self.command, self.path, body))
             self.send_response(reply.status)
             self.send_header("Content-Type", reply.content_type)
-            chunks = list(reply.chunks) if isinstance(reply.chunks, (list, tuple)) else None
-            if chunks is not None:
-                self.send_header("Content-Length", str(sum(map(len, chunks))))
+            pieces: Iterable[bytes] = reply.chunks
+            if isinstance(reply.chunks, (list, tuple)):
+                self.send_header("Content-Length", str(sum(map(len, reply.chunks))))
             else:
                 self.send_header("Transfer-Encoding", "chunked")
+                pieces = (b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chain(reply.chunks, [b""]))
             self.end_headers()
             try:
-                for chunk in reply.chunks:
-                    self.wfile.write(chunk if chunks is not None else b"%x\r\n%s\r\n" % (len(chunk), chunk))
-                if chunks is None:
-                    self.wfile.write(b"0\r\n\r\n")
+                for piece in pieces:
+                    self.wfile.write(piece)
             except (BrokenPipeError, ConnectionResetError):  # the client is gone
                 self.close_connection = True
 

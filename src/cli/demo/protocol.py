@@ -33,6 +33,10 @@ class DemoTurn(NamedTuple):
     def finish_reason(self) -> str:
         return "tool_calls" if self.calls else "stop"
 
+    def move_calls_to_text(self) -> DemoTurn:
+        blocks = (f"TOOL_CALL: {json.dumps({'name': name, 'args': dict(args)})}" for name, args in self.calls)
+        return DemoTurn("\n".join([self.text, *blocks]), self.thought)
+
 
 NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 
@@ -78,23 +82,26 @@ class DemoServer:
             body = json.loads(request.body or b"{}")
         except ValueError as error:
             return _refuse(400, f"JSON decode error: {error}", "BadRequestError")
-        return route(body) if isinstance(body, dict) else _refuse(400, "Expected an object.", "BadRequestError")
+        if not isinstance(body, dict):
+            return _refuse(400, "Expected an object.", "BadRequestError")
+        return route(body)
 
     def _complete(self, body: dict[str, Any]) -> LoopbackReply:
         if body.get("model", MODEL) not in (MODEL, None):  # vLLM answers without a name, too
             return _refuse(404, f"The model `{body.get('model')}` does not exist.", "NotFoundError", "model")
-        messages = [message for message in _as_list(body.get("messages")) if isinstance(message, dict)]
+        messages = list(filter(None, map(_as_dict, _as_list(body.get("messages")))))
         if not messages:
             return _refuse(400, "messages: List should have at least 1 item", "BadRequestError", "messages")
         tools = [str(_as_dict(_as_dict(tool).get("function")).get("name")) for tool in _as_list(body.get("tools"))]
         native = bool(tools) and body.get("tool_choice") != "none"
         if native and not self._has_parser:
             return _refuse(400, NO_PARSER, "BadRequestError")
-        literal = _find_literal(body)
-        turn = DemoTurn(literal) if literal else self._script(DemoRequest(messages, frozenset(tools), native))
-        if not native and turn.calls:
-            blocks = (f"TOOL_CALL: {json.dumps({'name': name, 'args': dict(args)})}" for name, args in turn.calls)
-            turn = DemoTurn("\n".join([turn.text, *blocks]), turn.thought)
+        if literal := _find_literal(body):
+            turn = DemoTurn(literal)
+        else:
+            turn = self._script(DemoRequest(messages, frozenset(tools), native))
+        if not native:
+            turn = turn.move_calls_to_text()
         usage = _count_usage(body, turn)
         name = f"chatcmpl-demo-{next(self._ids)}"
         if body.get("stream"):
@@ -116,7 +123,7 @@ class DemoServer:
                 yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
         yield chunk({}, turn.finish_reason)
         if with_usage:
-            yield _encode_event(_make_body(name, "chat.completion.chunk", [], usage))
+            yield _encode_event(_make_body(name, "chat.completion.chunk", [], usage=usage))
         yield b"data: [DONE]\n\n"
 
 
@@ -139,11 +146,11 @@ def _make_completion(name: str, turn: DemoTurn, usage: dict[str, int]) -> dict[s
     if turn.thought:
         message["reasoning"] = turn.thought
     choice = {"index": 0, "message": message, "finish_reason": turn.finish_reason}
-    return _make_body(name, "chat.completion", [choice], usage)
+    return _make_body(name, "chat.completion", [choice], usage=usage)
 
 
-def _make_body(name: str, kind: str, choices: list[Any], usage: dict[str, int] | None = None) -> dict[str, Any]:
-    return {"id": name, "object": kind, "model": MODEL, "choices": choices, **({"usage": usage} if usage else {})}
+def _make_body(name: str, kind: str, choices: list[Any], **more: object) -> dict[str, Any]:
+    return {"id": name, "object": kind, "model": MODEL, "choices": choices, **more}
 
 
 def _format_calls(name: str, turn: DemoTurn) -> list[dict[str, Any]]:
@@ -177,7 +184,7 @@ def _count_usage(body: dict[str, Any], turn: DemoTurn) -> dict[str, int]:
 
 def _count_tokens(value: object) -> int:
     """The approximate number of tokens."""
-    return len(value if isinstance(value, str) else json.dumps(value)) // CHARS_PER_TOKEN + 1
+    return len(json.dumps(value)) // CHARS_PER_TOKEN + 1
 
 
 def _refuse(status: int, message: str, kind: str, parameter: str | None = None) -> LoopbackReply:

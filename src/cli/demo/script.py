@@ -112,18 +112,24 @@ def _next_turn(conversation: DemoRequest) -> DemoTurn:
     messages = conversation.messages
     question, since = _find_question(messages)
     topic = next((each for each in TOPICS if each.words & question), None)
+    if topic is None and question:
+        return DemoTurn(WHAT_NEXT, thought="The script knows none of these words.")
     if topic is None:
-        return DemoTurn(WHAT_NEXT, thought="The script knows none of these words." if question else "")
+        return DemoTurn(WHAT_NEXT)
     done = sum(message.get("role") == "assistant" for message in since)
     if done and "Not run:" in _get_text(since[-1]):
         return DemoTurn(DENIED)
     steps = _choose_steps(topic, since)
     if done >= len(steps):
         return DemoTurn(topic.end.format(path=OTHER_PATH[conversation.native]))
-    step = steps[done]
-    offered = conversation.tools or frozenset(OFFERED.findall(_get_text(messages[0])))
-    call = next((each for each in step.tools if each[0] in offered), None)
-    return DemoTurn(step.text, step.thought, (call,)) if call else DemoTurn(NO_TOOL)
+    return _take_step(steps[done], conversation.tools or frozenset(OFFERED.findall(_get_text(messages[0]))))
+
+
+def _take_step(step: Step, offered: frozenset[str]) -> DemoTurn:
+    for call in step.tools:
+        if call[0] in offered:
+            return DemoTurn(step.text, step.thought, (call,))
+    return DemoTurn(NO_TOOL)
 
 
 def _choose_steps(topic: Topic, since: list[dict[str, Any]]) -> tuple[Step, ...]:
@@ -151,4 +157,4 @@ def _get_text(message: dict[str, Any]) -> str:
     content = message.get("content")
     if isinstance(content, list):
         return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
+    return str(content or "")

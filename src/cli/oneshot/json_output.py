@@ -111,17 +111,19 @@ _EVENTS: Mapping[type, Callable[[Any], tuple[str, dict[str, Any]]]] = {
 
 def format_event(event: Event) -> str:
     """An event as a line of stream-json; "" if it only counts towards `end`."""
-    line = describe_event(event)
-    return format_line(*line) if line else ""
+    if line := describe_event(event):
+        return format_line(*line)
+    return ""
 
 
 def describe_event(event: Event) -> tuple[str, dict[str, Any]] | None:
     """An event's type and fields; None if it only counts towards `end`."""
     if isinstance(event, SubagentStep):
-        step = describe_event(event.step)
-        return ("task", {"id": event.call.id, "step": {"type": step[0], **step[1]}}) if step else None
-    describe = _EVENTS.get(type(event))
-    return describe(event) if describe else None
+        if step := describe_event(event.step):
+            return "task", {"id": event.call.id, "step": {"type": step[0], **step[1]}}
+        return None
+    describe = _EVENTS.get(type(event), lambda _: None)
+    return describe(event)
 
 
 def format_line(kind: str, fields: Mapping[str, Any]) -> str:

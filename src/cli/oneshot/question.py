@@ -39,19 +39,25 @@ class Question(NamedTuple):
     def make_message(self, notes: Iterable[str], form: Form | None) -> UserMessage:
         """For the model, below notes; `form`: of the answer."""
         before = "".join(f"{note}\n\n" for note in notes) + self.before
-        after = f"{self.after}\n\n{form.instructions}" if form else self.after
-        return self.mentions.make_message(before, after) if self.mentions else UserMessage(before + self.text + after)
+        after = self.after
+        if form:
+            after += f"\n\n{form.instructions}"
+        if self.mentions:
+            return self.mentions.make_message(before, after)
+        return UserMessage(before + self.text + after)
 
 
 def read_question(prompt: str | None, message: str, factory: Factory) -> Question | None:
     """The question of -p, or of the words of the command line; None opens the chat. Raises ConfigError."""
-    if message and prompt is not None:
+    if prompt is None:
+        if sys.stdin and sys.stdin.isatty():
+            return None
+        prompt = message or "-"
+    elif message:
         raise ConfigError("-p asks one question, and there is another text beside it.", "Put all of it in quotes.")
-    if prompt and prompt.startswith("/"):
+    elif prompt.startswith("/"):
         prompt = factory.load_skills().expand(prompt) or prompt
-    if prompt is None and sys.stdin and sys.stdin.isatty():
-        return None
-    question = _read_text((message or "-") if prompt is None else prompt, factory)
+    question = _read_text(prompt, factory)
     if not question.text.strip():
         raise ConfigError("The question is empty.", HOW_TO_ASK)
     return question

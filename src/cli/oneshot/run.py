@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
@@ -43,9 +43,8 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
         debug = Debug(debug_level, factory.secrets)
         debug.observers = _make_observers(options, factory)
         question = read_question(options.prompt, options.message, factory)
-        unfit = [name for name in ONE_QUESTION if getattr(options, name) is not None]
-        if question is None and unfit:
-            raise ConfigError(f"{_spell_option(unfit[0])} works only with a question, and none was given.", HOW_TO_ASK)
+        if question is None:
+            _refuse_given(options, ONE_QUESTION, "{} works only with a question, and none was given.", HOW_TO_ASK)
         if options.relearn:
             factory.server_memory.forget()
         if question is None:
@@ -94,8 +93,9 @@ def _hold_panel(factory: Factory, question: Question, outlet: Outlet) -> tuple[F
         raise BotError(
             "No model of the panel gave an answer.", "\n".join(f"{each.name}: {each.error}" for each in answers)
         )
-    chaired = factory.with_settings(panel.chair_settings) if panel.chair_settings else factory
-    return chaired, question._replace(
+    if panel.chair_settings:
+        factory = factory.with_settings(panel.chair_settings)
+    return factory, question._replace(
         before=f"{app.panel.render_material(answers)}\n\n{app.panel.REQUEST.format(question='')}"
     )
 
@@ -106,10 +106,11 @@ def _open_settings(options: argparse.Namespace) -> Iterator[Settings]:
     if not options.demo:
         yield load_settings(options)
         return
-    if unfit := [name for name in ("base_url", "model", "workspace") if getattr(options, name) is not None]:
-        raise ConfigError(
-            f"--demo brings its own server, model and folder, so {_spell_option(unfit[0])} cannot be used with it."
-        )
+    _refuse_given(
+        options,
+        ("base_url", "model", "workspace"),
+        "--demo brings its own server, model and folder, so {} cannot be used with it.",
+    )
     from ..demo import start_demo
 
     with start_demo() as demo:
@@ -139,5 +140,8 @@ def wants_spans(environ: Mapping[str, str]) -> bool:
     return not is_off and any(environ.get(name) for name in SPAN_VARIABLES)
 
 
-def _spell_option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def _refuse_given(options: argparse.Namespace, names: Iterable[str], why: str, hint: str = "") -> None:
+    """Raises ConfigError if one of these options is given."""
+    for name in names:
+        if getattr(options, name) is not None:
+            raise ConfigError(why.format(f"--{name.replace('_', '-')}"), hint)

@@ -14,6 +14,7 @@ from ...security.text.sanitize import sanitize
 from ...types.events import Completed, Event, PrefixKept, PromptChanged, TurnStarted
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import NATIVE, TEXT, Response, ToolCall
+from ..render.words import fill
 
 if TYPE_CHECKING:
     from .jsonl import Observer
@@ -115,20 +116,22 @@ def _print_to_stderr(line: str) -> None:
 
 def _list_call_lines(response: Response) -> list[str]:
     lines = []
-    native = [call for call in response.calls if call.origin == NATIVE]
-    text = [call for call in response.calls if call.origin != NATIVE]
-    if native:
-        lines.append(f"Function calling format detected: {len(native)} calls")
-    if text:
-        lines.append(f"Tool calls found: {len(text)}  (text-based parsing)")
+    natives = sum(call.origin == NATIVE for call in response.calls)
+    if natives:
+        lines.append(f"Function calling format detected: {natives} calls")
+    if in_text := len(response.calls) - natives:
+        lines.append(f"Tool calls found: {in_text}  (text-based parsing)")
     if response.calls:
         lines.append(f"Tool calls: {[{'name': call.name, 'args': dict(call.arguments)} for call in response.calls]}")
-    lines += [_describe_origin(call) for call in text if call.origin != TEXT or call.repaired or call.guessed]
+    lines += filter(None, map(_describe_origin, response.calls))
     lines += [f"Malformed call ({call.origin}): {call.reason}" for call in response.malformed]
     return [*lines, _describe_end(response)]
 
 
 def _describe_origin(call: ToolCall) -> str:
+    """Of a call in the text: in which format it came, and what was made of it; "" if that was nothing special."""
+    if call.origin == NATIVE or (call.origin == TEXT and not call.repaired and not call.guessed):
+        return ""
     marks = [f"{call.name}: format {call.origin}"]
     if call.repaired:
         marks.append(f"repaired: {', '.join(call.repaired)}")
@@ -138,7 +141,7 @@ def _describe_origin(call: ToolCall) -> str:
 
 
 def _describe_end(response: Response) -> str:
-    usage = response.usage
-    tokens = f", {usage.input_tokens} tokens in, {usage.output_tokens} out" if usage else ""
-    own = f" ({response.provider_stop_reason})" if response.provider_stop_reason else ""
-    return f"Stop reason: {response.stop_reason}{own}{tokens}"
+    reason = f"Stop reason: {response.stop_reason}{fill(' ({})', response.provider_stop_reason)}"
+    if response.usage is None:
+        return reason
+    return f"{reason}, {response.usage.input_tokens} tokens in, {response.usage.output_tokens} out"

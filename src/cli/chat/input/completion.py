@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from prompt_toolkit.completion import Completion
@@ -23,52 +24,50 @@ MAX_SCANNED_ENTRIES = 5000  # of one folder
 def complete(before: str, state: State) -> Iterator[Completion]:
     """Complete the text before the cursor."""
     if mention := OPEN_MENTION.search(before):
-        quoted = mention[1] is not None
-        typed = mention[1] if quoted else mention[2]
-        for path in map(escape_name, _find_paths(state, read_name(typed))):
+        for path in map(escape_name, _find_paths(state, read_name(mention[1] or mention[2] or ""))):
             path = path.replace('"', r"\x22")  # which would end the mention
-            written = f'@"{path}"' if " " in path else f"@{path}"
-            yield Completion(written, -len(mention[0]))
+            if " " in path:
+                path = f'"{path}"'
+            yield Completion(f"@{path}", -len(mention[0]))
     elif before.startswith("/") and "\n" not in before:
-        yield from _complete_command(before, state)
+        name, blank, word = before.partition(" ")
+        if not blank:
+            yield from _complete_name(name, state)
+        elif (command := find_command(name)) and " " not in word:
+            for each in command.complete(state):
+                if each.startswith(word):
+                    yield Completion(each, -len(word))
 
 
-def _complete_command(before: str, state: State) -> Iterator[Completion]:
-    name, blank, word = before.partition(" ")
-    if not blank:
-        commands = {each: command.help for command in COMMANDS for each in (command.name, *command.aliases)}
-        for each, about in commands.items():
+def _complete_name(name: str, state: State) -> Iterator[Completion]:
+    """The commands of the chat, and of the user, that begin so."""
+    for command in COMMANDS:
+        for each in (command.name, *command.aliases):
             if each.startswith(name.lower()):
-                yield Completion(each, -len(name), display_meta=about)
-        for skill in state.skills.skills.values():
-            if f"/{skill.name}".startswith(name) and not find_command(f"/{skill.name}"):
-                yield Completion(f"/{skill.name}", -len(name), display_meta=sanitize(skill.description))
-    elif (command := find_command(name)) and " " not in word:
-        for each in command.complete(state):
-            if each.startswith(word):
-                yield Completion(each, -len(word))
+                yield Completion(each, -len(name), display_meta=command.help)
+    for skill in state.skills.skills.values():
+        if f"/{skill.name}".startswith(name) and not find_command(f"/{skill.name}"):
+            yield Completion(f"/{skill.name}", -len(name), display_meta=sanitize(skill.description))
 
 
 def _find_paths(state: State, typed: str) -> list[str]:
     """Paths that begin with `typed`, then files of the workspace that match it; folders end in a slash."""
-    listed = _list_folder(state.settings.root, typed)
-    is_place = not typed or typed.endswith("/") or typed.startswith(ELSEWHERE)
-    matches = [] if is_place else state.files.search(typed)
-    return list(dict.fromkeys([*listed, *matches]))
+    paths = _list_folder(state.settings.root, typed)
+    if typed and not typed.endswith("/") and not typed.startswith(ELSEWHERE):
+        paths += state.files.search(typed)
+    return list(dict.fromkeys(paths))
 
 
 def _list_folder(root: Path, typed: str) -> list[str]:
     """Entries of one folder, sorted, as paths that begin with `typed`."""
-    folder, _, start = typed.rpartition("/")
-    place = folder or ("/" if typed.startswith("/") else "")
-    paths: list[str] = []
+    start = typed.rpartition("/")[2]
+    place = typed.removesuffix(start)
     try:
-        with os.scandir(root / Path(place).expanduser()) as entries:
-            for count, entry in enumerate(entries):
-                if count >= MAX_SCANNED_ENTRIES or len(paths) >= MAX_PATHS:
-                    break
-                if entry.name.startswith(start) and (start or not entry.name.startswith(".")):
-                    paths.append(typed[: len(typed) - len(start)] + entry.name + ("/" if entry.is_dir() else ""))
+        with os.scandir(root / Path(place).expanduser()) as listing:
+            entries = islice(listing, MAX_SCANNED_ENTRIES)
+            fits = (
+                each for each in entries if each.name.startswith(start) and (start or not each.name.startswith("."))
+            )
+            return sorted(place + each.name + ("/" if each.is_dir() else "") for each in islice(fits, MAX_PATHS))
     except (OSError, RuntimeError):  # RuntimeError: no user has that home
         return []
-    return sorted(paths)

@@ -246,8 +246,10 @@ def copy_to_clipboard(text: str) -> str:
 
 def find_last_code(text: str) -> str:
     """The last code block in a Markdown text; empty if there is none."""
-    *_, last = ["", *(code for _, code in CODE_BLOCK.findall(text))]
-    return last
+    *_, last = [None, *CODE_BLOCK.finditer(text)]
+    if last is None:
+        return ""
+    return str(last[2])
 
 
 def _show_permissions(state: State, words: str) -> None:
