@@ -70,9 +70,8 @@ def _suggest(wrong: str, names: list[str]) -> str:
     import difflib
 
     words = {each.lstrip("-"): each for each in names}
-    for near in difflib.get_close_matches(wrong.lstrip("-"), words, n=1):
-        return f"; the nearest is {words[near]}"
-    return ""
+    near = difflib.get_close_matches(wrong.lstrip("-"), words, n=1)
+    return f"; the nearest is {words[near[0]]}" if near else ""
 
 
 def make_formatter(prog: str) -> argparse.HelpFormatter:

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from ...config import Settings
@@ -56,17 +56,17 @@ def examine(diagnosis: Diagnosis) -> Iterator[tuple[str, Finding]]:
         if finding.status == "fail":
             break
     else:
-        yield from _probe(diagnosis)
+        yield from _run_checks(PROBES, diagnosis)
     if name != "configuration":
-        for local_name, local in LOCAL.items():
-            if finding := _run_check(local, diagnosis):
-                yield local_name, finding
+        yield from _run_checks(LOCAL, diagnosis)
     yield "terminal", check_terminal()
 
 
-def _probe(diagnosis: Diagnosis) -> Iterator[tuple[str, Finding]]:
-    for name, probe in PROBES.items():
-        if (diagnosis.is_vllm or probe not in VLLM_ONLY) and (finding := _run_check(probe, diagnosis)):
+def _run_checks(
+    checks: Mapping[str, Callable[[Diagnosis], Finding | None]], diagnosis: Diagnosis
+) -> Iterator[tuple[str, Finding]]:
+    for name, check in checks.items():
+        if (diagnosis.is_vllm or check not in VLLM_ONLY) and (finding := _run_check(check, diagnosis)):
             yield name, finding
 
 

@@ -112,10 +112,8 @@ def _next_turn(conversation: DemoRequest) -> DemoTurn:
     messages = conversation.messages
     question, since = _find_question(messages)
     topic = next((each for each in TOPICS if each.words & question), None)
-    if topic is None and question:
-        return DemoTurn(WHAT_NEXT, thought="The script knows none of these words.")
     if topic is None:
-        return DemoTurn(WHAT_NEXT)
+        return DemoTurn(WHAT_NEXT, thought="The script knows none of these words." if question else "")
     done = sum(message.get("role") == "assistant" for message in since)
     if done and "Not run:" in _get_text(since[-1]):
         return DemoTurn(DENIED)

@@ -24,19 +24,19 @@ MAX_SCANNED_ENTRIES = 5000  # of one folder
 def complete(before: str, state: State) -> Iterator[Completion]:
     """Complete the text before the cursor."""
     if mention := OPEN_MENTION.search(before):
-        for path in map(escape_name, _find_paths(state, read_name(mention[1] or mention[2] or ""))):
-            path = path.replace('"', r"\x22")  # which would end the mention
-            if " " in path:
-                path = f'"{path}"'
-            yield Completion(f"@{path}", -len(mention[0]))
+        for path in _find_paths(state, read_name(mention[1] or mention[2] or "")):
+            yield Completion(f"@{_quote_path(path)}", -len(mention[0]))
     elif before.startswith("/") and "\n" not in before:
         name, blank, word = before.partition(" ")
         if not blank:
             yield from _complete_name(name, state)
         elif (command := find_command(name)) and " " not in word:
-            for each in command.complete(state):
-                if each.startswith(word):
-                    yield Completion(each, -len(word))
+            yield from (Completion(each, -len(word)) for each in command.complete(state) if each.startswith(word))
+
+
+def _quote_path(path: str) -> str:
+    path = escape_name(path).replace('"', r"\x22")  # which would end the mention
+    return f'"{path}"' if " " in path else path
 
 
 def _complete_name(name: str, state: State) -> Iterator[Completion]:

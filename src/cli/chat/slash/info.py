@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable
 
 from .... import app
 from ....config import list_settings
@@ -106,8 +107,6 @@ def _show_status(state: State, _: str) -> None:
 def describe_path(state: State) -> list[str]:
     """How tools are called, how the calls of this conversation came, and how to have the server read them."""
     from ....negotiation.call_path import BY_DEFAULT, NO_PARSER, NO_TOKENS  # start-up is measured
-    from ....parsing import list_parsers
-    from ....providers.vllm_parsers import name_tool_parser
 
     path = state.ensure_runtime().model.path
     lines = [f"{path.mode}: {PATH_DESCRIPTIONS[path.mode]}"]
@@ -119,14 +118,22 @@ def describe_path(state: State) -> list[str]:
     if origins:
         ways = (f"{number:,} {CALL_ORIGINS.get(way, f'in the text ({way})')}" for way, number in origins.items())
         lines.append(f"calls so far: {', '.join(ways)}")
+    if path.reason == NO_PARSER or path.mode == "native":
+        lines += _suggest_parser(state, origins, is_missing=path.reason == NO_PARSER)
+    return lines
+
+
+def _suggest_parser(state: State, origins: Iterable[str], *, is_missing: bool) -> list[str]:
+    """How to have the server read the calls, where the formats that came or the model tell it."""
+    from ....parsing import list_parsers  # start-up is measured
+    from ....providers.vllm_parsers import name_tool_parser
+
     parsers = [name for origin in origins for name in list_parsers(origin)[:1]]
-    if path.reason == NO_PARSER and not parsers:  # no call has come yet in a format that tells
+    if is_missing and not parsers:  # no call has come yet in a format that tells
         root = state.factory.connections.find_root(state.model_name)
         parsers = [name_tool_parser(root, state.model_name)]
-    if parsers and (path.reason == NO_PARSER or path.mode == "native"):
-        flags = f"--enable-auto-tool-choice --tool-call-parser {parsers[0]}"
-        lines.append(f"To have the server read the calls, start it with {flags}")
-    return lines
+    flags = "To have the server read the calls, start it with --enable-auto-tool-choice --tool-call-parser"
+    return [f"{flags} {parser}" for parser in parsers[:1]]
 
 
 def _count_origins(state: State) -> Counter[str]:
