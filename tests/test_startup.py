@@ -47,10 +47,15 @@ class Loaded(NamedTuple):
     modules: set[str]
 
 
-def loaded_by(*command: str) -> Loaded:
+def loaded_by(*command: str, typed: str = "") -> Loaded:
     """What Python imports for a command, as -X importtime lists it: nothing of the test's own is among it."""
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", *command], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-X", "importtime", *command],
+        cwd=ROOT,
+        input=typed,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     return Loaded(done.stdout, {line.rpartition("|")[2].strip() for line in lines})
@@ -238,3 +243,9 @@ def test_a_question_is_sent_before_what_few_answers_need_is_loaded(tmp_path):
     modules, compiled = json.loads(done.stdout)
     assert set(modules) & NOT_FOR_A_QUESTION == set()
     assert compiled == []  # the expressions of the parser that few answers need
+
+
+def test_an_editor_agent_has_loaded_what_a_session_needs_before_one_is_asked_for():
+    pytest.importorskip("acp", reason="the SDK of the Agent Client Protocol is not installed")
+    greeting = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}})
+    assert "src.app.connect" in loaded_by("cli.py", "acp", typed=f"{greeting}\n").modules
