@@ -83,8 +83,9 @@ class FactStore:
 
     `accepted`: the models whose server has accepted a request with tools. `thought_starts`: the last tokens of prompts
     in which the template of a model opens a thought that the server leaves in the text, their ids joined by commas; ""
-    if the server tells no tokens. `measured`: the models of which a prompt looked too short for its tools, which is
-    measured once. `late_system`: whether the template shows a late system message in its place;
+    if the server tells no tokens. `unshown_thoughts`: where it shows no prompt, of how many more answers the calls
+    wait, because one ended such a thought. `measured`: the models of which a prompt looked too short for its tools,
+    which is measured once. `late_system`: whether the template shows a late system message in its place;
     None: it was not asked yet. `parser_records`: how often the server's parser failed on a model's answers.
     `clean_ends`: by address, models that write calls without tags, each with the last tokens of an answer of which the
     server's parser lost nothing. What one conversation is finding out by `claim`, others wait for. `now`: seconds from
@@ -97,6 +98,7 @@ class FactStore:
         self.paths: FactTable[ServedModel, CallPath] = FactTable(CallPath())
         self.accepted: FactTable[ServedModel, bool] = FactTable(False)
         self.thought_starts: FactTable[ServedModel, frozenset[str]] = FactTable(frozenset())
+        self.unshown_thoughts: FactTable[ServedModel, int] = FactTable(0)
         self.measured: FactTable[ServedModel, bool] = FactTable(False)
         self.late_system: FactTable[ServedModel, bool | None] = FactTable(None)
         self.parser_records: FactTable[ServedModel, ParserRecord] = FactTable(ParserRecord())

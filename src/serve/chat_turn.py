@@ -59,6 +59,7 @@ REPAIR = "{reasons} Nothing was run. Write the call again, correctly, and nothin
 THOUGHT_START_TOKENS = 2  # of a prompt: they say whether it ends in an opened thought
 PROMPT_TAIL_TOKENS = 16  # that hold the longest marker of a thought
 MAX_THOUGHT_STARTS = 8  # of a model
+UNSHOWN_THOUGHTS = 3  # answers whose calls wait, after one that ended a thought on a server that shows no prompt
 
 T = TypeVar("T")
 
@@ -302,7 +303,7 @@ class ChatTurn:
         guard = StreamGuard(
             self._request,
             self._new_id,
-            thinks=self._prompt_end in self._facts.thought_starts.get(self.fact_key),  # and drafts calls in thoughts
+            thinks=self._begins_thought,  # and drafts calls in thoughts
             may_be_cut=not any(model == self._request.model for model, _ in ends),
             fits_native=self._fits_native,
         )
@@ -314,25 +315,31 @@ class ChatTurn:
         """Send the rest of each choice. `last`: the chunks without choices; `is_done`: see StreamGuard.close."""
         for guard in self._guards.values():
             guard.close(last if len(self._guards) == 1 else (), is_done=is_done)
-            if guard.ends_thought and not is_raw:
-                yield from self._learn_thought_start()
+            if not is_raw and not self._request.body.get("continue_final_message"):
+                yield from self._learn_thought_start(guard)
             ending = yield from self._finish(guard.assembler)
             yield Payload(guard.settle(ending))
         yield Payload([*last, DONE])
 
-    def _learn_thought_start(self) -> Aside[None]:
-        """An answer ended a thought that nothing in it began: later prompts that end so begin one.
+    def _learn_thought_start(self, guard: StreamGuard) -> Aside[None]:
+        """If an answer ends a thought that nothing in it began, later prompts that end so begin one.
 
-        A client can have any model write that. So the prompt has to show who began it, where the server shows a prompt.
-        The end of one that a client wrote itself says nothing of the template.
+        A client can have any model write that. So the prompt has to show who began it; where the server shows none,
+        only the next answers are taken to think. The end of a prompt that a client wrote itself says nothing of the
+        template.
         """
-        if self._request.body.get("continue_final_message"):
-            return
         end, known = self._prompt_end, self._facts.thought_starts.get(self.fact_key)
+        unshown = self._facts.unshown_thoughts
+        if not guard.ends_thought:
+            if guard.assembler.completed.stop_reason != "max_tokens":
+                unshown.update(self.fact_key, lambda left: max(left - 1, 0))
+            return
         if end in known or len(known) >= MAX_THOUGHT_STARTS:
             return
-        prompt = yield from self._show_prompt_end()
-        if prompt is None or opens_thought(prompt):
+        prompt = None if unshown.get(self.fact_key) else (yield from self._show_prompt_end())
+        if prompt is None:
+            unshown.update(self.fact_key, lambda _: UNSHOWN_THOUGHTS)
+        elif opens_thought(prompt):
             self._facts.thought_starts.update(self.fact_key, lambda starts: starts | {end})
 
     def _show_prompt_end(self) -> Aside[str | None]:
@@ -466,6 +473,12 @@ class ChatTurn:
     def _prompt_end(self) -> str:
         """The last tokens of the prompt, which its template wrote; "" if the server tells none."""
         return ",".join(map(str, self._prompt_tail[-THOUGHT_START_TOKENS:]))
+
+    @property
+    def _begins_thought(self) -> bool:
+        """Whether this prompt opens a thought, as one that ended so has shown; else as the last answers were."""
+        is_shown = self._prompt_end in self._facts.thought_starts.get(self.fact_key)
+        return is_shown or self._facts.unshown_thoughts.get(self.fact_key) > 0
 
     def _measure(self, prompt_ids: bytes) -> None:
         if self.conversation and prompt_ids:

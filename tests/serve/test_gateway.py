@@ -1218,6 +1218,21 @@ def test_calls_wait_for_the_whole_answer_where_the_template_opens_a_thought(tmp_
     drive(tmp_path, lambda sent: draft_call(sent, left), use)
 
 
+def test_where_no_prompt_is_shown_three_answers_without_a_thought_take_it_back(tmp_path):
+    kinds = ["draft", *["plain"] * 3, "draft", *["plain"] * 2, "draft", "plain", "draft"]
+    left = list(kinds)
+
+    def answer(sent):
+        is_plain = sent.get("stream") and left.pop(0) == "plain"
+        return stream("Done.") if is_plain else draft_call(sent, [[]])
+
+    async def use(client, _):
+        waits = [await waits_with_calls(client) for _ in kinds]
+        assert [each for each, kind in zip(waits, kinds, strict=True) if kind == "draft"] == [False, False, True, True]
+
+    drive(tmp_path, answer, use)
+
+
 def test_a_client_that_opens_thoughts_itself_does_not_decide_about_the_answers_to_others(tmp_path):
     own = [[0, number, 5] for number in range(100, 120)]
     left = [*own, [1, 5, 6], [2, 5, 6]]

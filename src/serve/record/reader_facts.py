@@ -19,6 +19,7 @@ def describe_facts(facts: FactStore, served: ServedModel) -> dict[str, Any]:
         "info": asdict(facts.infos.get(served.address)),
         "path": path.to_dict(),
         "thought_starts": sorted(facts.thought_starts.get(served)),
+        "unshown_thoughts": facts.unshown_thoughts.get(served),
         "measured": facts.measured.get(served),
         "late_system": facts.late_system.get(served),
         "clean_ends": ends,
@@ -35,6 +36,7 @@ def restore_facts(stored: Mapping[str, Any], address: str, model: str) -> FactSt
     facts.infos.update(address, lambda _: info)
     facts.paths.update(served, lambda _: path)
     facts.thought_starts.update(served, lambda _: frozenset(stored.get("thought_starts") or ()))
+    facts.unshown_thoughts.update(served, lambda _: int(stored.get("unshown_thoughts") or 0))
     facts.measured.update(served, lambda _: bool(stored.get("measured")))
     facts.late_system.update(served, lambda _: stored.get("late_system"))
     facts.clean_ends.update(address, lambda _: ends)
