@@ -23,6 +23,7 @@ from src.security.permissions.modes import MODES
 from tests.doubles import ScriptedServer
 from tests.each import check_rows
 from tests.mcp.program import KEY, serve_http
+from tests.thorough import only_thorough, take_turns
 
 from .editing import Editor, make_settings, open_program, run
 
@@ -125,8 +126,8 @@ MAY_ASK = {  # a kind of tool -> a call of it that asks in mode ask
 ANSWERS = ("once", "session", "always", "no", "no_with_words")
 
 
-@pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("tool", MAY_ASK)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("answer", "tool"), take_turns(ANSWERS, [*MAY_ASK]))
 def test_each_answer_means_the_same_for_each_kind_of_tool(tool, answer, tmp_path):
     """Two equal calls: the second asks again only after `once`, and after `no`. Without a yes nothing changes."""
     (tmp_path / "old.txt").write_text("old old")
@@ -462,6 +463,7 @@ def test_an_mcp_server_of_the_editor_gives_its_tools(tmp_path):
     assert any(name.startswith("the_editor_s_") for name in names)
 
 
+@only_thorough
 def test_an_mcp_server_over_http_gets_the_headers_that_the_editor_names(tmp_path):
     pytest.importorskip("mcp", reason="the MCP SDK is not installed")
     root = tmp_path / "root"

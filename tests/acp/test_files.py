@@ -28,6 +28,7 @@ from src.tools.fs.encoding import ENCODINGS, Encoding, decode
 from src.tools.fs.paths import make_target
 from src.tools.fs.text_files import DISK, TextFiles
 from tests.doubles import ScriptedServer
+from tests.thorough import sample, take_turns
 
 from .editing import Editor, make_settings, open_program, run
 from .test_agent import PNG, calls, says
@@ -192,19 +193,19 @@ def test_lines_are_counted_in_what_the_editor_has(tmp_path):
     assert results[1].startswith("3\tthree\n[no newline at the end]")
 
 
-@pytest.mark.parametrize(
-    ("on_disk", "held", "expected"),
-    [
-        (b"a\r\nb\r\n", "a\r\nb\r\n", "a\r\nc\r\nd\r\n"),  # as it is
-        (b"a\r\nb\r\n", "a\nb\n", "a\nc\nd\n"),  # an editor that keeps line ends for itself
-        (b"a\nb", "a\nb", "a\nc\nd"),
-        ("\ufeffa\nb\n".encode(), "a\nb\n", "a\nc\nd\n"),
-        ("\ufeffa\nb\n".encode(), "\ufeffa\nb\n", "\ufeffa\nc\nd\n"),
-        ("\ufeffä\nb\n".encode("utf-16-le"), "ä\nb\n", "ä\nc\nd\n"),
-        ("ä\nb\n".encode("latin-1"), "ä\nb\n", "ä\nc\nd\n"),
-    ],
-    ids=["crlf", "crlf_shown_as_lf", "no_newline_at_the_end", "mark_left_out", "mark_shown", "utf_16", "latin_1"],
-)
+KEPT = [
+    (b"a\r\nb\r\n", "a\r\nb\r\n", "a\r\nc\r\nd\r\n"),  # as it is
+    (b"a\r\nb\r\n", "a\nb\n", "a\nc\nd\n"),  # an editor that keeps line ends for itself
+    (b"a\nb", "a\nb", "a\nc\nd"),
+    ("\ufeffa\nb\n".encode(), "a\nb\n", "a\nc\nd\n"),
+    ("\ufeffa\nb\n".encode(), "\ufeffa\nb\n", "\ufeffa\nc\nd\n"),
+    ("\ufeffä\nb\n".encode("utf-16-le"), "ä\nb\n", "ä\nc\nd\n"),
+    ("ä\nb\n".encode("latin-1"), "ä\nb\n", "ä\nc\nd\n"),
+]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("on_disk", "held", "expected"), sample(KEPT, 2, 1))
 def test_an_edit_keeps_what_it_does_not_change(on_disk, held, expected, tmp_path):
     file = tmp_path / "a.txt"
     file.write_bytes(on_disk)
@@ -305,17 +306,18 @@ async def hang() -> None:
     await asyncio.Event().wait()
 
 
+NOT_DONE = [
+    ("read", {"path": "a.txt"}, "read"),
+    ("write", {"path": "new/a.txt", "content": "x"}, "written"),
+    ("write", {"path": "a.txt", "content": "x"}, "written"),
+    ("edit", {"path": "a.txt", "oldText": "old", "newText": "x"}, "written"),
+]
+FAILURES = [(refuse, "the buffer is locked"), (hang, "it took longer than 0.2 s")]
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("name", "arguments", "done"),
-    [
-        ("read", {"path": "a.txt"}, "read"),
-        ("write", {"path": "new/a.txt", "content": "x"}, "written"),
-        ("write", {"path": "a.txt", "content": "x"}, "written"),
-        ("edit", {"path": "a.txt", "oldText": "old", "newText": "x"}, "written"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("how", "why"), [(refuse, "the buffer is locked"), (hang, "it took longer than 0.2 s")], ids=["refuses", "is slow"]
+    ("how", "why", "name", "arguments", "done"), [(*failure, *row) for row, failure in take_turns(NOT_DONE, FAILURES)]
 )
 def test_the_result_says_what_the_editor_did_not_do_and_the_disk_stays(
     how, why, name, arguments, done, tmp_path, monkeypatch

@@ -193,9 +193,9 @@ class TestManyTools:
         [
             ("auto", 32_768, True),
             ("auto", 1_000_000, False),
-            ("auto", None, True),
-            ("always", 1_000_000, True),
-            ("never", 4_096, False),
+            pytest.param("auto", None, True, marks=only_thorough),
+            pytest.param("always", 1_000_000, True, marks=only_thorough),
+            pytest.param("never", 4_096, False, marks=only_thorough),
         ],
     )
     def test_their_definitions_are_left_out_where_they_fill_the_context(self, tmp_path, search, context, is_on):

@@ -134,7 +134,8 @@ def test_a_worker_that_is_killed_leaves_no_container(tmp_path, podman):
     assert has_ended(podman, mark)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=only_thorough)])
+@only_thorough
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_driver_that_is_ended_leaves_no_container(tmp_path, podman, number):
     mark = f"972.{os.getpid()}"
     with start_batch(tmp_path, podman, f"run sleep {mark}") as driver:

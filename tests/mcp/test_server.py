@@ -99,7 +99,8 @@ def test_there_is_one_tool_with_a_schema_for_what_it_takes_and_gives(root):
     run(work())
 
 
-def test_a_task_in_mode_plan_reads_and_reports(root):
+@pytest.mark.parametrize("is_process", [False, pytest.param(True, marks=only_thorough)])
+def test_a_task_in_mode_plan_reads_and_reports(is_process, root):
     (root / "part").mkdir()
     (root / "part/notes.txt").write_text("the answer is 42\n")
     told: list[str] = []
@@ -108,7 +109,7 @@ def test_a_task_in_mode_plan_reads_and_reports(root):
         told.append(f"{progress:g} {message}")
 
     async def work(url: str) -> None:
-        async with open_pipes(url, root) as client:
+        async with (open_pipes if is_process else open_client)(url, root) as client:
             asked = {"task": "What is the answer?", "folder": "part"}
             report = await client.call_tool("delegate", asked, progress_callback=tell)
             assert not report.is_error
@@ -257,7 +258,8 @@ def test_a_folder_that_is_not_below_a_root_is_refused(root):
     run(work())
 
 
-@pytest.mark.parametrize("command", ["acp", pytest.param("mcp", marks=only_thorough)])
+@only_thorough
+@pytest.mark.parametrize("command", ["acp", "mcp"])
 def test_without_input_the_program_ends_in_silence(command, root):
     words = [sys.executable, str(ROOT / "cli.py"), command]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, cwd=root)

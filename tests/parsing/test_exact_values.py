@@ -113,7 +113,7 @@ def parse_in_pieces(text, size):
 @check_each(row=ROWS)
 def test_no_value_is_changed_in_silence(row):
     counted = collections.Counter()
-    for value in sample(VALUES, 24, ROWS.index(row)):
+    for value in sample(VALUES, 48, ROWS.index(row)):
         for first in ("path", "content"):
             text, arguments = write_call(row, value, first)
             verdict = judge(extract_tool_calls(text, [WRITE]), arguments)

@@ -335,6 +335,7 @@ class TestWhileTheModelWorks:
         assert roles[-2:] == [("assistant", "Half an answer"), ("user", "my next words")]
         gate.set()
 
+    @only_thorough
     def test_a_lone_escape_stops_it_too(self, chat):
         gate = Gate()
         chat = chat(["Half", gate])
@@ -532,6 +533,7 @@ class TestWhileTheModelWorks:
         assert termios.tcgetattr(chat.child.child_fd)[3] & termios.ECHO
         assert "Traceback" not in chat.raw
 
+    @only_thorough
     def test_ctrl_z_and_back(self, chat):
         gate = Gate()
         chat = chat(["Half ", gate, "and half."])
@@ -690,6 +692,7 @@ class TestAtAnApproval:
         chat.shows("^As you like.$")
         assert "move it to trash instead 日本" in chat.server.requests[1]["messages"][-1]["content"]
 
+    @only_thorough
     def test_shift_tab_answers_where_the_next_mode_lets_the_call_pass(self, chat, tmp_path):
         chat = chat(
             [call("write", path="a.txt", content="x\n")],
@@ -725,6 +728,7 @@ class TestAtAnApproval:
         chat.shows("^2.$")
         assert chat.everything.count("Run it?") == 1
 
+    @only_thorough
     def test_ctrl_c_stops_the_turn(self, chat):
         chat = chat([call("exec", command="echo one", access="write")], ["Well."])
         chat.line("go")
@@ -807,6 +811,7 @@ def state_of(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+@only_thorough
 def test_what_debug_tells_does_not_disturb_the_drawing(chat):
     chat = chat(["One two."], DEBUG="2")  # of several pieces each is traced in between
     chat.line("hi")

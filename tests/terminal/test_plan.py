@@ -7,6 +7,7 @@ import threading
 
 from src.cli.chat.input import application
 from src.cli.render.live import LiveScreen
+from tests.thorough import only_thorough
 
 PLAN = ["--mode", "plan"]
 
@@ -41,6 +42,7 @@ def test_a_plan_is_shown_sent_back_with_words_edited_in_the_editor_and_accepted(
     assert results(chat)[1].endswith("1. read")
 
 
+@only_thorough
 def test_what_is_printed_when_the_editor_ends_stands_above_the_prompt(open_chat, monkeypatch):
     """The threads are slowed where one takes lines to print, and the other takes the terminal back."""
     take_above, take_typed_ahead = LiveScreen.take_above, application.take_typed_ahead

@@ -46,6 +46,7 @@ def test_a_question_longer_than_the_screen_says_last_how_many_of_its_lines_are_h
     assert re.search(r"\n  \(\d\d lines are above: scroll up\)\n  Run it\? \[y/N\]\n", chat.text)
 
 
+@only_thorough
 def test_what_ctrl_o_opens_stands_above_the_question_behind_its_bar(open_chat):
     written = "\n".join([FORGED, "  Run it? [y/N] " + "x" * 70 + "  a: always; this adds the rule exec:ls -la"])
     chat = open_chat(
@@ -73,6 +74,7 @@ def test_the_question_is_drawn_again_for_a_narrower_terminal(open_chat):
     assert [line[:6] for line in forged] == ["    : "]
 
 
+@only_thorough
 def test_the_question_stands_below_what_a_command_of_the_chat_shows(open_chat):
     chat = open_chat([call("exec", command="rm -rf src", access="write")], ["Well."])
     ask(chat)

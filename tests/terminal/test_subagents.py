@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from tests.thorough import only_thorough
 from tests.waiting import PATIENCE_S, wait_until
 
 from .terminal import Gate
@@ -41,6 +42,7 @@ def test_each_has_a_line_which_says_what_it_does_and_then_folds_to_its_report(op
     assert [message["role"] for message in final[1:]] == ["user", "assistant", "tool", "tool"]
 
 
+@only_thorough
 def test_ctrl_c_ends_all_of_them_and_the_chat_goes_on(open_chat):
     gates = Gate(), Gate()
     chat = open_chat(TASKS, [gates[0], "A."], [gates[1], "B."], ["Go on, then."])

@@ -149,6 +149,7 @@ class TestInTheBackground:
         assert chat.everything.count("Background job 1") == 1
         assert "seen" in chat.server.requests[-1]["messages"][-1]["content"]
 
+    @only_thorough
     def test_nothing_survives_the_program(self, chat, tmp_path):
         chat = chat([call("exec", command="echo $$; sleep 600", background=True)], ["It runs."])
         chat.line("go")
@@ -237,6 +238,7 @@ class TestUndo:
             "and?",
         ]
 
+    @only_thorough
     def test_what_the_user_changed_since_is_named_and_stays(self, chat, tmp_path):
         chat = chat([call("exec", command="echo 2 > a.txt; echo 2 > b.txt", access="write")], ["Done."], options=AUTO)
         chat.line("go")

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
         pytest.param("vllm-bot mo", {"models"}, marks=only_thorough),
         pytest.param("vllm-bot --outp", {"--output"}, marks=only_thorough),
         ("vllm-bot --output ", {"text", "json", "stream-json"}),
-        ("vllm-bot config --js", {"--json"}),
+        pytest.param("vllm-bot config --js", {"--json"}, marks=only_thorough),
     ],
 )
 def test_commands_options_and_what_they_may_be_are_completed(line, words, tmp_path):

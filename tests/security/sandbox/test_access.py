@@ -9,6 +9,7 @@ import pytest
 from src.tools import REGISTRY
 from src.tools.process import background
 from src.tools.process.access import NO_SEMAPHORES
+from tests.thorough import only_thorough
 
 from ...waiting import FETCH, wait_until
 
@@ -128,6 +129,7 @@ class TestInTheBackground:
             assert "connect" in self.fetch(within, "more", access, tries=1)
         assert not (workspace / "more").exists()
 
+    @only_thorough
     def test_through_one_that_reads_nothing_is_changed(self, start, within, workspace):
         start("read")
         if within.wiring.sandbox.has_loopback:

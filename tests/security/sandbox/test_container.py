@@ -16,6 +16,7 @@ from src.security.sandbox.view import SandboxView
 from src.tools import ToolContext
 from src.tools.process.run import run as run_program
 from tests.containers import CHECKOUT_IMAGE, IMAGE, FakePodman
+from tests.thorough import only_thorough
 from tests.waiting import wait_until
 
 
@@ -63,6 +64,7 @@ def test_the_access_decides_on_the_workspace_and_the_network(run, podman, worksp
     assert ("--network=none" not in words) == network
 
 
+@only_thorough
 @pytest.mark.parametrize(("access", "readonly"), [("read", ",readonly"), ("write", "")])
 def test_an_added_folder_is_there_as_the_workspace_is(run, podman, tmp_path, access, readonly):
     (added := tmp_path / "lib").mkdir()
@@ -77,6 +79,7 @@ def test_a_container_has_the_limits_of_commands(run, podman):
     assert {"--memory=8192000000", "--memory-swap=8192000000", "--pids-limit=1024", "--cpus=1.5"} <= set(words)
 
 
+@only_thorough
 def test_a_command_writes_no_larger_file_than_it_may(podman, workspace):
     limits = ResourceLimits(file_mb=1)
     sandbox = open_container(ContainerOptions(IMAGE), SandboxView(workspace), limits, {"PATH": podman.path})
@@ -99,6 +102,7 @@ def test_variables_are_those_of_this_machine_but_for_the_paths(run, podman):
     assert others == ["HOME=/tmp/home", "LANG=C.UTF-8", "TMPDIR=/tmp"]
 
 
+@only_thorough
 def test_home_and_temporary_files_last_from_one_command_to_the_next(run):
     run('echo 1 > "$HOME/a"; echo 2 > "$TMPDIR/b"')
     assert run('cat "$HOME/a" "$TMPDIR/b"') == "1\n2\n[exit code 0]"

@@ -13,6 +13,7 @@ from src.tools.sdk.output_store import ToolOutput
 from src.tools.sdk.wiring import CommandReport
 from src.types.sandbox import Launch
 from tests.each import check_rows
+from tests.thorough import sample
 
 SANDBOX = SimpleNamespace(is_enforcing=True, has_loopback=True, has_network=lambda access: access == "network")
 WITHOUT_LOOPBACK = SimpleNamespace(**{**vars(SANDBOX), "has_loopback": False})
@@ -73,24 +74,25 @@ FAILED_TESTS = "\n".join(
 )
 
 
-@pytest.mark.parametrize(
-    ("printed", "cause", "may_run_again"),
-    [
-        (REFUSED, REFUSED, False),
-        (
-            "touch: cannot touch 'a': Read-only file system\nmake: *** Error 1",
-            "touch: cannot touch 'a': Read-only",
-            True,
-        ),
-        ("{workspace}/a: Permission denied", "a: Permission denied", True),
-        (SEMAPHORE, "PermissionError: [Errno 13] Permission denied", False),
-        ("assert 1 == 2", "", True),
-        (FAILED_TESTS, "", False),
-        (f"{FAILED_TESTS}\nsqlite3.OperationalError: attempt to write a readonly database", "", True),
-        (f"{FAILED_TESTS}\njava.nio.file.AccessDeniedException: a", "", True),
-        (f"{FAILED_TESTS}\nerror: could not create work tree dir 'x'", "", True),
-    ],
-)
+CAUSES = [
+    (REFUSED, REFUSED, False),
+    (
+        "touch: cannot touch 'a': Read-only file system\nmake: *** Error 1",
+        "touch: cannot touch 'a': Read-only",
+        True,
+    ),
+    ("{workspace}/a: Permission denied", "a: Permission denied", True),
+    (SEMAPHORE, "PermissionError: [Errno 13] Permission denied", False),
+    ("assert 1 == 2", "", True),
+    (FAILED_TESTS, "", False),
+    (f"{FAILED_TESTS}\nsqlite3.OperationalError: attempt to write a readonly database", "", True),
+    (f"{FAILED_TESTS}\njava.nio.file.AccessDeniedException: a", "", True),
+    (f"{FAILED_TESTS}\nerror: could not create work tree dir 'x'", "", True),
+]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("printed", "cause", "may_run_again"), sample(CAUSES, 2))
 def test_the_line_that_names_a_refused_file_is_the_cause(tmp_path, printed, cause, may_run_again):
     sandbox = SimpleNamespace(
         **vars(SANDBOX), launch=lambda argv, _cwd, environment, _access: Launch(argv, environment)

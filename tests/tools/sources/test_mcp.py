@@ -49,7 +49,7 @@ def connected(*rows, workspace=Path("/")):
     return McpServers(parse_servers(rows, {"SECRET": "word"}, workspace))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # a worker that takes some tests of others starts it once
 def small():
     pytest.importorskip("mcp", reason="the MCP SDK is not installed")
     with closing(connected(SMALL | {"timeout": PATIENCE_S}, workspace=Path("/tmp"))) as servers:
