@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 
 from .. import __version__
 from ..errors import WireError
-from ..negotiation.history.exchange_text import as_list, read_text
-from ..providers.wire_json import as_dict, as_dicts, as_str, dump_json, encode_json, load_json
+from ..negotiation.history.exchange_text import read_text
+from ..providers.wire_json import as_dict, as_dicts, as_list, as_str, dump_json, encode_json, load_json
 from .record_lines import RecordLine
 
 FORMS = ("openai", "atif")

@@ -20,7 +20,6 @@ from ..negotiation.formats.written_format import UNKNOWN, constrain_calls
 from ..negotiation.history.exchange_text import (
     THOUGHTS,
     WRITTEN,
-    as_list,
     count_media,
     has_media,
     leave_out,
@@ -43,7 +42,7 @@ from ..negotiation.history.messages import (
     place_late_system,
 )
 from ..parsing import GivenText, mentions_call, render_choice, render_instructions
-from ..providers.wire_json import as_dict, as_dicts, as_str
+from ..providers.wire_json import as_dict, as_dicts, as_list, as_str
 from ..types.messages import JSON, Named, ToolChoice, ToolDefinition
 
 # With these fields the answer's text is data in a form of the client's choice: a call in it is none.

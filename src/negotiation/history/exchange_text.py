@@ -8,7 +8,7 @@ from typing import Any
 
 from ...parsing import render_message, render_results
 from ...providers.stream.response_builder import parse_arguments
-from ...providers.wire_json import as_dict, as_dicts
+from ...providers.wire_json import as_dict, as_dicts, as_list
 from ...types.messages import TEXT, Block, MalformedCall, Response, Text, ToolCall, ToolResult
 from ...types.special_tokens import neutralize_with_note
 
@@ -38,10 +38,6 @@ def has_media(content: object) -> bool:
 def count_media(content: object) -> int:
     """The parts that are no text: images, sound."""
     return sum(isinstance(part, dict) and not isinstance(part.get("text"), str) for part in as_list(content))
-
-
-def as_list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def render_exchanges(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from ...errors import ParserFailed, ServerError, TemplateFailed, TemplateRejected
-from ...providers.wire_json import as_dict, as_dicts, is_object
+from ...providers.wire_json import as_dict, as_dicts, as_list, is_object
 from ...types.messages import MalformedCall
-from .exchange_text import THOUGHTS, as_list, has_media, leave_out, read_call, read_text, render_exchanges
+from .exchange_text import THOUGHTS, has_media, leave_out, read_call, read_text, render_exchanges
 from .messages import is_system, join_contents, place_late_system
 
 Messages = Sequence[dict[str, Any]]

@@ -71,11 +71,8 @@ def _resolve(schema: Schema, root: Schema, inside: frozenset[str]) -> tuple[Sche
         part, inside = _resolve(each, root, inside)
         properties = {**as_dict(part.get("properties")), **as_dict(merged.get("properties"))}
         required = [*_list_required(part), *_list_required(merged)]
-        merged = {**part, **merged}
-        if properties:
-            merged["properties"] = properties
-        if required:
-            merged["required"] = required
+        joined = {"properties": properties, "required": required}
+        merged = {**part, **merged, **{key: value for key, value in joined.items() if value}}
     return merged, inside
 
 
