@@ -72,7 +72,7 @@ def find_target(path: str, workspace: Path, call: ToolCall | None, added: Sequen
 def make_target(path: str, workspace: Path, place: str, added: Sequence[Path] = ()) -> Target:
     """The target of a path that leads to this place, see find_place."""
     top, below = split_place(place, workspace, added)
-    return Target(escape_name(path), Path(os.path.realpath(top)), Path(below).parts)
+    return Target(escape_name(path or "."), Path(os.path.realpath(top)), Path(below).parts)
 
 
 def get_place(target: Target, added: Sequence[Path]) -> str:

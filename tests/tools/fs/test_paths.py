@@ -104,6 +104,11 @@ def test_any_other_path_is_refused_by_every_tool(path, said, run, outside):
     assert (outside / "secret.txt").read_text() == SECRET
 
 
+def test_an_empty_path_that_the_policy_took_for_the_workspace_has_a_name(workspace):
+    with pytest.raises(ToolError, match=r"^\. is a folder"), paths.open_parent(paths.make_target("", workspace, "")):
+        pass
+
+
 def test_variables_are_plain_names(run, workspace):
     assert run("read", path="$HOME/.ssh/id_rsa").value == "Error executing tool: $HOME/.ssh/id_rsa does not exist"
     run("write", path="$HOME/x", content="x")
