@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from ..errors import (
     Advice,
@@ -59,6 +58,7 @@ from ..types.caching import LastMemo, MessageMemo
 from ..types.effects import Aside, Await, Fetch, Open, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PrefixKept, PromptChanged, ReasoningDelta
 from ..types.messages import Message, Named, SystemMessage, ToolChoice, ToolDefinition, UserMessage
+from ..types.named_tuple import NamedTuple
 from .recovery import Recovery
 from .request_builder import ModelOptions, RequestBuilder, remove_fields
 from .response_assembler import ResponseAssembler

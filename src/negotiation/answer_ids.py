@@ -16,7 +16,6 @@ import json
 import re
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import NamedTuple
 
 from ..parsing import ParsedCall, ParserEvent, StreamParser
 from ..parsing.arguments.tool_index import ToolIndex
@@ -24,6 +23,7 @@ from ..providers.base import RawTokens
 from ..providers.vllm_tokens import RenderedPrompt
 from ..types.effects import Aside
 from ..types.events import ReasoningDelta, TextDelta
+from ..types.named_tuple import NamedTuple
 from .continuity import write_ids
 from .server import ServerApi
 

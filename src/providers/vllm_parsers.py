@@ -7,7 +7,8 @@ out are those registered in vLLM 0.32, vllm/tool_parsers/__init__.py and vllm/re
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from ..types.named_tuple import NamedTuple
 
 
 class Family(NamedTuple):

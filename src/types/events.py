@@ -5,9 +5,10 @@ They are NamedTuples, which cost half as much to make as frozen dataclasses: som
 
 from __future__ import annotations
 
-from typing import NamedTuple, Union
+from typing import Union
 
 from .messages import MalformedCall, Response, ToolCall, ToolResult, UserMessage
+from .named_tuple import NamedTuple
 
 
 class TextDelta(NamedTuple):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+
+from .named_tuple import NamedTuple
 
 
 class StartedProcess(NamedTuple):

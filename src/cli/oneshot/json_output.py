@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import ANSWERED, DENIED, FAILED, INTERRUPTED, LIMIT, BotError, describe_error
 from ...types.events import (
@@ -25,6 +25,7 @@ from ...types.events import (
     TurnStarted,
 )
 from ...types.messages import Response
+from ...types.named_tuple import NamedTuple
 
 
 class Member(NamedTuple):

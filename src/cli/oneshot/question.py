@@ -7,11 +7,12 @@ import stat
 import sys
 from collections.abc import Iterable
 from threading import Timer
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...app.factory import Factory
 from ...errors import ConfigError
 from ...types.messages import UserMessage
+from ...types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ...app.library.structured import Form

@@ -14,9 +14,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from ...types.messages import JSON, ToolCall, ToolDefinition, unwrap_call, write_arguments
+from ...types.named_tuple import NamedTuple
 from ..decode.nodes import Node
 from .coerce import MISSING, coerce, get_kind, unwrap
 from .fit import list_types, make_items

@@ -6,7 +6,9 @@ reasoning parsers of vLLM 0.32 and of Ollama, and the models' chat templates.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from ...types.named_tuple import NamedTuple
 
 
 class ReasoningPair(NamedTuple):

@@ -16,9 +16,10 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ...types.messages import JSON
+from ...types.named_tuple import NamedTuple
 from .tag_syntax import ELEMENT, NOISE, TagSyntax
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from ...types.messages import ToolCall, ToolResult
+from ...types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:  # loads logging
     from concurrent.futures import Future

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+
+from ...types.named_tuple import NamedTuple
 
 BYTES_PER_MB = 1_000_000
 BASH = Path("/bin/bash")

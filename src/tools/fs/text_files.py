@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, Protocol
 
+from ...types.named_tuple import NamedTuple
 from . import paths
 
 

@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from ...errors import ToolError
+from ...types.named_tuple import NamedTuple
 
 MAX_OUTPUT_BYTES = 2 * 1024**3  # stored of one output
 MAX_FOLDER_BYTES = 8 * 1024**3
