@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,11 +96,12 @@ class Factory:
         """The API keys in use."""
         return self.settings.keys
 
-    def redact(self, text: str) -> str:
-        """The text without secrets."""
+    @cached_property
+    def redact(self) -> Callable[[str], str]:
+        """Gives a text without secrets."""
         from ..security.text.redact import redact  # start-up is measured: not before something is written
 
-        return redact(text, self.secrets)
+        return partial(redact, secrets=tuple(self.secrets))
 
     def clean(self, text: str) -> str:
         """The text without terminal escapes and secrets."""
@@ -108,7 +109,7 @@ class Factory:
 
     def make_store(self) -> Store:
         """Where conversations are saved, with secrets removed."""
-        return Store(self.settings.state, self.redact, find_living=_find_living)
+        return Store(self.settings.state, lambda text: self.redact(text), find_living=_find_living)
 
     def make_session(self, model_name: str, store: Store | None = None, *, one_shot: bool = False) -> Session:
         """A new conversation, which is saved where there is a store. `one_shot`: it is one question of a script."""

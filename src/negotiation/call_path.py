@@ -302,8 +302,6 @@ class CallPath:
 
         Tokens stay until they are refused, whatever else was.
         """
-        if self == other:
-            return self
         best = self
         if not self.is_chosen and not other.is_chosen and other.mode in self._list_lower():
             best = other
@@ -315,7 +313,7 @@ class CallPath:
             best.mode,
             best.reason,
             max_media=min(self.max_media, other.max_media),
-            disabled_fields=self.disable_fields(other.disabled_fields).disabled_fields,
+            disabled_fields=tuple(dict.fromkeys((*self.disabled_fields, *other.disabled_fields))),
             template_shows_tools=_join_facts(self.template_shows_tools, other.template_shows_tools),
             proven=any(path.proven for path in of_mode),
             shows_thoughts=_join_facts(*(path.shows_thoughts for path in of_mode)),

@@ -66,6 +66,11 @@ class Fingerprint(NamedTuple):
         blocks.extend(crc32(prompt[start : start + BLOCK_BYTES]) for start in starts)
         return cls(blocks, prompt[whole:] + answer)
 
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.blocks) * BLOCK_BYTES + len(self.rest)
+
     def count_kept(self, text: bytes) -> int:
         """How many bytes of it a text begins with; where a block differs, as many as are in whole blocks."""
         start = 0
@@ -103,9 +108,9 @@ def make_trail(sent: Sent, prompt: bytes, answer: Sequence[int], known: array[in
 
 def compare(before: Trail, sent: Sent, prompt: bytes, same: int) -> PrefixKept:
     """What of the turn before the next prompt begins with: `same` bytes. `prompt`: as write_ids gives it."""
-    tokens = min(prompt.count(b",", 0, same), before.tokens)
-    if tokens == before.tokens:
-        return PrefixKept(tokens, before.tokens)
+    if same == before.fingerprint.size:
+        return PrefixKept(before.tokens, before.tokens)
+    tokens = prompt.count(b",", 0, same)
     return PrefixKept(tokens, before.tokens, *find_cause(before, sent, tokens))
 
 

@@ -154,7 +154,8 @@ class PromptWatch:
     def take(self, event: WireEvent, shown: Sequence[ModelEvent]) -> Sequence[ModelEvent]:
         """What may be shown by now, if `shown` comes of this event. Raises as compare."""
         if isinstance(event, PromptSize):
-            self.compare(event.tokens)
+            if self._min_tokens or self._sizes is not None:
+                self.compare(event.count_tokens())
         elif isinstance(event, Completed) and event.response.usage:
             self._compare_late(event.response.usage.input_tokens)
         if not self._is_held:

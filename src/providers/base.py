@@ -47,10 +47,12 @@ class RawTokens(NamedTuple):
 
 
 class PromptSize(NamedTuple):
-    """In tokens, as the server says before the answer. `ids`: the tokens, as it writes them inside of a list."""
+    """As the server says before the answer. `ids`: the tokens, as it writes them inside of a list."""
 
-    tokens: int
-    ids: bytes = b""
+    ids: bytes
+
+    def count_tokens(self) -> int:
+        return self.ids.count(b",") + 1
 
 
 class HttpRequest(NamedTuple):

@@ -301,7 +301,7 @@ class OpenAIStream(StreamDecoder):
         if (start := data.find(_PROMPT_IDS)) >= 0:
             start += len(_PROMPT_IDS)
             end = data.find(b"]", start)
-            found.append(PromptSize(data.count(b",", start, end) + 1, data[start:end]))
+            found.append(PromptSize(data[start:end]))
             data = data[:start] + data[end:]
         chunk = COMPLETIONS.read(data)
         if chunk.choices is None and is_error(event := as_dict(load_json(data))):

@@ -170,8 +170,10 @@ def describe_result(result: ToolResult) -> str:
     """The result of a call in one short line."""
     if todos := read_todos(result):
         return f"{sum(mark == 'x' for mark, _ in todos)} of {len(todos)} done"
-    text = _RUNNING_JOB.sub(r"[background job \1]", _HASH.sub("", _get_shown_text(result)))
-    lines = _RERUN.sub("", _CHANGED_BY_USER.sub("", text)).strip().splitlines()
+    text = _HASH.sub("", _get_shown_text(result))
+    if changed := _CHANGED_BY_USER.match(text):
+        text = text[changed.end() :]
+    lines = _RERUN.sub("", _RUNNING_JOB.sub(r"[background job \1]", text)).strip().splitlines()
     if result.kind == "error":
         first = sanitize("".join(lines[:1]))
         if first.startswith("Not run"):
@@ -281,7 +283,7 @@ class PlainScreen:
         self._answer = answer
         self._aside = aside
         self.thinking = "show" if thoughts else "hide"
-        self.folded: deque[FoldedItem] = deque(maxlen=MAX_FOLDED)
+        self.folded: deque[tuple[ToolCall | MalformedCall, ToolResult]] = deque(maxlen=MAX_FOLDED)
         self._styled = styled
         self._clean = clean or Sanitizer().feed
         self._clean_thought = Sanitizer().feed
@@ -328,7 +330,7 @@ class PlainScreen:
     def unfold(self) -> list[str]:
         if not self.folded:
             return [NOTHING_FOLDED]
-        last = self.folded.pop()
+        last = fold_call(*self.folded.pop())
         columns = max(get_columns(self._aside) - 1, 0)
         lines = [text for text, _ in last.list_lines("  | ", columns, NONE)]
         return [*fold_line(f"  {last.title}", columns), *lines]
@@ -355,7 +357,7 @@ class PlainScreen:
         self._write(self._aside, f" -> {result}\n")
         if columns:  # a person reads it
             self._show_details(event.result, columns)
-        self.folded.append(fold_call(event.call, event.result))
+        self.folded.append((event.call, event.result))
         self._running = None
 
     def _show_details(self, result: ToolResult, columns: int) -> None:
