@@ -20,6 +20,7 @@ from ..stream.openers import (
     ANCHOR,
     BLANK,
     FENCE,
+    MARKER_ANCHOR,
     MAX_NAME_CHARS,
     NAME,
     NAME_PATTERN,
@@ -32,6 +33,7 @@ from ..stream.openers import (
 from ..stream.prefix_regex import (
     PrefixMatcher,
     PrefixPattern,
+    any_begun,
     any_of,
     any_of_caseless,
     before,
@@ -141,8 +143,8 @@ class FormatSet:
         beginnings = {opener: f"{opener}\n" for opener in self._markers}
         beginnings |= {row.opener: row.example for row in self._lone if row.is_literal}
         beginnings |= {cut_text_opener(row): row.example for row in self._texts}
-        usual = re.compile(ANCHOR)
-        unusual = {opener for opener, text in beginnings.items() if opener[0] not in "<[" or not usual.match(text)}
+        usual = re.compile(MARKER_ANCHOR)
+        unusual = {opener for opener, text in beginnings.items() if not usual.match(text)}
         return unusual | {NOISE}
 
     @functools.cached_property
@@ -173,11 +175,10 @@ class FormatSet:
         for first, others in rests.items():
             character = re.escape(first)
             if first.isalpha():  # a word stands in running text: only as it is written in the table, and whole
-                rest = any_of(others)
-                branches.append(rf"{character}(?<!\w{character})(?={rest.whole}|{rest.prefix})")
+                branches.append(rf"{character}(?<!\w{character})(?={any_begun(others)})")
             else:
-                rest = any_of_caseless(others)
-                branches.append(rf"{character}(?=(?i:{rest.whole}|{rest.prefix}))")
+                rests_in_any_case = sorted({each.casefold() for each in others})
+                branches.append(rf"{character}(?=(?i:{any_begun(rests_in_any_case)}))")
         return "|".join(branches)
 
     @functools.cached_property

@@ -33,12 +33,14 @@ _LEAD_ENDS = ("=", r"(?:call|all:|wait|turn|int\()")  # of `call`, `call:`, `awa
 _AFTER_LEAD = "|".join(rf"(?<={lead}[ \t]{{{count}}}`)" for lead in _LEAD_ENDS for count in range(3))
 _OBJECT_START = r"\{(?!\{\{)(?=\{?\s{0,64}(?:[\"'\w“‘}]|\Z))"
 OBJECT_START = LazyPattern(_OBJECT_START)  # with a key, or not yet
-ANCHOR = (  # without the openers of rows that it does not match, which format_set.py adds
+MARKER_ANCHOR = (  # those of markers in brackets
     r"<(?=[|｜]|/[a-zA-Z]|/?\Z|\s(?:[|｜]|\Z)"  # a marker, or an end of reasoning
     r"|[a-zA-Z][\w.:/\\$-]{0,80}"  # or a tag: its name and what may follow that
     r"(?:[>|]|\Z|=(?:[\"'\w>\s]|\Z)|[ \t](?:(?i:name|tool)=(?:[\"'\w>]|\Z)|\w{0,4}\Z)))"
-    rf"|{_OBJECT_START}"
     r"|\[(?!\[\[)"
+)
+ANCHOR = (  # without the openers of rows that it does not match, which format_set.py adds
+    rf"{MARKER_ANCHOR}|{_OBJECT_START}"
     r"|\((?<=[\w)*`]\()"  # after a name
     r"|:(?<=[lLsSeEnN*`]:)"  # after a label, or after one that a name
     r"(?:(?<=(?i:call):)|(?<=(?i:alls):)|(?<=TOOL_NAME:)|(?<=[*`]:)"

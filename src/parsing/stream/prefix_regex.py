@@ -58,6 +58,17 @@ def _spell(text: str) -> PrefixPattern:
     return PrefixPattern(re.escape(text), prefix)
 
 
+def any_begun(texts: Iterable[str]) -> str:
+    """The source of a pattern of one of `texts`, or of the beginning of one at the end of the input."""
+    branches: dict[str, list[str]] = {}
+    for text in texts:
+        if not text:
+            return ""
+        branches.setdefault(text[0], []).append(text[1:])
+    trees = (re.escape(character) + any_begun(rest) for character, rest in branches.items())
+    return f"(?:{'|'.join((END, *trees))})"
+
+
 def any_of_caseless(texts: Iterable[str]) -> PrefixPattern:
     """The same for a pattern that is matched in any case: texts that differ in case alone count once."""
     return any_of(sorted({text.casefold() for text in texts}))

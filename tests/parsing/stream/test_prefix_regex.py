@@ -1,11 +1,14 @@
 """Patterns and their beginnings."""
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from src.parsing.stream.prefix_regex import (
     MAX_MATCH_CHARS,
     PrefixMatcher,
+    any_begun,
     any_of,
     either,
     group,
@@ -64,3 +67,9 @@ def test_whole_runs_one_after_the_other_are_divided_in_one_way_only():
     assert matcher.match(" : = \n{")
     assert not matcher.match(" " * 64 + "x")
     assert not matcher.is_prefix(" " * 64 + "x", 0)
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=6), st.text("ab", max_size=5))
+def test_any_begun_matches_a_whole_text_and_one_that_the_input_ends_in(texts, text):
+    is_whole_or_begun = any(text.startswith(whole) or whole.startswith(text) for whole in texts)
+    assert bool(re.match(any_begun(texts), text)) == is_whole_or_begun
