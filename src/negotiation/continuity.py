@@ -58,9 +58,9 @@ class Fingerprint(NamedTuple):
     rest: bytes
 
     @classmethod
-    def take(cls, prompt: bytes, answer: bytes, known: array[int] | None = None) -> Fingerprint:
+    def take(cls, prompt: bytes, answer: bytes, known: array[int]) -> Fingerprint:
         """`known`: the checksums of the first blocks."""
-        blocks = array("I", known or ())
+        blocks = known[:]
         whole = len(prompt) - len(prompt) % BLOCK_BYTES
         starts = range(len(blocks) * BLOCK_BYTES, whole, BLOCK_BYTES)
         blocks.extend(crc32(prompt[start : start + BLOCK_BYTES]) for start in starts)
@@ -99,18 +99,37 @@ def write_ids(ids: bytes) -> bytes:
     return ids + b"," if ids else b""
 
 
-def make_trail(sent: Sent, prompt: bytes, answer: Sequence[int], known: array[int] | None = None) -> Trail:
-    """`prompt`: as write_ids gives it. `known`: the checksums of its first blocks."""
+class Known(NamedTuple):
+    """The beginning of a prompt that the turn before had, too: its size in bytes, its tokens, and its whole blocks."""
+
+    size: int
+    tokens: int
+    blocks: array[int]
+
+
+NOTHING_KNOWN = Known(0, 0, array("I"))
+
+
+def find_known(before: Trail, prompt: bytes) -> Known:
+    """`prompt`: as write_ids gives it."""
+    kept = before.fingerprint
+    size = kept.count_kept(prompt)
+    tokens = before.tokens if size == kept.size else prompt.count(b",", 0, size)
+    return Known(size, tokens, kept.blocks[: size // BLOCK_BYTES])
+
+
+def make_trail(sent: Sent, prompt: bytes, answer: Sequence[int], known: Known = NOTHING_KNOWN) -> Trail:
+    """`prompt`: as write_ids gives it. `known`: of its beginning, which is not read again."""
     written = b"".join([b"%d," % each for each in answer])
-    count = prompt.count(b",")
-    return Trail(sent, count, count + len(answer), Fingerprint.take(prompt, written, known))
+    count = known.tokens + prompt.count(b",", known.size)
+    return Trail(sent, count, count + len(answer), Fingerprint.take(prompt, written, known.blocks))
 
 
-def compare(before: Trail, sent: Sent, prompt: bytes, same: int) -> PrefixKept:
-    """What of the turn before the next prompt begins with: `same` bytes. `prompt`: as write_ids gives it."""
-    if same == before.fingerprint.size:
-        return PrefixKept(before.tokens, before.tokens)
-    tokens = prompt.count(b",", 0, same)
+def compare(before: Trail, sent: Sent, known: Known) -> PrefixKept:
+    """What of the turn before the next prompt begins with."""
+    tokens = known.tokens
+    if tokens == before.tokens:
+        return PrefixKept(tokens, before.tokens)
     return PrefixKept(tokens, before.tokens, *find_cause(before, sent, tokens))
 
 
@@ -163,7 +182,7 @@ class ContinuityMeter:
         if before is None:
             self._before = make_trail(sent, prompt, answer)
             return None
-        same = before.fingerprint.count_kept(prompt)
-        self.last = compare(before, sent, prompt, same)
-        self._before = make_trail(sent, prompt, answer, before.fingerprint.blocks[: same // BLOCK_BYTES])
+        known = find_known(before, prompt)
+        self.last = compare(before, sent, known)
+        self._before = make_trail(sent, prompt, answer, known)
         return self.last

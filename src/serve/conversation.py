@@ -13,7 +13,17 @@ from typing import Any
 
 import msgspec
 
-from ..negotiation.continuity import BLOCK_BYTES, CAUSES, Fingerprint, Sent, Trail, compare, make_trail, write_ids
+from ..negotiation.continuity import (
+    CAUSES,
+    NOTHING_KNOWN,
+    Fingerprint,
+    Sent,
+    Trail,
+    compare,
+    find_known,
+    make_trail,
+    write_ids,
+)
 from ..negotiation.history.messages import is_system
 from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json
 from ..types.events import PrefixKept
@@ -69,7 +79,7 @@ class Conversation:
         self._last_calls = as_dicts(as_dict(self._last_answer).get("tool_calls"))
         self._old_key = self._find_last_key()
         self._before: Trail | None = None
-        self._known: array[int] | None = None  # the checksums of the prompt's first blocks
+        self._known = NOTHING_KNOWN  # of the prompt's beginning
         self._spelling = b""  # of the last answer's arguments, as the client got them
         self._has_warned = False
         self._prompt = b""
@@ -115,9 +125,8 @@ class Conversation:
         self._sent = self._sent._replace(path=path)
         if self._before is None or not self._prompt:
             return None
-        same = self._before.fingerprint.count_kept(self._prompt)
-        kept = compare(self._before, self._sent, self._prompt, same)
-        self._known = self._before.fingerprint.blocks[: same // BLOCK_BYTES]
+        self._known = find_known(self._before, self._prompt)
+        kept = compare(self._before, self._sent, self._known)
         if kept.cause == "answer" and not self.restored and self._spelling != self._spell_last():
             kept = kept._replace(cause="arguments")
         self._warn(kept)
