@@ -137,7 +137,7 @@ class EditorAgent:
         return ForkSessionResponse(session_id=opened.id, **self._show_choices(opened))
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> Any:
-        settings = await self._work(self._make_settings, Path(cwd) if cwd else Path.cwd(), ())
+        settings = await self._work(self._make_settings, Path(cwd or Path.cwd()), ())
         listed = await self._work(Factory(settings).make_store().list_sessions)
         rows = [each for each in listed if cwd is None or each.workspace == str(settings.root)]
         begin = int(cursor) if cursor and cursor.isdecimal() else 0
@@ -286,19 +286,19 @@ class EditorAgent:
         """What to do for a prompt: to run a command of ours, or to answer a message."""
         try:
             message = read_prompt(prompt, opened.settings.root)
-            command = None if message.blocks else parse_command(message.text)
+            if not message.blocks and (command := parse_command(message.text)):
+                return partial(opened.run, command)
         except (ValueError, BotError) as error:
             raise RequestError(INVALID_PARAMS, f"The prompt cannot be used: {error}.") from error
-        if command:
-            return partial(opened.run, command)
         return partial(opened.answer, self._expand(opened, message))
 
     def _expand(self, opened: EditorSession, message: UserMessage) -> UserMessage:
         """The message that `/NAME ARGUMENTS` stands for, where it is a skill or a command of the user."""
         if message.blocks or not message.text.startswith("/"):
             return message
-        expanded = Factory(opened.settings).load_skills().expand(message.text)
-        return UserMessage(expanded, typed=message.text) if expanded else message
+        if expanded := Factory(opened.settings).load_skills().expand(message.text):
+            return UserMessage(expanded, typed=message.text)
+        return message
 
     def _find(self, session_id: str) -> EditorSession:
         if session_id not in self._sessions:

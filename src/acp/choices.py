@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,6 +29,8 @@ from .commands import COMMANDS, COUNT_HINT
 
 MODE, MODEL = "mode", "model"
 LIST_TIMEOUT_S = 3.0  # for the models of one server
+MAX_NAME_CHARS = 32  # of an MCP server
+_NOT_OF_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def show_modes(mode: str) -> Any:
@@ -64,7 +67,9 @@ def show_options(settings: Settings, models: Iterable[str]) -> list[Any]:
 
 def name_model(settings: Settings) -> str:
     """As `Settings.with_model` takes it: SERVER:MODEL where servers have names."""
-    return f"{settings.server}:{settings.vllm.model}" if settings.server else settings.vllm.model
+    if not settings.server:
+        return settings.vllm.model
+    return f"{settings.server}:{settings.vllm.model}"
 
 
 def list_models(settings: Settings) -> list[str]:
@@ -108,7 +113,7 @@ def convert_mcp_servers(servers: Sequence[Any] | None) -> tuple[dict[str, Any], 
 
 def _convert_mcp_server(server: Any) -> dict[str, Any]:
     kind = getattr(server, "type", "stdio")
-    name = "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in server.name)[:32]
+    name = _NOT_OF_NAMES.sub("_", server.name)[:MAX_NAME_CHARS]
     if kind == "stdio":
         env = {each.name: each.value.replace("$", "$$") for each in server.env}  # `$` stands for a variable in rows
         return {"name": name, "command": [server.command, *server.args], "env": env}

@@ -95,9 +95,9 @@ class EditorSession:
 
     def make_message(self, message: UserMessage) -> UserMessage:
         """The message below what happened since the last one."""
-        ended = self._workplace.jobs.take_ended() if self._workplace else ()
-        notes = [*self.session.notes, *(f"[{job.describe_end()}]" for job in ended)]
-        self.session.notes = []
+        notes, self.session.notes = self.session.notes, []
+        if self._workplace:
+            notes += [f"[{job.describe_end()}]" for job in self._workplace.jobs.take_ended()]
         text = "".join(f"{note}\n\n" for note in notes)
         if not text:
             return message

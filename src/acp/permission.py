@@ -13,7 +13,7 @@ from typing import Any
 
 from acp.schema import ContentToolCallContent, PermissionOption, TextContentBlock, ToolCallUpdate
 
-from ..app.call_title import make_title
+from ..app.call_title import describe_rule, make_title
 from ..security.permissions.approval import SUBMIT_PLAN, Answer, Request
 from ..security.text.sanitize import reveal, sanitize
 from ..types.sandbox import Grant
@@ -83,7 +83,9 @@ def list_options(request: Request) -> list[Any]:
     if request.call.name == SUBMIT_PLAN:
         rows = [(ONCE, "Accept the plan, and go on in mode edits", "allow_once")]
     if request.rule:
-        rule = describe_rule(request.rule)
+        entry = json.loads(request.rule)
+        entry.pop("exact", None)  # an option shows the command itself
+        rule = make_title(describe_rule(entry))
         rows.append((SESSION, f"Yes, and in this session: {rule}", "allow_always"))
         if request.can_save:
             rows.append((ALWAYS, f"Yes, and always: {rule}", "allow_always"))
@@ -129,13 +131,3 @@ def describe_question(request: Request, updates: Updates) -> Any:
     text = TextContentBlock(type="text", text="\n\n".join(lines))
     content = [*about.pop("content", ()), ContentToolCallContent(type="content", content=text)]
     return ToolCallUpdate(**about, content=content, status="pending")
-
-
-def describe_rule(rule: str) -> str:
-    """A rule as `--allow` takes it, such as `exec:git status`."""
-    entry = json.loads(rule)
-    what = entry.get("command") or entry.get("path")
-    shown = f"{entry['tool']}:{what}" if what else str(entry["tool"])
-    if entry.get("server"):
-        shown = f"{entry['tool']}: requests to {entry['server']}"
-    return make_title(f"{shown} (access={entry['access']})" if "access" in entry else shown)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from ..app.changes import relate
 from ..types.images import describe_excess, detect_image
 from ..types.messages import ContentBlock, UserMessage
 from ..types.special_tokens import neutralize_with_note
@@ -62,8 +63,9 @@ class PromptReader:
             self._images += _read_image(resource.blob)
             return
         shown, self._room = text[: self._room], max(self._room - len(text), 0)
-        cut = "" if len(shown) == len(text) else f"\n[{len(text) - len(shown):,} more characters; read the file]"
-        self._material.append(neutralize_with_note(f'<file path="{name}">\n{shown}{cut}\n</file>'))
+        if len(shown) < len(text):
+            shown += f"\n[{len(text) - len(shown):,} more characters; read the file]"
+        self._material.append(neutralize_with_note(f'<file path="{name}">\n{shown}\n</file>'))
 
     def _mention(self, name: str) -> None:
         """Name a file where the editor put it in the text; two that touch each other are told apart."""
@@ -76,9 +78,10 @@ class PromptReader:
         parts = urlsplit(uri)
         if parts.scheme not in ("file", "zed") or not parts.path:
             return uri
-        path = Path(unquote(parts.path))
-        inside = str(path.relative_to(self._root)) if path.is_relative_to(self._root) else str(path)
-        return f"{inside}#{parts.fragment}" if parts.fragment else inside
+        name = str(relate(Path(unquote(parts.path)), self._root))
+        if parts.fragment:
+            name += f"#{parts.fragment}"
+        return name
 
 
 def _read_image(data: str) -> Iterator[ContentBlock]:

@@ -101,10 +101,10 @@ class Updates:
 
     def translate(self, event: Event) -> Sequence[Update]:
         """The updates of an event; none for most."""
-        if isinstance(event, TextDelta):
-            return [update_agent_message_text(event.text)] if event.text else []
-        if isinstance(event, ReasoningDelta):
-            return [update_agent_thought_text(event.text)] if event.text else []
+        if isinstance(event, TextDelta) and event.text:
+            return [update_agent_message_text(event.text)]
+        if isinstance(event, ReasoningDelta) and event.text:
+            return [update_agent_thought_text(event.text)]
         if isinstance(event, Notice):
             return [update_agent_message_text(quote_notice(event.text))]
         if isinstance(event, Completed):
@@ -215,7 +215,9 @@ class Updates:
             return None
         if not isinstance(new, str):
             return None
-        return tool_diff_content(str(path), new, old if isinstance(old, str) and old else None)
+        if not isinstance(old, str):
+            old = None
+        return tool_diff_content(str(path), new, old or None)
 
     def _read_text(self, call: ToolCall) -> str | None:
         """What a file holds before it is replaced; None if that cannot be shown."""
@@ -225,7 +227,9 @@ class Updates:
                 data = file.read(MAX_DIFF_BYTES + 1)
         except BotError:
             return None
-        return data.decode(errors="replace") if len(data) <= MAX_DIFF_BYTES else None
+        if len(data) > MAX_DIFF_BYTES:
+            return None
+        return data.decode(errors="replace")
 
 
 def _replay_question(message: UserMessage) -> Iterator[Update]:
@@ -268,8 +272,9 @@ def show_result(result: ToolResult) -> list[Any]:
     text = sanitize(result.text)
     if not text.strip():
         return []
-    is_markdown = result.name in MARKDOWN_TOOLS or result.kind == "error"
-    return [tool_content(text_block(text if is_markdown else fence(text)))]
+    if result.name not in MARKDOWN_TOOLS and result.kind != "error":
+        text = fence(text)
+    return [tool_content(text_block(text))]
 
 
 def _show_block(block: Mapping[str, Any]) -> Any:
