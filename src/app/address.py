@@ -68,7 +68,8 @@ def _probe(settings: Settings, url: str) -> BotError | None:
         with Connections(replace(settings, vllm=vllm)).open_server(PROBE_TIMEOUT_S) as server:
             server.ask(lambda it: it.list_models())
     except ServerError as error:
-        return None if error.status in (*_NEEDS_KEY, _UNAVAILABLE) else error
+        if error.status not in (*_NEEDS_KEY, _UNAVAILABLE):
+            return error
     except BotError as error:
         return error
     return None

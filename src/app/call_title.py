@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..security.text.sanitize import reveal
 from ..types.messages import RequestedCall, ToolCall
@@ -28,5 +29,25 @@ def find_title(call: RequestedCall, quote: Callable[[str], str] = str) -> str:
 
 def make_title(text: str) -> str:
     """The text on one line, with nothing hidden."""
-    shown = reveal(text, on_one_line=True)
-    return shown if len(shown) <= MAX_TITLE_CHARS else f"{shown[: MAX_TITLE_CHARS - 3]}..."
+    return cut_line(reveal(text, on_one_line=True), MAX_TITLE_CHARS)
+
+
+def cut_line(line: str, columns: int) -> str:
+    if len(line) <= columns:
+        return line
+    return f"{line[: columns - 3]}..."
+
+
+def describe_rule(entry: Mapping[str, Any], cut: Callable[[str], str] = str) -> str:
+    """A rule as `--allow` takes it, such as `exec:git status`. `cut` shortens what may be long."""
+    tool, what = entry["tool"], entry.get("command") or entry.get("path")
+    shown = cut(str(tool))
+    if what:
+        shown = cut(f"{tool}:{what}")
+    if entry.get("server"):
+        shown = f"{tool}: requests to {entry['server']}"
+    if entry.get("exact"):
+        shown = f"{tool}: this exact command"
+    if "access" in entry:
+        shown += f" (access={entry['access']})"
+    return shown

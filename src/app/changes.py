@@ -25,14 +25,17 @@ def pair_writes(writes: Iterable[Write]) -> list[tuple[Write, Write]]:
     return [pairs[path] for path in sorted(pairs)]
 
 
+def relate(path: Path, root: Path) -> Path:
+    """The path as seen from `root` if it is in there, else the whole one."""
+    return path.relative_to(root) if path.is_relative_to(root) else path
+
+
 def find_folder(settings: Settings, path: str) -> tuple[Path, str] | None:
     """The workspace or the added folder that a whole path is in, and its path below; None if in neither.
 
     So it is with one of a session that took place elsewhere.
     """
-    root = settings.root
-    place = str(Path(path).relative_to(root)) if Path(path).is_relative_to(root) else path
-    top, below = split_place(place, root, settings.added)
+    top, below = split_place(str(relate(Path(path), settings.root)), settings.root, settings.added)
     return None if below.startswith("/") else (top, below)
 
 
@@ -59,10 +62,9 @@ def make_session_diff(session: Session, settings: Settings, can_show: Callable[[
     """
     from ..tools.fs.diff import make_diff  # start-up is measured
 
-    names, parts, root = [], [], settings.root
+    names, parts = [], []
     for first, _ in pair_writes(session.state.writes):
-        path = Path(first.path)
-        name = str(path.relative_to(root)) if path.is_relative_to(root) else first.path
+        name = str(relate(Path(first.path), settings.root))
         before, after = session.read_content(first.before), read_now(settings, first.path)
         shown = escape_name(name)
         if first.before and before is None:

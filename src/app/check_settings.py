@@ -84,4 +84,6 @@ def _name_file(settings: Settings, key: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         file, colon, _ = settings.places.get(key, "").rpartition(f": {key}")
-        raise ConfigError(f"{file}: {error.message}" if colon else error.message, error.hint) from error
+        if not colon:
+            raise
+        raise ConfigError(f"{file}: {error.message}", error.hint) from error

@@ -173,7 +173,9 @@ def _identify(settings: Settings) -> tuple[Settings, list[str]]:
             is_vllm = server.ask(lambda it: it.version()) or server.ask(lambda it: it.context_lengths())
     except BotError:
         return settings, []
-    return settings if is_vllm else replace(settings, vllm=replace(settings.vllm, provider="ollama")), models
+    if not is_vllm:
+        settings = replace(settings, vllm=replace(settings.vllm, provider="ollama"))
+    return settings, models
 
 
 def _point_at(settings: Settings, port: int) -> Settings:
@@ -184,18 +186,19 @@ def _point_at(settings: Settings, port: int) -> Settings:
 def _list_warnings(settings: Settings) -> Iterator[str]:
     """About settings that let others read or change what is sent, or that keep the key from being sent."""
     vllm, url = settings.vllm, urlsplit(settings.vllm.base_url)
-    if settings.is_server_named:
-        if vllm.api_key and url.scheme == "http" and not _is_loopback(url.hostname or ""):
-            yield f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it."
-    elif vllm.api_key or vllm.headers:
-        kept = "The API key is" if vllm.api_key else "vllm.headers are"
+    if settings.key_to_send and url.scheme == "http" and not _is_loopback(url.hostname):
+        yield f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it."
+    if not settings.is_server_named and (vllm.api_key or vllm.headers):
+        kept = "vllm.headers are"
+        if vllm.api_key:
+            kept = "The API key is"
         hint = "To send it, use --base-url or VLLM_BASE_URL."
         yield f"{kept} not sent to {url.netloc}, because no address was named. {hint}"
     if url.scheme == "https" and not vllm.ssl_verify:
         yield f"The identity of {url.netloc} is not checked (vllm.ssl_verify is false)."
 
 
-def _is_loopback(host: str) -> bool:
+def _is_loopback(host: str | None) -> bool:
     from ..transport.environment import is_loopback  # loads urllib3
 
-    return is_loopback(host)
+    return is_loopback(host or "")

@@ -62,8 +62,11 @@ def take_only(names: list[str], base_url: str) -> str:
     """The name of the only model. Raises ConfigError if there is none, or several."""
     if len(names) == 1:
         return names[0]
-    serves = f"several models: {', '.join(names)}" if names else "no model"
-    raise ConfigError(f"The server at {base_url} serves {serves}.", f"Name one: model={names[0]!r}." if names else "")
+    if not names:
+        raise ConfigError(f"The server at {base_url} serves no model.")
+    raise ConfigError(
+        f"The server at {base_url} serves several models: {', '.join(names)}.", f"Name one: model={names[0]!r}."
+    )
 
 
 def fill_client(make: Callable[..., ClientT], settings: Settings, within: float | None = None, **more: Any) -> ClientT:
@@ -75,7 +78,7 @@ def fill_client(make: Callable[..., ClientT], settings: Settings, within: float 
     arguments = {
         "base_url": vllm.base_url,
         "api_key": settings.key_to_send,
-        "clocks": limits if within is None else _tighten(limits, within),
+        "clocks": _tighten(limits, within),
         "key_header": row.key_header,
         "key_prefix": row.key_prefix,
         "headers": {**row.headers, **settings.headers_to_send},
@@ -94,8 +97,10 @@ def make_client(settings: Settings, within: float | None = None, **more: Any) ->
     return fill_client(CopilotClient, settings, within, is_service=is_service, **more)
 
 
-def _tighten(limits: Timeouts, within: float) -> Timeouts:
+def _tighten(limits: Timeouts, within: float | None) -> Timeouts:
     """The limits, none of them longer; a setting that is as tight keeps its name."""
+    if within is None:
+        return limits
     connect, first_token, idle, total, _ = limits
     own = within if within < total else math.inf
     return Timeouts(min(connect, within), min(first_token, within), min(idle, within), min(total, within), own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +12,7 @@ from ..errors import ConfigError
 
 PREFIX = "sha256:"
 MAX_NAME_CHARS = 64
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 NAME_DIGITS = 8  # of the digest, in place of a name
 
 
@@ -48,11 +50,12 @@ def read_keys(file: Path) -> KeyRing:
     names: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         entry, _, name = (part.strip() for part in line.partition("#"))
+        if not entry:
+            continue
         digest = entry.removeprefix(PREFIX).lower()
-        if entry and (not entry.startswith(PREFIX) or len(digest) != 64 or set(digest) - set("0123456789abcdef")):
+        if not entry.startswith(PREFIX) or not _DIGEST.fullmatch(digest):
             raise ConfigError(f"{file}, line {number}: expected {PREFIX} and 64 hexadecimal digits.", HOW)
-        if entry:
-            names[digest] = name[:MAX_NAME_CHARS] or digest[:NAME_DIGITS]
+        names[digest] = name[:MAX_NAME_CHARS] or digest[:NAME_DIGITS]
     if not names:
         raise ConfigError(f"{file} holds no key.", HOW)
     return KeyRing(names)

@@ -203,7 +203,7 @@ def make_runtime(
     agent = AgentLoop(
         model.core,
         make_tools(settings, only, lambda: model.context_length),
-        _record_in(find_session, context, workplace) if find_session else context,
+        _record_in(find_session, context, workplace),
         approver,
         policy,
         max_tool_turns=settings.agent.max_tool_turns,
@@ -274,8 +274,12 @@ def _open_subagent(
             )
 
 
-def _record_in(find_session: Callable[[], Session], context: ToolContext, workplace: Workplace | None) -> ToolContext:
-    """The context, with the files that tools write and the processes they start recorded."""
+def _record_in(
+    find_session: Callable[[], Session] | None, context: ToolContext, workplace: Workplace | None
+) -> ToolContext:
+    """The context, with the files that tools write and the processes they start recorded, where there is a session."""
+    if find_session is None:
+        return context
 
     def record_write(path: str, content: bytes | None) -> None:
         find_session().record_write(path, content)

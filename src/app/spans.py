@@ -80,11 +80,11 @@ class Spans:
     def begin(self, about: Mapping[str, str]) -> None:
         self._about = about
         self._agent = self._tracer.start_span(f"invoke_agent {AGENT}", kind=SpanKind.INTERNAL)
+        known = {"gen_ai.agent.version": self._version, "gen_ai.conversation.id": about.get("session")}
         self._agent.set_attributes(
             self._list_attributes("invoke_agent")
             | {"gen_ai.agent.name": AGENT}
-            | ({"gen_ai.agent.version": self._version} if self._version else {})
-            | ({"gen_ai.conversation.id": about["session"]} if about.get("session") else {})
+            | {name: value for name, value in known.items() if value}
         )
 
     def take(self, event: Event) -> None:
@@ -166,10 +166,12 @@ class Spans:
 
 def _list_request_attributes(request: Mapping[str, Any]) -> dict[str, Any]:
     stop = request.get("stop")
+    if isinstance(stop, str):
+        stop = [stop]
     fields = {
         "stream": bool(request.get("stream")),
         **{name: request.get(name) for name in REQUEST_SETTINGS},
-        "stop_sequences": [stop] if isinstance(stop, str) else stop and list(stop),
+        "stop_sequences": stop and list(stop),
     }
     return {f"gen_ai.request.{name}": value for name, value in fields.items() if value is not None}
 

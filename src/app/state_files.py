@@ -43,16 +43,19 @@ class ServerMemory:
 
     def find(self, server: str, model: str, get_version: Callable[[], str]) -> CallPath | None:
         """`get_version` is called only if there is an entry, as it may ask the server."""
-        entry = _read(self._file).get(f"{server} {model}")
-        return _read_path(entry, get_version()) if entry else None
+        if entry := _read(self._file).get(f"{server} {model}"):
+            return _read_path(entry, get_version())
+        return None
 
     def list_paths(self, server: str) -> list[tuple[str, str, CallPath]]:
         """All that is known of a server: model, version of the server, path."""
         listed = []
         for key, entry in _read(self._file).items():
             address, _, model = key.partition(" ")
-            version = entry.get("version") if isinstance(entry, dict) else None
-            if address == server and isinstance(version, str) and (path := _read_path(entry, version)):
+            if address != server or not isinstance(entry, dict):
+                continue
+            version = entry.get("version")
+            if isinstance(version, str) and (path := _read_path(entry, version)):
                 listed.append((model, version, path))
         return listed
 
@@ -94,7 +97,9 @@ class RuleMemory:
 
         def add(entries: Entries) -> Entries:
             saved = self._select(entries)
-            return entries if rule in saved else {**entries, self._workspace: [*saved, rule]}
+            if rule in saved:
+                return entries
+            return {**entries, self._workspace: [*saved, rule]}
 
         _update(self._file, add)
 
@@ -104,7 +109,9 @@ class RuleMemory:
 
     def _select(self, entries: Entries) -> list[dict[str, Any]]:
         rules = entries.get(self._workspace)
-        return [each for each in rules if _is_allowing(each)] if isinstance(rules, list) else []
+        if not isinstance(rules, list):
+            return []
+        return [each for each in rules if _is_allowing(each)]
 
 
 class TrustMemory:
@@ -127,15 +134,21 @@ class TrustMemory:
         """The skills and commands of the user, and of the workspace if the user trusts it."""
         from ..tools.sources.skills import SkillFolder, load_skills  # start-up is measured
 
-        home, settings_file = environ.get("HOME", ""), get_user_file(environ)
-        own = [settings_file.parent] if settings_file else []
-        own += [Path(home, name) for name in SHARED_FOLDERS] if Path(home).is_absolute() else []
-        shared = [SkillFolder(self._root / name, self._root) for name in SHARED_FOLDERS] if self.is_trusted else []
-        return load_skills([*map(SkillFolder, own), *shared])
+        folders: list[SkillFolder] = []
+        if settings_file := get_user_file(environ):
+            folders.append(SkillFolder(settings_file.parent))
+        home = Path(environ.get("HOME", ""))
+        if home.is_absolute():
+            folders += [SkillFolder(home / name) for name in SHARED_FOLDERS]
+        if self.is_trusted:
+            folders += [SkillFolder(self._root / name, self._root) for name in SHARED_FOLDERS]
+        return load_skills(folders)
 
     def find_untrusted(self) -> list[str]:
         """The folders of the workspace with skills or commands that are not let in."""
-        places = [] if self.is_trusted else [f"{name}/{kind}" for name in SHARED_FOLDERS for kind in SKILL_FOLDERS]
+        if self.is_trusted:
+            return []
+        places = [f"{name}/{kind}" for name in SHARED_FOLDERS for kind in SKILL_FOLDERS]
         return [place for place in places if os.path.isdir(self._root / place)]  # noqa: PTH112 - raises nothing
 
     def find_untrusted_command(self, name: str) -> str:
@@ -143,8 +156,10 @@ class TrustMemory:
         if not name.isprintable() or "/" in name or name.startswith("."):
             return ""
         files = (self._root / place / each for place in self.find_untrusted() for each in (f"{name}.md", name))
-        found = next((file for file in files if file.exists()), None)
-        return str(found.parent.relative_to(self._root)) if found else ""
+        for file in files:
+            if file.exists():
+                return str(file.parent.relative_to(self._root))
+        return ""
 
 
 def _read_path(entry: object, version: str) -> CallPath | None:

@@ -14,7 +14,8 @@ from ..config import Settings
 from ..errors import BotError, ToolError
 from ..security.text.sanitize import sanitize
 from ..types.file_names import escape_name
-from .changes import find_folder
+from .call_title import cut_line
+from .changes import find_folder, relate
 
 if TYPE_CHECKING:
     from ..session.session import Session, Undone
@@ -82,21 +83,22 @@ def describe_nothing(verb: str, count: int) -> str:
 
 
 def describe_undone(undone: Undone, root: Path) -> str:
-    head = f"Undone: {shorten(undone.question)}" if undone.question else SUMMARY_UNDONE
-    return "\n".join([head, *_describe_files(undone, root)])
+    return _describe(undone, root, "Undone", SUMMARY_UNDONE)
 
 
 def describe_redone(redone: Undone, root: Path) -> str:
-    head = f"Done again: {shorten(redone.question)}" if redone.question else SUMMARY_REDONE
-    return "\n".join([head, *_describe_files(redone, root)])
+    return _describe(redone, root, "Done again", SUMMARY_REDONE)
 
 
-def _describe_files(done: Undone, root: Path) -> list[str]:
-    return [
+def _describe(done: Undone, root: Path, what: str, summary: str) -> str:
+    """`summary`: what is said of a turn that has no question."""
+    lines = [
+        f"{what}: {shorten(done.question)}" if done.question else summary,
         *(f"  restored {make_relative(path, root)}" for path in done.files.restored),
         *(f"  removed {make_relative(path, root)}" for path in done.files.removed),
         *(f"! left {make_relative(path, root)} alone: {sanitize(why)}" for path, why in done.files.skipped),
     ]
+    return "\n".join(lines)
 
 
 def list_risky_calls(settings: Settings, session: Session, undone: Undone, *, is_held: bool) -> list[ToolCall]:
@@ -117,10 +119,8 @@ def list_risky_calls(settings: Settings, session: Session, undone: Undone, *, is
 
 
 def shorten(text: str) -> str:
-    line = " ".join(sanitize(text).split())
-    return line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 3]}..."
+    return cut_line(" ".join(sanitize(text).split()), MAX_TITLE_CHARS)
 
 
 def make_relative(path: str, root: Path) -> str:
-    where = Path(path)
-    return escape_name(where.relative_to(root) if where.is_relative_to(root) else where)
+    return escape_name(relate(Path(path), root))

@@ -323,16 +323,13 @@ class Exchange:
         yield from agent.resolve_model()
         if "opentelemetry.trace" in sys.modules:  # the program around the library uses it
             self._begin_spans()
-        form = self._form
-        may_call = bool(agent.tools) and self._tool_choice != "none"
+        form, choice, held = self._form, self._tool_choice, None
+        if form and (choice == "none" or not agent.tools):
+            held = form.schema
         try:
             for schema in list_attempts(form, self._record, conversation):
-                choice = self._tool_choice
-                held = None
                 if schema:  # the answer is repaired
-                    choice = "none"
-                if form and (schema or not may_call):
-                    held = form.schema
+                    choice, held = "none", schema
                 yield from agent.get_loop(held).run(conversation, self.cancelled, choice, ctx=ctx)
         except Suspended:
             self._record.pending = agent.pending

@@ -18,7 +18,9 @@ def reword_event(event: Event) -> Event:
     """The event, with its advice for a program. The library's arguments have the names of settings."""
     if isinstance(event, Notice):
         return Notice(reword(event.text))
-    return LimitHit(event.limit.rpartition(".")[2]) if isinstance(event, LimitHit) else event
+    if isinstance(event, LimitHit):
+        return LimitHit(event.limit.rpartition(".")[2])
+    return event
 
 
 @contextmanager

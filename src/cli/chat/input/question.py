@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
+from ....app.call_title import describe_rule
 from ....security.permissions.approval import SUBMIT_PLAN, Request
 from ....security.permissions.rules import RULE_KEYS
 from ....security.text.sanitize import reveal
@@ -19,7 +20,7 @@ from ....types.sandbox import Grant
 from ...render.colours import Colours
 from ...render.diff import draw_preview
 from ...render.plain import quote_value
-from ...render.words import fill, write_value
+from ...render.words import write_value
 from ...render.wrap import ELLIPSIS, fold_line, quote_text, wrap_line, wrap_text
 
 MAX_RULE_CHARS = 60
@@ -165,15 +166,7 @@ def _format_rule(rule: str) -> str:
         entry = None
     if not isinstance(entry, dict) or not {"tool"} <= entry.keys() <= {*RULE_KEYS, "server"}:
         return _cut(rule)
-    tool, what = entry["tool"], entry.get("command") or entry.get("path")
-    shown = _cut(f"{tool}{fill(':{}', what)}")
-    if entry.get("server"):
-        shown = f"{tool}: requests to {entry['server']}"
-    if entry.get("exact"):
-        shown = f"{tool}: this exact command"
-    if "access" in entry:
-        shown += f" (access={entry['access']})"
-    return shown
+    return describe_rule(entry, _cut)
 
 
 def _cut(text: str) -> str:
