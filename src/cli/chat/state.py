@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Union
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
 
 from ... import app
 from ...app.factory import Factory
@@ -44,13 +44,14 @@ from ...types.messages import (
     count_media,
 )
 from ...types.tool_schema import to_openai_tool
-from ..render.colours import Colours
 from ..tracing.debug import Debug
 from .input.file_search import FileIndex
 
 if TYPE_CHECKING:
     from ...tools.process.jobs import BackgroundJob
     from ...tools.sources.skills import SkillSet
+    from ..render.live import LiveScreen
+    from ..render.plain import PlainScreen
 
 BRANCH_S = 2.0
 MIN_TIME_S = 0.01  # an answer that came whole tells no speed
@@ -65,29 +66,8 @@ PickRow = Callable[[str, Callable[[str], Sequence[tuple[str, str]]]], Union[str,
 PageLines = Callable[[Sequence[str]], bool]
 
 
-class Display(Protocol):
-    """Where a chat is drawn: a PlainScreen or a LiveScreen."""
-
-    thinking: str  # how thoughts are shown: fold, show or hide
-    colours: Colours
-    draws_above: bool  # whether lines can be shown while the user types, above the line; threads may call `draw` then
-
-    def draw(self, event: Event) -> None: ...
-
-    def say(self, text: str) -> None:
-        """Show the program's own lines, wrapped. Text from elsewhere must be sanitized."""
-
-    def put(self, text: str) -> None:
-        """Show sanitized lines unwrapped, so that they can be copied."""
-
-    def show_output(self, call_id: str, text: str) -> None:
-        """Show what the command of a call prints while it runs. Threads may call it; `text` is not sanitized."""
-
-    def wipe(self) -> None:
-        """Clear the screen, if it can be cleared."""
-
-    def unfold(self) -> list[str]:
-        """The lines of the last folded call or thought in full; the next time, of the one before."""
+# Where a chat is drawn.
+Display: TypeAlias = "Union[PlainScreen, LiveScreen]"
 
 
 class ChatIO(NamedTuple):

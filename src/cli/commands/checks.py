@@ -386,10 +386,7 @@ def _check_sandbox(diagnosis: Diagnosis) -> Finding:
     settings = diagnosis.settings
     if not settings.security.exec_enabled:
         return Finding("pass", "not needed: commands are switched off (security.exec_enabled)")
-    try:
-        choice = defer_sandbox(settings).choice
-    except BotError as error:  # there is no container of the image
-        return Finding("fail", error.message, error.hint)
+    choice = defer_sandbox(settings).choice
     sandbox, advice = choice.sandbox, [*choice.tried]
     if sandbox.is_enforcing and sandbox.kind != "refused":
         return _judge_sandbox(choice)

@@ -59,7 +59,7 @@ WIPE = "\x1b[2J\x1b[H"
 class LiveScreen:
     """A Display. `size` returns columns and rows; `make_renderer` is called when the renderer is first needed."""
 
-    draws_above = True
+    draws_above = True  # lines can be shown while the user types, above the line; threads may call `draw` then
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class LiveScreen:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.refresh: Callable[[], None] = lambda: None  # draws soon; the application sets it
-        self.thinking = "fold"
+        self.thinking = "fold"  # how thoughts are shown: fold, show or hide
         self.colours = DARK
         self.is_asking = False  # a question waits for its answer
         self.was_asked = False  # since the last call ended: the user saw then what the next one changes
