@@ -253,6 +253,7 @@ class TestAtThePrompt:
         chat.shows("Did you mean /help")
         assert chat.server.requests == []
 
+    @only_thorough
     def test_what_is_typed_before_the_prompt_is_there_is_sent_by_enter(self, tmp_path):
         with Server(["1"], ["2"]) as server, Terminal(tmp_path, server, fresh=True) as chat:
             chat.keys("early words\rmore of them")
@@ -384,6 +385,7 @@ class TestWhileTheModelWorks:
         assert [asked(chat, number) for number in range(3)] == ["one", "two", "three\nlines"]
         assert re.search("^First.\n\n> two\nSecond.$", chat.everything, re.M)
 
+    @only_thorough
     def test_a_line_that_is_not_finished_stays_while_the_queue_is_answered(self, start_turn):
         chat, gate = start_turn(["Second."])
         chat.keys("two\rand a")
@@ -644,6 +646,7 @@ class TestWhileAToolRuns:
 
 
 class TestAtAnApproval:
+    @only_thorough
     def test_text_typed_before_the_question_does_not_answer_it(self, chat, tmp_path):
         gate = Gate()
         chat = chat([gate, call("write", path="new.txt", content="x\n")], ["Well."], ["Next."])

@@ -82,7 +82,9 @@ def test_the_question_stands_below_what_a_command_of_the_chat_shows(open_chat):
     chat.shows(r"Ctrl-C, Ctrl-D[\s\S]*^    command: rm -rf src\n[\s\S]*Run it\? \[y/N\]$")
 
 
-@pytest.mark.parametrize("options", [["-p", "go"], ["--plain", "go"]], ids=lambda options: options[0])
+@pytest.mark.parametrize(
+    "options", [["-p", "go"], pytest.param(["--plain", "go"], marks=only_thorough)], ids=["-p", "--plain"]
+)
 def test_without_a_full_terminal_the_question_of_a_subagent_has_lines_of_its_own(tmp_path, options):
     scripts = [call("task", prompt="Tidy up.", may_change=True)], [call("exec", command="rm -rf src", access="write")]
     with Server(*scripts, ["Well."], ["Done."]) as server, Terminal(tmp_path, server, options=options) as chat:

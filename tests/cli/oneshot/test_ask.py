@@ -299,7 +299,7 @@ class TestLimits:
 
     def test_time_ends_an_answer_that_has_no_end(self, ask):
         def run_into(factor):
-            endless = ({"content": f"{number} "} for number in count() if not Event().wait(0.005))
+            endless = ({"content": f"{number} "} for number in count() if not Event().wait(0.05))
             code, out, err, _ = ask(endless, options=["--timeout", f"{factor}"])
             assert code == 3
             assert f"took longer than {factor:g} seconds" in err

@@ -151,7 +151,7 @@ def start_listener() -> tuple[subprocess.Popen, int]:
     return server, int(server.stdout.readline())
 
 
-@pytest.mark.parametrize("network", [False, True])
+@pytest.mark.parametrize("network", [False, pytest.param(True, marks=only_thorough)])
 def test_the_network_is_reached_only_where_that_is_allowed(network, make):
     server, port = start_listener()
     try:

@@ -55,7 +55,8 @@ def test_a_command_runs_in_the_workspace_and_its_container_is_removed(run, podma
 
 
 @pytest.mark.parametrize(
-    ("access", "readonly", "network"), [("read", ",readonly", False), ("write", "", False), ("network", "", True)]
+    ("access", "readonly", "network"),
+    [("read", ",readonly", False), pytest.param("write", "", False, marks=only_thorough), ("network", "", True)],
 )
 def test_the_access_decides_on_the_workspace_and_the_network(run, podman, workspace, access, readonly, network):
     run("true", access)

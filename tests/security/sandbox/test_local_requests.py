@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from src.tools.process.run import run as run_program
+from tests.thorough import only_thorough
 
 from .conftest import PATH, Run
 
 LEAVE = "mkdir -p {0} && printf '#!/bin/sh\\necho CANARY\\n' >{0}/{1} && chmod +x {0}/{1}"
 
 
-@pytest.fixture(params=["the workspace", "the home", "a link"])
+@pytest.fixture(params=["the workspace", "the home", pytest.param("a link", marks=only_thorough)])
 def folder(request: pytest.FixtureRequest, workspace: Path, home: Path) -> Path:
     """A folder of PATH that commands may write to."""
     if request.param == "the home":

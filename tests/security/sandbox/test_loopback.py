@@ -14,6 +14,7 @@ from src.security.sandbox.loopback import find_loopback
 from src.security.sandbox.view import SandboxView, complete_view
 from src.tools import REGISTRY, ToolContext
 from src.tools.process.access import NO_LOOPBACK
+from tests.thorough import only_thorough
 
 from .conftest import PATH
 
@@ -59,6 +60,7 @@ class TestWithoutNamespaces:
             shown = REGISTRY["exec"].execute({"command": SERVE, "access": access}, context).value
             assert "PermissionError" in shown
 
+    @only_thorough
     def test_the_model_is_told_what_would_help(self, context):
         report = context.wiring.report
         REGISTRY["exec"].execute({"command": SERVE}, context)

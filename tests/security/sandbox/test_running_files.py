@@ -75,6 +75,7 @@ def test_a_repository_that_a_command_made_runs_nothing(run, top):
                 shutil.rmtree(each)
 
 
+@only_thorough
 def test_a_gitlink_in_the_index_leads_to_nothing_that_runs(run, top):
     run(
         f"git init -q evil; git -C evil -c user.name=a -c user.email=b commit -q --allow-empty -m x;"
@@ -177,6 +178,7 @@ def test_a_folder_of_settings_that_becomes_a_link_is_set_aside(run, workspace):
     assert not (workspace / ".vscode").is_symlink()
 
 
+@only_thorough
 def test_what_was_in_it_before_comes_back(run, workspace):
     (workspace / ".vscode").mkdir()
     (workspace / ".vscode" / "tasks.json").write_text("mine\n")
