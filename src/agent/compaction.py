@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from ..errors import Advice, BotError, Cancelled, ClientError, ContextTooLong
+from ..model.steps import watch
 from ..types.effects import AgentSteps, Aside, Turn
 from ..types.events import Compacted, Completed, ModelEvent, Notice
 from ..types.messages import (
@@ -36,7 +37,6 @@ from ..types.messages import (
 )
 from ..types.special_tokens import neutralize_with_note
 from .pruning import CHARS_PER_TOKEN, shorten_old_results
-from .steps import watch
 
 START_SHARE = 0.85  # of the context: where compaction begins
 KEPT_SHARE = 0.25  # of the context: the last turns

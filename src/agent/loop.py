@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import Advice, ContextTooLong, RequestFailed, Suspended, WireError
 from ..model.stalls import STALL_PROMPTS, Stall, find_stall
+from ..model.steps import watch
 from ..security.permissions.approval import SUBMIT_PLAN, Approver
 from ..security.permissions.policy import Policy
 from ..tools.sdk.calls import CallRunner
@@ -47,7 +48,7 @@ from .compaction import Compactor, SummaryModel
 from .dispatch import LoopWatch, ToolDispatcher, TurnCalls, make_error
 from .permission import PermissionGate
 from .pruning import compute_output_budget, count_output_chars, shorten_old_results, trim_old_outputs
-from .steps import await_hooks, watch
+from .steps import await_hooks
 from .subagents import MAX_TASK_TURNS, TASK, OpenModel, SubagentModel, run_subagent
 
 if TYPE_CHECKING:

@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
-from ..errors import BotError
-from ..types.effects import EFFECTS, Aside, Await, Turn
-from ..types.events import ModelEvent
+from ..types.effects import Aside, Await
 
 if TYPE_CHECKING:
     from ..security.permissions.hooks import Hooks
 
 T = TypeVar("T")
-
-
-def watch(turn: Turn[T], see: Callable[[ModelEvent], None], *, is_shown: bool = True) -> Turn[T]:
-    """The steps of `turn`, each event of which `see` gets first. `is_shown`: whether the events are given on."""
-    try:
-        step = next(turn)
-        while True:
-            answer, is_effect = None, isinstance(step, EFFECTS)
-            if not isinstance(step, EFFECTS):
-                see(step)
-            if is_shown or is_effect:
-                try:
-                    answer = yield step
-                except BotError as error:  # of the effect: it is raised where the turn waits for it
-                    step = turn.throw(error)
-                    continue
-            step = turn.send(answer)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    finally:
-        turn.close()
 
 
 def await_hooks(hooks: Hooks, told: Future[T]) -> Aside[T]:

@@ -63,6 +63,7 @@ from .recovery import Recovery
 from .request_builder import ModelOptions, RequestBuilder, remove_fields
 from .response_assembler import ResponseAssembler
 from .retry import RetryPolicy, with_retries
+from .steps import watch
 
 MAX_CHARS_PER_TOKEN = 16  # of an answer on average: twice what the tokens of source code have
 DEFAULT_CONTEXT_TOKENS = 262_144  # where the server tells no length
@@ -348,7 +349,7 @@ class ModelCore:
             is_unparsed=path.mode == "tokens" or path.is_raw,
             server=self.server,
             budget=self._budget,
-            replay=partial(self._stream_answer, tools=tools, path=path, is_shown=False),
+            replay=lambda asked: watch(self._stream_answer(asked, tools, path), lambda _: None, is_shown=False),
             disable_native=partial(self._disable_native, path),
             sent_notices=self._sent_notices,
         )
@@ -489,9 +490,9 @@ class ModelCore:
         return notice
 
     def _stream_answer(
-        self, request: ChatRequest, tools: Sequence[ToolDefinition], path: CallPath, *, is_shown: bool = True
+        self, request: ChatRequest, tools: Sequence[ToolDefinition], path: CallPath
     ) -> Turn[ResponseAssembler]:
-        """The events of one answer, and the whole. `is_shown`: whether to give the events."""
+        """The events of one answer, and the whole."""
         turn = ResponseAssembler(
             tools,
             self._new_id,
@@ -508,25 +509,21 @@ class ModelCore:
             while not is_over:
                 events, is_over = decode_piece(decoder, (yield from read_piece()))
                 for event in events:
-                    if is_shown and isinstance(event, PromptSize):
+                    if isinstance(event, PromptSize):
                         self._continuity.read_prompt(event.ids)
                     for shown in self._prompt_watch.take(event, turn.feed(event)):
-                        if is_shown:
-                            shown_kinds.add(type(shown))
-                            yield shown
+                        shown_kinds.add(type(shown))
+                        yield shown
                 raise_broken(events)
                 is_over = is_over or turn.repeats
                 if not is_over and turn.size > limit:
-                    cut = turn.cut(decoder.cut())
-                    if is_shown:
-                        yield from cut
+                    yield from turn.cut(decoder.cut())
                     break
             else:
                 yield Release()
         except RequestFailed as error:
             self._take_failure(error, tools, path, shown_kinds)
-            if is_shown:
-                yield from turn.flush()
+            yield from turn.flush()
             raise
         yield from self._learn_from(turn, request, tools, path)
         return turn

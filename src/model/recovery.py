@@ -38,7 +38,7 @@ from ..types.messages import (
 )
 from .response_assembler import ResponseAssembler, fits, replace_content
 
-Replay: TypeAlias = Callable[[ChatRequest], Turn[ResponseAssembler]]
+Replay: TypeAlias = Callable[[ChatRequest], Aside[ResponseAssembler]]
 
 RECOVERED_NOTICE = "The server's tool parser lost part of the answer; it was recovered."
 ASKING_AGAIN_NOTICE = (

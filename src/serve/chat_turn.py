@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
 from ..errors import (
     AnswerUnfinished,
-    BotError,
     ParserFailed,
     RequestFailed,
     ServerError,
@@ -23,6 +22,7 @@ from ..errors import (
 from ..model.recovery import Recovery, Replay
 from ..model.response_assembler import ResponseAssembler
 from ..model.stalls import STALL_PROMPTS, Stall, find_stall
+from ..model.steps import watch
 from ..negotiation.call_path import GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.written_format import choose_format
@@ -38,7 +38,7 @@ from ..providers.server_errors import is_error, judge_own_words, read_mid_stream
 from ..providers.stream.sse import EventDecoder
 from ..providers.text_completions import convert_answer, convert_chunk
 from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json, load_json
-from ..types.effects import EFFECTS, READ, Aside, Effect, Fetch, Release, Reply
+from ..types.effects import READ, Aside, Effect, Fetch, Release, Reply
 from ..types.events import Completed, ModelEvent
 from ..types.messages import NATIVE, MalformedCall, Reasoning, Response, Text, ToolCall
 from .chat_request import ChatBody
@@ -525,7 +525,8 @@ class ChatTurn:
             disable_native=lambda: "",
             sent_notices=set(),
         )
-        events = yield from gather_events(recovery.run())
+        events: list[ModelEvent] = []
+        yield from watch(recovery.run(), events.append, is_shown=False)
         return next(event.response for event in events if isinstance(event, Completed))
 
     def _ask_again(self, _: ChatRequest) -> Aside[ResponseAssembler]:
@@ -672,26 +673,6 @@ def _is_thought(own: Response) -> bool:
 def _learn_origin(origin: str, path: CallPath) -> CallPath:
     """The path after a call of this origin was seen."""
     return replace(path, written_format=choose_format(path.written_format, origin))
-
-
-def gather_events(turn: Generator[Union[Effect, ModelEvent], Any, object]) -> Aside[list[ModelEvent]]:
-    """The events of a turn, whose effects are passed on."""
-    events: list[ModelEvent] = []
-    try:
-        step = next(turn)
-        while True:
-            if not isinstance(step, EFFECTS):
-                events.append(step)
-                step = next(turn)
-                continue
-            try:
-                answer = yield step
-            except BotError as error:
-                step = turn.throw(error)
-            else:
-                step = turn.send(answer)
-    except StopIteration:
-        return events
 
 
 def _relay(refused: Reply | None, refusal: ServerError) -> WholeAnswer:
