@@ -294,9 +294,10 @@ class Policy:
         if why := self._explain_hidden(commands):
             return Decision("ask", why, "read", needed, needs_person=True)
         if granted := self._find_granted(line, commands):
-            access, label = self._bound_access(granted[0], line), granted[1]
-            if includes(access, named or access):
-                return Decision("allow", "a rule allows it", label, named or access)
+            widest = self._bound_access(granted[0], line)
+            access = named or widest
+            if includes(widest, access):
+                return Decision("allow", "a rule allows it", granted[1], access)
         decision = self._decide_by_access(needed)
         if unread and decision.action == "ask" and self._allows_some_commands:
             return decision._replace(reason=f"{decision.reason}; no rule can allow it, as {unread}")

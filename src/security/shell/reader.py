@@ -211,7 +211,7 @@ class _Tokenizer:
         yield from _Tokenizer(ESCAPED.sub(r"\1", command[:-1]), self._is_bash).list_tokens()
 
     def _read_code(self) -> Iterator[Token]:
-        if self._is_bash and (self._skip(ARITHMETIC) or (self._begins and self._skip(COMPARISON))):
+        if self._is_bash and self._skip_comparison():
             self._begins = False
             yield _make_unknown("a comparison makes it more than simple commands")
         elif redirection := REDIRECTION.match(self._source, self._at):
@@ -230,6 +230,9 @@ class _Tokenizer:
             yield from self._read_backquotes()
         else:
             yield from self._read_operator(separator)
+
+    def _skip_comparison(self) -> str:
+        return self._skip(ARITHMETIC) or (self._begins and self._skip(COMPARISON)) or ""
 
     def _read_operator(self, separator: str) -> Iterator[Token]:
         if separator in WHY_UNKNOWN and separator != "(":
