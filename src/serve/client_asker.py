@@ -196,7 +196,7 @@ class ChatAsker(ClientAsker):
         """See ClientAsker; of a turn that avoids the server's parser, the prompt as text where the server makes one."""
         if path.reason != PARSER_FAILED:
             return (yield from super().prepare(path))
-        if path.mode == "text":
+        if path.mode == "text" or self.continued:  # what the client has of the answer is part of the prompt
             body = self._continue(self._request.edit(path.for_raw_turn))
             self._prompt = yield from self._server.apply_template(encode_prompt(body))
         return path if self._prompt is None else path.for_raw_turn

@@ -445,6 +445,20 @@ def test_llama_cpp_renders_the_text_that_has_left_as_the_beginning_of_the_answer
     drive(tmp_path, answer, use, prompt=PROMPT, parameters=135_000_000)
 
 
+def test_llama_cpp_goes_on_with_a_text_behind_its_prompt_that_broke_off(tmp_path):
+    answers = iter([[*complete("It is do")[:-2], fail(ENGINE_ERROR)], complete("ne.")])
+
+    async def use(client, server):
+        text, _ = await read_text(client)
+        assert text == "It is done."
+        assert server.rendered[-1]["messages"][-1] == {"role": "assistant", "content": "It is do"}
+
+    def answer(asked):
+        return next(answers) if "prompt" in asked else (500, PARSE_ERROR)
+
+    drive(tmp_path, answer, use, prompt=PROMPT, parameters=135_000_000)
+
+
 def test_a_template_of_llama_cpp_that_shows_no_tools_has_the_model_told_of_them(tmp_path):
     """Its server takes tools in any case, and leaves them out of the prompt in silence."""
 

@@ -48,6 +48,7 @@ class AsyncRun(AsyncOnly, BaseRun[ValueT]):
 
     async def finish(self) -> Result[ValueT]:
         """Wait for its end. Raises BotError, as iterating does."""
+        self._check_idle()
         async with self:
             async for _ in self._events:
                 pass

@@ -44,6 +44,7 @@ class Run(BaseRun[ValueT]):
 
     def finish(self) -> Result[ValueT]:
         """Wait for its end. Raises BotError, as iterating does."""
+        self._check_idle()
         with self:
             for _ in self._events:
                 pass

@@ -170,7 +170,7 @@ class Namespace:
         number = self.find_first()
         os.close(self._read_fd)
         with suppress(OSError):  # it has ended
-            if number is not None:
+            if number is not None and hasattr(os, "pidfd_open"):  # a Python without it, such as conda's, does not wait
                 end_process(os.pidfd_open(number))
 
 

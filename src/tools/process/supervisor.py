@@ -185,7 +185,7 @@ def _wait_for_program(family: _Family, order_fd: int) -> None:  # pragma: no cov
     """Return when the program has ended, or the other end of the pipe is closed."""
     poll, pause_ms = select.poll(), 1000 * PAUSE_S
     poll.register(order_fd, select.POLLIN)
-    if IS_LINUX:
+    if hasattr(os, "pidfd_open"):  # only on Linux, and not in each Python there, such as conda's
         with suppress(OSError):  # before Linux 5.3
             poll.register(os.pidfd_open(family.pid), select.POLLIN)
             pause_ms = 60_000

@@ -158,7 +158,7 @@ class TestInThreads:
         thread = threading.Thread(target=read)
         thread.start()
         assert begun.wait(PATIENCE_S)
-        for read_too in (lambda: list(run), lambda: next(run)):
+        for read_too in (lambda: list(run), lambda: next(run), run.finish):
             with pytest.raises(BotError, match="in another thread or task already"):
                 read_too()
         assert not run._exchange.cancelled.is_set()
@@ -217,7 +217,7 @@ class TestOnAsyncio:
         async def leave(agent):
             run = agent.ask("go")
             task = await start_reading(run)
-            for read_too in (lambda: read_all(run), lambda: anext(run)):
+            for read_too in (lambda: read_all(run), lambda: anext(run), run.finish):
                 with pytest.raises(BotError, match="in another thread or task already"):
                     await read_too()
             run.cancel()

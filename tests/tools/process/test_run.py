@@ -88,6 +88,11 @@ def test_a_result_carries_how_its_command_ended(command, ending, exit_code, has_
         assert (each.ending, each.exit_code, each.has_command_failed) == (ending, exit_code, has_failed)
 
 
+def test_a_command_runs_in_a_python_without_pidfd_open(run, monkeypatch):
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    assert run("exec", command="echo hello; exit 3").value == "hello\n[exit code 3]"
+
+
 def test_a_command_that_looks_like_an_option_is_still_a_command(run):
     assert "[exit code 127]" in run("exec", command="-x").value
 
