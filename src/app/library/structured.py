@@ -26,9 +26,9 @@ KEYWORDS = {"type", "properties", "$ref", "anyOf", "oneOf", "allOf", "enum", "co
 
 
 class Form:
-    """The form of an answer. `schema`: its JSON Schema. Raises ConfigError for what has none."""
+    """The form of an answer. `schema`: its JSON Schema. Raises ConfigError, with the place, for what has none."""
 
-    def __init__(self, wanted: Any) -> None:
+    def __init__(self, wanted: Any, place: str = "schema") -> None:
         self._types: tuple[Any, ...] = ()
         if isinstance(wanted, Mapping):
             self.schema = dict(wanted)
@@ -37,7 +37,7 @@ class Form:
             self.schema = _describe_arms(self._types)
         self._validator = ArgumentValidator(self.schema)
         if wrong := attempt(self._compile, str):
-            raise ConfigError(f"schema: this is no JSON Schema: {wrong}.")
+            raise ConfigError(f"{place}: this is no JSON Schema: {wrong}.")
 
     def _compile(self) -> str:
         _ = self._validator.validate

@@ -152,13 +152,9 @@ def _check_model(diagnosis: Diagnosis) -> Finding:
         diagnosis.family = find_family(diagnosis.root, diagnosis.model_name)
     if not wanted and len(served) > 1:
         return Finding("warn", f"there are several: {names}; checking {served[0]}", "Name one: vllm.model, or --model.")
-    return Finding("pass", _describe_model(diagnosis))
-
-
-def _describe_model(diagnosis: Diagnosis) -> str:
     if diagnosis.root in ("", diagnosis.model_name):
-        return diagnosis.model_name
-    return f"{diagnosis.model_name} ({diagnosis.root})"
+        return Finding("pass", diagnosis.model_name)
+    return Finding("pass", f"{diagnosis.model_name} ({diagnosis.root})")
 
 
 def _check_version(diagnosis: Diagnosis) -> Finding:

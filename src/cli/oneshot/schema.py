@@ -27,7 +27,4 @@ def read_form(option: str) -> Form:
         raise ConfigError(f"{where}: this is no JSON: {error}.") from error
     if not isinstance(schema, dict):
         raise ConfigError(f"{where}: expected a JSON Schema, which is an object.")
-    try:
-        return Form(schema)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error.message.removeprefix('schema: ')}") from error
+    return Form(schema, where)

@@ -123,6 +123,12 @@ def describe_path(state: State) -> list[str]:
     return lines
 
 
+def _count_origins(state: State) -> Counter[str]:
+    """How the calls of the conversation came, and how many of each."""
+    answers = (message for message in state.conversation if isinstance(message, Response))
+    return Counter(call.origin for answer in answers for call in answer.calls)
+
+
 def _suggest_parser(state: State, origins: Iterable[str], *, is_missing: bool) -> list[str]:
     """How to have the server read the calls, where the formats that came or the model tell it."""
     from ....parsing import list_parsers  # start-up is measured
@@ -134,12 +140,6 @@ def _suggest_parser(state: State, origins: Iterable[str], *, is_missing: bool) -
         parsers = [name_tool_parser(root, state.model_name)]
     flags = "To have the server read the calls, start it with --enable-auto-tool-choice --tool-call-parser"
     return [f"{flags} {parser}" for parser in parsers[:1]]
-
-
-def _count_origins(state: State) -> Counter[str]:
-    """How the calls of the conversation came, and how many of each."""
-    answers = (message for message in state.conversation if isinstance(message, Response))
-    return Counter(call.origin for answer in answers for call in answer.calls)
 
 
 def _show_context(state: State, _: str) -> None:
