@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ..types.messages import (
     JSON,
@@ -32,6 +31,7 @@ from ..types.messages import (
 )
 from ..types.special_tokens import escape_in_json
 from ..types.tool_schema import describe_type
+from .arguments.tool_index import IndexedTool, as_schema
 
 RESULTS_HEADING = "Tool execution results:"
 # What a model may take for the end of a fence, with the fence's number.
@@ -130,23 +130,20 @@ def _render_result(result: ToolResult) -> str:
 
 
 def _render_tool(tool: ToolDefinition) -> str:
-    properties = _to_mapping(tool.parameters.get("properties"))
-    required = tool.parameters.get("required")
-    needed = required if isinstance(required, list) else []
-    signature = ", ".join(name if name in needed else f"{name}?" for name in properties)
+    indexed = IndexedTool(tool.name, tool.parameters)
+    signature = ", ".join(name if name in indexed.required else f"{name}?" for name in indexed.properties)
     lines = [f"- **{tool.name}({signature})**: {_join_lines(tool.description)}"]
-    for name, schema in properties.items():
-        about = _join_lines(str(_to_mapping(schema).get("description") or ""))
+    for name, schema in indexed.properties.items():
+        about = _join_lines(str(as_schema(schema).get("description") or ""))
         lines.append(f"    - {name} ({describe_type(schema)})" + (f": {about}" if about else ""))
     return "\n".join(lines)
 
 
 def render_example(tool: ToolDefinition) -> str:
     """A correct call of the tool: its required parameters, each with a value of its type."""
-    properties = _to_mapping(tool.parameters.get("properties"))
-    required = tool.parameters.get("required")
-    needed = [name for name in required if name in properties] if isinstance(required, list) else []
-    arguments = {name: _make_example_value(name, properties[name]) for name in map(str, needed)}
+    indexed = IndexedTool(tool.name, tool.parameters)
+    needed = [name for name in indexed.required if name in indexed.properties]
+    arguments = {name: _make_example_value(name, indexed.properties[name]) for name in needed}
     return render_call(ToolCall("", tool.name, arguments, "text"))
 
 
@@ -162,10 +159,10 @@ _EXAMPLE_STRINGS = {"path": "notes.txt", "command": "ls", "url": "https://exampl
 
 
 def _make_example_value(name: str, schema: object) -> JSON:
-    choices: JSON = _to_mapping(schema).get("enum")
+    choices: JSON = as_schema(schema).get("enum")
     if isinstance(choices, list) and choices:
         return choices[0]
-    kind: JSON = _to_mapping(schema).get("type")
+    kind: JSON = as_schema(schema).get("type")
     if isinstance(kind, str) and kind in _EXAMPLE_VALUES:
         return _EXAMPLE_VALUES[kind]
     return _EXAMPLE_STRINGS.get(name, "text")
@@ -173,7 +170,3 @@ def _make_example_value(name: str, schema: object) -> JSON:
 
 def _join_lines(text: str) -> str:
     return " ".join(text.split())
-
-
-def _to_mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

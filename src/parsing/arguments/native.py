@@ -18,7 +18,8 @@ from typing import Any, TypeAlias, cast
 
 from ...types.messages import JSON, ToolCall, ToolDefinition, unwrap_call, write_arguments
 from ...types.named_tuple import NamedTuple
-from ..decode.nodes import Node
+from ...types.strict_json import loads_strict
+from ..decode.nodes import Node, refuse_constant
 from .coerce import MISSING, coerce, get_kind, unwrap
 from .fit import list_types, make_items
 from .tool_index import ANY, IndexedTool, ToolIndex, as_schema, normalize
@@ -215,26 +216,13 @@ def _parse_container(text: str, target: str) -> Any:
     if not _begins_container(text):
         return MISSING
     try:
-        value = json.loads(text, object_pairs_hook=_make_object, parse_constant=_refuse_constant)
+        value = loads_strict(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         value = _parse_literal(text)
         # The second reader refuses keys that stand twice; by itself it reads much that is no data.
         if value != coerce(text, "string", target):
             return MISSING
     return value if get_kind(value) == target else MISSING
-
-
-def _make_object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Raises ValueError where a key stands twice."""
-    made = dict(members)
-    if len(made) < len(members):
-        raise ValueError("A key stands twice.")
-    return made
-
-
-def _refuse_constant(name: str) -> None:
-    """Raises ValueError."""
-    raise ValueError(f"{name} is no JSON.")
 
 
 def _parse_literal(text: str) -> Any:

@@ -56,7 +56,7 @@ class CallNode(NamedTuple):
 Node = Union[None, bool, int, float, str, list["Node"], dict[str, "Node"], CallNode]
 
 
-def _refuse(constant: str) -> NoReturn:
+def refuse_constant(constant: str) -> NoReturn:
     raise UnreadableValue(f"{constant} is not a JSON value.")
 
 
@@ -69,7 +69,7 @@ def put(members: dict[str, Node], key: str, value: Node) -> None:
 
 _build_object = build_unique(RepeatedKey)
 # The JSON value at a position, and where it ends. They raise ValueError and RecursionError as `json` does.
-parse_strict = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_build_object).raw_decode
+parse_strict = json.JSONDecoder(parse_constant=refuse_constant, object_pairs_hook=_build_object).raw_decode
 parse_lenient = json.JSONDecoder(  # strings may hold control characters
-    parse_constant=_refuse, object_pairs_hook=_build_object, strict=False
+    parse_constant=refuse_constant, object_pairs_hook=_build_object, strict=False
 ).raw_decode

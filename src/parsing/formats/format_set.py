@@ -29,6 +29,8 @@ from ..stream.openers import (
     RESULT_ANCHOR,
     SPACE,
     BlockStart,
+    NeedMore,
+    await_match,
 )
 from ..stream.prefix_regex import (
     PrefixMatcher,
@@ -199,7 +201,7 @@ class FormatSet:
         parts = (
             group("json", SPACE, FENCE, self._bracket),
             group(
-                "attributes", SPACE, maybe(_QUOTE), group("attributed", NAME_PATTERN),
+                "attributes", SPACE, maybe(_QUOTE), group("attributes_name", NAME_PATTERN),
                 either(sequence(maybe(_QUOTE), _ATTRIBUTES), sequence(_QUOTE, SPACE, "]")),
             ),
             group("tags", SPACE, self._first_tag),
@@ -273,17 +275,18 @@ class FormatSet:
             beginnings.setdefault(cut_text_opener(row)[0].casefold(), []).append((row, matcher))
         return beginnings
 
-    def find_text_call(self, text: str, at: int, names: NameIndex) -> BlockStart | bool:
-        """A call of such a row at `at`; otherwise whether more text may make one."""
-        may_come = False
+    def find_text_call(self, text: str, at: int, names: NameIndex) -> BlockStart | NeedMore | None:
+        """A call of such a row at `at`, or NeedMore if more text may make one."""
+        may_come: NeedMore | None = None
         for row, beginning in self._text_beginnings.get(text[at].casefold(), ()):
             match = beginning.match(text, at)
             if match and names.find(match["name"]):
                 if may_come:
-                    return True  # of a row that comes first
+                    return may_come  # of a row that comes first
                 kind = "named" if match["first"] == "{" else "text"
                 return BlockStart(at, match.start("first"), kind, row.opener, match["name"], closer=row.closer)
-            may_come = may_come or (match is None and beginning.is_prefix(text, at))
+            if match is None:
+                may_come = may_come or await_match(beginning, text, at, at)
         return may_come
 
     # How a block ends.

@@ -20,11 +20,12 @@ from ..stream.brackets import TOKEN_QUOTES
 MAX_PENDING_CHARS = 400  # of what is not decided
 # An id of the call may come first, as Command R writes it.
 _ID = r'(?:"(?:id|tool_call_id)"\s*:\s*(?:"[^"\\]{0,200}"|\d{1,9})\s*,\s*)?'
-_HEAD = re.compile(
+HEAD = re.compile(
     rf'\s*(?:\[\s*)?\{{\s*{_ID}"(?:{"|".join(NAME_KEYS)})"\s*:\s*"(?P<name>[^"\\]{{1,200}})"\s*,'
     rf'\s*"(?:{"|".join(ARGUMENT_KEYS)})"\s*:\s*(?=\{{)'
 )
-_KEY_HEAD = re.compile(r'\s*(?:\[\s*)?\{\s*"(?P<name>[\w.:-]{1,80})"\s*:\s*(?=\{)')  # the name is a key
+# The first key is the name, which only a tool's may be: an object follows it.
+KEY_HEAD = re.compile(r'\s*(?:\[\s*)?\{\s*"(?P<name>[\w.:-]{1,80})"\s*:\s*(?=\{)')
 _KEY = r'\s*"(?P<key>[^"\\]{1,200})"\s*:\s*(?=\S)'
 _FIRST = re.compile(r"\s*\{" + _KEY)
 _AFTER_STRING = re.compile(r'"\s*,' + _KEY)
@@ -43,7 +44,7 @@ _BARE_PATTERNS = (
     re.compile(r"(?P<value>[-+.\w]{1,40})\s*," + _BARE),
 )
 _OBJECT_HEAD = re.compile(r"\s*\{\s*(?P<first>\S)")
-_CALL_HEAD = re.compile(r"\s*(?:\[\s*)?[\w.:-]{0,80}\(\s*(?=\S)")
+CALL_HEAD = re.compile(r"\s*(?:\[\s*)?(?P<name>[\w.:-]{0,80})\(\s*(?=\S)")  # in Python's notation
 _LOOK_CHARS = 3  # of a string, which show what it is
 _OTHER_STRING = re.compile(r'""|\\|[A-Za-z]:\\')  # in three quotes, or a path of Windows
 _SPECIAL = re.compile(r'["\\\x00-\x1f]')
@@ -55,22 +56,10 @@ _STRING_PART = re.compile(  # neither half an escape nor half a surrogate pair e
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,4}(?:\\(?:u[0-9a-fA-F]{0,4})?)?)?\Z")  # that is not complete
 
 
-def find_arguments(text: str) -> tuple[str, str]:
-    """The tool's name, and what is written of its arguments, in the JSON of a call; empty where that is not known."""
-    head = _HEAD.match(text)
-    return (head["name"], text[head.end() :]) if head else ("", "")
-
-
-def find_arguments_under_name(text: str) -> tuple[str, str]:
-    """The first key of the JSON of a call, if an object follows it, and that. Only a tool's name makes it arguments."""
-    head = _KEY_HEAD.match(text)
-    return (head["name"], text[head.end() :]) if head else ("", "")
-
-
-def find_call_arguments(text: str) -> str:
-    """What is written of the arguments of a call in Python's notation; empty where that is not known."""
-    head = _CALL_HEAD.match(text)
-    return text[head.end() :] if head else ""
+def find_arguments(text: str, head: re.Pattern[str]) -> tuple[str, str]:
+    """The name in the head of a call, and what is written of its arguments; empty where the head has not ended."""
+    match = head.match(text)
+    return (match["name"], text[match.end() :]) if match else ("", "")
 
 
 def encode_arguments(arguments: Mapping[str, JSON]) -> str:
@@ -97,7 +86,7 @@ class ArgumentReader:
         self._key = ""  # of the member that is being written
         self._value: list[str] | None = None  # of the string that is open, as JSON text
         self._lead = "{"  # before the next member
-        self._open_chars = 0
+        self.open_chars = 0  # so far, as they are written, of the string that is open
         self._ended: list[str] = []
         self._step: Callable[[], str | None] | None = None  # None: no more text is followed
 
@@ -114,11 +103,6 @@ class ArgumentReader:
         ended, self._ended = self._ended, []
         return ended
 
-    @property
-    def open_chars(self) -> int:
-        """Characters so far, as they are written, of the string that is open; 0 if none is."""
-        return self._open_chars if self._value is not None else 0
-
     def read_open_string(self) -> str:
         """The string that is open, so far."""
         return str(json.loads(f'"{"".join(self._value or ())}"'))
@@ -129,13 +113,13 @@ class ArgumentReader:
             return encode_arguments(arguments)
         if any(name not in arguments or arguments[name] != value for name, value in self._done.items()):
             return None
-        rest = ""
+        rest, given = "", set(self._done)
         if self._value is not None:
+            given.add(self._key)
             written, value = self.read_open_string(), arguments.get(self._key)
             if not isinstance(value, str) or not value.startswith(written):
                 return None
             rest = _dump(value[len(written) :])[1:]
-        given = {*self._done, self._key} if self._value is not None else self._done
         left = [name for name in arguments if name not in given]
         return rest + "".join(f", {_dump(name)}: {_dump(arguments[name])}" for name in left) + "}"
 
@@ -148,7 +132,7 @@ class ArgumentReader:
         return "".join(given)
 
     def _open_string(self, key: str) -> str:
-        self._key, self._value, self._open_chars = key, [], 0
+        self._key, self._value = key, []
         return f'{self._take_lead()}{_dump(key)}: "'
 
     def _take_lead(self) -> str:
@@ -159,11 +143,11 @@ class ArgumentReader:
         """Takes in JSON text of the string that is open."""
         if self._value is not None:
             self._value.append(text)
-            self._open_chars += len(text)
+            self.open_chars += len(text)
 
     def _end_string(self) -> str:
         string = self.read_open_string()
-        self._done[self._key], self._value = string, None
+        self._done[self._key], self._value, self.open_chars = string, None, 0
         self._ended.append(string)
         return '"'
 
@@ -269,7 +253,9 @@ class BareArgumentReader(JSONArgumentReader):
         self._pending = text[end:]
         given = encode_text(text[:end])
         self._add(given)
-        return given or ("" if self._step == self._close_string else None)
+        if not given and self._step == self._go_on:
+            return None
+        return given
 
 
 class CallArgumentReader(JSONArgumentReader):
@@ -291,7 +277,9 @@ class CallArgumentReader(JSONArgumentReader):
         """Whether the string is one that is followed."""
         if len(self._pending) < _LOOK_CHARS:
             return None
-        self._step = None if _OTHER_STRING.match(self._pending) else self._go_on
+        self._step = self._go_on
+        if _OTHER_STRING.match(self._pending):
+            self.stop()
         return ""
 
 

@@ -9,13 +9,14 @@ from ..arguments.tool_index import IndexedTool, ToolIndex
 from ..decode.tag_style import TagStyle
 from ..echo import GivenText
 from .arguments import (
+    CALL_HEAD,
+    HEAD,
+    KEY_HEAD,
     ArgumentReader,
     BareArgumentReader,
     CallArgumentReader,
     JSONArgumentReader,
     find_arguments,
-    find_arguments_under_name,
-    find_call_arguments,
     has_bare_keys,
 )
 from .tag_arguments import TagArgumentReader
@@ -79,16 +80,16 @@ class BegunCall:
             return self._pass_json_head(head)
         if self._kind == "named":
             return self._look_at_keys(head)
-        text = find_call_arguments(head)
+        _, text = find_arguments(head, CALL_HEAD)
         if text:
             self._arguments = CallArgumentReader(self._types, has_keywords=text[0] != "{")
         return text
 
     def _pass_json_head(self, head: str) -> str:
-        key, text = find_arguments_under_name(head)
+        key, text = find_arguments(head, KEY_HEAD)
         if text and self._tools.names.find(key) == self.name:
             return text
-        name, text = find_arguments(head)
+        name, text = find_arguments(head, HEAD)
         if text and self._tools.names.find(name) != self.name:
             self._arguments.stop()
         return text

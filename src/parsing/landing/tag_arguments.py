@@ -62,8 +62,8 @@ class TagArgumentReader(ArgumentReader):
         start = skip_space(self._text, self._at)
         match = self._style.tags.match(self._text, start)
         if match is None:
-            may_come = start == len(self._text) or self._style.starts.match(self._text, start)
-            self._step = self._step if may_come else None
+            if start < len(self._text) and not self._style.starts.match(self._text, start):
+                self._step = None
             return None
         tag = self._style.classify(match)
         key = _read_key(tag)
@@ -91,13 +91,11 @@ class TagArgumentReader(ArgumentReader):
         start = skip_space(text, self._at)
         is_wrapped = text[self._at : self._at + 1] == "\n"
         rest = text[start : start + len(_SECTION)]
-        if (is_wrapped and (self._is_indented or style.wraps_loosely)) or (rest[:1] == '"' and not style.is_element):
+        is_cut = is_wrapped and (self._is_indented or style.wraps_loosely)
+        if is_cut or rest == _SECTION or (rest[:1] == '"' and not style.is_element):
             self._step = None
             return None
-        if not rest or (_SECTION.startswith(rest) and rest != _SECTION):
-            return None
-        if rest == _SECTION:
-            self._step = None
+        if _SECTION.startswith(rest):
             return None
         if is_wrapped and style.cuts_first:
             self._at += 1
@@ -114,8 +112,7 @@ class TagArgumentReader(ArgumentReader):
         self._add(text)
         if tag is None:
             return text or None
-        self._at = tag.end
-        self._step = self._close if _ends_value(tag) else None
+        self._pass_tag(tag)
         return text
 
     def _pass_over(self) -> str | None:
@@ -123,9 +120,15 @@ class TagArgumentReader(ArgumentReader):
         tag = self._find_tag()
         if tag is None:
             return None
-        self._at = tag.end
-        self._step = self._close if _ends_value(tag) else None
+        self._pass_tag(tag)
         return ""
+
+    def _pass_tag(self, tag: Tag) -> None:
+        """Moves behind a tag, which ends the value if it is the value's own."""
+        self._at = tag.end
+        self._step = None
+        if tag.kind == "p" and not tag.is_loose:
+            self._step = self._close
 
     def _find_tag(self) -> Tag | None:
         """Moves to the next tag that is no text of the value, or as far as the text is certainly in it."""
@@ -154,10 +157,6 @@ class TagArgumentReader(ArgumentReader):
                 return None
             given = self._end_string()
         return given + self._begin_argument(tag)
-
-
-def _ends_value(tag: Tag) -> bool:
-    return tag.kind == "p" and not tag.is_loose
 
 
 def _read_key(tag: Tag) -> str:

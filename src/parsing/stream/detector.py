@@ -37,6 +37,7 @@ from .reasoning import MARKER
 
 _RECIPIENT = LazyPattern(TO + r"\Z")
 _FUNCTOOLS = "functools"
+_BODY_KINDS = {"(": "pythonic", "{": "named", '"': "named"}  # by the first character behind a name
 _LABEL = LazyPattern(
     r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
     re.IGNORECASE,
@@ -86,7 +87,9 @@ class BlockDetector:
 
     def count_held_after_call(self, text: str) -> int:
         """The same after a call."""
-        return -1 if self._formats.anchor_after_call.search(text) else len(text) - find_hold(self._names, text, 0)
+        if self._formats.anchor_after_call.search(text):
+            return -1
+        return len(text) - find_hold(self._names, text, 0)
 
     def detect(self, position: Position) -> Detection:
         """What begins at the anchor."""
@@ -105,12 +108,7 @@ class BlockDetector:
 
     def _detect_opener(self, text: str, at: int) -> Detection:
         """What begins with a marker of a format."""
-        text_call = self._formats.find_text_call(text, at, self._names)
-        if isinstance(text_call, BlockStart):
-            return text_call
-        if text_call:
-            return NeedMore(at)
-        if detection := self._detect_markers(text, at, at):
+        if detection := self._formats.find_text_call(text, at, self._names) or self._detect_markers(text, at, at):
             return detection
         lone = self._formats.lone_element
         if match := lone.match(text, at):
@@ -140,25 +138,24 @@ class BlockDetector:
             return None
         if not starts_line(text[max(position.edge, word.start - LOOK_BACK_CHARS) : word.start].rpartition("\n")[2]):
             return None
-        return (
-            BlockStart(word.start, word.begin, "pairs", "", word.name, explicit=False)
-            if match
-            else NeedMore(word.start)
-        )
+        if not match:
+            return NeedMore(word.start)
+        return BlockStart(word.start, word.begin, "pairs", "", word.name, explicit=False)
 
     def _detect_markers(self, text: str, at: int, start: int, opener: str = "") -> Detection:
         """Wrapping markers at `at` and the beginning of a body; markers without a body are prose."""
         run = self._formats.opener_run.match(text, at)
-        body = run.end() if run else at
-        if run or opener:
+        markers = run[0] if run else ""
+        body = at + len(markers)
+        if opener or markers:
             match = self._formats.body.match(text, body)
             if match and not self._may_continue(match, text):
-                return self._read_body(match, start, opener or (run[0] if run else ""))
+                return self._read_body(match, start, opener or markers)
             if match or self._formats.body.is_prefix(text, body):
                 return NeedMore(start)
         if self._formats.opener.is_prefix(text, body):
             return NeedMore(start)
-        return Skip(body) if run else None
+        return Skip(body) if markers else None
 
     def _may_continue(self, match: re.Match[str], text: str) -> bool:
         """Whether the bracket that opens the body may yet become one more marker."""
@@ -184,21 +181,19 @@ class BlockDetector:
         explicit = bracket != "(" and "[TOOL_CALLS]" not in opener and opener != openers.OWN
         if name in CHANNELS or (not explicit and self._names.find(name) is None):
             return Skip(match.end() - (name in CHANNELS))  # before a channel the name may stand, and the brace tells
-        kind = "pythonic" if bracket == "(" else "named"
-        return BlockStart(start, match.start("bracket"), kind, opener, name)
+        return BlockStart(start, match.start("bracket"), _BODY_KINDS[bracket[0]], opener, name)
 
     def _read_known_name(self, match: re.Match[str], start: int, opener: str) -> Detection:
         """A tool's name behind wrapping markers, with attributes or alone."""
         kind = str(match.lastgroup)
-        group = "attributed" if kind == "attributes" else "empty_name"
-        name, begin = match[group], match.start(group)
+        name, begin = match[f"{kind}_name"], match.start(f"{kind}_name")
         if self._names.find(name) is None:
             return Skip(match.end())
         if kind == "attributes":
             # Of `[Calling tool=`, which nothing but the end of the call closes.
             bracket = match.string.rfind("[", start, begin)
-            is_open = bracket > match.string.rfind("]", start, begin)
-            begin = bracket if is_open else begin
+            if bracket > match.string.rfind("]", start, begin):
+                begin = bracket
         return BlockStart(start, begin, kind, opener, name)
 
     def _detect_brace(self, position: Position) -> Detection:
@@ -235,22 +230,20 @@ class BlockDetector:
                 return None
             if not value and openers.OBJECT_NAME.is_prefix(text, at):
                 return NeedMore(start)
-        return BlockStart(start, body if start == at else start, "json", "", explicit=False)
+        return BlockStart(start, body, "json", "", explicit=False)
 
     def _detect_bracket(self, position: Position) -> Detection:
-        text, at, floor, *_ = position
-        own = find_own_marker(position)
-        lead = own if own >= 0 else at - len(_FUNCTOOLS)
-        before = text[max(position.edge, lead - 1) : lead]
-        if own >= 0 or (text.startswith(_FUNCTOOLS, max(lead, floor)) and lead >= floor and not is_word_char(before)):
+        text, at = position.text, position.at
+        lead, opener = find_own_marker(position), openers.OWN
+        if lead < 0:
+            lead, opener = _find_functools(position), _FUNCTOOLS
+        if lead >= 0:
             inside = text[at + 1 : at + 66].lstrip()
             if not inside or text[at + 1 :] == "[":  # three brackets begin no block
                 return NeedMore(lead)
             if inside[0] not in "/!":
-                return BlockStart(lead, at, "json", openers.OWN if own >= 0 else _FUNCTOOLS)
-        if detection := self._detect_args_marker(position):
-            return detection
-        return self._detect_opener(text, at) or self._detect_list(text, at)
+                return BlockStart(lead, at, "json", opener)
+        return self._detect_args_marker(position) or self._detect_opener(text, at) or self._detect_list(text, at)
 
     def _detect_args_marker(self, position: Position) -> Detection:
         match = openers.ARGS_MARKER.match(position.text, position.at)
@@ -259,11 +252,9 @@ class BlockDetector:
         word = find_preceding_name(self._names, position)
         if not word or word.gap:
             return None
-        return (
-            BlockStart(word.start, match.end() - 1, "named", "[TOOL_CALLS]", word.name)
-            if match
-            else NeedMore(word.start)
-        )
+        if not match:
+            return NeedMore(word.start)
+        return BlockStart(word.start, match.end() - 1, "named", "[TOOL_CALLS]", word.name)
 
     def _detect_list(self, text: str, at: int) -> Detection:
         match = openers.CALL_LIST.match(text, at)
@@ -291,8 +282,9 @@ class BlockDetector:
         before = line[: len(line) - (at - word.begin)]
         if not starts_line(before, after_colon=True):
             return None
-        start = word.start if word.mark else word.begin
-        return BlockStart(start, at, "pythonic", "", word.name, explicit=False, must_end_line=True)
+        return BlockStart(
+            word.begin - len(word.mark), at, "pythonic", "", word.name, explicit=False, must_end_line=True
+        )
 
     def _detect_backtick(self, position: Position) -> Detection:
         """A fence or a quoting backtick belongs to the block that it begins with."""
@@ -316,8 +308,9 @@ class BlockDetector:
         match = openers.FENCE_START.match(text, at)
         if not match:
             return await_match(openers.FENCE_START, text, at, word.start)
-        body = match.end() - 1
-        return BlockStart(word.start, body, "named", "", word.name.rstrip(":"), False) if text[body] == "{" else None
+        if match[0][-1] != "{":
+            return None
+        return BlockStart(word.start, match.end() - 1, "named", "", word.name.rstrip(":"), False)
 
     def _detect_quoted(self, text: str, at: int) -> Detection:
         """The block that stands first behind the backticks: directly, or behind a language and whitespace."""
@@ -370,8 +363,9 @@ class BlockDetector:
         if label[1] == "TOOL_NAME" or (label[1].casefold() == "tool_name" and openers.ARGUMENT_BLOCK.match(text, at)):
             return BlockStart(start, start, "tags", "TOOL_NAME:")
         detection = self._detect_labelled(text, base + label.start(1), start)
-        may_be_block = label[1].casefold() == "tool_name" and openers.ARGUMENT_BLOCK.is_prefix(text, at)
-        return NeedMore(start) if detection is None and may_be_block else detection
+        if detection is None and label[1].casefold() == "tool_name":
+            return await_match(openers.ARGUMENT_BLOCK, text, at, start)
+        return detection
 
     def _detect_after_own(self, text: str, at: int, start: int) -> Detection:
         """The body behind `TOOL_CALL`."""
@@ -387,8 +381,9 @@ class BlockDetector:
             if self._may_continue(match, text):
                 return NeedMore(start)
             return BlockStart(start, match.end() - 1, "json", "Action:", explicit=False)
-        may_come = openers.LABELLED_CALL.is_prefix(text, at) or openers.ACTION_OBJECT.is_prefix(text, at)
-        return NeedMore(start) if may_come else None
+        return await_match(openers.LABELLED_CALL, text, at, start) or await_match(
+            openers.ACTION_OBJECT, text, at, start
+        )
 
     def _read_labelled(self, match: re.Match[str], start: int) -> Detection:
         """Only `Action:` asks for a call; behind another label a tool's name and an object have to stand."""
@@ -412,8 +407,9 @@ class BlockDetector:
         if not match:
             return await_match(openers.RECIPIENT_CALL, text, at + 1, lead)
         body = match.end() - 1
-        is_object = openers.OBJECT_START.match(text, body)
-        return BlockStart(lead, body, "named", "<|channel|>", match["name"]) if is_object else None
+        if not openers.OBJECT_START.match(text, body):
+            return None
+        return BlockStart(lead, body, "named", "<|channel|>", match["name"])
 
     def _detect_chevron(self, position: Position) -> Detection:
         text, at, _, line, _ = position
@@ -421,10 +417,19 @@ class BlockDetector:
         match = matcher.match(text, at)
         if not match:
             return await_match(matcher, text, at, at)
-        kind = "pythonic" if match["bracket"] == "(" else "named"
+        kind = _BODY_KINDS[match["bracket"][0]]
         if not self._names.find(match["name"]) or not (kind == "named" or starts_line(line)):
             return None
         return BlockStart(at, match.start("bracket"), kind, ">>>", match["name"], False)
+
+
+def _find_functools(position: Position) -> int:
+    """Where `functools` before the anchor begins; -1 if it does not stand there."""
+    text, at, floor, _, edge = position
+    lead = at - len(_FUNCTOOLS)
+    if lead < floor or not text.startswith(_FUNCTOOLS, lead) or is_word_char(text[max(edge, lead - 1) : lead]):
+        return -1
+    return lead
 
 
 make_detector = lru_cache(maxsize=8)(BlockDetector)  # the next answer mostly has the same tools on offer

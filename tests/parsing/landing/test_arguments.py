@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from src.parsing.decode.json_repair import read_whole
 from src.parsing.decode.nodes import CallNode
-from src.parsing.landing.arguments import CallArgumentReader, JSONArgumentReader, find_arguments, find_call_arguments
+from src.parsing.landing.arguments import CALL_HEAD, HEAD, CallArgumentReader, JSONArgumentReader, find_arguments
 from tests.each import check_rows
 
 TYPES = {"path": str, "content": str, "count": int, "share": float, "force": bool}
@@ -96,7 +96,7 @@ def test_arguments_that_became_others_are_not_completed():
     ],
 )
 def test_arguments_are_found_behind_the_name(text, found):
-    assert find_arguments(text) == found
+    assert find_arguments(text, HEAD) == found
 
 
 @check_rows(
@@ -110,7 +110,7 @@ def test_arguments_are_found_behind_the_name(text, found):
     ],
 )
 def test_arguments_of_a_call_in_python_s_notation_are_found_behind_its_bracket(text, found):
-    assert find_call_arguments(text) == found
+    assert find_arguments(text, CALL_HEAD)[1] == found
 
 
 def stream_call(text: str, size: int) -> tuple[CallArgumentReader, str]:
