@@ -133,8 +133,7 @@ class CallClassifier:
 
     def resolve_name(self, name: str) -> str:
         """The name of the offered tool that `name` means, or an empty string."""
-        tool = self._tools.find(name) if name else None
-        return tool.name if tool else ""
+        return self._tools.names.find(name) or ""
 
     def rank_parameter(self, name: str, key: str) -> int:
         """2 for a required parameter of the tool, 1 for another, 0 for none; 1 if the parameters are not known."""
@@ -153,7 +152,8 @@ class CallClassifier:
         return self._ids[0]
 
     def _take_id(self) -> str:
-        return self._ids.pop(0) if self._ids else self._new_id()
+        self.reserve_id()
+        return self._ids.pop(0)
 
     @property
     def is_full(self) -> bool:
@@ -196,7 +196,7 @@ class CallClassifier:
         self._is_broken = self._is_broken or block.is_bare
         if self._is_presented:
             return []
-        name = decoded.calls[0].name if decoded.calls else ""
+        name = next((call.name for call in decoded.calls), "")
         if not block.explicit:
             name = self._find_begun(decoded, block.raw)
             if not name:
@@ -206,17 +206,24 @@ class CallClassifier:
     def _classify_calls(self, decoded: DecodedBlock, block: BlockText) -> list[Classification]:
         classified = [self._classify_call(call, decoded, block) for call in decoded.calls]
         calls = [call for call in classified if isinstance(call, ToolCall)]
-        is_partly_malformed = len(calls) < len(classified) and not self._is_presented
-        if block.is_bare and is_partly_malformed:
-            # a value of the calls that could be read may go on in one that could not
-            classified = [replace(call, guessed=True) if isinstance(call, ToolCall) else call for call in classified]
-        if block.is_bare and (is_partly_malformed or (decoded.guessed and decoded.repairs)):
-            self._is_broken = True
+        if block.is_bare:
+            classified = self._doubt_bare_values(classified, calls, decoded)
         if self._is_text(calls, decoded, block):
             self._ids = [call.id for call in classified] + self._ids
             return []
         self._made += calls
         return classified
+
+    def _doubt_bare_values(
+        self, classified: list[Classification], calls: list[ToolCall], decoded: DecodedBlock
+    ) -> list[Classification]:
+        """A value of the calls that could be read may go on in one that could not, or behind the block."""
+        is_partly_malformed = len(calls) < len(classified) and not self._is_presented
+        if is_partly_malformed or (decoded.guessed and decoded.repairs):
+            self._is_broken = True
+        if not is_partly_malformed:
+            return classified
+        return [replace(call, guessed=True) if isinstance(call, ToolCall) else call for call in classified]
 
     def _is_text(self, calls: list[ToolCall], decoded: DecodedBlock, block: BlockText) -> bool:
         """Whether a block that could be read is text: nothing in it may run and nothing asks for a call."""
@@ -241,9 +248,7 @@ class CallClassifier:
     def _classify_call(self, call: RawCall, decoded: DecodedBlock, block: BlockText) -> Classification:
         tool = self._tools.find(call.name)
         if tool is None:
-            near = self._tools.find_nearest(call.name) or list(self._tools.tools)[:8]
-            reason = f"There is no tool named '{call.name[:80]}'; on offer: {', '.join(near) or 'none'}."
-            return self._reject(call.name, block.raw, reason, block.origin)
+            return self._reject_unknown(call.name, block)
         if call.arguments is None:
             return self._reject(tool.name, block.raw, f"{tool.name}: {call.problem}", block.origin)
         fitter = Fitter(tool, lenient=block.explicit)
@@ -253,15 +258,18 @@ class CallClassifier:
             return self._reject(tool.name, block.raw, str(error), block.origin)
         renamed = () if call.name == tool.name else ("name",)
         repairs = (*decoded.repairs, *call.repairs, *renamed, *fitter.changes)
-        guessed = (
-            decoded.guessed
-            or self._is_presented
-            or self._is_broken
-            or any(isinstance(repair, Guess) for repair in repairs)
-            or not (call.name == tool.name or self._tools.names.is_exact(call.name))
-        )
-        made = ToolCall(self._take_id(), tool.name, arguments, block.origin, tuple(map(str, repairs)), guessed=guessed)
-        return replace(made, echo=True) if self._is_echo(made, block.raw) else made
+        is_read_otherwise = decoded.guessed or any(isinstance(repair, Guess) for repair in repairs)
+        is_doubtful = self._is_presented or self._is_broken or not self._tools.names.is_exact(call.name)
+        made = ToolCall(
+            self._take_id(), tool.name, arguments, block.origin, tuple(map(str, repairs)),
+            guessed=is_read_otherwise or is_doubtful,
+        )  # fmt: skip
+        return replace(made, echo=self._is_echo(made, block.raw))
+
+    def _reject_unknown(self, name: str, block: BlockText) -> MalformedCall:
+        near = self._tools.find_nearest(name) or list(self._tools.tools)[:8]
+        reason = f"There is no tool named '{name[:80]}'; on offer: {', '.join(near) or 'none'}."
+        return self._reject(name, block.raw, reason, block.origin)
 
     def _is_echo(self, call: ToolCall, raw: str) -> bool:
         if not self._given:
@@ -270,13 +278,14 @@ class CallClassifier:
         return any(text.holds_call(sought, self._tools.names, self._new_parser) for text in self._given)
 
     def _count_calls(self, calls: list[Classification], raw: str) -> list[Classification]:
-        """The calls, of which those beyond the limit are malformed."""
+        """The calls up to the first one beyond the limit, which is malformed."""
         free = max(0, self._max_calls - self._count)
         self._count += len(calls)
         if len(calls) <= free:
             return calls
         reason = f"More than {self._max_calls} calls in one answer: nothing from here on was read."
-        return calls[:free] + [MalformedCall(call.id, call.name, raw, reason, call.origin) for call in calls[free:]]
+        first = calls[free]
+        return [*calls[:free], MalformedCall(first.id, first.name, raw, reason, first.origin)]
 
     def _reject(self, name: str, raw: str, reason: str, origin: str) -> MalformedCall:
         return MalformedCall(self._take_id(), name, raw, reason, origin)

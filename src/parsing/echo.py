@@ -90,9 +90,8 @@ class GivenText:
         if call.name_part not in self._text:
             return False
         if self._is_user:
-            self._plain = self._plain or ("".join(self._text.split()),)
-            return len(call.written) >= _MIN_ECHO_CHARS and call.written in self._plain[0]
-        if len(call.block) >= _MIN_ECHO_CHARS and any(call.block in plain for plain in self._simplify()):
+            return len(call.written) >= _MIN_ECHO_CHARS and self._holds_any((call.written,))
+        if len(call.block) >= _MIN_ECHO_CHARS and self._holds_any((call.block,)):
             return True
         if not all(map(self._holds_any, call.strings)):
             return False
@@ -110,6 +109,8 @@ class GivenText:
         return any(form in plain for form in forms for plain in self._simplify())
 
     def _simplify(self) -> tuple[str, ...]:
+        if not self._plain and self._is_user:
+            self._plain = ("".join(self._text.split()),)
         if not self._plain:
             lines = _unescape(self._text)  # of a result that is no text they are escaped
             self._plain = tuple({simplify(self._text): None, simplify(_LINE_PREFIX.sub("", lines)): None})
@@ -131,7 +132,7 @@ def simplify(text: str) -> str:
 
 def _unescape(text: str) -> str:
     """The text with the characters that its backslashes stand for, however often it was encoded."""
-    return _decode_escapes(re.sub(r"\\+", r"\\", text)) if "\\" in text else text
+    return _decode_escapes(re.sub(r"\\+", r"\\", text))
 
 
 def _decode_escapes(text: str) -> str:
@@ -189,7 +190,8 @@ def _iter_encodings(text: str) -> Iterator[str]:
         if text.count('""') >= _MIN_DOUBLED_QUOTES:  # of a table in CSV
             yield text.replace('""', '"')
         decoded = unescape_entities(text)
-        decoded = _decode_escapes(text) if decoded == text else decoded
+        if decoded == text:
+            decoded = _decode_escapes(text)
         if decoded == text:
             return
         if text.lstrip()[:1] in ("{", "["):
@@ -206,20 +208,28 @@ def _read_block(text: str, at: int, parser: Parser) -> tuple[list[ToolCall], int
 
     Of a block that is malformed only the first character is passed: what it takes for a value may be a call.
     """
-    end, size, calls = at, _MIN_PIECE_CHARS, list[ToolCall]()
-    while True:
-        events = parser.feed(text[end : end + size]) if end < len(text) else parser.close()
+    end, calls = at, list[ToolCall]()
+    for events, end in _iter_pieces(text, at, parser):
         for event in events:
             if isinstance(event, ParsedCall) and not (calls and event.raw):
                 calls.append(event.call)
-            elif isinstance(event, Malformed) and not calls:
-                return calls, at + 1, end + size
             elif calls:
-                return calls, at, end + size
+                return calls, at, end
+            elif isinstance(event, Malformed):
+                return calls, at + 1, end
             at += len(event.text if isinstance(event, (TextDelta, ReasoningDelta)) else getattr(event, "raw", ""))
-        if calls or end >= len(text):
-            return calls, at if calls else len(text), end + size
-        end, size = end + size, min(2 * size, _MAX_PIECE_CHARS)
+        if calls:
+            return calls, at, end
+    return calls, len(text), end
+
+
+def _iter_pieces(text: str, at: int, parser: Parser) -> Iterator[tuple[list[ParserEvent], int]]:
+    """The events of the text from `at` on, by pieces that grow, and how far it was read."""
+    size = _MIN_PIECE_CHARS
+    while at < len(text):
+        yield parser.feed(text[at : at + size]), at + size
+        at, size = at + size, min(2 * size, _MAX_PIECE_CHARS)
+    yield parser.close(), at + size
 
 
 @functools.cache

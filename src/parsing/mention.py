@@ -170,12 +170,12 @@ def is_marker_mentioned(line: str, following: str, *, final: bool) -> bool | Non
     """
     if line.count("`") % 2:
         return True
-    is_undecided = not final and not following
-    if line.count('"') % 2 or line[-1:] in _OPENING_QUOTES:
-        return None if is_undecided else following[:1] not in ("", "\r", "\n")
-    if line[-1:] not in _BEFORE_MENTION:
-        return False
-    if _REST_OF_SENTENCE.match(following):
-        return True
-    is_undecided = not final and len(following) < SENTENCE_CHARS and not following.strip(" \t")
-    return None if is_undecided else False
+    is_quoted = line.count('"') % 2 == 1 or line[-1:] in _OPENING_QUOTES
+    if not is_quoted:
+        if line[-1:] not in _BEFORE_MENTION:
+            return False
+        if _REST_OF_SENTENCE.match(following):
+            return True
+    if not final and len(following) < SENTENCE_CHARS and not following.strip(" \t"):
+        return None
+    return is_quoted and following[:1] not in ("", "\r", "\n")

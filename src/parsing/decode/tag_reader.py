@@ -202,12 +202,10 @@ class TagReader:
         assert style  # noqa: S101 - a tag was read
         start = skip_space(text, at)
         own = style.tags.match(text, start)
-        closes = own is not None and _closes(own, style)
         if own and own.lastgroup == "P" and not style.is_element:  # no argument may follow
             return self._resume(at)
-        if not closes and _OTHER_MARKER.match(text, start):
-            may_go_on = not own and _may_begin_argument(style, text, start)
-            return _Progress(at, self._final or not may_go_on, False)
+        if not (own and _closes(own, style)) and _OTHER_MARKER.match(text, start):
+            return _Progress(at, not _may_begin_argument(style, text, start), False)
         if not own and not self._final and _may_begin_marker(text, start):
             return _Progress(at, False, False)
         return self._look_for_closer(style, text, at, start)
@@ -221,7 +219,7 @@ class TagReader:
                 return self._resume(at)
             if tag.lastgroup in ("C", "B"):
                 return _Progress(at, True, False)
-        return _Progress(at, self._final or len(text) >= window, False)
+        return _Progress(at, len(text) >= window, False)
 
     def _resume(self, at: int) -> _Progress:
         """The block goes on where it seemed to be complete."""

@@ -171,7 +171,7 @@ class BlockReader:
         elif follower.size > MAX_BLOCK_CHARS:
             self.follower = None
             self._reject_long("".join(follower.parts))
-        elif self.is_undecided and follower.size > MAX_DATA_CHARS and self._give_back_data("".join(follower.parts)):
+        elif self.is_undecided and self._give_back_data("".join(follower.parts)):
             self.follower = None
         else:
             self.is_undecided = self.is_undecided and follower.size <= MAX_DATA_CHARS
@@ -232,9 +232,7 @@ class BlockReader:
             self._previewed = name
         if not name:
             return ""
-        may_be_certain = block.explicit and not (
-            block.must_end_line or self._is_mentioned or self._is_fenced_among_text
-        )
+        may_be_certain = block.explicit and not (self._is_mentioned or self._is_fenced_among_text)
         self.certain_kind, self.certain_style = "", None
         if may_be_certain and classifier.is_certain(written, self._lead):
             self.certain_kind, self.certain_style = _find_kind(block, follower)
@@ -310,7 +308,7 @@ class BlockReader:
         if ends_line is None:
             return False
         if not self._take_closers(final):
-            self._is_emitted = self._is_emitted or (self._may_emit_early and self._emit_calls(truncated))
+            self._emit_early(truncated)
             return False
         if self._is_emitted:
             buffer = self._buffer
@@ -334,12 +332,13 @@ class BlockReader:
             return False
         return final or None
 
-    @property
-    def _may_emit_early(self) -> bool:
-        """Whether the block is a call, whatever markers may yet close it."""
+    def _emit_early(self, truncated: bool) -> None:
+        """Emits the block's calls if it is one, whatever markers may yet close it."""
         is_ended = self._body.ended and self._after == len(self._buffer.text)
-        is_eager = self._eager and self._block.explicit and is_ended
-        return is_eager and not (may_stand_amid_text(self._lead) or self._is_fenced_among_text)
+        if self._is_emitted or not (self._eager and self._block.explicit and is_ended):
+            return
+        if not (may_stand_amid_text(self._lead) or self._is_fenced_among_text):
+            self._is_emitted = self._emit_calls(truncated)
 
     @property
     def _is_fenced_among_text(self) -> bool:
@@ -423,16 +422,14 @@ class BlockReader:
         if not calls:
             return False
         self.doubt_closed_calls()
-        if "```" in buffer.text[buffer.start : self._after]:
+        if FENCE in buffer.text[buffer.start : self._after]:
             self.in_call_fence = False
         is_next_call = decoded.cut and buffer.bare_origin == origin
-        if buffer.has_bare_values and not is_next_call and any(isinstance(call, MalformedCall) for call in calls):
+        if not is_next_call and any(isinstance(call, MalformedCall) for call in calls):
             buffer.doubt()  # what cannot be read may be the rest of the call before
         for call in calls:
             buffer.emit_call(call, raw, is_bare=is_bare)
             raw = ""
-            if self._classifier.is_full:
-                break
         self._index += len(calls)
         buffer.skip(self._after)
         if is_bare:
@@ -442,7 +439,7 @@ class BlockReader:
     def doubt_closed_calls(self) -> None:
         """Marks the calls so far if what follows them holds an end of values: one of theirs may go on there."""
         buffer = self._buffer
-        if buffer.has_bare_values and self._formats.holds_closer(buffer.take_following(), buffer.bare_closers):
+        if self._formats.holds_closer(buffer.take_following(), buffer.bare_closers):
             buffer.doubt()
 
     def _give_back_data(self, body: str) -> bool:

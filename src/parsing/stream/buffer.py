@@ -124,7 +124,9 @@ class StreamBuffer:
         return text
 
     def doubt(self) -> None:
-        """Marks the calls so far: a value seems to go on behind them."""
+        """Marks the calls so far, if they have bare values: one seems to go on behind them."""
+        if not self.has_bare_values:
+            return
         self._events.append(Doubted("", is_certain=True))
         self.has_bare_values, self.bare_closers = False, ()
         self._following.clear()

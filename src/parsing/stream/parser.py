@@ -376,7 +376,7 @@ class StreamParser:
             may_be_call = isinstance(detection, BlockStart) or (isinstance(detection, NeedMore) and not final)
             if not may_be_call:
                 return marker
-        if isinstance(detection, BlockStart) and "`" in position.line and not self._buffer.in_fence:
+        if isinstance(detection, BlockStart) and not self._buffer.in_fence:
             detection = find_code(position, detection.start, final=final) or detection
         if not isinstance(marker, NeedMore):
             return detection

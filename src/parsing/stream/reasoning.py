@@ -20,7 +20,7 @@ from ..formats.envelopes import ENVELOPES, REASONING
 from ..mention import SENTENCE_CHARS, is_marker_mentioned
 from .buffer import CONTEXT_CHARS, StreamBuffer, skip_whitespace
 from .lookback import TO
-from .openers import SPACE, NeedMore, Skip
+from .openers import SPACE, NeedMore, Skip, await_match
 from .prefix_regex import PrefixMatcher, any_of_caseless, group, maybe, sequence, some
 
 _Role = Literal["opens", "closes", "surrounds", "shows", "wraps", "ends", "discards"]
@@ -111,8 +111,9 @@ class ReasoningReader:
         text = self._buffer.text
         if header := CALL_HEADER.match(text, at):
             return Marker(at, header.end("header"), "surrounds", "")
-        may_come = not final and (MARKER.is_prefix(text, at) or CALL_HEADER.is_prefix(text, at))
-        return NeedMore(at) if may_come else None
+        if final:
+            return None
+        return await_match(MARKER, text, at, at) or await_match(CALL_HEADER, text, at, at)
 
     def _is_text(self, match: re.Match[str], role: _Role, closer: str, *, final: bool) -> bool | None:
         """Whether the marker is only text; None if that needs more text. Notes an opening marker that is."""
@@ -122,17 +123,27 @@ class ReasoningReader:
         if role == "wraps":
             return bool(self._wrapper) or not self._is_behind(at)
         if role == "opens":
-            begins = buffer.starts_line(at) or text[at - 1] in _SENTENCE_ENDS
-            if not begins:
-                self._shown.add(closer)
-            return not begins
-        if role == "closes" and (self._passed or closer in self._shown) and not self._is_nested(closer):
-            self._shown.discard(closer)
+            return self._opens_nothing(at, closer)
+        if role == "closes" and self._closes_nothing(closer):
             return True
         line = buffer.find_line(at)
         if role in ("surrounds", "shows") and _RECIPIENT.search(line):
             return True  # what follows is a call, which the detector reads
         return is_marker_mentioned(line, text[match.end() : match.end() + SENTENCE_CHARS], final=final)
+
+    def _opens_nothing(self, at: int, closer: str) -> bool:
+        """Whether an opening marker is only text, amid a sentence: then its closer may be text, too."""
+        if self._buffer.starts_line(at) or self._buffer.text[at - 1] in _SENTENCE_ENDS:
+            return False
+        self._shown.add(closer)
+        return True
+
+    def _closes_nothing(self, closer: str) -> bool:
+        """Whether a closing marker belongs to an opening one that was text, or comes again."""
+        if self._is_nested(closer) or not (self._passed or closer in self._shown):
+            return False
+        self._shown.discard(closer)
+        return True
 
     def _is_nested(self, closer: str) -> bool:
         """Whether the reasoning that was read opened itself once more than closers followed."""
@@ -162,7 +173,8 @@ class ReasoningReader:
         self._cut_chars -= len(text)
         buffer.skip(marker.end)
         self._passed = self._passed or marker.role in ("opens", "closes")
-        self._wrapper = marker.closer if marker.role == "wraps" else self._wrapper
+        if marker.role == "wraps":
+            self._wrapper = marker.closer
         buffer.is_for_user = marker.role == "shows"
         self._nested_ends += marker.role == "closes" and self._is_nested(marker.closer)
         if marker.role == "closes" and not buffer.called:
@@ -170,20 +182,22 @@ class ReasoningReader:
             buffer.reset()
         else:
             buffer.emit(Doubted(text) if marker.role == "closes" else Cut(text))
-        if marker.role == "opens" and buffer.has_bare_values:
-            buffer.doubt()  # the marker may stand in a value of the call before
-        if marker.role == "opens":
-            self._closer, self._opener = marker.closer, ""
-        return marker.role == "opens"
+        if marker.role != "opens":
+            return False
+        buffer.doubt()  # the marker may stand in a value of the call before
+        self._closer, self._opener = marker.closer, ""
+        return True
 
     def read(self, final: bool) -> bool:
         """Emits the reasoning that is there; whether its closing marker was."""
         buffer, closer = self._buffer, self._closer
         if self._opener and not self._skip_opener(final):
             return False
-        end = buffer.text.find(closer, buffer.start)
-        held = 0 if final else count_overlap(buffer.text, closer, buffer.start)
-        stop = end if end >= 0 else len(buffer.text) - held
+        end = stop = buffer.text.find(closer, buffer.start)
+        if end < 0:
+            stop = len(buffer.text)
+        if end < 0 and not final:
+            stop -= count_overlap(buffer.text, closer, buffer.start)
         if stop > buffer.start:
             self._parts.append(buffer.text[buffer.start : stop])
             buffer.emit(ReasoningDelta(self._parts[-1]))

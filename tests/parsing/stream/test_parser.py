@@ -338,6 +338,15 @@ def test_more_calls_are_found_where_more_are_allowed():
     assert len(extract_tool_calls(f"{CALL}\n" * 227, TOOLS, max_calls=1000).calls) == 227
 
 
+def test_of_more_calls_in_one_block_than_are_allowed_the_first_ones_count():
+    block = 'TOOL_CALL: [{"name": "read", "args": {"path": "a"}}, ' + ", ".join(
+        f'{{"name": "read", "args": {{"path": "{number}"}}}}' for number in range(4)
+    )
+    found = extract_tool_calls(block + "]\nBye.", TOOLS, max_calls=3)
+    assert [call.arguments["path"] for call in found.calls] == ["a", "0", "1"]
+    assert ["More than 3 calls" in call.reason for call in found.malformed] == [True]
+
+
 def test_without_tools_nothing_merely_looks_like_a_call():
     assert extract_tool_calls("read(path='a')", []).content == "read(path='a')"
 
