@@ -121,7 +121,7 @@ class Fitter:
         only, named = positional[0], dict[str, Node]()
         if len(positional) == 1 and isinstance(only, dict) and self._are_arguments(only):
             named = only
-        elif all(isinstance(item, str) and _PAIR_TEXT.match(item) for item in positional):
+        elif all(_PAIR_TEXT.match(str(item)) for item in positional):
             pairs = [str(item).partition("=") for item in positional]
             if not all(match_parameter(self._tool, name.strip()) for name, _, _ in pairs):
                 return {}
@@ -252,13 +252,12 @@ class Fitter:
         if _is_choice(value, schema):
             return value
         choices = schema["enum"]
-        if isinstance(value, str):
-            same = [choice for choice in choices if isinstance(choice, str) and normalize(choice) == normalize(value)]
-            if len(same) == 1:
-                self.changes[f"{path} spelling"] = None
-                return same[0]
-        elif isinstance(value, list) and all(item in choices for item in value):
+        if isinstance(value, list) and all(item in choices for item in value):
             return value  # the enum was meant for the items
+        same = list_choices(value, schema)
+        if len(same) == 1:
+            self.changes[f"{path} spelling"] = None
+            return same[0]
         listed = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:20])
         raise ArgumentMismatch(f"Parameter '{path}' must be one of {listed}; {_shorten(value)} was given.")
 
@@ -276,19 +275,30 @@ def _is_choice(value: Node, schema: Mapping[str, Any]) -> bool:
     return not isinstance(choices, list) or value in choices
 
 
+def list_choices(value: JSON, schema: Mapping[str, Any]) -> list[JSON]:
+    """The choices that are spelled like the value, a text, but for case and punctuation; none for punctuation alone."""
+    choices, spelling = schema.get("enum"), isinstance(value, str) and normalize(value)
+    if not spelling or not isinstance(choices, list):
+        return []
+    return [each for each in choices if isinstance(each, str) and normalize(each) == spelling]
+
+
 def match_parameter(tool: IndexedTool, name: str, given: Container[str] = ()) -> str | None:
     """The parameter that `name` means, by its spelling or as a usual synonym, and that is not `given` by its own."""
     if name in tool.properties:
         return name
     key, free = normalize(name), (parameter for parameter in tool.properties if parameter not in given)
     spellings = {parameter: normalize(parameter) for parameter in free}
-    # Some write the word for all arguments before a name: `params_city`.
-    bare = {key.removeprefix(lead) for lead in _NAME_LEADS if key.startswith(lead)}
-    for meanings in ({key}, _GROUPS.get(key, ()), bare):
+    for meanings in ({key}, _GROUPS.get(key, ()), _strip_leads(key)):
         same = [parameter for parameter, spelling in spellings.items() if spelling in meanings]
         if same:
             return same[0] if len(same) == 1 else None
     return None
+
+
+def _strip_leads(key: str) -> set[str]:
+    """What a name may be that is written with the word for all arguments before it: `params_city`."""
+    return {key.removeprefix(lead) for lead in _NAME_LEADS if key.startswith(lead)}
 
 
 def make_items(value: Node, kind: str, schema: Mapping[str, Any]) -> list[Node]:

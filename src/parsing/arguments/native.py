@@ -21,8 +21,8 @@ from ...types.named_tuple import NamedTuple
 from ...types.strict_json import loads_strict
 from ..decode.nodes import Node, refuse_constant
 from .coerce import MISSING, coerce, get_kind, unwrap
-from .fit import list_types, make_items
-from .tool_index import ANY, IndexedTool, ToolIndex, as_schema, normalize
+from .fit import list_choices, list_types, make_items
+from .tool_index import ANY, IndexedTool, ToolIndex, as_schema
 
 FITTED = "fitted"  # begins what `ToolCall.repaired` says of a native call
 _NUMBERS = ("integer", "number")
@@ -116,8 +116,7 @@ class NativeFitter:
 
     def _list_readings_by(self, value: JSON, schema: Schema) -> Iterator[JSON]:
         kind, kinds = get_kind(value), _list_kinds(schema)
-        if isinstance(value, str):
-            yield from _list_choices(value, schema)
+        yield from list_choices(value, schema)
         inner = unwrap(cast("Node", value), kinds)
         if inner is not MISSING and kind not in kinds and "string" not in kinds:
             yield inner
@@ -238,14 +237,6 @@ def _parse_literal(text: str) -> Any:
 def _begins_container(value: JSON) -> bool:
     """Whether a value is a string that begins as a list or an object does. Such a string is no item of a list."""
     return isinstance(value, str) and value.lstrip().startswith(_OPENERS)
-
-
-def _list_choices(value: str, schema: Schema) -> list[JSON]:
-    """The choices that are spelled like the value, but for case and punctuation."""
-    choices, spelling = schema.get("enum"), normalize(value)
-    if not spelling or not isinstance(choices, list):
-        return []
-    return [each for each in choices if isinstance(each, str) and normalize(each) == spelling]
 
 
 def _list_kinds(schema: Schema) -> tuple[str, ...]:

@@ -204,7 +204,7 @@ class TagReader:
         own = style.tags.match(text, start)
         if own and own.lastgroup == "P" and not style.is_element:  # no argument may follow
             return self._resume(at)
-        if not (own and _closes(own, style)) and _OTHER_MARKER.match(text, start):
+        if not _closes(own, style) and _OTHER_MARKER.match(text, start):
             return _Progress(at, not _may_begin_argument(style, text, start), False)
         if not own and not self._final and _may_begin_marker(text, start):
             return _Progress(at, False, False)
@@ -244,8 +244,10 @@ class TagReader:
         return DecodedBlock(calls, repairs, guessed=guessed, closers=self.style.list_closers(calls)), best.step.end
 
 
-def _closes(match: re.Match[str], style: TagStyle) -> bool:
+def _closes(match: re.Match[str] | None, style: TagStyle) -> bool:
     """Whether a tag closes a call, a wrapping marker, or a value that is not named after its argument."""
+    if match is None:
+        return False
     kind = style.classify(match).kind
     return kind in "cb" or (kind == "p" and not style.is_element)
 

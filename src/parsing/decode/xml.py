@@ -53,7 +53,7 @@ def parse_elements(text: str, kind: str) -> Node:
     """The outermost elements in `text` as a value of this type, or as their names suggest; the text if it is none."""
     children = find_children(text)
     names = {name for name, _ in children}
-    if not children and not text.strip() and kind in _EMPTY:
+    if not text.strip() and kind in _EMPTY:
         return _EMPTY[kind]()  # templates write an empty object or list as no elements
     if not children or (kind == "array" and len(names) > 1):
         return str(text)

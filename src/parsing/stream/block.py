@@ -373,12 +373,9 @@ class BlockReader:
 
     def _take_closer(self, text: str, final: bool) -> bool | None:
         """Whether one more closing marker was there; None if that needs more text."""
-        if opener := self._formats.extended_closer:  # the next block would lose its marker to this one
-            start = skip_whitespace(text, self._after)
-            if opener.match(text, start):
-                return False
-            if not final and start < len(text) and opener.is_prefix(text, start):
-                return None
+        begins_next = self._begins_next(text, final)
+        if begins_next is not False:
+            return False if begins_next else None
         for matcher in self._list_closers():
             if match := matcher.match(text, self._after):
                 if matcher is FENCE_END and match.end() == len(text) and not final:
@@ -388,6 +385,15 @@ class BlockReader:
             if not final and matcher.is_prefix(text, self._after):
                 return None
         return False
+
+    def _begins_next(self, text: str, final: bool) -> bool | None:
+        """Whether the next block's marker follows, which begins as this one closes; None if that needs more text."""
+        opener, start = self._formats.extended_closer, skip_whitespace(text, self._after)
+        if opener is None or start == len(text):
+            return False
+        if opener.match(text, start):
+            return True
+        return None if not final and opener.is_prefix(text, start) else False
 
     def _list_closers(self) -> list[PrefixMatcher]:
         matchers = [self._formats.closing_marker]

@@ -31,27 +31,24 @@ Part = Union[PrefixPattern, str]  # a string is matched literally
 
 def any_of(texts: Iterable[str]) -> PrefixPattern:
     """The longest of `texts` that matches; a tree, so that a common beginning is compared once."""
+    distinct = dict.fromkeys(texts)
+    if len(distinct) < 2:
+        return _spell("".join(distinct))
     branches: dict[str, list[str]] = {}
-    ends = False
-    for text in texts:
-        if text:
-            branches.setdefault(text[0], []).append(text[1:])
-        else:
-            ends = True
-    if not branches:
-        return PrefixPattern("", END)
-    if len(branches) == 1 and not ends and len(set(rest := next(iter(branches.values())))) == 1:
-        return _spell(next(iter(branches)) + rest[0])
+    for text in filter(None, distinct):
+        branches.setdefault(text[0], []).append(text[1:])
     trees = {re.escape(character): any_of(rest) for character, rest in branches.items()}
     whole = "|".join(character + tree.whole for character, tree in trees.items())
     prefix = "|".join((END, *(character + tree.prefix for character, tree in trees.items())))
-    if ends or len(trees) > 1:
-        whole = f"(?:{whole})?" if ends else f"(?:{whole})"
+    if "" in distinct:
+        whole = f"(?:{whole})?"
+    elif len(trees) > 1:
+        whole = f"(?:{whole})"
     return PrefixPattern(whole, f"(?:{prefix})")
 
 
 def _spell(text: str) -> PrefixPattern:
-    """One text, as the tree of a single branch."""
+    """One text, as the tree of a single branch, or of none."""
     prefix = END
     for character in reversed(text):
         prefix = f"(?:{END}|{re.escape(character)}{prefix})"

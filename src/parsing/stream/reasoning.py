@@ -119,7 +119,7 @@ class ReasoningReader:
         """Whether the marker is only text; None if that needs more text. Notes an opening marker that is."""
         buffer, text, at = self._buffer, self._buffer.text, match.start()
         if role == "ends":
-            return self._ends_nothing(match, closer) or (False if final else None)
+            return self._ends_nothing(match, closer, final=final)
         if role == "wraps":
             return bool(self._wrapper) or not self._is_behind(at)
         if role == "opens":
@@ -150,15 +150,18 @@ class ReasoningReader:
         opener = _OPENERS.get(closer, "")
         return bool(opener) and self.text.count(opener) > self._nested_ends
 
-    def _ends_nothing(self, match: re.Match[str], closer: str) -> bool:
+    def _ends_nothing(self, match: re.Match[str], closer: str, *, final: bool) -> bool | None:
         """Whether a marker that counts at the end of an answer is text: other text follows, or it closes an element."""
         if skip_whitespace(match.string, match.end()) < len(match.string):
             return True
-        if closer:
-            return closer != self._wrapper
         marker = match[0].casefold()
         lead = self._buffer.find_lead(match.start(), CONTEXT_CHARS).casefold()
-        return marker[1] == "/" and "<" + marker[2:] in lead
+        is_text = marker[1] == "/" and "<" + marker[2:] in lead
+        if closer:
+            is_text = closer != self._wrapper
+        if is_text:
+            return True
+        return False if final else None
 
     def _is_behind(self, at: int) -> bool:
         """Whether the text at `at` is the first behind reasoning."""

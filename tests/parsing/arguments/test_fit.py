@@ -75,6 +75,11 @@ def test_another_usual_name_of_a_parameter_is_taken(given, declared):
     assert fit({given: "x"}, **{declared: STRING})[0] == {declared: "x"}
 
 
+def test_a_sign_is_not_taken_for_another_choice():
+    with pytest.raises(ArgumentMismatch, match="must be one of"):
+        fit({"x": "-"}, x={"enum": ["+", "add"]})
+
+
 def test_a_value_by_position_goes_to_its_parameter():
     assert fit({}, 1, "a", n=INTEGER, s=STRING)[0] == {"n": 1, "s": "a"}
 
