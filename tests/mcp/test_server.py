@@ -99,8 +99,8 @@ def test_there_is_one_tool_with_a_schema_for_what_it_takes_and_gives(root):
     run(work())
 
 
-@pytest.mark.parametrize("is_process", [False, pytest.param(True, marks=only_thorough)])
-def test_a_task_in_mode_plan_reads_and_reports(is_process, root):
+@pytest.mark.parametrize("open_it", [open_client, pytest.param(open_pipes, marks=only_thorough)])
+def test_a_task_in_mode_plan_reads_and_reports(open_it, root):
     (root / "part").mkdir()
     (root / "part/notes.txt").write_text("the answer is 42\n")
     told: list[str] = []
@@ -109,7 +109,7 @@ def test_a_task_in_mode_plan_reads_and_reports(is_process, root):
         told.append(f"{progress:g} {message}")
 
     async def work(url: str) -> None:
-        async with (open_pipes if is_process else open_client)(url, root) as client:
+        async with open_it(url, root) as client:
             asked = {"task": "What is the answer?", "folder": "part"}
             report = await client.call_tool("delegate", asked, progress_callback=tell)
             assert not report.is_error

@@ -252,7 +252,8 @@ def test_a_call_of_a_subagent_cannot_wait():
         assert "a subagent cannot wait" in str(agent.answer("Go."))
 
 
-@pytest.mark.parametrize("said", ["yes", pytest.param("no", marks=only_thorough)])
+@only_thorough
+@pytest.mark.parametrize("said", ["yes", "no"])
 def test_the_example_goes_on_in_another_process(tmp_path, said):
     """Each start of it is a process of its own."""
     program = f"import sys, src; sys.modules['vllm_bot'] = src; sys.path[0] = {str(ROOT / 'docs' / 'examples')!r}\n"

@@ -24,9 +24,7 @@ WITHOUT_LOOPBACK = "landlock without a loopback"  # as where the system gives no
 PATH = os.environ["PATH"]  # which decides whether there is a bubblewrap
 Run = Callable[..., str]
 END = "<end of a command>"
-find_shared_loopback = cache(
-    find_loopback
-)  # one network for the commands of all tests: making it is dearer than a command
+find_shared_loopback = cache(find_loopback)  # making a network takes longer than a command
 
 
 @cache
