@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..security.permissions.approval import (
     MODE_AFTER_PLAN,
@@ -31,7 +31,6 @@ from ..tools.sdk.registry import Registry
 from ..tools.sdk.wiring import CommandReport
 from ..types.effects import Aside
 from ..types.messages import JSON, ToolCall, ToolDefinition, ToolResult
-from ..types.named_tuple import NamedTuple
 from ..types.sandbox import Grant
 from .steps import await_hooks, wait_for
 from .subagents import TASK

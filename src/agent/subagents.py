@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from threading import Event as CancelToken
+from typing import NamedTuple
 
 from ..errors import BotError, Cancelled, Suspended, ToolError
 from ..security.permissions.approval import Answer, Request
@@ -21,7 +22,6 @@ from ..tools.sdk.wiring import Inbox
 from ..types.effects import AgentSteps, Aside, Await
 from ..types.events import CallFinished, CallStarted, Completed, Event, SubagentStep
 from ..types.messages import Message, SystemMessage, ToolCall, ToolResult, Usage, UserMessage
-from ..types.named_tuple import NamedTuple
 from .compaction import Compactor, SummaryModel
 
 TASK = "task"  # the tool

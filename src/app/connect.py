@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from threading import Event as CancelToken
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..config import Settings
 from ..config.settings import BASE_URLS, VllmSettings
@@ -27,7 +27,6 @@ from ..transport.driver import drive, run
 from ..types.effects import Aside, Turn
 from ..types.events import Completed, ModelEvent
 from ..types.messages import JSON, Message, ToolChoice, ToolDefinition, UserMessage
-from ..types.named_tuple import NamedTuple
 from ..types.special_tokens import neutralize_with_note
 from .endpoint import FACTS, make_client, make_core, random_id, take_only
 from .model import Model

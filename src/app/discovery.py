@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from ..config import GivenValue, Settings, check_value
 from ..errors import BotError, ConfigError, NeverReached, ServerError, join_names
 from ..types.events import ModelEvent, Notice
 from ..types.messages import UserMessage
-from ..types.named_tuple import NamedTuple
 from .address import complete_address
 from .candidates import USUAL_PORTS
 from .factory import Factory

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from functools import cache, partial
 from pathlib import Path
 from threading import Event as CancelToken
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..agent.loop import AgentLoop
 from ..agent.pruning import compute_output_budget
@@ -30,7 +30,6 @@ from ..types.effects import AgentSteps
 from ..types.events import CallFinished, Completed, Event, Notice
 from ..types.file_names import escape_name
 from ..types.messages import JSON, Message, ToolCall, UserMessage
-from ..types.named_tuple import NamedTuple
 from ..types.process import StartedProcess
 from .access import defer_sandbox, make_hooks, make_policy, make_tool_context
 from .connect import Connections

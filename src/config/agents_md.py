@@ -12,9 +12,9 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from ..beneath import find_relative, open_file
-from ..types.named_tuple import NamedTuple
 from .locations import get_user_file
 from .project import get_owners, is_owned, list_folders
 

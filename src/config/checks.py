@@ -14,10 +14,9 @@ from contextlib import suppress
 from dataclasses import MISSING, Field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..errors import Advice, ConfigError
-from ..types.named_tuple import NamedTuple
 from .settings import BASE_URLS, CALL_PATHS, GUARDS, MAIN_SERVER, SECTIONS
 
 MAX_NUMBER = 1e300  # excludes NaN and infinity; smaller integers fit into a float

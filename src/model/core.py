@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from ..errors import (
     Advice,
@@ -58,7 +59,6 @@ from ..types.caching import LastMemo, MessageMemo
 from ..types.effects import Aside, Await, Fetch, Open, Release, ReplyHead, Turn
 from ..types.events import ModelEvent, Notice, PrefixKept, PromptChanged, ReasoningDelta
 from ..types.messages import Message, Named, SystemMessage, ToolChoice, ToolDefinition, UserMessage
-from ..types.named_tuple import NamedTuple
 from .recovery import Recovery
 from .request_builder import ModelOptions, RequestBuilder, remove_fields
 from .response_assembler import ResponseAssembler

@@ -8,9 +8,9 @@ ends when they have come three times more.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..types.lazy_pattern import LazyPattern
-from ..types.named_tuple import NamedTuple
 
 MAX_PERIOD = 4  # rounds that repeat as one
 NOTE_AFTER = 3  # times

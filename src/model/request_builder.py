@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ..negotiation.call_path import GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
 from ..negotiation.formats.structural_tags import find_format
@@ -30,7 +31,6 @@ from ..types.messages import (
     ToolResults,
     UserMessage,
 )
-from ..types.named_tuple import NamedTuple
 from .request_messages import MessageRenderer
 
 

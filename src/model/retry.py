@@ -8,12 +8,11 @@ is kept up to a limit. A server that loads its model has a time limit of its own
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar, Union
+from typing import NamedTuple, TypeAlias, TypeVar, Union
 
 from ..errors import RequestFailed, ServerError, ServerLoading
 from ..types.effects import Aside, Sleep, Turn
 from ..types.events import Notice
-from ..types.named_tuple import NamedTuple
 
 T = TypeVar("T")
 ReadinessCheck: TypeAlias = Callable[[], Aside[Union[bool, None]]]

@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import NamedTuple
 
 from ..parsing import ParsedCall, ParserEvent, StreamParser
 from ..parsing.arguments.tool_index import ToolIndex
@@ -23,7 +24,6 @@ from ..providers.base import RawTokens
 from ..providers.vllm_tokens import RenderedPrompt
 from ..types.effects import Aside
 from ..types.events import ReasoningDelta, TextDelta
-from ..types.named_tuple import NamedTuple
 from .continuity import write_ids
 from .server import ServerApi
 

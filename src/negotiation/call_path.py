@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ..errors import (
     ContentRejected,
@@ -24,7 +24,6 @@ from ..errors import (
     ToolsUnsupported,
 )
 from ..types.lazy_pattern import LazyPattern
-from ..types.named_tuple import NamedTuple
 
 Mode = Literal["tokens", "native", "template", "text"]
 MODES: tuple[Mode, ...] = ("tokens", "native", "template", "text")

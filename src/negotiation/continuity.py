@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from zlib import crc32
 
 from ..types.events import PrefixKept
-from ..types.named_tuple import NamedTuple
 
 BLOCK_BYTES = 512  # some 100 tokens
 _NOT_COMPACT = (b" ", b"\n", b"[", b"]")  # in a list of ids, beside digits and commas

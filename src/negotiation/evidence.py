@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..errors import ToolsDropped
 from ..providers import vllm
@@ -21,7 +21,6 @@ from ..types.caching import MessageMemo
 from ..types.effects import Aside
 from ..types.events import Completed, ModelEvent
 from ..types.messages import Message, Reasoning, Response, SystemMessage, ToolDefinition, UserMessage, count_media
-from ..types.named_tuple import NamedTuple
 from .call_path import GRAMMAR_FIELD, CallPath
 from .server import ServerApi
 from .token_budget import TokenBudget

@@ -10,10 +10,9 @@ from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ..types.effects import Aside, Await
-from ..types.named_tuple import NamedTuple
 from .call_path import CallPath
 from .parser_record import ParserRecord
 

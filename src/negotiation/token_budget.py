@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from ..errors import ASK_FOR_LESS, ContextTooLong
 from ..providers.base import ChatRequest
 from ..types.effects import Aside
 from ..types.messages import Message, Usage
-from ..types.named_tuple import NamedTuple
 from .server import ServerApi
 
 TEMPLATE_OVERHEAD_TOKENS = 2000  # that a chat template may add

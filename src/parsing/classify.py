@@ -10,10 +10,10 @@ import itertools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from ..types.lazy_pattern import LazyPattern
 from ..types.messages import MalformedCall, ToolCall
-from ..types.named_tuple import NamedTuple
 from .arguments.coerce import get_kind
 from .arguments.fit import ArgumentMismatch, Fitter, accepts_kind, match_parameter
 from .arguments.tool_index import IndexedTool, ToolIndex

@@ -9,11 +9,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Union
+from typing import NamedTuple, Union
 
 from ..types.events import ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import MalformedCall, Text, ToolCall
-from ..types.named_tuple import NamedTuple
 
 _ALL_BLOCKS = 1 << 62  # those still to come included
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Union
+from typing import NamedTuple, Protocol, Union
 
 from ..errors import BotError, ClientError, StreamCut, WireError
 from ..types.events import Completed, ModelEvent
 from ..types.messages import JSON, MalformedCall, Message, ToolCall, ToolChoice, ToolDefinition, ToolResult
-from ..types.named_tuple import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import NamedTuple
 
 from ..types.messages import JSON
-from ..types.named_tuple import NamedTuple
 from .base import Codec
 from .openai import OpenAICodec
 from .vllm import fits_nothing, fits_openai_strict, fits_xgrammar

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import WireError
 from ..types.messages import JSON, Named, Response, StopReason, Text, ToolChoice, ToolDefinition
-from ..types.named_tuple import NamedTuple
 from .base import ChatRequest
 from .openai import COMPLETIONS, read_usage
 from .wire_json import as_dict, as_dicts, as_list, as_str, load_json

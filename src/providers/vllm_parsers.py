@@ -7,8 +7,7 @@ out are those registered in vLLM 0.32, vllm/tool_parsers/__init__.py and vllm/re
 from __future__ import annotations
 
 import re
-
-from ..types.named_tuple import NamedTuple
+from typing import NamedTuple
 
 
 class Family(NamedTuple):

@@ -9,12 +9,11 @@ Served with --enable-scale-out. Shapes: vLLM 0.32, entrypoints/scale_out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ..errors import TokensUnsupported
-from ..types.named_tuple import NamedTuple
 from .base import Decoder, HttpRequest, WireEvent
 from .openai import CompletionChoice, CompletionDelta, OpenAIStream
 from .stream.decoder import BodySniffer

@@ -15,11 +15,11 @@ from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from ..beneath import read_beneath
 from ..types.file_names import FileChange, FileState
 from ..types.messages import JSON
-from ..types.named_tuple import NamedTuple
 from .journal import make_private_folder
 from .state import Write
 

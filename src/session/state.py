@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..types.file_names import FileState
 from ..types.messages import JSON, Response
-from ..types.named_tuple import NamedTuple
 from ..types.process import StartedProcess
 from .journal import Record
 

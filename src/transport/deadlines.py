@@ -16,10 +16,9 @@ import io
 import math
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import Advice, Cancelled, Timeout
-from ..types.named_tuple import NamedTuple
 
 TOTAL_LIMIT = Advice("The limit is vllm.total_timeout.", "The limit is timeouts=Timeouts(total=...).")
 IDLE_LIMIT = Advice("The limit is vllm.timeout.", "The limit is timeouts=Timeouts(idle=...).")

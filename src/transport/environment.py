@@ -12,13 +12,13 @@ import ssl
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
 from ..errors import ConfigError
-from ..types.named_tuple import NamedTuple
 from .errors import PROXY_HINT
 
 _CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")

@@ -11,6 +11,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from urllib3 import exceptions as urllib3_errors
@@ -27,7 +28,6 @@ from ..errors import (
     StreamCut,
     TlsFailed,
 )
-from ..types.named_tuple import NamedTuple
 
 START_HINT = "Start one with: vllm serve MODEL --enable-auto-tool-choice --tool-call-parser PARSER"
 PROXY_HINT = "It is set by HTTP_PROXY or HTTPS_PROXY; list hosts that need no proxy in NO_PROXY."

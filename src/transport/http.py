@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event
 from types import TracebackType
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import urllib3
@@ -22,7 +23,6 @@ from urllib3.util.request import ACCEPT_ENCODING
 
 from ..errors import Cancelled, ClientError, StreamCut
 from ..types.effects import MIN_ERROR_STATUS
-from ..types.named_tuple import NamedTuple
 from .access import (
     DRAIN_TIMEOUT_S,
     MAX_BODY_BYTES,

@@ -8,10 +8,9 @@ and the end of the turn, end it. The agent's loop is such a generator too. See t
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, Union
 
 from .events import Event, ModelEvent
-from .named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

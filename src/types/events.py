@@ -5,10 +5,9 @@ They are NamedTuples, which cost half as much to make as frozen dataclasses: som
 
 from __future__ import annotations
 
-from typing import Union
+from typing import NamedTuple, Union
 
 from .messages import MalformedCall, Response, ToolCall, ToolResult, UserMessage
-from .named_tuple import NamedTuple
 
 
 class TextDelta(NamedTuple):

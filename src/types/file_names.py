@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .lazy_pattern import LazyPattern
-from .named_tuple import NamedTuple
 
 ESCAPE = LazyPattern(r"\\(?:[\\nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 

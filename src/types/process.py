@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-
-from .named_tuple import NamedTuple
+from typing import NamedTuple
 
 
 class StartedProcess(NamedTuple):

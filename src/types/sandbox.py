@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol, Union, get_args
-
-from .named_tuple import NamedTuple
+from typing import Literal, NamedTuple, Protocol, Union, get_args
 
 # What a command needs: the workspace to read, the workspace to change, or that and the network.
 Access = Literal["read", "write", "network"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import ANSWERED, DENIED, FAILED, INTERRUPTED, LIMIT, BotError, describe_error
 from ...types.events import (
@@ -25,7 +25,6 @@ from ...types.events import (
     TurnStarted,
 )
 from ...types.messages import Response
-from ...types.named_tuple import NamedTuple
 
 
 class Member(NamedTuple):

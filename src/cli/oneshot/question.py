@@ -7,12 +7,11 @@ import stat
 import sys
 from collections.abc import Iterable
 from threading import Timer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...app.factory import Factory
 from ...errors import ConfigError
 from ...types.messages import UserMessage
-from ...types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ...app.library.structured import Form

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-
-from ...types.named_tuple import NamedTuple
+from typing import NamedTuple
 
 ASK_BACKGROUND = "\x1b]11;?\x1b\\"  # OSC 11 of xterm; https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
 BACKGROUND = re.compile(r"\x1b\]11;rgb:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:\x07|\x1b\\)")

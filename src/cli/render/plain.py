@@ -10,13 +10,12 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from ...security.text.sanitize import Sanitizer, reveal, sanitize
 from ...types.events import CallFinished, CallStarted, Completed, Event, Notice, ReasoningDelta, TextDelta
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON, MEDIA, MalformedCall, ToolCall, ToolResult, join_block_texts, list_blocks
-from ...types.named_tuple import NamedTuple
 from .colours import NONE, Colours
 from .details import DIM, MAX_DIFF_LINES, list_details, number_diff, read_todos, split_notes
 from .diff import count_changes, get_diff

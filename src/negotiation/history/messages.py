@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, takewhile
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ...providers.wire_json import as_str
 from ...types.messages import JSON
-from ...types.named_tuple import NamedTuple
 from ..call_gap import ends_in_blanks
 
 SYSTEM_ROLES = ("system", "developer")

@@ -14,10 +14,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from ...types.messages import JSON, ToolCall, ToolDefinition, unwrap_call, write_arguments
-from ...types.named_tuple import NamedTuple
 from ...types.strict_json import loads_strict
 from ..decode.nodes import Node, refuse_constant
 from .coerce import MISSING, coerce, get_kind, unwrap

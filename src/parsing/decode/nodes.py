@@ -6,9 +6,8 @@ A key that is repeated is an error (types/strict_json.py says why).
 from __future__ import annotations
 
 import json
-from typing import NoReturn, Union
+from typing import NamedTuple, NoReturn, Union
 
-from ...types.named_tuple import NamedTuple
 from ...types.strict_json import build_unique
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
-from ...types.named_tuple import NamedTuple
 from ..formats.tag_syntax import ELEMENT, MAX_TAG_CHARS, PREFIX, TagSyntax, compile_opening
 from ..stream.brackets import BracketMatcher
 from .call_shapes import NO_END, NO_NAME, DecodedBlock, RawCall

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from ...types.named_tuple import NamedTuple
 from .tag_style import Tag, TagStyle
 
 _MAX_STATES = 12

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
-from ...types.named_tuple import NamedTuple
 from ..formats.tag_syntax import (
     CALL_ELEMENTS,
     ELEMENT,

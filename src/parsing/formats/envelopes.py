@@ -6,9 +6,7 @@ reasoning parsers of vLLM 0.32 and of Ollama, and the models' chat templates.
 
 from __future__ import annotations
 
-from typing import Literal
-
-from ...types.named_tuple import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class ReasoningPair(NamedTuple):

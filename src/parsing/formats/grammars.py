@@ -6,9 +6,9 @@ Here is also what ends an answer: after a call, a line that begins a tool's resu
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
-from ...types.named_tuple import NamedTuple
 from ..decode.call_shapes import (
     NO_END,
     NO_NAME,

@@ -16,10 +16,9 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ...types.messages import JSON
-from ...types.named_tuple import NamedTuple
 from .tag_syntax import ELEMENT, NOISE, TagSyntax
 
 

@@ -10,10 +10,10 @@ import functools
 import json
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON
-from ...types.named_tuple import NamedTuple
 
 CALL_ELEMENTS = ("function_call", "tool_call", "tool_use", "function", "invoke", "tool", "call")
 PARAMETER_ELEMENTS = ("parameter", "argument", "param", "arg")

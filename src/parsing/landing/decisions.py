@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Protocol, Union
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Union
 
 from ...types.events import ReasoningDelta, TextDelta, ToolCallDelta
 from ...types.messages import MalformedCall, ToolCall
-from ...types.named_tuple import NamedTuple
 from ..arguments.tool_index import ToolIndex
 from ..echo import GivenText
 from ..events import Cut, Doubted, Malformed, ParsedCall, ParserEvent, Reasoned, is_safe, is_silent

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
-from ...types.named_tuple import NamedTuple
 from ..arguments.tool_index import NameIndex, normalize
 from .buffer import LOOK_BACK_CHARS
 

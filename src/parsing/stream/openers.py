@@ -8,9 +8,9 @@ are bounded. What stands before an anchor is read in lookback.py.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
-from ...types.named_tuple import NamedTuple
 from .prefix_regex import (
     PrefixMatcher,
     any_of,

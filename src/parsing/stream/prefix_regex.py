@@ -10,9 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable
-from typing import Union
-
-from ...types.named_tuple import NamedTuple
+from typing import NamedTuple, Union
 
 END = r"\Z"
 MAX_MATCH_CHARS = 1200  # more than any pattern of this room can match

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ...types.events import ReasoningDelta
 from ...types.lazy_pattern import LazyPattern
-from ...types.named_tuple import NamedTuple
 from ..events import Cut, Doubted, Reasoned
 from ..formats.envelopes import ENVELOPES, REASONING
 from ..mention import SENTENCE_CHARS, is_marker_mentioned

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...errors import ToolError
 from ...types.messages import JSON, ToolCall
-from ...types.named_tuple import NamedTuple
 from ...types.sandbox import Grant
 
 if TYPE_CHECKING:  # loads logging

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ...types.messages import ToolCall, ToolResult
-from ...types.named_tuple import NamedTuple
 
 if TYPE_CHECKING:  # loads logging
     from concurrent.futures import Future

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from ...types.named_tuple import NamedTuple
 from ...types.sandbox import ACCESSES, Access, Grant
 from .rules import Action
 

@@ -16,13 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ...beneath import find_place, split_place
 from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
-from ...types.named_tuple import NamedTuple
 from ...types.sandbox import ACCESSES, Access, Sandbox
 from ..sandbox.running_files import find_top, is_hook, is_part_of_repository, is_run_by_link, is_running_by_itself
 from ..shell import deny

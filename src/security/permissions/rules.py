@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from ...errors import ConfigError
-from ...types.named_tuple import NamedTuple
 from ...types.sandbox import ACCESSES, Access
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ...types.named_tuple import NamedTuple
 from ...types.sandbox import Access, Launch, Sandbox
 
 if TYPE_CHECKING:

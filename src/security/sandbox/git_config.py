@@ -7,8 +7,9 @@ of git 2.47.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ...types.lazy_pattern import LazyPattern
-from ...types.named_tuple import NamedTuple
 
 SECTION = LazyPattern(r'\s*\[\s*([\w.-]+)(?:\s+"((?:[^"\\\n]|\\.)*)")?\s*\]\s*')
 ENTRY = LazyPattern(r"\s*([A-Za-z][\w-]*)\s*(?:=\s*(.*?))?\s*")

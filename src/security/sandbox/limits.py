@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-
-from ...types.named_tuple import NamedTuple
+from typing import NamedTuple
 
 BYTES_PER_MB = 1_000_000
 BASH = Path("/bin/bash")

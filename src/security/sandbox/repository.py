@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from ...types.file_names import escape_name
-from ...types.named_tuple import NamedTuple
 from .git_config import find_value
 from .running_files import COMMON_DIR, COMMON_LINK, CONFIGS, GIT, GIT_LINK, read_text
 

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
-from ...types.named_tuple import NamedTuple
 from .git_config import find_value
 
 GIT = ".git"

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
-from ...types.named_tuple import NamedTuple
 from ...types.sandbox import Access
 from .repository import find_repository
 from .running_files import GIT_SETTINGS, START_FILES, find_top, walk

@@ -10,10 +10,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
-from ...types.named_tuple import NamedTuple
 from .readable import PROJECT, list_programs
 from .reader import MAX_LINE_CHARS, ReadWord, UnsafeToParse, list_tokens, parse_line
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
-from ...types.named_tuple import NamedTuple
 
 MAX_LINE_CHARS = 10_000
 GLOB = LazyPattern(r"[*?]|\[.")

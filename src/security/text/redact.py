@@ -14,10 +14,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
-from typing import Union
+from typing import NamedTuple, Union
 from urllib.parse import quote
-
-from ...types.named_tuple import NamedTuple
 
 MARK = "[redacted]"
 MIN_SECRET_CHARS = 4  # of a known value; a shorter one would redact words

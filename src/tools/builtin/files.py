@@ -6,12 +6,11 @@ import hashlib
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
 
 from ...errors import ToolError
 from ...types.file_names import escape_name
 from ...types.images import HEAD_BYTES, describe_excess, detect_image
-from ...types.named_tuple import NamedTuple
 from ..fs.diff import make_diff
 from ..fs.encoding import (
     READ_BYTES,

@@ -12,11 +12,10 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from ...errors import ToolError
 from ...types.file_names import escape_name
-from ...types.named_tuple import NamedTuple
 from ..sdk.context import ToolContext
 from . import paths
 from .text_files import DISK, OldFile

@@ -11,11 +11,10 @@ import io
 import os
 import sys
 from functools import partial
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from ...errors import ToolError
 from ...types.file_names import escape_name
-from ...types.named_tuple import NamedTuple
 
 MAX_WINDOW_BYTES = 50_000  # of UTF-8; less than a result is cut to
 MAX_LINE_CHARS = 2_000  # shown

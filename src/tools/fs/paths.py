@@ -15,13 +15,13 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from ...beneath import FOLDER, MAX_PATH_CHARS, READ, STEP, find_place, open_beneath, split_place, stat_beneath
 from ...errors import ToolError
 from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
-from ...types.named_tuple import NamedTuple
 
 Replace = Callable[["Target", bytes, "tuple[Path, ...]"], object]
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ...errors import ToolError
-from ...types.named_tuple import NamedTuple
 
 MAX_CANDIDATES = 100  # occurrences and candidates examined
 MAX_LINE_NUMBERS = 20  # shown in a message

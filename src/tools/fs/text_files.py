@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
-from ...types.named_tuple import NamedTuple
 from . import paths
 
 

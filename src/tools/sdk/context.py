@@ -14,11 +14,10 @@ from dataclasses import dataclass, field, replace
 from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
 from pathlib import Path
 from threading import Event
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ...errors import ToolError
 from ...types.messages import ToolCall
-from ...types.named_tuple import NamedTuple
 from ..process.async_loop import CurrentLoop
 from .dependencies import (
     TEARDOWN_TIMEOUT_S,

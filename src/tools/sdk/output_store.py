@@ -15,10 +15,9 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from ...errors import ToolError
-from ...types.named_tuple import NamedTuple
 
 MAX_OUTPUT_BYTES = 2 * 1024**3  # stored of one output
 MAX_FOLDER_BYTES = 8 * 1024**3

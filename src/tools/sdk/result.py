@@ -10,12 +10,11 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ...errors import ToolError
 from ...types.images import describe_excess
 from ...types.messages import JSON, MEDIA, ContentBlock, ToolCall, ToolResult
-from ...types.named_tuple import NamedTuple
 from .output_store import Outputs, ToolOutput
 
 R = TypeVar("R")

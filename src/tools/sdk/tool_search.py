@@ -14,11 +14,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from ...errors import ToolError
 from ...types.messages import CALL_TOOL, ToolDefinition
-from ...types.named_tuple import NamedTuple
 from ...types.tool_schema import format_definition, to_openai_tool
 from .tool import Tool, tool
 

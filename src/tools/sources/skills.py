@@ -17,12 +17,11 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from ...beneath import find_relative, open_file
 from ...errors import ToolError
 from ...types.file_names import escape_name
-from ...types.named_tuple import NamedTuple
 from ...types.special_tokens import neutralize_with_note
 from ..sdk.tool import Tool, tool
 
