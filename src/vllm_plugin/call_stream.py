@@ -73,8 +73,6 @@ class CallStream:
         deltas = list(self._render(self._parser.close(truncated=True)))
         for decision in self._landing.close():
             deltas += self._give(decision)
-        if self._blank and not self._count:
-            deltas.append(TextDelta(self._blank))
         return deltas
 
     def _begin_forced(self, text: str) -> str:
@@ -94,6 +92,7 @@ class CallStream:
                 yield from self._give(decision)
 
     def _give(self, decision: Decision) -> Iterator[Delta]:
+        """Nothing for the other decisions: vLLM hears of a call's end and of dropped text by what follows."""
         if isinstance(decision, Show):
             yield from self._show(decision.text)
         elif isinstance(decision, Mark):

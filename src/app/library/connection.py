@@ -113,20 +113,20 @@ class BaseServer(Generic[AgentT, ApproveT]):
         Raises ConfigError for impossible arguments, TypeError or ValueError for tools that cannot be offered.
         """
         options = Options(
-            tools,
-            model,
-            system,
-            approve,
-            tool_choice,
-            conversation,
-            overrides,
-            max_tool_turns,
-            compact,
-            workspace,
-            add_dirs,
-            timeout,
-            finish_announced,
-            sampling,
+            tools=tools,
+            model=model,
+            system=system,
+            approve=approve,
+            tool_choice=tool_choice,
+            conversation=conversation,
+            overrides=overrides,
+            max_tool_turns=max_tool_turns,
+            compact=compact,
+            workspace=workspace,
+            add_dirs=add_dirs,
+            timeout=timeout,
+            finish_announced=finish_announced,
+            sampling=sampling,
         )
         return self._make_agent(options)
 

@@ -95,8 +95,8 @@ def _diff_write(path: str, old: OldFile | None, content: str) -> str:
 def preview_edit(arguments: Mapping[str, Any], ctx: ToolContext) -> str:
     """The diff of an edit. Raises what the edit would raise."""
     change = _plan_change(ctx=ctx, **{name: value for name, value in arguments.items() if name != "dry_run"})
-    if change.is_idle:
-        raise NothingToChange(_describe_idle(arguments["path"], change))
+    if change.changes_nothing:
+        raise NothingToChange(_describe_unchanged(arguments["path"], change))
     return make_diff(arguments["path"], change.before, change.after or "")
 
 
@@ -133,9 +133,18 @@ def edit(
     expected_hash: Annotated[str | None, "sha256 that read showed; refuse a changed file"] = None,
 ) -> str | Changed:
     """Replace text in a file and show the diff."""
-    change = _plan_change(path, oldText, newText, ctx, replace_all, match_mode, expected_replacements, expected_hash)
-    if change.after is None or change.is_idle:
-        return _describe_idle(path, change)
+    change = _plan_change(
+        path,
+        oldText,
+        newText,
+        ctx,
+        replace_all=replace_all,
+        match_mode=match_mode,
+        expected_replacements=expected_replacements,
+        expected_hash=expected_hash,
+    )
+    if change.after is None or change.changes_nothing:
+        return _describe_unchanged(path, change)
     data = encode(path, change.after, change.encoding, ctx)
     if not dry_run:
         replace_file(path, data, ctx, change.old)
@@ -154,11 +163,11 @@ class PlannedEdit(NamedTuple):
     how: str
 
     @property
-    def is_idle(self) -> bool:
+    def changes_nothing(self) -> bool:
         return self.after is None or self.before == self.after
 
 
-def _describe_idle(path: str, change: PlannedEdit) -> str:
+def _describe_unchanged(path: str, change: PlannedEdit) -> str:
     return f"{escape_name(path)} stays as it is, 0 replacements: {change.how}"
 
 
@@ -167,6 +176,7 @@ def _plan_change(
     oldText: str,
     newText: str,
     ctx: ToolContext,
+    *,
     replace_all: bool = False,
     match_mode: str = "auto",
     expected_replacements: int | None = None,
@@ -196,14 +206,15 @@ def _plan_change(
 
 
 def _refuse_changed(path: str, old: OldFile | None, expected: str | None) -> None:
-    if expected is not None:
-        now = "that of no file"
-        if old:
-            now = _sha256(old.data)
-        if expected.strip().lower().removeprefix("sha256").lstrip(": ") != now:
-            raise ToolError(
-                f"{escape_name(path)} is not as it was: its sha256 is {now}, not {expected[:80]}", "Read it again."
-            )
+    if expected is None:
+        return
+    now = "that of no file"
+    if old:
+        now = _sha256(old.data)
+    if expected.strip().lower().removeprefix("sha256").lstrip(": ") != now:
+        raise ToolError(
+            f"{escape_name(path)} is not as it was: its sha256 is {now}, not {expected[:80]}", "Read it again."
+        )
 
 
 def _sha256(data: bytes) -> str:
