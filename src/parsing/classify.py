@@ -264,7 +264,9 @@ class CallClassifier:
             self._take_id(), tool.name, arguments, block.origin, tuple(map(str, repairs)),
             guessed=is_read_otherwise or is_doubtful,
         )  # fmt: skip
-        return replace(made, echo=self._is_echo(made, block.raw))
+        if self._is_echo(made, block.raw):
+            made = replace(made, echo=True)
+        return made
 
     def _reject_unknown(self, name: str, block: BlockText) -> MalformedCall:
         near = self._tools.find_nearest(name) or list(self._tools.tools)[:8]

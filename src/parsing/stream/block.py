@@ -445,7 +445,7 @@ class BlockReader:
     def doubt_closed_calls(self) -> None:
         """Marks the calls so far if what follows them holds an end of values: one of theirs may go on there."""
         buffer = self._buffer
-        if self._formats.holds_closer(buffer.take_following(), buffer.bare_closers):
+        if buffer.has_bare_values and self._formats.holds_closer(buffer.take_following(), buffer.bare_closers):
             buffer.doubt()
 
     def _give_back_data(self, body: str) -> bool:
