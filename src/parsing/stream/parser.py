@@ -207,7 +207,8 @@ class StreamParser:
         if dropped := buffer.drop_shown():
             self._block.drop(dropped)
         # Behind a call a result may begin the line: its first character is not plain.
-        self._is_plain = self._state == "prose" and buffer.position > buffer.floor and buffer.passed <= buffer.start
+        first = skip_blanks(buffer.text, buffer.floor) if buffer.called else buffer.floor
+        self._is_plain = self._state == "prose" and buffer.position > first and buffer.passed <= buffer.start
         self._held = buffer.text[buffer.start :]
         self._is_inside = False
         if follower:
