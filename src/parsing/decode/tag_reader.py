@@ -7,6 +7,7 @@ reading costs about the same, or a tag is missing, the calls are `guessed`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -315,7 +316,7 @@ class _TagCallBuilder:
 
     def _cut_value(self, end: ReadingStep) -> _Value:
         """The value that ends there."""
-        _, begin, *before = end.iter_back()
+        _, begin, *before = itertools.islice(end.iter_back(), 3)
         value, is_section = self._text[begin.end : end.start], begin.kind == "section"
         if is_section:
             begin = before[0]

@@ -187,7 +187,7 @@ class Readings:
                 break
             if before.kind == "key" and before.text == key:
                 return False
-        return self._rank(step.call_name, key) > 0
+        return self._rank(before.text, key) > 0
 
     def _weigh_boundary(self, tag: Tag, step: ReadingStep, key: str) -> int:
         """What it costs to take a tag for text that begins a required argument where one may begin.
