@@ -259,7 +259,8 @@ class CallClassifier:
         renamed = () if call.name == tool.name else ("name",)
         repairs = (*decoded.repairs, *call.repairs, *renamed, *fitter.changes)
         is_read_otherwise = decoded.guessed or any(isinstance(repair, Guess) for repair in repairs)
-        is_doubtful = self._is_presented or self._is_broken or not self._tools.names.is_exact(call.name)
+        is_named = call.name == tool.name or self._tools.names.is_exact(call.name)
+        is_doubtful = self._is_presented or self._is_broken or not is_named
         made = ToolCall(
             self._take_id(), tool.name, arguments, block.origin, tuple(map(str, repairs)),
             guessed=is_read_otherwise or is_doubtful,
