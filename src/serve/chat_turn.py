@@ -313,16 +313,18 @@ class ChatTurn:
 
     def _end_stream(self, last: Sequence[bytes], *, is_done: bool, is_raw: bool) -> GatewayTurn:
         """Send the rest of each choice. `last`: the chunks without choices; `is_done`: see StreamGuard.close."""
-        for guard in self._guards.values():
-            guard.close(last if len(self._guards) == 1 else (), is_done=is_done)
-            if not is_raw and not self._request.body.get("continue_final_message"):
-                yield from self._learn_thought_start(guard)
+        guards = [*self._guards.values()]
+        for guard in guards:
+            guard.close(last if len(guards) == 1 else (), is_done=is_done)
+        if not is_raw and not self._request.body.get("continue_final_message"):
+            yield from self._learn_thought_start(guards)
+        for guard in guards:
             ending = yield from self._finish(guard.assembler)
             yield Payload(guard.settle(ending))
         yield Payload([*last, DONE])
 
-    def _learn_thought_start(self, guard: StreamGuard) -> Aside[None]:
-        """If an answer ends a thought that nothing in it began, later prompts that end so begin one.
+    def _learn_thought_start(self, guards: Sequence[StreamGuard]) -> Aside[None]:
+        """If a choice of the answer ends a thought that nothing in it began, later prompts that end so begin one.
 
         A client can have any model write that. So the prompt has to show who began it; where the server shows none,
         only the next answers are taken to think. The end of a prompt that a client wrote itself says nothing of the
@@ -330,8 +332,8 @@ class ChatTurn:
         """
         end, known = self._prompt_end, self._facts.thought_starts.get(self.fact_key)
         unshown = self._facts.unshown_thoughts
-        if not guard.ends_thought:
-            if guard.assembler.completed.stop_reason != "max_tokens":
+        if not any(guard.ends_thought for guard in guards):
+            if all(guard.assembler.completed.stop_reason != "max_tokens" for guard in guards):
                 unshown.update(self.fact_key, lambda left: max(left - 1, 0))
             return
         if end in known or len(known) >= MAX_THOUGHT_STARTS:

@@ -1246,6 +1246,21 @@ def test_a_client_that_opens_thoughts_itself_does_not_decide_about_the_answers_t
     drive(tmp_path, lambda sent: draft_call(sent, left), use)
 
 
+def test_one_answer_with_three_choices_takes_no_belief_back(tmp_path):
+    plain = [{"index": place, "delta": {"content": "Done."}, "finish_reason": "stop"} for place in range(3)]
+    left = ["draft", "plain", "draft"]
+
+    def answer(sent):
+        is_plain = sent.get("stream") and left.pop(0) == "plain"
+        return encode_events(*plain) if is_plain else draft_call(sent, [[]])
+
+    async def use(client, _):
+        waits = [await waits_with_calls(client, **fields) for fields in ({}, {"n": 3}, {})]
+        assert waits[-1]
+
+    drive(tmp_path, answer, use)
+
+
 def draft_call(sent: Mapping[str, Any], prompts: list[list[int]]) -> list[bytes] | dict[str, Any]:
     """An answer that drafts a call in a thought which its prompt began, if it is streamed; else one without."""
     call = {"name": "read", "arguments": {"path": "a/long/path/" * 10}}

@@ -9,10 +9,12 @@ from typing import Any
 from ...parsing import render_message, render_results
 from ...providers.stream.response_builder import parse_arguments
 from ...providers.wire_json import as_dict, as_dicts, as_list
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import TEXT, Block, MalformedCall, Response, Text, ToolCall, ToolResult
 from ...types.special_tokens import neutralize_with_note
 
 THOUGHTS = ("reasoning", "reasoning_content")
+_NAME = LazyPattern(r"[\w.:/-]{1,128}")  # of a tool, so that it stands in a line of the prompt as it is
 WRITTEN = "x-vllm-bot-written"  # of a message: its text with the calls in it, as the model wrote it
 
 
@@ -81,7 +83,9 @@ def read_call(call: dict[str, Any]) -> ToolCall | MalformedCall:
 def _read_result(message: Mapping[str, Any], names: Mapping[str, str]) -> ToolResult:
     """`names`: of the tools that were called, by the ids of the calls."""
     id = str(message.get("tool_call_id", ""))
-    name = names.get(id) or str(message.get("name") or "tool")
+    name = str(names.get(id) or message.get("name") or "tool")
+    if not _NAME.fullmatch(name):
+        name = "tool"
     return ToolResult(id, name, "text", neutralize_with_note(read_text(message.get("content"))))
 
 

@@ -119,14 +119,17 @@ def _fill_arguments(message: dict[str, Any]) -> dict[str, Any]:
 def _name_functions(messages: Messages) -> Messages:
     """Calls and results of functions, which OpenAI's API had before tools, as those of tools."""
     named: list[dict[str, Any]] = []
-    id = ""  # of the last call, in a form that all templates take
+    open_ids: dict[str, str] = {}  # of calls without a result, by the name of the function
     for place, message in enumerate(messages):
-        call = message.get("function_call")
-        if isinstance(call, dict) and not message.get("tool_calls"):
-            id = f"{place:09}"
+        call = as_dict(message.get("function_call"))
+        if message.get("role") == "assistant" and call:
             message = leave_out(message, "function_call")
-            message["tool_calls"] = [{"id": id, "type": "function", "function": call}]
+            if not message.get("tool_calls"):
+                id = f"{place:09}"  # in a form that all templates take
+                open_ids[str(call.get("name"))] = id
+                message["tool_calls"] = [{"id": id, "type": "function", "function": call}]
         elif message.get("role") == "function":
+            id = open_ids.pop(str(message.get("name")), "")
             message = {**message, "role": "tool", "tool_call_id": id}
         named.append(message)
     return named
