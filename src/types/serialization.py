@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from functools import cache, partial
-from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 STORED: Mapping[str, bool] = {"stored": True}  # metadata of a field
 T = TypeVar("T", bound="Serializable")
@@ -78,11 +78,14 @@ def _list_readers(kind: type[Any]) -> dict[str, Reader]:
 @cache
 def _reader_of(hint: Any) -> Reader:
     arms = get_args(hint)
+    if type(None) in arms:
+        others = tuple(each for each in arms if each is not type(None))
+        return partial(_read_optional, _reader_of(Union[others]))
     classes = {each.TYPE: each for each in (hint, *arms) if isinstance(each, type) and issubclass(each, Serializable)}
     if get_origin(hint) is tuple:
         return partial(_read_tuple, _reader_of(arms[0]))
     if classes:
-        return partial(_read_object, classes, type(None) in arms)
+        return partial(_read_object, classes)
     if get_origin(hint) is Literal:
         return partial(_read_plain, str)  # a newer version may know more words
     if hint in (str, int, bool):
@@ -96,9 +99,13 @@ def _read_tuple(read: Reader, value: object) -> tuple[Any, ...]:
     return tuple(map(read, _read_plain(list, value)))
 
 
-def _read_object(classes: Mapping[str, type[Serializable]], optional: bool, value: object) -> object:
-    if value is None and optional:
+def _read_optional(read: Reader, value: object) -> object:
+    if value is None:
         return None
+    return read(value)
+
+
+def _read_object(classes: Mapping[str, type[Serializable]], value: object) -> object:
     name = isinstance(value, dict) and value.get("type")
     if not isinstance(name, str) or name not in classes:
         raise ValueError(f"expected an object of type {' or '.join(classes)}")

@@ -590,6 +590,19 @@ class TestPager:
         chat.line("/diff")
         chat.shows(r"^\+line 99\n! The pager could not be started")
 
+    @only_thorough
+    def test_one_that_fails_is_told_below_the_lines(self, changed):
+        chat = changed("false")
+        chat.line("/diff")
+        chat.shows(r"^\+line 99\n! The pager failed \(exit code 1\)")
+
+    @only_thorough
+    def test_one_of_blanks_is_none(self, changed):
+        chat = changed(" ")
+        chat.line("/diff")
+        chat.shows(r"^\+line 99$")
+        chat.prompts()
+
 
 class TestWhileAToolRuns:
     @only_thorough

@@ -132,6 +132,20 @@ def test_a_field_of_another_type_is_an_error(field, value):
         read_message({"type": "response", "content": [], field: value})
 
 
+RESULT = {"type": "result", "tool_call_id": "c", "name": "exec", "kind": "text", "value": "x\n[exit code 1]"}
+
+
+@check_rows("field, value", [("exit_code", "0"), ("exit_code", [1]), ("exit_code", False), ("ending", 1)])
+def test_how_a_command_ended_is_checked(field, value):
+    with pytest.raises(ValueError, match="expected"):
+        ToolResult.from_dict({**RESULT, field: value})
+
+
+@check_rows("written, code", [({}, None), ({"exit_code": None}, None), ({"exit_code": 1}, 1)])
+def test_an_exit_code_is_a_number_or_absent(written, code):
+    assert ToolResult.from_dict({**RESULT, **written}).exit_code == code
+
+
 def test_the_shape_is_that_of_earlier_journals():
     call = ToolCall("c1", "look", {"path": "a"}, "hermes", ("comma",), True, {"k": 1})
     assert Response((call,), "tool_use", Usage(3, 0), "tiny").to_dict() == {

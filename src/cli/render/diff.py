@@ -12,7 +12,7 @@ from ...security.text.sanitize import reveal, sanitize
 from ...types.file_names import escape_name
 from ...types.messages import ToolResult
 from .colours import NONE, Colours, paint
-from .wrap import QUOTE_COLUMNS, quote_text
+from .wrap import QUOTE_COLUMNS, TAB_COLUMNS, quote_text
 
 
 def draw_preview(diff: str, colours: Colours, columns: int = 0) -> list[str]:
@@ -30,7 +30,10 @@ def _paint_line(line: str, shown: str, colours: Colours) -> str:
 
 
 def draw_file_diff(name: str, before: bytes | None, after: bytes | None, colours: Colours = NONE) -> list[str]:
-    """The diff of two contents of a file, None if there is no file. Empty if they are equal."""
+    """The diff of two contents of a file, None if there is no file. Empty if they are equal.
+
+    What a terminal would obey is shown as escapes, line ends other than LF among it: each line has the mark of its own.
+    """
     from ...tools.fs.diff import make_diff  # start-up is measured
 
     try:
@@ -39,7 +42,8 @@ def draw_file_diff(name: str, before: bytes | None, after: bytes | None, colours
         if before == after:
             return []
         return [f"  {escape_name(name)}: changed, and not a text file"]
-    return [_paint_line(line, sanitize(line), colours) for line in make_diff(name, old, new).splitlines()]
+    lines = make_diff(name, old, new).split("\n")[:-1]
+    return [_paint_line(line, reveal(line.expandtabs(TAB_COLUMNS)), colours) for line in lines]
 
 
 def get_diff(result: ToolResult) -> str:

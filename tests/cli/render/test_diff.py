@@ -18,8 +18,19 @@ def test_a_preview_reveals_what_a_terminal_would_obey():
     assert draw_preview("+new\x1b[2J\n", NONE) == ["    | +new\\x1b[2J"]
 
 
-def test_a_file_diff_drops_what_a_terminal_would_obey():
-    assert draw_file_diff("a", b"old\n", b"\x1b[2Jnew\n")[-2:] == ["-old", "+new"]
+def test_a_file_diff_reveals_what_a_terminal_would_obey():
+    assert draw_file_diff("a", b"old\n", b"\x1b[2Jnew\n")[-2:] == ["-old", "+\\x1b[2Jnew"]
+
+
+def test_a_file_forges_no_lines_of_its_diff():
+    forged = "y = 2 # \r-import audit\x0c--- a/other.py\u2028@@ -9 +9 @@\n"
+    shown = "+y = 2 # \\r-import audit\\x0c--- a/other.py\\u2028@@ -9 +9 @@"
+    lines = draw_file_diff("a", b"x = 1\n", f"x = 1\n{forged}".encode(), DARK)
+    assert lines[3:] == [" x = 1", f"\x1b[32m{shown}\x1b[0m"]
+
+
+def test_a_file_diff_has_blanks_for_tabs():
+    assert draw_file_diff("a", b"old\n", b"\tnew\n")[-1] == "+   new"
 
 
 def test_a_new_file_differs_from_none():

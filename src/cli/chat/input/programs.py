@@ -21,6 +21,8 @@ from ..state import State
 EDITORS = ("nano", "vim", "vi")
 PAGER = "less"
 LESS = "-FRX"  # ends after a text that fits on the screen, shows colours, and leaves the text there
+LEFT = (0, -signal.SIGPIPE)  # how a pager ends that did not fail
+OTHER_PAGER = "Set PAGER to another one, or to cat."
 SHELL = "/bin/sh"
 MAX_MODEL_CHARS = 30_000  # of an output; the middle of a longer one is cut
 NOTE = "I ran this command:\n$ {command}\n{output}\n[{ending}]"
@@ -53,8 +55,7 @@ def run_user_command(state: State, command: str) -> None:
         state.screen.put(pending)
     if code == -signal.SIGINT:
         state.screen.put("")  # the terminal shows ^C
-    names = {-each.value: each.name for each in signal.Signals}
-    ending = f"exit code {code}" if code >= 0 else f"ended by {names.get(code, f'signal {-code}')}"
+    ending = _describe_ending(code)
     kept = output.text().removesuffix("\n")
     state.notes.append(neutralize(NOTE.format(command=command, output=kept, ending=ending)))
     state.screen.say(f"  [{ending}; the model sees this with your next message]")
@@ -66,6 +67,13 @@ def _leaves_something(command: str) -> bool:
         return "&" in shlex.shlex(command, punctuation_chars=True)
     except ValueError:  # an open quotation mark, which the shell will tell of
         return False
+
+
+def _describe_ending(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    names = {-each.value: each.name for each in signal.Signals}
+    return f"ended by {names.get(code, f'signal {-code}')}"
 
 
 def edit_text(text: str, name: str = "message.md") -> str:
@@ -86,17 +94,23 @@ def edit_text(text: str, name: str = "message.md") -> str:
 
 
 def show_in_pager(text: str) -> bool:
-    """Show a text with PAGER or less until the user leaves it. Returns whether there is one. Raises ConfigError."""
-    command = os.environ.get("PAGER", PAGER)
+    """Show a text with PAGER or less until the user leaves it. Returns whether there is one.
+
+    Raises ConfigError if it fails. One that ends after Ctrl-C, with any code, or as its output is closed was left.
+    """
+    command = os.environ.get("PAGER", PAGER).strip()
     if not command or (command == PAGER and not shutil.which(PAGER)):
         return False
     options = f"-R {os.environ['LESS']}" if "LESS" in os.environ else LESS
-    ignored = signal.signal(signal.SIGINT, lambda *_: None)  # it is the pager's key
+    interrupts: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))  # it is the pager's key
     try:
         data = text.encode(errors="replace")
-        subprocess.run(shlex.split(command), input=data, env={**os.environ, "LESS": options}, check=False)  # noqa: S603 - the user's pager
+        done = subprocess.run(shlex.split(command), input=data, env={**os.environ, "LESS": options}, check=False)  # noqa: S603 - the user's pager
     except (OSError, ValueError) as error:
-        raise ConfigError(f"The pager could not be started: {error}", "Set PAGER to another one, or to cat.") from error
+        raise ConfigError(f"The pager could not be started: {error}", OTHER_PAGER) from error
     finally:
-        signal.signal(signal.SIGINT, ignored)
+        signal.signal(signal.SIGINT, before)
+    if done.returncode not in LEFT and not interrupts:
+        raise ConfigError(f"The pager failed ({_describe_ending(done.returncode)}).", OTHER_PAGER)
     return True

@@ -134,7 +134,25 @@ class TestPager:
         pager("less", "exec head -n 1")
         assert show_in_pager("text\n" * 100_000)
 
-    @pytest.mark.parametrize("environment", [{"PAGER": ""}, {"PATH": ""}])
+    @pytest.mark.parametrize("ending", ["exit 2", "exit 130", "kill -INT $$"])
+    def test_ctrl_c_leaves_it_whatever_its_exit_code(self, pager, ending):
+        pager("less", f'cat; kill -INT "$PPID"; {ending}')
+        assert show_in_pager("text\n")
+
+    def test_one_whose_output_is_closed_was_left(self, pager):
+        pager("less", "kill -PIPE $$")
+        assert show_in_pager("text\n")
+
+    @pytest.mark.parametrize(
+        ("ending", "told"),
+        [("exit 1", "exit code 1"), ("exit 2", "exit code 2"), ("kill -TERM $$", "ended by SIGTERM")],
+    )
+    def test_one_that_fails_is_reported(self, pager, ending, told):
+        pager("less", f"cat; {ending}")
+        with pytest.raises(ConfigError, match=rf"The pager failed \({told}\)"):
+            show_in_pager("text\n")
+
+    @pytest.mark.parametrize("environment", [{"PAGER": ""}, {"PAGER": " "}, {"PATH": ""}])
     def test_where_there_is_none_it_says_so(self, pager, monkeypatch, environment):
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
