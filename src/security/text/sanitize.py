@@ -121,8 +121,9 @@ _INVISIBLE = frozenset(map(chr, (*_FILLERS, *_VARIATIONS)))
 _PADDING_CODES = {" ": "\\x20", "\n": "\\n"}
 _UNSEEN = f"{_INVISIBLE_MARKS}{_JOINERS}{''.join(sorted(_INVISIBLE))}"
 _BLANK = rf"(?:[^\S\n]|[{_UNSEEN}])"
+MIN_PADDING = 400  # blanks
 # Each alternative begins only where a run begins, so that the search is linear.
-_PADDING = re.compile(rf"(?<![\s{_UNSEEN}])(?:{_BLANK}*\n){{10,}}|(?<!{_BLANK}){_BLANK}{{400,}}")
+_PADDING = re.compile(rf"(?<![\s{_UNSEEN}])(?:{_BLANK}*\n){{10,}}|(?<!{_BLANK}){_BLANK}{{{MIN_PADDING},}}")
 
 
 def reveal(text: str, *, on_one_line: bool = False) -> str:
@@ -133,6 +134,8 @@ def reveal(text: str, *, on_one_line: bool = False) -> str:
     Long runs of blanks or of lines of blanks, which would push the rest off the screen, are counted: `\\x20{12000}`,
     or `\\s{12000}` where they are of several kinds. If the text contains any of these, its own backslashes are doubled.
     """
+    if len(text) < MIN_PADDING and text.isprintable() and _INVISIBLE.isdisjoint(text):
+        return text  # as most lines, without a search: no line end, and too short for blanks
     hidden = {each for each in set(text) if not _is_visible(each) or (on_one_line and each == "\n")}
     if not hidden and not _PADDING.search(text):
         return text
