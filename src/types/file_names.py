@@ -1,4 +1,4 @@
-"""How the name of a file is written wherever it is shown, and what a file was before and after a change. Pure."""
+"""How the name of a file is written wherever it is shown, what none can hold, and what a change did to a file. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 from .lazy_pattern import LazyPattern
 
 ESCAPE = LazyPattern(r"\\(?:[\\nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+UNPASSABLE = LazyPattern("[\0\ud800-\udfff]")  # a NUL ends a string in C, and a lone surrogate is no character
 
 
 class FileState(NamedTuple):

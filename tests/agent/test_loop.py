@@ -19,7 +19,7 @@ from src.negotiation import CallPath
 from src.security.permissions.approval import Answer
 from src.security.permissions.policy import Policy
 from src.security.permissions.rules import Rule
-from src.tools import ToolContext
+from src.tools import Registry, ToolContext
 from src.types.events import CallDenied, CallFinished, CallStarted, LimitHit, Notice, TextDelta, TurnStarted
 from src.types.messages import (
     MalformedCall,
@@ -460,6 +460,28 @@ class TestATurnThatEndsTheRun:
         run = self.finishing(says("", ToolCall("c8", "done", {"summary": ""})))
         assert run.of(TextDelta) == []
         assert run.conversation[-1] == says("")
+
+
+@pytest.mark.parametrize("arguments", [r'{"path": "a\ud800"}', '{"path": "a\udc80"}', r'{"path": "a\u0000"}'])
+def test_a_path_that_no_file_can_have_is_told_to_the_model(tmp_path, arguments):
+    call = {"index": 0, "id": "n1", "function": {"name": "write", "arguments": arguments}}
+    client = ScriptedClient([{"tool_calls": [call]}, {"finish": "tool_calls"}], list(HELLO))
+    model = make_model(client, "tiny", path=CallPath("native"))
+    registry, written = Registry(), []
+
+    @registry.tool(risk="high")
+    def write(path: str) -> None:
+        """Write a file."""
+        written.append(path)
+
+    conversation = [UserMessage("go")]
+    agent = AgentLoop(model.core, registry, context(), ScriptedApprover(), Policy(tmp_path, "full"))
+    list(model.drive(agent.run(conversation)))
+    (result,) = conversation[2].results
+    assert result.kind == "error"
+    assert "is not a path: it contains a NUL or half of a surrogate pair" in result.value
+    assert written == []
+    assert conversation[3].text == "Hello"
 
 
 class TestTheBeginningOfThePrompt:

@@ -14,16 +14,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ...beneath import find_place, split_place
-from ...types.file_names import escape_name
+from ...types.file_names import UNPASSABLE, escape_name
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
 from ...types.sandbox import ACCESSES, Access, Sandbox
-from ..sandbox.running_files import find_top, is_hook, is_part_of_repository, is_run_by_link, is_running_by_itself
+from ..sandbox.running_files import is_hook, is_part_of_repository, is_run_by_link, is_running_by_itself
 from ..shell import deny
 from ..shell.local_requests import find_local_server
 from ..shell.readable import PROJECT, list_programs
@@ -251,6 +250,8 @@ class Policy:
             return f"the pattern {escape_name(pattern)} leads outside; give one relative to the folder searched"
         if not isinstance(path, str):
             return ""
+        if UNPASSABLE.search(path):
+            return f"{escape_name(path)} is not a path: it contains a NUL or half of a surrogate pair"
         if path == "~" or path.startswith("~/"):
             return f"{escape_name(path)}: ~ is not expanded; give a path relative to the workspace"
         if call.real_path is None:
@@ -269,20 +270,20 @@ class Policy:
     def _matches(self, rule: Rule, place: str) -> bool:
         """Whether a rule about a path applies to a place.
 
-        In an added folder its pattern is read below that folder, as below the workspace. But one that begins with the
-        whole path of the folder is about that folder alone, and only such a rule allows anything there. A rule that
-        denies or asks may name the folder through a link, too.
+        One that denies or asks is read below each added folder, as below the workspace. If it begins with a whole path,
+        perhaps through a link, it is about that place, too. One that allows is about the workspace, or, if it begins
+        with the whole path of an added folder, about that folder alone.
         """
         top, below = split_place(place, self.workspace, self.added)
         names_added = any(rule.path.startswith(_escape_pattern(str(each))) for each in self.added)
-        if top == self.workspace:
-            return not (names_added and rule.action == "allow") and rule.matches_path(place)
-        if names_added or not rule.path:
-            return rule.matches_path(place)
         if rule.action == "allow":
-            return False
-        resolved = _resolve_pattern(rule.path, self.added)
-        return rule.matches_path(below) or (resolved != "" and rule._replace(path=resolved).matches_path(place))
+            return names_added == (top != self.workspace) and rule.matches_path(place)
+        if top == self.workspace:
+            return rule.matches_path(place)
+        if rule.matches_path(below) or (names_added and rule.matches_path(place)):
+            return True
+        resolved = _resolve_pattern(rule.path, top)
+        return resolved != "" and rule._replace(path=resolved).matches_path(place)
 
     def _decide_command(self, call: ToolCall) -> Decision:
         line, named = call.arguments.get("command"), _get_named_access(call)
@@ -496,14 +497,17 @@ def _find_sub_command(command: ReadCommand) -> str:
     return ""
 
 
-@lru_cache(maxsize=256)
-def _resolve_pattern(pattern: str, folders: tuple[Path, ...]) -> str:
-    """The pattern, which begins with a whole path through a link, with the real path of that; "" if in no folder."""
+def _resolve_pattern(pattern: str, top: Path) -> str:
+    """The pattern, which begins with a whole path, with links in that followed; "" if it does not lead to this folder.
+
+    It is done anew each time, as a link may lead elsewhere by now.
+    """
+    pattern = re.sub("/{2,}", "/", pattern)
     leading = LEADING_FOLDERS.match(pattern)
-    if not leading:
+    if not leading or UNPASSABLE.search(pattern):
         return ""
     real = os.path.realpath(re.sub(r"\\(.)", r"\1", leading[0]))
-    if not find_top(Path(real), folders):
+    if not Path(real).is_relative_to(top):
         return ""
     return _escape_pattern(real) + pattern[leading.end() :]
 

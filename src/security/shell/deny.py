@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from ...types.file_names import UNPASSABLE
 from ...types.lazy_pattern import LazyPattern
 from .readable import PROJECT, list_programs
 from .reader import MAX_LINE_CHARS, ReadWord, UnsafeToParse, list_tokens, parse_line
@@ -21,7 +22,6 @@ MAX_CLUSTER_CHARS = 4  # of short options in one word: -rf
 MAX_FOLDERS = 32  # from which a redirection is resolved
 QUOTING = LazyPattern(r"\\\n|[\\'\"]")
 NO_NAME = LazyPattern(r"[^\w.+-]+")  # separates the names in a line
-UNPASSABLE = LazyPattern("[\0\ud800-\udfff]")
 _RUNNING = "eval trap alias sh ash bash dash zsh ksh mksh fish rbash busybox env su watch parallel flock script"
 RUNNING = frozenset(_RUNNING.split())  # programs and builtins that take a command line as a word
 

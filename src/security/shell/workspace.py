@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...beneath import MAX_PATH_CHARS, find_place, split_place
 from ...errors import ConfigError
-from ...types.file_names import escape_name
+from ...types.file_names import UNPASSABLE, escape_name
 from ..sandbox.running_files import START_FILES, is_running_by_itself
 
 UNWRITABLE = (".git",)  # folders of this name: git runs their hooks and settings
@@ -73,8 +73,8 @@ def explain_protection(path: str, workspace: Path, files: tuple[Path, ...], adde
 
     `added`: folders besides the workspace. Out of all of them every folder of git's counts.
     """
-    if len(path) > MAX_PATH_CHARS or "\0" in path:
-        return ""  # no valid path; the tool reports it
+    if len(path) > MAX_PATH_CHARS or UNPASSABLE.search(path):
+        return ""  # no valid path: it is out of reach
     below = parts = _fold_case(Path(os.path.realpath(workspace / path)))
     place = find_place(path, workspace, added)
     if place is not None:

@@ -19,13 +19,11 @@ from typing import NamedTuple
 
 from ...beneath import FOLDER, MAX_PATH_CHARS, READ, STEP, find_place, open_beneath, split_place, stat_beneath
 from ...errors import ToolError
-from ...types.file_names import escape_name
-from ...types.lazy_pattern import LazyPattern
+from ...types.file_names import UNPASSABLE, escape_name
 from ...types.messages import ToolCall
 
 Replace = Callable[["Target", bytes, "tuple[Path, ...]"], object]
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-UNPASSABLE = LazyPattern("[\0\ud800-\udfff]")  # a NUL ends a string in C, and a lone surrogate is no character
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFCHR: "a device",

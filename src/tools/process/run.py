@@ -28,8 +28,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ...errors import ToolError
 from ...signals import ENDING_SIGNALS
+from ...types.file_names import UNPASSABLE
 from ...types.sandbox import Grant, Launch
-from ..fs.paths import UNPASSABLE
 from ..sdk.context import ToolContext
 from ..sdk.output_store import ToolOutput
 from .output import Output

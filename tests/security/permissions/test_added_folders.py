@@ -134,6 +134,47 @@ class TestRules:
         assert decide("read", workspace / "secrets" / "key", rule).action == "allow"
         assert Policy(workspace, rules=parse_rules([rule]), added=(added,)).is_unreadable(f"{added}/secrets/key")
 
+    @pytest.mark.parametrize("name", ["lib-current", "library-of-links"])
+    def test_also_a_link_whose_path_begins_with_that_of_the_folder(self, decide, added, name):
+        (added.parent / name).symlink_to(added)
+        rule = {"tool": "read", "action": "deny", "path": f"{added.parent}/{name}/secret.txt"}
+        assert decide("read", added / "secret.txt", rule).action == "deny"
+        assert decide("read", added / "a.py", rule).action == "allow"
+
+    def test_also_a_link_in_the_folder(self, decide, added):
+        (added / "current").symlink_to("deep")
+        rule = {"tool": "read", "action": "deny", "path": f"{added}/current/"}
+        assert decide("read", added / "deep" / "key", rule).action == "deny"
+        assert decide("read", added / "a.py", rule).action == "allow"
+
+    @pytest.mark.parametrize("rest", ["//current/secret.txt", "/current//secret.txt", "/current//sec*", "//lib//sec*"])
+    def test_also_with_slashes_too_many(self, decide, added, rest):
+        (added.parent / "current").symlink_to(added)
+        rule = {"tool": "read", "action": "ask", "path": f"{added.parent}{rest}"}
+        assert decide("read", added / "secret.txt", rule).action == "ask"
+        assert decide("read", added / "a.py", rule).action == "allow"
+
+    def test_the_link_is_followed_to_where_it_leads_now(self, workspace, added, tmp_path):
+        link, library = tmp_path / "link", added.parent / "library"
+        rules = parse_rules([{"tool": "read", "action": "deny", "path": f"{link}/a.py"}])
+        policy = Policy(workspace, rules=rules, added=(added, library))
+
+        def list_denied() -> list[str]:
+            calls = {each.name: ToolCall("1", "read", {"path": f"{each}/a.py"}) for each in (added, library)}
+            return [name for name, call in calls.items() if policy.decide(call, "low").action == "deny"]
+
+        assert list_denied() == []
+        link.symlink_to(added)
+        assert list_denied() == ["lib"]
+        link.unlink()
+        link.symlink_to(library)
+        assert list_denied() == ["library"]
+
+    @pytest.mark.parametrize("character", ["\0", "\ud800"])
+    def test_one_whose_path_no_file_can_have_holds_nowhere(self, decide, added, character):
+        rule = {"tool": "read", "action": "deny", "path": f"{added}/{character}"}
+        assert decide("read", added / "a.py", rule).action == "allow"
+
     def test_one_that_allows_through_a_link_allows_nothing_there(self, decide, added, tmp_path):
         (tmp_path / "link").symlink_to(added)
         rule = {"tool": "edit", "action": "allow", "path": f"{tmp_path}/link/"}
