@@ -281,7 +281,7 @@ class TestAtThePrompt:
             chat.keys(CTRL_Z)
             chat._until(lambda: state_of(chat.child.pid) == "T", "it to stop")
             assert termios.tcgetattr(chat.child.child_fd)[3] & (termios.ECHO | termios.ICANON)
-            assert chat.raw.count("\x1b[?2004l") == chat.raw.count("\x1b[?2004h")  # pastes are the shell's again
+            chat._until(lambda: chat.raw.count("\x1b[?2004l") == chat.raw.count("\x1b[?2004h"), "the shell's pastes")
             os.kill(chat.child.pid, signal.SIGCONT)
             chat._until(lambda: chat.raw.count("\x1b[?2004h") > chat.raw.count("\x1b[?2004l"), "the prompt")
             assert not termios.tcgetattr(chat.child.child_fd)[3] & (termios.ECHO | termios.ICANON)
