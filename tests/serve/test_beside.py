@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import pytest
 
 from src.errors import Cancelled, StreamCut
-from src.serve import beside
+from src.serve import beside, gateway
 from src.serve.beside import take_steps_beside
 from src.serve.chat_request import ChatBody
 from src.serve.chat_turn import Payload
@@ -30,12 +30,13 @@ def wait_for(effect):
 
 
 @pytest.mark.usefixtures("all_are_large")
-def test_others_are_answered_while_a_large_request_is_edited(tmp_path, monkeypatch):
-    is_another_answered, edit = threading.Event(), ChatBody.edit
+@pytest.mark.parametrize(("owner", "name"), [(gateway, "load_json"), (ChatBody, "edit")])
+def test_others_are_answered_while_a_large_request_is_read_and_edited(tmp_path, monkeypatch, owner, name):
+    is_another_answered, work = threading.Event(), getattr(owner, name)
 
-    def edit_slowly(*given):
+    def work_slowly(*given):
         assert is_another_answered.wait(60)
-        return edit(*given)
+        return work(*given)
 
     async def use(client, _):
         large = asyncio.create_task(ask(client, BODY))
@@ -44,7 +45,7 @@ def test_others_are_answered_while_a_large_request_is_edited(tmp_path, monkeypat
         is_another_answered.set()
         assert (await large)[0] == 200
 
-    monkeypatch.setattr(ChatBody, "edit", edit_slowly)
+    monkeypatch.setattr(owner, name, work_slowly)
     drive(tmp_path, lambda _: say("x"), use)
 
 

@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from src.app.keys import KeyRing, hash_key
 from src.app.state_files import ServerMemory
 from src.negotiation.call_path import CallPath
 from src.negotiation.formats.written_format import PROBE
-from src.serve import beside, gateway
+from src.serve import gateway
 from src.serve.chat_request import ChatBody
 from src.serve.chunks.guard import StreamGuard
 from src.serve.client_asker import ChatAsker
@@ -613,25 +612,6 @@ def test_a_request_that_would_hold_up_others_is_refused(tmp_path, body, limit):
     drive(tmp_path, lambda _: say("x"), use)
 
 
-def test_others_are_answered_while_a_large_request_is_read(tmp_path, monkeypatch):
-    is_another_answered = threading.Event()
-
-    def read_slowly(body: bytes) -> Any:
-        assert is_another_answered.wait(60)
-        return json.loads(body)
-
-    async def use(client, _):
-        large = asyncio.create_task(ask(client, BODY))
-        async with client.get("/") as reply:
-            assert reply.status == 200
-        is_another_answered.set()
-        assert (await large)[0] == 200
-
-    monkeypatch.setattr(beside, "LARGE_BYTES", 0)
-    monkeypatch.setattr(gateway, "load_json", read_slowly)
-    drive(tmp_path, lambda _: say("x"), use)
-
-
 def test_a_page_of_this_machine_reads_answers_and_no_other_page_does(tmp_path):
     async def use(client, _):
         for origin, status in (("http://localhost:3000", 200), ("https://evil.example", 403), ("null", 403)):
@@ -993,26 +973,23 @@ def test_no_grammar_is_sent_where_the_settings_say_so(tmp_path):
     drive(tmp_path, answer, use, options=TurnOptions(constrained="off"))
 
 
-def test_a_grammar_that_is_required_and_refused_is_an_error(tmp_path):
-    def answer(body):
-        if "structured_outputs" in body:
-            return 400, {"error": {"message": "Invalid grammar specification: no", "code": 400}}
-        return say(CALL) if body.get("tool_choice") == "none" else (400, NO_PARSER)
+def refuse_grammars(body: Mapping[str, Any]) -> Any:
+    """The answer of a server without a tool parser that takes no grammar."""
+    if "structured_outputs" in body:
+        return 400, {"error": {"message": "Invalid grammar specification: no", "code": 400}}
+    return say(CALL) if body.get("tool_choice") == "none" else (400, NO_PARSER)
 
+
+def test_a_grammar_that_is_required_and_refused_is_an_error(tmp_path):
     async def use(client, fake):
         fake.tells_tokens = True
         status, answered = await ask(client, BODY)
         assert (status, answered["error"]["message"]) == (400, "Invalid grammar specification: no")
 
-    drive(tmp_path, answer, use, options=TurnOptions(constrained="on"))
+    drive(tmp_path, refuse_grammars, use, options=TurnOptions(constrained="on"))
 
 
 def test_a_grammar_that_the_server_refuses_is_left_out_for_good(tmp_path):
-    def answer(body):
-        if "structured_outputs" in body:
-            return 400, {"error": {"message": "Invalid grammar specification: no", "code": 400}}
-        return say(CALL) if body.get("tool_choice") == "none" else (400, NO_PARSER)
-
     async def use(client, fake):
         fake.tells_tokens = True
         for _ in range(2):
@@ -1020,7 +997,7 @@ def test_a_grammar_that_the_server_refuses_is_left_out_for_good(tmp_path):
         # without tools parsed: refused, asked what the prompt holds, proven; with a grammar: refused, proven
         assert ["structured_outputs" in body for body in fake.bodies] == [*[False] * 3, True, True, False, False]
 
-    drive(tmp_path, answer, use)
+    drive(tmp_path, refuse_grammars, use)
 
 
 def test_a_server_that_drops_the_tools_it_is_not_to_parse_is_told_of_them_in_the_text(tmp_path):
