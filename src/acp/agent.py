@@ -272,15 +272,16 @@ class EditorAgent:
         return opened
 
     def _start(self, opened: EditorSession) -> None:
-        task = asyncio.ensure_future(self._show_commands(opened))
+        """After the answer that names the session: an editor drops updates of one that it does not know."""
+
+        async def show_commands() -> None:
+            skills = await self._work(Factory(opened.settings).load_skills)
+            with suppress(ConnectionError):
+                await self._client.session_update(opened.id, choices.show_commands(skills))
+
+        task = asyncio.ensure_future(show_commands())
         self._tasks.add(task)  # the event loop holds none
         task.add_done_callback(self._tasks.discard)
-
-    async def _show_commands(self, opened: EditorSession) -> None:
-        """After the answer that names the session: an editor drops updates of one that it does not know."""
-        skills = await self._work(Factory(opened.settings).load_skills)
-        with suppress(ConnectionError):
-            await self._client.session_update(opened.id, choices.show_commands(skills))
 
     def _read_prompt(self, opened: EditorSession, prompt: Sequence[Any]) -> Callable[[], StopReason]:
         """What to do for a prompt: to run a command of ours, or to answer a message."""

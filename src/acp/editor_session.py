@@ -167,7 +167,8 @@ class EditorSession:
             return "max_turn_requests"
         if self._cancelled.is_set():
             return "cancelled"
-        self._show_usage(runtime)
+        if (size := runtime.model.context_length) and self._context_used:
+            self._editor.show(self.id, show_usage(self._context_used, size))
         if failure := runtime.save_server_facts():
             self.show_notices([failure])
         return stop_reason
@@ -201,11 +202,6 @@ class EditorSession:
         if self.session.state.last_todos is not None:
             self.show_plan(self._ensure_runtime())
 
-    def _show_usage(self, runtime: Runtime) -> None:
-        size = runtime.model.context_length
-        if size and self._context_used:
-            self._editor.show(self.id, show_usage(self._context_used, size))
-
     def _ensure_runtime(self) -> Runtime:
         """Raises BotError."""
         if self._runtime is None:
@@ -224,11 +220,10 @@ class EditorSession:
         )
         limit = self.settings.agent.max_tool_turns if "agent.max_tool_turns" in self.settings.places else None
         runtime.agent.set_turn_limit(limit, lambda _turns: False)
-        runtime.agent.watch_output(self._show_output)
+        runtime.agent.watch_output(
+            lambda call_id, text: self._editor.show(self.id, *self.updates.add_output(call_id, text))
+        )
         return runtime
-
-    def _show_output(self, call_id: str, text: str) -> None:
-        self._editor.show(self.id, *self.updates.add_output(call_id, text))
 
     def _await_words(self) -> None:
         self._ends_after_refusal = True

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -60,13 +61,9 @@ async def _serve(agent: Any, received: bytes, incoming: int, outgoing: int) -> N
     from .json_lines import JsonLines
 
     async with open_pipes(incoming, outgoing, received) as (reader, writer):
-        asyncio.get_running_loop().run_in_executor(None, _preload)
+        # What opening a session needs is loaded while the editor has not asked for one yet.
+        asyncio.get_running_loop().run_in_executor(None, import_module, "..app.connect", __package__)
         try:
             await run_agent(agent, JsonLines(reader, writer), use_unstable_protocol=True)
         finally:
             await agent.close_all()
-
-
-def _preload() -> None:
-    """Load what opening a session needs, while the editor has not asked for one yet."""
-    from ..app import connect  # noqa: F401

@@ -7,7 +7,7 @@ so that no output is drawn as Markdown.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -233,14 +233,10 @@ class Updates:
 
 
 def _replay_question(message: UserMessage) -> Iterator[Update]:
-    if not message.typed and message.blocks:
-        for block in message.blocks:
-            if block.get("type") == "image":
-                yield update_user_message(image_block(str(block.get("data")), str(block.get("mimeType"))))
-            else:
-                yield update_user_message_text(str(block.get("text", "")))
-        return
-    yield update_user_message_text(message.title)
+    if message.blocks and not message.typed:
+        yield from (update_user_message(_convert_block(block)) for block in message.blocks)
+    else:
+        yield update_user_message_text(message.title)
 
 
 def show_todos(todos: Iterable[tuple[str, str]]) -> Update:
@@ -268,7 +264,7 @@ def show_result(result: ToolResult) -> list[Any]:
     """A result as content of its call."""
     if result.kind == "multimodal":
         blocks = [block for block in list_blocks(result) if isinstance(block, dict)]
-        return [tool_content(_show_block(block)) for block in blocks]
+        return [tool_content(_convert_block(block, lambda text: fence(sanitize(text)))) for block in blocks]
     text = sanitize(result.text)
     if not text.strip():
         return []
@@ -277,10 +273,10 @@ def show_result(result: ToolResult) -> list[Any]:
     return [tool_content(text_block(text))]
 
 
-def _show_block(block: Mapping[str, Any]) -> Any:
+def _convert_block(block: Mapping[str, Any], show_text: Callable[[str], str] = str) -> Any:
     if block.get("type") == "image":
         return image_block(str(block.get("data")), str(block.get("mimeType")))
-    return text_block(fence(sanitize(str(block.get("text", "")))))
+    return text_block(show_text(str(block.get("text", ""))))
 
 
 def quote_notice(text: str) -> str:

@@ -19,7 +19,11 @@ MAX_NAME_CHARS = 80  # of a branch
 
 def describe_environment(workspace: Path, security: SecuritySettings, today: str) -> str:
     """The paragraph; at most 150 tokens."""
-    facts = [f"today is {today}", f"the system is {_describe_system()}"]
+    system = "Windows"
+    if hasattr(os, "uname"):
+        host = os.uname()
+        system = f"{host.sysname} {host.release.partition('-')[0]} {host.machine}"
+    facts = [f"today is {today}", f"the system is {system}"]
     if branch := find_branch(workspace):
         facts.append(f"the git branch is {branch}")
     return f"{ENVIRONMENT_PREFIX}{'; '.join(facts)}. {_describe_sandbox(security)}"
@@ -41,13 +45,6 @@ def find_branch(workspace: Path, owners: Collection[int] | None = None) -> str:
         name = head.removeprefix("ref: refs/heads/")
         return name[:MAX_NAME_CHARS] if name.isprintable() else ""
     return ""
-
-
-def _describe_system() -> str:
-    if not hasattr(os, "uname"):
-        return "Windows"
-    system = os.uname()
-    return f"{system.sysname} {system.release.partition('-')[0]} {system.machine}"
 
 
 def _describe_sandbox(security: SecuritySettings) -> str:

@@ -172,20 +172,18 @@ def _list_steps(messages: Sequence[Mapping[str, Any]], turns: Mapping[int, dict[
     steps: list[dict[str, Any]] = []
     for place, message in enumerate(messages):
         role, text = message.get("role"), read_text(message.get("content"))
-        if role == "assistant":
-            steps.append(turns.get(place) or _make_message_step(message))
+        if role == "assistant" and place in turns:
+            steps.append(turns[place])
+        elif role == "assistant":  # only the history tells of this answer
+            rows = as_dicts(message.get("tool_calls"))
+            calls = [{"id": each.get("id"), **as_dict(each.get("function"))} for each in rows]
+            thought = as_str(message.get("reasoning")) or as_str(message.get("reasoning_content"))
+            steps.append(_make_step(text, thought, calls))
         elif role == "tool":
             _add_result(steps, as_str(message.get("tool_call_id")), text)
         else:
             steps.append({"source": _ROLES.get(as_str(role), "user"), "message": text})
     return steps
-
-
-def _make_message_step(message: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer of which only the history tells."""
-    calls = [{"id": each.get("id"), **as_dict(each.get("function"))} for each in as_dicts(message.get("tool_calls"))]
-    thought = as_str(message.get("reasoning")) or as_str(message.get("reasoning_content"))
-    return _make_step(read_text(message.get("content")), thought, calls)
 
 
 def _make_answer_step(line: RecordLine) -> dict[str, Any]:

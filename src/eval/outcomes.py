@@ -146,7 +146,12 @@ class Results:
             self._file.add({"type": "eval", **about})
             return
         before = read_results(self.path)
-        different = _find_difference(before.about, about)
+        changed = (
+            f"{name} {before.about.get(name)!r}, and this one has {value!r}"
+            for name, value in about.items()
+            if before.about.get(name) != value
+        )
+        different = next(changed, "")
         if before.found and (different or not reuses):
             self.path.replace(last)
             self._file.close()
@@ -189,11 +194,3 @@ def _clean_texts(value: Any, clean: Callable[[str], str]) -> Any:
     if isinstance(value, (list, tuple)):
         return [_clean_texts(each, clean) for each in value]
     return value
-
-
-def _find_difference(before: Mapping[str, JSON], now: Mapping[str, JSON]) -> str:
-    """In words; "" if both are the same."""
-    for name, value in now.items():
-        if before.get(name) != value:
-            return f"{name} {before.get(name)!r}, and this one has {value!r}"
-    return ""

@@ -113,10 +113,12 @@ class DelegateServer:
                 raise BotError(f"There is no tool {params.name!r}; there is {DELEGATE}.")
             task, folder = self._read_arguments(params.arguments or {})
             with self._occupy(folder):
-                return _show_report(await self._run(context, task, folder))
+                report = await self._run(context, task, folder)
+            text = TextContent(type="text", text=report.to_text())
+            return CallToolResult(content=[text], structured_content=asdict(report))
         except BotError as error:
-            text = describe_error(error)
-            return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+            why = TextContent(type="text", text=describe_error(error))
+            return CallToolResult(content=[why], is_error=True)
 
     def _read_arguments(self, arguments: dict[str, Any]) -> tuple[str, Path]:
         """Raises BotError."""
@@ -164,11 +166,6 @@ class DelegateServer:
                 await asyncio.wait([running])
                 running.exception()  # else asyncio logs it as never retrieved
         return running.result()
-
-
-def _show_report(report: Report) -> CallToolResult:
-    text = TextContent(type="text", text=report.to_text())
-    return CallToolResult(content=[text], structured_content=asdict(report))
 
 
 def serve_pipes(delegate: DelegateServer, incoming: int, outgoing: int) -> None:

@@ -15,7 +15,7 @@ from ...security.permissions.approval import Approver
 from ...security.text.sanitize import sanitize
 from ...types.events import Notice
 from ...types.messages import UserMessage
-from ..mentions import Mentions, read_mentions
+from ..mentions import read_mentions
 from ..tracing.debug import Debug
 from .input.approve import find_turn_limit
 from .input.multiline import PROMPT, is_open, start_next_line, strip_quotes
@@ -110,10 +110,6 @@ class Chat:
             state.screen.draw(Notice(str(error)))
             state.debug.print_traceback()
 
-    def _read_mentions(self, text: str) -> Mentions:
-        settings, is_denied = self.state.settings, self.state.factory.is_unreadable
-        return read_mentions(text, settings.root, is_denied, settings.added, dropped=True)
-
     def _answer_question(self, question: str, typed: str = "") -> None:
         """`typed`: what the user typed for it, where that is not the question itself."""
         state = self.state
@@ -140,7 +136,9 @@ class Chat:
         ended = state.workplace.jobs.take_ended() if state.workplace else ()
         state.notes += [*state.session.notes, *(f"[{job.describe_end()}]" for job in ended)]
         state.session.notes = []
-        mentions = self._read_mentions(question)._replace(typed=typed or question)
+        settings, is_denied = state.settings, state.factory.is_unreadable
+        mentions = read_mentions(question, settings.root, is_denied, settings.added, dropped=True)
+        mentions = mentions._replace(typed=typed or question)
         for note in mentions.notes:
             state.screen.say(f"  {note}")
         if mentions.images and state.ensure_runtime().model.path.text_only:

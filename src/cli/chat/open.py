@@ -139,9 +139,14 @@ def format_banner(target: ServerTarget, *, yes: bool, columns: int = 0) -> str:
     asking = f"mode {mode}: {MODES[mode].about}"
     if yes:
         asking = f"mode {mode}, and what asks is answered with yes"
+    path = PATH_DESCRIPTIONS["text"]
+    if target.path:
+        path = PATH_DESCRIPTIONS[target.path.mode]
+    elif settings.get_model_settings(target.model).enable_function_calling:
+        path = "native tool calls, else in its text"
     rows = {
         "server": f"{settings.vllm.base_url}{fill(' (vLLM {})', target.version)}",
-        "model": f"{format_model(target.model)}{context}, {_describe_path(target)}",
+        "model": f"{format_model(target.model)}{context}, {path}",
         "workspace": f"{escape_name(settings.root)}; {asking}",
     }
     if settings.added:
@@ -159,11 +164,3 @@ def lacks_bubblewrap(security: SecuritySettings, environment: Mapping[str, str])
         return False
     folders = environment.get("PATH", os.defpath).split(os.pathsep)
     return not any(os.access(os.path.join(folder, "bwrap"), os.X_OK) for folder in folders)  # noqa: PTH118 - start-up
-
-
-def _describe_path(target: ServerTarget) -> str:
-    if target.path:
-        return PATH_DESCRIPTIONS[target.path.mode]
-    if target.settings.get_model_settings(target.model).enable_function_calling:
-        return "native tool calls, else in its text"
-    return PATH_DESCRIPTIONS["text"]

@@ -138,7 +138,6 @@ def run_batch(options: argparse.Namespace) -> int:
     if not words:
         raise ConfigError("Name a file of tasks.", "For example: vllm-bot batch tasks.jsonl --out runs/first")
     tasks = _read(options, words)
-    _tell_extra(tasks)
     seed = {"vllm.seed": options.seed}
     return _run(options, repeat_tasks(tasks, options.samples), _name_out(options, words[0]), **seed)
 
@@ -178,12 +177,6 @@ def _load(options: argparse.Namespace, **more: object) -> Settings:
     return load_settings(options, **{"security.exec_memory_mb": options.task_memory, **more})
 
 
-def _tell_extra(tasks: Sequence[Task]) -> None:
-    """Name the keys that mean nothing here: one may be mistyped."""
-    if names := sorted({name for task in tasks for name in task.extra}):
-        print(f"! Keys that are only kept, in `extra` of the results: {sanitize(', '.join(names))}.", file=sys.stderr)
-
-
 def _run_demo(options: argparse.Namespace) -> int:
     if options.words:
         words = " ".join(options.words)
@@ -194,6 +187,8 @@ def _run_demo(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, tasks: Sequence[Task], out: Path, **more: object) -> int:
+    if names := sorted({name for task in tasks for name in task.extra}):  # one may be mistyped
+        print(f"! Keys that are only kept, in `extra` of the results: {sanitize(', '.join(names))}.", file=sys.stderr)
     upstreams = options.upstream or []
     if upstreams:
         more["vllm.base_url"] = upstreams[0]

@@ -66,8 +66,7 @@ def run_eval(options: argparse.Namespace) -> int:
     if options.replay or options.export:
         return run_records(options)
     settings = find_server(load_settings(options))
-    plan = _choose_plan(options)
-    cases = _read_cases(options, plan)
+    plan, cases = _choose_cases(options)
     baseline = None
     if options.baseline:
         baseline = read_baseline(Path(options.baseline), fingerprint(cases))
@@ -99,18 +98,21 @@ def run_eval(options: argparse.Namespace) -> int:
             is_worse, advice = False, advise(best, search, settings, _ask_server(settings, search, out))
         results.finish({"arm": best.name, "changes": dict(best.changes), "settings": dict(advice.settings)})
     page = write_page(out, search, advice, cases, about)
-    _print_outcome(search, advice)
+    print(sanitize(advice.headline))  # not wrapped: commands are copied
+    columns = max(get_columns(sys.stdout) - 1, 0)
+    print(wrap_text(sanitize(render_text(search, advice, columns)), columns))
     print(f"results: {results.path}, report: {page}", file=sys.stderr)
-    if options.apply:
-        _apply(advice, options)
-    elif advice.settings:
-        print("To write these settings: the same command with --apply, which asks the model nothing.", file=sys.stderr)
+    _apply(advice, options)
     return FAILED if is_worse else 0
 
 
-def _choose_plan(options: argparse.Namespace) -> Plan:
+def _choose_cases(options: argparse.Namespace) -> tuple[Plan, Sequence[Case]]:
+    """What is run, and how often. Raises ConfigError."""
     plan = FULL if options.full else QUICK
-    return plan._replace(requests=options.requests or plan.requests)
+    plan = plan._replace(requests=options.requests or plan.requests)
+    if options.data:
+        return plan, read_bfcl(plan.pairs)
+    return plan, read_cases(Path(options.own or BUILT_IN))
 
 
 def _find_best(search: Search, settings: Settings, baseline: Baseline | None) -> Arm:
@@ -119,29 +121,13 @@ def _find_best(search: Search, settings: Settings, baseline: Baseline | None) ->
         best = search.measure_only(baseline.arm)
     else:
         best = search.find_best(list_paths(settings))
-    if best is None:
-        whys = "\n".join(f"{each.arm.name}: {each.reason}" for each in search.standings.values())
-        raise BotError(_say_there_is_none(search), whys)
-    return best
-
-
-def _print_outcome(search: Search, advice: Advice) -> None:
-    print(sanitize(advice.headline))  # not wrapped: commands are copied
-    columns = max(get_columns(sys.stdout) - 1, 0)
-    print(wrap_text(sanitize(render_text(search, advice, columns)), columns))
-
-
-def _say_there_is_none(search: Search) -> str:
-    if any(each.verdict == "failed" for each in search.standings.values()):
-        return "There is nothing to compare: no call path has a run that counts."
-    return "The server takes tools in none of the ways that were tried."
-
-
-def _read_cases(options: argparse.Namespace, plan: Plan) -> list[Case]:
-    """Raises ConfigError."""
-    if options.data:
-        return read_bfcl(plan.pairs)
-    return read_cases(Path(options.own or BUILT_IN))
+    if best is not None:
+        return best
+    standings = search.standings.values()
+    problem = "The server takes tools in none of the ways that were tried."
+    if any(each.verdict == "failed" for each in standings):
+        problem = "There is nothing to compare: no call path has a run that counts."
+    raise BotError(problem, "\n".join(f"{each.arm.name}: {each.reason}" for each in standings))
 
 
 def _make_search(
@@ -185,7 +171,12 @@ def _ask_server(settings: Settings, search: Search, out: Path) -> ServerFacts:
 
 
 def _apply(advice: Advice, options: argparse.Namespace) -> None:
-    """Raises ConfigError."""
+    """Write the settings with --apply, else say how that is done. Raises ConfigError."""
+    if not advice.settings:
+        return
+    if not options.apply:
+        print("To write these settings: the same command with --apply, which asks the model nothing.", file=sys.stderr)
+        return
     file = find_settings_file(options)
     for key, value in advice.settings.items():
         write_setting(file, key, value)

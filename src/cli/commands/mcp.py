@@ -64,7 +64,11 @@ def make_delegate(options: argparse.Namespace) -> DelegateServer:
     if not options.mode and not options.profile:
         options.mode = DEFAULT_MODE
     settings = load_settings(options)
-    roots = [_find_root(each) for each in options.root or [str(settings.root)]]
+    roots: list[Path] = []
+    for named in options.root or [str(settings.root)]:
+        roots.append(Path(named).expanduser().resolve())
+        if not roots[-1].is_dir():
+            raise ConfigError(f"--root: there is no folder {named}.")
     from ...mcp.server import DelegateServer
     from ...security.permissions.modes import MODES
 
@@ -74,11 +78,3 @@ def make_delegate(options: argparse.Namespace) -> DelegateServer:
 
     mode = settings.security.mode_in_force
     return DelegateServer(make_settings, roots, mode, MODES[mode].about)
-
-
-def _find_root(named: str) -> Path:
-    """Raises ConfigError."""
-    root = Path(named).expanduser().resolve()
-    if not root.is_dir():
-        raise ConfigError(f"--root: there is no folder {named}.")
-    return root

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...errors import FAILED, ConfigError
-from ...eval.export import FORMS, Exported, export_atif, export_openai
+from ...eval.export import FORMS, export_atif, export_openai
 from ...eval.record_lines import DamagedLine, RecordLine, read_lines
 from ...eval.replay import Unreadable, compare, find_obstacle, replay
 from ...security.text.sanitize import sanitize
@@ -79,7 +79,10 @@ def run_export(form: str, files: Sequence[Path], out: Path) -> int:
         exported = export_openai(lines, out) if form == "openai" else export_atif(lines, out)
     except OSError as error:
         raise ConfigError(f"{error.filename or out} cannot be written: {error.strerror}.") from error
-    print(_describe_export(exported, out))
+    told = f"{exported.written} {exported.unit} of {exported.calls} calls are in {out}"
+    if left_out := ", ".join(f"{count} {why}" for why, count in sorted(exported.left_out.items())):
+        told += f"; left out: {left_out}"
+    print(sanitize(f"{told}."))
     return 0
 
 
@@ -107,9 +110,3 @@ def _sum_up(counts: Counter[str]) -> str:
     skipped = ", ".join(f"{counts[name]} {name}" for name in ("relayed", "redacted", "damaged") if counts[name])
     told = f"{counts['read']} calls were read again, {counts['differ']} differ"
     return f"{told}; not read: {skipped}." if skipped else f"{told}."
-
-
-def _describe_export(exported: Exported, out: Path) -> str:
-    left_out = ", ".join(f"{count} {why}" for why, count in sorted(exported.left_out.items()))
-    told = f"{exported.written} {exported.unit} of {exported.calls} calls are in {out}"
-    return sanitize(f"{told}; left out: {left_out}." if left_out else f"{told}.")

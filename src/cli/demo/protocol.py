@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -110,7 +109,10 @@ class DemoServer:
         return _reply_json(200, _make_completion(name, turn, usage))
 
     def _stream(self, name: str, turn: DemoTurn, usage: dict[str, int], with_usage: bool) -> Iterator[bytes]:
-        chunk = partial(_encode_chunk, name)
+        def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+            choice = {"index": 0, "delta": delta, "finish_reason": finish}
+            return _encode_event(_make_body(name, "chat.completion.chunk", [choice]))
+
         yield chunk({"role": "assistant", "content": ""})
         for key, text in (("reasoning", turn.thought), ("content", turn.text)):
             for piece in _split_words(text):
@@ -134,11 +136,6 @@ def _find_literal(body: dict[str, Any]) -> str:
     except (TypeError, ValueError):
         return ""
     return str(_as_dict(_as_dict(tag).get("format")).get("value", ""))
-
-
-def _encode_chunk(name: str, delta: dict[str, Any], finish: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return _encode_event(_make_body(name, "chat.completion.chunk", [choice]))
 
 
 def _make_completion(name: str, turn: DemoTurn, usage: dict[str, int]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ...app.runtime import Runtime
 from ...errors import Cancelled, ConfigError, LimitReached, join_names
 from ...security.permissions.approval import NO_APPROVER_MESSAGE
 from ...types.events import CallDenied, Event, Notice
-from ...types.messages import Message, Response
+from ...types.messages import Response
 from ..chat.input.approve import choose_approver
 from ..tracing.debug import Debug
 from .json_output import RunReport
@@ -84,7 +84,10 @@ def ask(
                 outlet.draw(Notice(unsaved))
     finally:
         session.close()
-        report.answer = _get_final_text(session.messages)
+        report.answer = ""
+        last = session.messages[-1]
+        if isinstance(last, Response) and not last.requested_calls:  # text before a call is no answer
+            report.answer = last.text.strip()
     if form and not report.limit:
         dump_value(form, report.answer)
     return report.compute_exit_code()
@@ -104,12 +107,6 @@ def _limit_tokens(runtime: Runtime, report: RunReport, max_tokens: int | None) -
     elif report.wants_tools:
         report.limit = "--max-tokens"
         raise LimitReached(f"The model wrote {report.output_tokens:,} tokens.", "The limit is --max-tokens.")
-
-
-def _get_final_text(conversation: list[Message]) -> str:
-    """The answer so far; text before a tool call is not part of it."""
-    last = conversation[-1]
-    return last.text.strip() if isinstance(last, Response) and not last.calls and not last.malformed else ""
 
 
 @contextmanager

@@ -49,25 +49,18 @@ class BlockSplitter:
     @property
     def open(self) -> Block | None:
         line = "".join(self._line)
-        if self._fence and line:
-            return Block("code", line, language=self._language)
         if self._fence:
-            return None
-        if FENCE.match(line) or ROW.match(line):
-            line = ""  # shown once complete: more text may change its kind, and a row the width of all others
-        shown = [*self._lines, line]
-        if not line:
-            shown = self._list_complete()
+            return Block("code", line, language=self._language) if line else None
+        shown = [*self._lines]
+        # These are shown once complete: more text may change the kind of the line, and a row the width of all others.
+        if line and not FENCE.match(line) and not ROW.match(line):
+            shown.append(line)
+        if len(shown) < MIN_TABLE_ROWS and all(map(ROW.match, shown)):
+            return None  # the first rows of a table are no table yet
         text = "\n".join(shown)
         if not text.strip():
             return None
         return Block(self._kind, text, self._gap if self._lines else self._blank)
-
-    def _list_complete(self) -> list[str]:
-        """The lines that may be shown, though more may come: of a table the first rows are no table yet."""
-        if len(self._lines) < MIN_TABLE_ROWS and all(map(ROW.match, self._lines)):
-            return []
-        return self._lines
 
     def feed(self, text: str) -> list[Block]:
         """Returns the blocks that this text finishes."""

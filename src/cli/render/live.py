@@ -197,7 +197,11 @@ class LiveScreen:
             width = max(columns - 1, 10)
             lines = [*self._render_open_thought(width, height), *self._render_open_block(width)]
             if not self.is_asking:
-                lines += [*self._render_open_calls(), _dim(truncate(self._progress.format(), width))]
+                for each in self._running.values():
+                    seconds = f"  {self._clock() - each.began:.1f} s"
+                    lines += self._format_call(each.call, describe_steps(each.steps), seconds)
+                    lines += [_dim(truncate(f"{MARK}{line}", columns - 1)) for line in each.list_last_lines()]
+                lines.append(_dim(truncate(self._progress.format(), width)))
             return lines[max(0, len(lines) - rows) :]
 
     def _handle(self, event: Event) -> None:
@@ -359,13 +363,6 @@ class LiveScreen:
         if len(self._thought_end) > 2 * limit * width:  # cut rarely: cutting changes the line breaks
             self._thought_end = self._thought_end[-limit * width :]
         return [_dim(line) for line in self._wrap(self._thought_end.strip(), width)[-limit:]]
-
-    def _render_open_calls(self) -> list[str]:
-        now, lines = self._clock(), []
-        for each in self._running.values():
-            lines += self._format_call(each.call, describe_steps(each.steps), f"  {now - each.began:.1f} s")
-            lines += [_dim(truncate(f"{MARK}{line}", self._size()[0] - 1)) for line in each.list_last_lines()]
-        return lines
 
     def _wrap(self, text: str, width: int) -> list[str]:
         return self._get_renderer().wrap(text, width)

@@ -99,12 +99,8 @@ def format_arguments(call: ToolCall | MalformedCall, columns: int, width: Callab
     shown = _fit_values(values, {"path"}, columns, width)
     if width(shown) <= columns:
         return shown
-    return _format_path(values["path"], columns, width, has_others=len(values) > 1)
-
-
-def _format_path(path: str, columns: int, width: Callable[[str], int], *, has_others: bool) -> str:
-    """The path alone, with its name and a mark for other arguments where there is room."""
-    others = ", ..." if has_others else ""
+    # The path alone, with its name and a mark for other arguments where there is room.
+    path, others = values["path"], ", ..." * (len(values) > 1)
     for before, after in (("path=", others), ("path=", ""), ("", "")):
         if (room := columns - len(before + after)) >= min(width(path), MIN_PATH_CHARS):
             break
@@ -169,7 +165,11 @@ def describe_result(result: ToolResult) -> str:
     """The result of a call in one short line."""
     if todos := read_todos(result):
         return f"{sum(mark == 'x' for mark, _ in todos)} of {len(todos)} done"
-    text = _HASH.sub("", _get_shown_text(result))
+    text = result.text
+    # The model gets a note on each image or sound; the user does not need it.
+    if blocks := [each for each in list_blocks(result) if isinstance(each, dict) and each.get("type") not in MEDIA]:
+        text = join_block_texts(blocks)
+    text = _HASH.sub("", text)
     if changed := _CHANGED_BY_USER.match(text):
         text = text[changed.end() :]
     lines = _RERUN.sub("", _RUNNING_JOB.sub(r"[background job \1]", text)).strip().splitlines()
@@ -206,12 +206,6 @@ def _describe_size(lines: Sequence[str]) -> str:
     if len(text) > MAX_SHORT_CHARS:
         return f"1 line, {len(text):,} characters"
     return text
-
-
-def _get_shown_text(result: ToolResult) -> str:
-    """The text of a result without the note on each image or sound, which the model is shown."""
-    blocks = [block for block in list_blocks(result) if isinstance(block, dict) and block.get("type") not in MEDIA]
-    return join_block_texts(blocks) if blocks else result.text
 
 
 def describe_steps(calls: Sequence[ToolCall]) -> str:

@@ -30,7 +30,7 @@ class Debug:
     """
 
     def __init__(self, level: int, secrets: Sequence[str] = ()) -> None:
-        self.show: Callable[[str], None] = _print_to_stderr
+        self.show: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True)
         self._secrets = secrets
         self.level = level
         self.observers: list[Observer] = []
@@ -108,10 +108,6 @@ class Debug:
 
         text = _MEDIA_DATA.sub(lambda match: f"{match[1]}[{len(match[2]):,} characters]", text)
         return sanitize(redact(text, self._secrets))
-
-
-def _print_to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _list_call_lines(response: Response) -> list[str]:

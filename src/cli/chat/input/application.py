@@ -82,7 +82,7 @@ class ChatApplication:
         self._redraw: asyncio.TimerHandle | None = None
         self._prompt = ChatPrompt(state, folder, self._accept, self._accept_reply)
         actions = Actions(
-            self._is_busy,
+            lambda: not self._is_prompting,
             self._stop,
             self._leave,
             self._take_back,
@@ -269,9 +269,6 @@ class ChatApplication:
             self._changed.notify_all()
         return False
 
-    def _is_busy(self) -> bool:
-        return not self._is_prompting
-
     def _stop(self) -> None:
         """Interrupt the main thread. The queue then waits for Enter."""
         with self._changed:
@@ -411,15 +408,11 @@ class ChatApplication:
     def _defer_interrupts(self) -> Iterator[None]:
         """Let SIGINT wait until an event has been handled."""
 
-        def interrupt(_number: int, _frame: FrameType | None) -> None:
-            self._live.call_when_drawn(_raise_interrupt)
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            self._live.call_when_drawn(lambda: signal.default_int_handler(number, frame))
 
         before = signal.signal(signal.SIGINT, interrupt)
         try:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
-
-
-def _raise_interrupt() -> None:
-    raise KeyboardInterrupt

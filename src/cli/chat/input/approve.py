@@ -162,7 +162,9 @@ class TerminalApprover:
                 self._run_command(typed)
                 self.show_again()
             else:
-                self._show_mistake(typed)
+                why = f"  {sanitize(typed)!r} is not one of the answers. To tell the model, begin with n or a colon."
+                self._lines += 1  # the question with that answer
+                self._show_above_key(wrap_line(why, self._get_size()[0] - 1))
 
     def _read_answer(self, typed: str, request: Request, *, is_changed: bool) -> Answer | None:
         """The answer of a key or with words for the model; None if it is neither."""
@@ -180,11 +182,6 @@ class TerminalApprover:
         if feedback := _read_feedback(typed):
             return Answer(False, REPLY_DENIAL.format(said=feedback))
         return None
-
-    def _show_mistake(self, typed: str) -> None:
-        line = f"  {sanitize(typed)!r} is not one of the answers. To tell the model, begin with n or a colon."
-        self._lines += 1  # the question with that answer
-        self._show_above_key(wrap_line(line, self._get_size()[0] - 1))
 
     def _save_rule(self, rule: str) -> None:
         """Save the rule for later chats; the agent keeps it for this one."""

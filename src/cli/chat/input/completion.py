@@ -15,7 +15,7 @@ from ....types.file_names import escape_name, read_name
 from ..slash.table import COMMANDS, find_command
 from ..state import State
 
-OPEN_MENTION = re.compile(r"(?:^|(?<=\s))@(?:\"([^\"\n]*)|([^\s\"]*))\Z")
+OPEN_MENTION = re.compile(r"(?:^|(?<=\s))@(?:\"[^\"\n]*|[^\s\"]*)\Z")
 ELSEWHERE = ("/", "~", "..")  # paths that begin so are not searched for in the workspace
 MAX_PATHS = 200  # in one menu
 MAX_SCANNED_ENTRIES = 5000  # of one folder
@@ -24,19 +24,14 @@ MAX_SCANNED_ENTRIES = 5000  # of one folder
 def complete(before: str, state: State) -> Iterator[Completion]:
     """Complete the text before the cursor."""
     if mention := OPEN_MENTION.search(before):
-        for path in _find_paths(state, read_name(mention[1] or mention[2] or "")):
-            yield Completion(f"@{_quote_path(path)}", -len(mention[0]))
+        for path in _list_paths(mention[0][1:].removeprefix('"'), state):
+            yield Completion(f"@{path}", -len(mention[0]))
     elif before.startswith("/") and "\n" not in before:
         name, blank, word = before.partition(" ")
         if not blank:
             yield from _complete_name(name, state)
         elif (command := find_command(name)) and " " not in word:
             yield from (Completion(each, -len(word)) for each in command.complete(state) if each.startswith(word))
-
-
-def _quote_path(path: str) -> str:
-    path = escape_name(path).replace('"', r"\x22")  # which would end the mention
-    return f'"{path}"' if " " in path else path
 
 
 def _complete_name(name: str, state: State) -> Iterator[Completion]:
@@ -50,12 +45,17 @@ def _complete_name(name: str, state: State) -> Iterator[Completion]:
             yield Completion(f"/{skill.name}", -len(name), display_meta=sanitize(skill.description))
 
 
-def _find_paths(state: State, typed: str) -> list[str]:
-    """Paths that begin with `typed`, then files of the workspace that match it; folders end in a slash."""
+def _list_paths(written: str, state: State) -> Iterator[str]:
+    """Paths that begin so, then files of the workspace that match it, as mentions name them; folders end in a slash."""
+    typed = read_name(written)
     paths = _list_folder(state.settings.root, typed)
     if typed and not typed.endswith("/") and not typed.startswith(ELSEWHERE):
         paths += state.files.search(typed)
-    return list(dict.fromkeys(paths))
+    for path in dict.fromkeys(paths):
+        name = escape_name(path).replace('"', r"\x22")  # which would end the mention
+        if " " in name:
+            name = f'"{name}"'
+        yield name
 
 
 def _list_folder(root: Path, typed: str) -> list[str]:

@@ -289,18 +289,14 @@ def _restart_mcp(state: State, connected: McpServers, words: str) -> None:
 
 
 def _show_servers(state: State, servers: Iterable[McpServer]) -> None:
-    for server in servers:
-        state.screen.say("\n".join(f"  {state.factory.clean(line)}" for line in describe_server(server)))
-    state.screen.say(_describe_search(state))
-
-
-def _describe_search(state: State) -> str:
-    """What the search of tools saves, or that it is off."""
+    """What they offer, and what the search of tools saves."""
     from ....tools.sdk.tool_search import describe_savings  # start-up is measured
 
+    for server in servers:
+        state.screen.say("\n".join(f"  {state.factory.clean(line)}" for line in describe_server(server)))
     search = state.settings.tools.search
     saved = describe_savings(state.list_tools(), search)
-    return f"  {saved or f'Their definitions are in each prompt (tools.search: {search})'}."
+    state.screen.say(f"  {saved or f'Their definitions are in each prompt (tools.search: {search})'}.")
 
 
 def describe_server(server: McpServer) -> list[str]:

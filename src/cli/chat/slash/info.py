@@ -49,7 +49,12 @@ def format_status_line(state: State, columns: int | None = None) -> str:
     path, effort = fill("{} calls", state.path), fill("think {}", state.effort)
     name, context = format_model(state.model_name), f"context {_describe_context(state, about='~', unit='')}"
     mode = f"mode {state.mode}{', commands ask' * state.commands_ask}"
-    branch, jobs, tokens = fill("git {}", state.branch), _count_jobs(state), _describe_turn(state)
+    branch, jobs, tokens = fill("git {}", state.branch), "", ""
+    if state.workplace and (running := state.workplace.jobs.running):
+        jobs = count(len(running), "job")
+    if usage := state.last_usage:  # what the turn added, and how much of its last prompt was in the cache
+        cached = fill(", {:.0%} cached", usage.cached_tokens / (usage.input_tokens or 1))
+        tokens = f"turn {state.turn_input:,} in, {state.turn_output:,} out{cached}"
     choices = (
         (mode, name, effort, path, context, branch, jobs, tokens),
         (mode, name, effort, path, context, branch, jobs),
@@ -58,20 +63,6 @@ def format_status_line(state: State, columns: int | None = None) -> str:
     )
     lines = [GAP.join(filter(None, parts)) for parts in choices]
     return next((line for line in lines if columns is None or len(line) <= columns), mode)
-
-
-def _count_jobs(state: State) -> str:
-    if state.workplace and (running := state.workplace.jobs.running):
-        return count(len(running), "job")
-    return ""
-
-
-def _describe_turn(state: State) -> str:
-    """What the last turn added to the conversation, in tokens, and how much of its last prompt was in the cache."""
-    if not (usage := state.last_usage):
-        return ""
-    cached = fill(", {:.0%} cached", usage.cached_tokens / (usage.input_tokens or 1))
-    return f"turn {state.turn_input:,} in, {state.turn_output:,} out{cached}"
 
 
 def _list_tools(state: State, _: str) -> None:
