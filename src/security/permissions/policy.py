@@ -1,10 +1,8 @@
 """Decides whether a call may run, before it runs: allow, ask or deny, with the reason, the rule and the access.
 
-The first of these decides: a protected file and a path out of reach deny; then a rule that denies, one that asks, one
-that allows; then the mode. What a command may do is its access: it is named by the call and enforced by the sandbox, so
-the line itself is read only for rules. Where no sandbox enforces it, every command asks. A call that repeats text that
-the model was given, or that was guessed, asks instead of being allowed, also with `--yes`. A denied call is never asked
-about, so `--yes` cannot allow it.
+The order is that of docs/security.md, and of the steps of `Policy._decide_resolved`. What a command may do is its
+access: it is named by the call and enforced by the sandbox, so the line itself is read only for rules. Where no sandbox
+enforces it, every command asks. A denied call is never asked about, so `--yes` cannot allow it.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -43,6 +40,7 @@ RULE_REASONS: Mapping[Action, str] = {  # in the order in which they decide
 }
 VERBS: Mapping[Action, str] = {"allow": "is free", "ask": "asks", "deny": "is not possible"}
 GUESSED = "its text could be read in more than one way, so the call had to be guessed"
+ECHO = "it merely repeats text from a message or a tool result"  # it may come from a file, not from the model
 _READERS = "[ cat cd cmp diff egrep fgrep file grep head jq ls rg stat tail test tree type wc which"
 READERS = frozenset(_READERS.split())
 GIT_READERS = (("git", "grep"), ("git", "diff"))
@@ -104,19 +102,25 @@ class Policy:
         """
         path = call.arguments.get("path")
         real_path = find_place(path, self.workspace, self.added) if isinstance(path, str) else None
-        decision = self._decide_resolved(replace(call, real_path=real_path), risk, access)
-        return decision._replace(real_path=real_path)
+        return self._decide_resolved(replace(call, real_path=real_path), risk, access)._replace(real_path=real_path)
 
     def _decide_resolved(self, call: ToolCall, risk: Risk, access: Access | None = None) -> Decision:
-        decision = self._decide(call, risk, access)
-        why, rule = "", ""
-        if call.guessed and risk != "low":
-            why, rule = GUESSED, "guessed"
-        elif decision.action == "allow" and call.echo:  # it may come from a file, not from the model's intention
-            why, rule = "it merely repeats text from a message or a tool result", "echo"
-        if not why or decision.action == "deny":
-            return decision
-        return decision._replace(action="ask", reason=why, rule=rule, needs_person=True)
+        """As `decide`, of a call whose path was resolved. The first step that knows an answer gives it."""
+        if call.name == "exec":
+            access = _get_named_access(call) or "read"
+        if why := self._explain_protection(call):
+            return Decision("deny", why, "protected")
+        if why := self._explain_reach(call):
+            return Decision("deny", why, "workspace")
+        if found := self._find_rule("deny", call, "denied"):
+            return Decision("deny", RULE_REASONS["deny"], str(found[0]), access)
+        decision = (
+            self._ask_by_rule(call, access)
+            or self._decide_command(call)
+            or self._allow_by_rule(call, access)
+            or self._decide_by_mode(call, risk, access)
+        )
+        return _ask_if_doubtful(decision, call, risk)
 
     def can_offer(self, tool: str, risk: Risk, access: Access | None = None) -> bool:
         """Whether some call of the tool may run, perhaps after asking."""
@@ -139,7 +143,9 @@ class Policy:
         All of its programs only read, or the only one does not exist.
         """
         commands, _ = _try_parse(line)
-        if commands and all(map(_only_reads, commands)):
+        readers = [each for each in commands if each.name in READERS or each.texts[:2] in GIT_READERS]
+        is_writing = any(word.text != "/dev/null" for command in commands for word in command.writes)
+        if commands and len(readers) == len(commands) and not is_writing:
             return True
         return exit_code == EXIT_NOT_FOUND and len(commands) == 1
 
@@ -156,7 +162,7 @@ class Policy:
 
     def can_read(self, call: ToolCall) -> bool:
         """Whether the file of a call, on which it was decided, is one that `read` shows without asking."""
-        return self._decide(replace(call, name="read"), "low", None).action == "allow"
+        return self._decide_resolved(replace(call, name="read", echo=False), "low").action == "allow"
 
     def can_be_kept(self, call: ToolCall) -> bool:
         """Whether a rule for a call may be saved for good.
@@ -194,26 +200,8 @@ class Policy:
     def with_rule(self, rule: Rule) -> Policy:
         return replace(self, rules=(*self.rules, rule))
 
-    def _decide(self, call: ToolCall, risk: Risk, access: Access | None) -> Decision:
-        for why, check in ((self._explain_protection(call), "protected"), (self._explain_reach(call), "workspace")):
-            if why:
-                return Decision("deny", why, check)
-        if decision := self._decide_by_rules(call, access):
-            return decision
-        if call.name == "exec":
-            return self._decide_command(call)
-        if found := self._find_rule("allow", call, "denied"):
-            return Decision("allow", RULE_REASONS["allow"], str(found[0]), access)
-        if access is None or (risk == "low" and access == "read"):
-            return self._decide_by_mode(call, risk)
-        return self._decide_by_access(access)
-
-    def _decide_by_rules(self, call: ToolCall, access: Access | None) -> Decision | None:
-        """What the rules that deny or ask decide. A line that one which denies cannot read asks a person."""
-        if call.name == "exec":
-            access = _get_named_access(call) or "read"
-        if found := self._find_rule("deny", call, "denied"):
-            return Decision("deny", RULE_REASONS["deny"], str(found[0]), access)
+    def _ask_by_rule(self, call: ToolCall, access: Access | None) -> Decision | None:
+        """The question that a rule wants. A line that one which denies cannot read asks a person."""
         if found := self._find_rule("deny", call, "unreadable"):
             reason = f"a rule may deny it, and {found[1]}"
             return Decision("ask", reason, str(found[0]), access, needs_person=True)
@@ -285,7 +273,10 @@ class Policy:
         resolved = _resolve_pattern(rule.path, top)
         return resolved != "" and rule._replace(path=resolved).matches_path(place)
 
-    def _decide_command(self, call: ToolCall) -> Decision:
+    def _decide_command(self, call: ToolCall) -> Decision | None:
+        """What its line, a rule that allows, or the mode says of a command; None of another call."""
+        if call.name != "exec":
+            return None
         line, named = call.arguments.get("command"), _get_named_access(call)
         if not isinstance(line, str):
             return Decision("ask", "there is no command", "tools", named)
@@ -293,19 +284,33 @@ class Policy:
         needed = named or "read"
         if why := self._explain_hidden(commands):
             return Decision("ask", why, "read", needed, needs_person=True)
-        if granted := self._find_granted(line, commands):
-            widest = self._bound_access(granted[0], line)
-            access = named or widest
-            if includes(widest, access):
-                return Decision("allow", "a rule allows it", granted[1], access)
+        if decision := self._grant(line, commands, named):
+            return decision
         decision = self._decide_by_access(needed)
         if unread and decision.action == "ask" and self._allows_some_commands:
             return decision._replace(reason=f"{decision.reason}; no rule can allow it, as {unread}")
         return decision
 
+    def _allow_by_rule(self, call: ToolCall, access: Access | None) -> Decision | None:
+        if found := self._find_rule("allow", call, "denied"):
+            return Decision("allow", RULE_REASONS["allow"], str(found[0]), access)
+        return None
+
     @property
     def _allows_some_commands(self) -> bool:
         return any(rule.command for rule in self.rules if rule.action == "allow")
+
+    def _grant(self, line: str, commands: tuple[ReadCommand, ...], named: Access | None) -> Decision | None:
+        granted = self._find_granted(line, commands)
+        if granted is None:
+            return None
+        widest = min(granted[0], self.widest_access, key=ACCESSES.index)
+        if None in deny.list_written_files(line):  # it may write a protected file, as _explain_protection says
+            widest = "read"
+        access = named or widest
+        if not includes(widest, access):
+            return None
+        return Decision("allow", RULE_REASONS["allow"], granted[1], access)
 
     def _list_granting(self) -> list[tuple[Rule, str]]:
         """The rules that may grant a command its access, each with what a user calls it."""
@@ -313,11 +318,6 @@ class Policy:
         for line in self.allowed_commands:
             rules.append((Rule("exec", "allow", line), f"security.allowed_commands: {line}"))
         return rules
-
-    def _bound_access(self, access: Access, line: str) -> Access:
-        if None in deny.list_written_files(line):  # it may write a protected file, as _explain_protection says
-            return "read"
-        return min(access, self.widest_access, key=ACCESSES.index)
 
     def _find_granted(self, line: str, commands: tuple[ReadCommand, ...]) -> tuple[Access, str] | None:
         """The access that the rules grant to a line, and what grants it.
@@ -367,7 +367,9 @@ class Policy:
         reason = "no sandbox holds commands to their access here"
         return Decision("ask", reason, "sandbox", access, needs_person=mode.others == "deny")
 
-    def _decide_by_mode(self, call: ToolCall, risk: Risk) -> Decision:
+    def _decide_by_mode(self, call: ToolCall, risk: Risk, access: Access | None) -> Decision:
+        if access and (risk, access) != ("low", "read"):
+            return self._decide_by_access(access)
         mode, rule = MODES[self.mode], f"security.mode: {self.mode}"
         if risk == "low":
             return Decision("allow", f"{call.name} changes nothing", rule)
@@ -417,6 +419,15 @@ class Policy:
         yield Rule("exec", "allow", line.strip(" \t\n"), exact=True, access=access)
 
 
+def _ask_if_doubtful(decision: Decision, call: ToolCall, risk: Risk) -> Decision:
+    """A person is asked about a call that the model may not have meant, whatever allows it."""
+    if call.guessed and risk != "low" and decision.action != "deny":
+        return decision._replace(action="ask", reason=GUESSED, rule="guessed", needs_person=True)
+    if call.echo and decision.action == "allow":
+        return decision._replace(action="ask", reason=ECHO, rule="echo", needs_person=True)
+    return decision
+
+
 def _list_written_files(call: ToolCall) -> Iterable[str | None]:
     """The files that a call names as those which it writes; None for one that it does not tell."""
     line, path = call.arguments.get("command"), call.real_path or call.arguments.get("path")
@@ -443,11 +454,6 @@ def _try_parse(line: str) -> tuple[tuple[ReadCommand, ...], str]:
         return parse_line(line), ""
     except UnsafeToParse as error:
         return (), str(error)
-
-
-def _only_reads(command: ReadCommand) -> bool:
-    is_reader = command.name in READERS or command.texts[:2] in GIT_READERS
-    return is_reader and all(word.text == "/dev/null" for word in command.writes)
 
 
 def _begins_with(command: ReadCommand, rule: Rule) -> bool:
@@ -481,20 +487,20 @@ def _find_first_words(commands: Sequence[ReadCommand]) -> str:
 
     The second word of `rm build` is no sub-command: a rule for it would allow `rm build src`, too.
     """
-    found = [_find_sub_command(command) for command in commands]
-    return AND.join(dict.fromkeys(found)) if all(found) else ""
-
-
-def _find_sub_command(command: ReadCommand) -> str:
-    words = command.texts[:2]
-    if command.writes or len(words) < 2 or not (words[0] in ("git", *PROJECT) and SUBCOMMAND.fullmatch(words[1])):
-        return ""
-    if any(each[:2] == words for each in DESTRUCTIVE):  # a rule for `git push` would allow `git push --force`, too
-        return ""
-    with suppress(UnsafeToParse):
-        list_programs(command)
-        return " ".join(words)
-    return ""
+    pairs: list[str] = []
+    for command in commands:
+        words = command.texts[:2]
+        is_known = words[0] in ("git", *PROJECT) and len(words) == 2 and SUBCOMMAND.fullmatch(words[1])
+        if not is_known or command.writes:
+            return ""
+        if any(each[:2] == words for each in DESTRUCTIVE):  # one for `git push` would allow `git push --force`, too
+            return ""
+        try:
+            list_programs(command)
+        except UnsafeToParse:
+            return ""
+        pairs.append(" ".join(words))
+    return AND.join(dict.fromkeys(pairs))
 
 
 def _resolve_pattern(pattern: str, top: Path) -> str:
