@@ -14,7 +14,7 @@ from typing import Any
 from acp.schema import ContentToolCallContent, PermissionOption, TextContentBlock, ToolCallUpdate
 
 from ..app.call_title import describe_rule, make_title
-from ..security.permissions.approval import SUBMIT_PLAN, Answer, Request
+from ..security.permissions.approval import DENIED, SUBMIT_PLAN, Answer, Request, refuse_with
 from ..security.text.sanitize import reveal, sanitize
 from ..types.sandbox import Grant
 from .editor import Editor
@@ -22,9 +22,7 @@ from .updates import Updates, fence
 
 ONCE, SESSION, ALWAYS, NO, NO_WITH_WORDS = "once", "session", "always", "no", "no_with_words"
 WIDER: dict[Grant, str] = {"network": "Once, with the network", "outside": "Once, outside the sandbox"}
-DENIED = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
 WORDS_FOLLOW = Answer(False, "the user said no, and will say what to do instead.")
-REPLY_DENIAL = "the user did not let it run, and said: {said}"
 QUESTION = "What should the model do instead?"
 
 
@@ -74,7 +72,7 @@ class EditorApprover:
         words = (getattr(given, "content", None) or {}).get("words")
         if not isinstance(words, str) or not words.strip():
             return DENIED
-        return Answer(False, REPLY_DENIAL.format(said=words.strip()))
+        return refuse_with(words.strip())
 
 
 def list_options(request: Request) -> list[Any]:

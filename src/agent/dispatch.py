@@ -188,8 +188,9 @@ class ToolDispatcher:
         for line in permission.reviews:
             yield Notice(f"Reviewed by {line}")
         if permission.denial_reason:
-            yield CallDenied(call, permission.denial_reason)
-            result = replace(make_error(call, f"Not run: {permission.denial_reason}"), is_denied=True)
+            yield CallDenied(call, permission.denial_reason, is_unasked=permission.is_unasked)
+            error = make_error(call, f"Not run: {permission.denial_reason}")
+            result = replace(error, is_denied=True, reply=permission.reply)
         elif permission.result:
             result = permission.result
         else:
@@ -316,10 +317,11 @@ class ToolDispatcher:
 def _finish(turn: TurnCalls, place: int, result: ToolResult, ctx: ToolContext) -> Iterator[Notice | CallFinished]:
     """Finish the call; its result also tells the model of commands in the background that have ended."""
     if result.kind in ("text", "error"):
+        own_chars = len(result.text)
         for job in ctx.wiring.jobs.take_ended():
             if not job.is_shown:
                 yield Notice(job.summarize_end())
-            result = _append_note(result, job.describe_end())
+            result = replace(_append_note(result, job.describe_end()), own_chars=own_chars)
     yield turn.finish(place, result)
 
 

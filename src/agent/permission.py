@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..security.permissions.approval import (
     MODE_AFTER_PLAN,
     MODE_OF_EDITS,
-    NO_APPROVER_MESSAGE,
     PLAN_REASON,
     SUBMIT_PLAN,
     Answer,
@@ -55,7 +54,7 @@ class Permission(NamedTuple):
     """`call` as it may run, or `denial_reason`, or `result`, which is known without a run.
 
     `user_note` is for the model, `reviews` a line each. `access` is what its command may do. `mode`: the one that holds
-    from now on; "": the same.
+    from now on; "": the same. `reply`, `is_unasked`: of a denial, see Answer and CallDenied.
     """
 
     call: ToolCall
@@ -65,6 +64,8 @@ class Permission(NamedTuple):
     access: Grant | None = None
     result: ToolResult | None = None
     mode: str = ""
+    reply: str = ""
+    is_unasked: bool = False
 
 
 class AccessGrant(NamedTuple):
@@ -219,9 +220,9 @@ class PermissionGate:
 
         answer = yield from self.ask(Request(call, PLAN_REASON, revise, needs_person=True))
         if answer.allowed is not True:
-            if answer.message.startswith(NO_APPROVER_MESSAGE):
+            if answer.is_unasked:
                 return Permission(call)
-            return Permission(call, answer.message or "the user said no.")
+            return Permission(call, answer.message or "the user said no.", reply=answer.reply)
         self.policy = replace(self.policy, mode=MODE_AFTER_PLAN)
         text = ACCEPTED
         if answer.arguments is not None and answer.arguments != call.arguments:
@@ -341,7 +342,8 @@ class PermissionGate:
             rule = self.policy.find_always_rule(call, access)
         answer = yield from self.ask(request._replace(rule=str(rule or ""), can_save=self.policy.can_be_kept(call)))
         if answer.allowed is not True:
-            return Permission(call, _explain_refusal(request, answer))
+            is_unasked = answer.is_unasked and not request.is_for_person
+            return Permission(call, _explain_refusal(request, answer), reply=answer.reply, is_unasked=is_unasked)
         mode = request.mode if answer.mode == request.mode else ""
         if mode:
             self.policy = replace(self.policy, mode=mode)

@@ -44,10 +44,14 @@ class CallStarted(NamedTuple):
 
 
 class CallDenied(NamedTuple):
-    """The call may not run: a rule or a person denied it. CallFinished follows, with the result for the model."""
+    """The call may not run: a rule or a person denied it. CallFinished follows, with the result for the model.
+
+    `is_unasked`: nobody was there to be asked, and `--yes` would have let it run.
+    """
 
     call: ToolCall
     reason: str
+    is_unasked: bool = False
 
 
 class CallFinished(NamedTuple):

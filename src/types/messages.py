@@ -145,6 +145,8 @@ class ToolResult(Serializable):
     sent to providers. `seconds`: that the call took; they are not stored.
     `ending`: how the command of the call ended, in words that also stand behind its output, in brackets; "" if it ran
     none to its end. `exit_code`: of that command; None if it did not end by itself.
+    `reply`: what the user said as they denied the call. `own_chars`: how much of the text the call gave; what follows
+    tells the model of commands in the background that have ended. None: all.
     """
 
     TYPE = "result"
@@ -159,6 +161,8 @@ class ToolResult(Serializable):
     seconds: float = field(default=0.0, repr=False, compare=False)
     ending: str = field(default="", repr=False, compare=False, metadata=STORED)
     exit_code: int | None = field(default=None, repr=False, compare=False, metadata=STORED)
+    reply: str = field(default="", repr=False, compare=False, metadata=STORED)
+    own_chars: int | None = field(default=None, repr=False, compare=False, metadata=STORED)
 
     @property
     def has_command_failed(self) -> bool:
@@ -180,6 +184,11 @@ class ToolResult(Serializable):
         if self.kind == "multimodal" and isinstance(self.value, list):
             return join_block_texts(self.value)
         return self.value if isinstance(self.value, str) else json.dumps(self.value, ensure_ascii=False)
+
+    @property
+    def own_text(self) -> str:
+        """What the call itself gave."""
+        return self.text[: self.own_chars]
 
     def with_text(self, text: str) -> ToolResult:
         """The result with this text in place of its value; an error stays one."""

@@ -16,7 +16,7 @@ from src.tools.process.jobs import Jobs
 from src.tools.process.output import Output
 from src.tools.sdk.tool import tool as make_tool
 from src.tools.sdk.tool_search import call_tool
-from src.types.events import Notice
+from src.types.events import CallFinished, Notice
 from src.types.messages import MAX_CALLS
 from tests.doubles import press_ctrl_c
 
@@ -334,6 +334,7 @@ def test_the_next_result_tells_of_a_command_in_the_background_that_ended():
     first, second = turn.values
     told = "background job 1 ended (exit code 1, after 0 s): make serve\nthe end of its output:\nport taken"
     assert (first, second) == (f"never\n[{told}]", "never")
+    assert [each.result.own_text for each in turn.events if isinstance(each, CallFinished)] == ["never", "never"]
     assert [each.text for each in turn.events if isinstance(each, Notice)] == [
         "Background job 1 ended (exit code 1, after 0 s): make serve\nport taken"
     ]

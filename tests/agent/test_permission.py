@@ -9,7 +9,7 @@ import pytest
 
 from src.agent.permission import PermissionGate
 from src.errors import ConnectFailed
-from src.security.permissions.approval import REFUSE_ALL, Answer, AutoApprover, CannotRun
+from src.security.permissions.approval import REFUSE_ALL, Answer, AutoApprover, CannotRun, Request, refuse_with
 from src.security.permissions.policy import Policy
 from src.security.permissions.review import ReviewBoard
 from src.security.permissions.rules import parse_rules
@@ -17,10 +17,13 @@ from src.security.sandbox.choose import choose
 from src.security.sandbox.limits import ResourceLimits
 from src.security.sandbox.view import SandboxView
 from src.tools import REGISTRY, Media
-from src.types.events import ModeChanged, Notice
+from src.types.events import CallDenied, ModeChanged, Notice
+from src.types.messages import ToolCall
 from src.types.sandbox import Launch
 
 from .turns import Turn
+
+ASKED = Request(ToolCall("c0", "change", {"path": "a"}), "it asks", lambda _: ASKED)
 
 
 class TestWhatAnApproverSays:
@@ -41,6 +44,15 @@ class TestWhatAnApproverSays:
         turn = self.changing(Answer(False, "use b instead.")).run(("change", {"path": "a"}))
         assert turn.values == ["Not run: use b instead."]
         assert turn.order() == ["deny c0", "finish c0"]
+
+    def test_what_the_user_says_with_a_no_is_in_the_result_beside_its_text(self):
+        (result,) = self.changing(refuse_with("use b.")).run(("change", {"path": "a"})).results
+        assert (result.reply, result.text) == ("use b.", "Not run: the user did not let it run, and said: use b.")
+
+    def test_a_denial_tells_whether_yes_would_have_let_it_run(self):
+        for guessed in (False, True):
+            turn = self.changing(REFUSE_ALL.approve(ASKED)).run(("change", {"path": "a"}), guessed=guessed)
+            assert [each.is_unasked for each in turn.events if isinstance(each, CallDenied)] == [not guessed]
 
     def test_changed_arguments_are_what_runs_and_the_model_is_told(self):
         turn = self.changing(Answer(True, arguments={"path": "b"})).run(("change", {"path": "a"}))

@@ -16,8 +16,7 @@ from ...app.discovery import discover
 from ...app.factory import Factory
 from ...app.runtime import Runtime
 from ...errors import Cancelled, ConfigError, LimitReached, join_names
-from ...security.permissions.approval import NO_APPROVER_MESSAGE
-from ...types.events import CallDenied, Event, Notice
+from ...types.events import Notice
 from ...types.messages import Response
 from ..chat.input.approve import choose_approver
 from ..tracing.debug import Debug
@@ -70,15 +69,13 @@ def ask(
             runtime.model.core.is_name_fixed = target.settings.places.get("vllm.model", "").startswith("command line")
             runtime.restore_todos(session)
             events = runtime.answer(session, message, form)
-            is_unasked = False
             with debug.observe(runtime.describe(session)) as observe, closing(events):
                 for event in events:
                     observe(event)
                     report.take(event)
                     outlet.draw(event)
                     _limit_tokens(runtime, report, max_tokens)
-                    is_unasked = is_unasked or _is_unasked(event)
-            if is_unasked:
+            if report.is_unasked:
                 outlet.draw(Notice(UNASKED))
             if unsaved := runtime.save_server_facts():
                 outlet.draw(Notice(unsaved))
@@ -91,10 +88,6 @@ def ask(
     if form and not report.limit:
         dump_value(form, report.answer)
     return report.compute_exit_code()
-
-
-def _is_unasked(event: Event) -> bool:
-    return isinstance(event, CallDenied) and event.reason.startswith(f"{NO_APPROVER_MESSAGE} (")
 
 
 def _limit_tokens(runtime: Runtime, report: RunReport, max_tokens: int | None) -> None:

@@ -147,6 +147,7 @@ class RunReport:
         self._kept_tokens = self._measured_tokens = 0
         self.limit: str | None = None
         self.wants_tools = False  # whether the last turn held calls
+        self.is_unasked = False  # whether a call was denied that `--yes` would have let run
         self._denied_last = False  # whether a call of the last turn that held any was denied
 
     def take(self, event: Event) -> None:
@@ -161,6 +162,7 @@ class RunReport:
         elif isinstance(event, CallDenied):
             self.denied += 1
             self._denied_last = True
+            self.is_unasked |= event.is_unasked
         elif isinstance(event, LimitHit):
             self.limit = event.limit
         elif isinstance(event, PrefixKept):

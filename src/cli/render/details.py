@@ -25,25 +25,22 @@ TODO = re.compile(r"\[([ ~x])\] (.*)")
 TODO_STYLES = {" ": "", "~": BOLD, "x": DIM}
 HUNK = LazyPattern(r"@@ -(\d+)(?:,\d+)? \+(\d+)")
 _NOTE = LazyPattern(r"\[.*\]\Z")
-_JOB_END = LazyPattern(r"\[background job \d+ ended \(")
 
 
 def list_details(result: ToolResult, colours: Colours, *, with_diff: bool = True) -> list[Line]:
     """The lines below a call; none for most. `with_diff`: False for a change that the user has just seen."""
     if todos := read_todos(result):
         return [(f"[{mark}] {content}", TODO_STYLES[mark]) for mark, content in todos]
-    if failure := _list_failure_lines(result):
-        return [(line, DIM) for line in failure]
-    diff = get_diff(result) if with_diff else ""
-    return [*_list_diagnostics(result, colours), *number_diff(diff, colours)]
-
-
-def _list_diagnostics(result: ToolResult, colours: Colours) -> list[Line]:
-    """What the project's checks say of a changed file."""
-    _, lead, told = result.text.rpartition(f"\n[{CHECKS_LEAD}\n")
-    if not lead or result.name not in CHANGING_TOOLS:
-        return []
-    return [(_clean_line(line), colours.error) for line in told.removesuffix("]").split("\n")]
+    if result.has_command_failed:
+        printed, _ = split_notes(result.own_text.rstrip("\n").split("\n"), result.ending)
+        return [(_clean_line(line), DIM) for line in printed[-MAX_FAILURE_LINES:]]
+    lines = []
+    _, lead, told = result.own_text.rpartition(f"\n[{CHECKS_LEAD}\n")
+    if lead and result.name in CHANGING_TOOLS:  # what the project's checks say of the file
+        lines = [(_clean_line(line), colours.error) for line in told.removesuffix("]").split("\n")]
+    if with_diff:
+        lines += number_diff(get_diff(result), colours)
+    return lines
 
 
 def read_todos(result: ToolResult) -> list[tuple[str, str]]:
@@ -80,28 +77,10 @@ def split_notes(lines: list[str], ending: str) -> tuple[list[str], list[str]]:
     last_line = f"[{ending}]"
     if ending and last_line in lines:
         end = len(lines) - 1 - lines[::-1].index(last_line)
-        return lines[:end], _drop_job_end(lines[end:])
-    lines = _drop_job_end(lines)
+        return lines[:end], lines[end:]
     if lines and _NOTE.match(lines[-1]):
         return lines[:-1], lines[-1:]
     return lines, []
-
-
-def _drop_job_end(lines: list[str]) -> list[str]:
-    """The lines without the note that a command in the background has ended, of which a notice tells the user."""
-    if not lines or not lines[-1].endswith("]") or _NOTE.match(lines[-1]):  # it ends with what that command printed
-        return lines
-    begins = [at for at in range(1, len(lines)) if _JOB_END.match(lines[at])]
-    behind_note = [at for at in begins if _NOTE.match(lines[at - 1])]  # else a command may have printed such a line
-    return lines[: (behind_note or begins or [len(lines)])[-1]]
-
-
-def _list_failure_lines(result: ToolResult) -> list[str]:
-    """The last lines that a failed command printed."""
-    if not result.has_command_failed:
-        return []
-    lines, _ = split_notes(result.text.rstrip("\n").split("\n"), result.ending)
-    return [_clean_line(line) for line in lines[-MAX_FAILURE_LINES:]]
 
 
 def _clean_line(line: str) -> str:

@@ -33,7 +33,6 @@ from .wrap import (
 DIM_ON, DIM_OFF = "\x1b[2m", "\x1b[0m"
 MAX_FOLDED = 20  # results that /expand can show
 NOTHING_FOLDED = "  There is nothing more to show."
-REPLY_MARK = "and said: "  # before what the user says to a call that may not run
 EXIT_ZERO = "[exit code 0]"  # not worth showing
 # The line in which test runners and linters sum up, such as `12 passed, 1 warning in 0.3s`
 _SUMMARY = LazyPattern(
@@ -165,7 +164,7 @@ def describe_result(result: ToolResult) -> str:
     """The result of a call in one short line."""
     if todos := read_todos(result):
         return f"{sum(mark == 'x' for mark, _ in todos)} of {len(todos)} done"
-    text = result.text
+    text = result.own_text
     # The model gets a note on each image or sound; the user does not need it.
     if blocks := [each for each in list_blocks(result) if isinstance(each, dict) and each.get("type") not in MEDIA]:
         text = join_block_texts(blocks)
@@ -175,8 +174,12 @@ def describe_result(result: ToolResult) -> str:
     lines = _RERUN.sub("", _RUNNING_JOB.sub(r"[background job \1]", text)).strip().splitlines()
     if result.kind == "error":
         first = sanitize("".join(lines[:1]))
-        if first.startswith("Not run"):
-            return _describe_refusal(first)
+        if result.reply:
+            first = f"Not run: {sanitize(result.reply)}"
+        elif result.is_denied:
+            first, _, _ = first.partition(". ")
+        if result.is_denied:
+            return first[: 4 * MAX_SHORT_CHARS]
         reason = _WRONG_ARGUMENTS.sub(r"\1", first.removeprefix("Error executing tool: "))  # which the model reads
         return f"error: {reason[: 4 * MAX_SHORT_CHARS]}"
     return count_changes(lines, get_diff(result)) or _describe_output(lines, result)
@@ -213,16 +216,6 @@ def describe_steps(calls: Sequence[ToolCall]) -> str:
     if not calls:
         return ELLIPSIS
     return f"{len(calls):,} call{'s' * (len(calls) > 1)}, {format_call(calls[-1], MAX_SHORT_CHARS)}"
-
-
-def _describe_refusal(text: str) -> str:
-    """Why a call did not run, or the user's reply to it."""
-    _, has_reply, words = text.partition(REPLY_MARK)
-    if has_reply:
-        why = f"Not run: {words}"
-    else:
-        why, _, _ = text.partition(". ")
-    return why[: 4 * MAX_SHORT_CHARS]
 
 
 def get_columns(stream: TextIO) -> int:

@@ -37,17 +37,23 @@ class Request(NamedTuple):
     access: Grant | None = None  # what a command could do; None: the call runs no command
     wider: tuple[Grant, ...] = ()  # what a command may be given instead, once
     advice: str = ""  # how such questions become fewer; empty: nothing new
-    needs_person: bool = False  # `--yes` does not answer it
+    needs_person: bool = False
     has_begun: bool = False  # the command ran, failed, and would run again: it is shown already
     can_save: bool = True  # the rule may hold for later conversations, too
     mode: str = ""  # the mode that an answer may switch to, in which such a call runs without asking; empty: none
+
+    @property
+    def is_for_person(self) -> bool:
+        """Whether `--yes` does not answer it."""
+        return self.needs_person or self.call.guessed
 
 
 class Answer(NamedTuple):
     """`message` goes to the model with a refusal; `arguments`: as the user changed them.
 
     `always`: the rule of the request holds from now on; `for_chat`: it holds in this conversation. `access`: what the
-    command may do instead of what was asked for. `mode`: the mode of the request holds from now on.
+    command may do instead of what was asked for. `mode`: the mode of the request holds from now on. `reply`: the user's
+    words in a refusal. `is_unasked`: nobody was there to be asked.
     """
 
     allowed: bool
@@ -57,9 +63,17 @@ class Answer(NamedTuple):
     for_chat: bool = False
     access: Grant | None = None
     mode: str = ""
+    reply: str = ""
+    is_unasked: bool = False
 
 
 LATER = Answer(False, "it is answered later.")  # from a program: the run ends, and goes on with the answer
+DENIED = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
+
+
+def refuse_with(reply: str) -> Answer:
+    """The user's no, with what to do instead."""
+    return Answer(False, f"the user did not let it run, and said: {reply}", reply=reply)
 
 
 class Approver(Protocol):
@@ -74,20 +88,21 @@ class AutoApprover(NamedTuple):
     other: Approver
 
     def approve(self, request: Request) -> Answer | Future[Answer]:
-        return self.other.approve(request) if request.needs_person or request.call.guessed else Answer(True)
+        return self.other.approve(request) if request.is_for_person else Answer(True)
 
 
 class NoApprover(NamedTuple):
     """Refuses, and tells the model the reason of the question, so that it can do something else."""
 
     def approve(self, request: Request) -> Answer:
+        why = f" ({request.reason}).{_suggest_less(request)}"
         if request.call.guessed:
-            return Answer(False, GUESSED_MESSAGE.format(reason=request.reason))
-        if request.needs_person:
-            return Answer(False, f"{NO_APPROVER_MESSAGE}, and this call needs a person: {request.reason}.")
-        if request.has_begun:  # its result says why it may have failed
-            return Answer(False, f"{NO_APPROVER_MESSAGE}.")
-        return Answer(False, f"{NO_APPROVER_MESSAGE} ({request.reason}).{_suggest_less(request)}")
+            why = f", and {request.reason}. {GUESSED_ADVICE}"
+        elif request.needs_person:
+            why = f", and this call needs a person: {request.reason}."
+        elif request.has_begun:  # its result says why it may have failed
+            why = "."
+        return Answer(False, f"nobody is there to be asked{why}", is_unasked=True)
 
 
 def _suggest_less(request: Request) -> str:
@@ -99,10 +114,6 @@ def _suggest_less(request: Request) -> str:
     return " To look at files use read, glob or grep."
 
 
-NO_APPROVER_MESSAGE = "nobody is there to be asked"
-GUESSED_MESSAGE = (
-    "nobody is there to be asked, and {reason}. If it was meant, make the call again, alone, "
-    "with its arguments as one JSON object."
-)
+GUESSED_ADVICE = "If it was meant, make the call again, alone, with its arguments as one JSON object."
 REFUSE_ALL = NoApprover()
 APPROVE_ALL = AutoApprover(REFUSE_ALL)

@@ -5,6 +5,7 @@ import os
 import re
 import struct
 import termios
+from dataclasses import replace
 
 from rich.cells import cell_len
 
@@ -90,6 +91,15 @@ def ran(printed, exit_code=0, notes=""):
 JOB_END = "[background job 2 ended (exit code 1, after 2 s): make\nthe end of its output:\nboom]"
 
 
+def tell_of_job(result: ToolResult) -> ToolResult:
+    """The result with the end of a command in the background behind it."""
+    return replace(result, value=f"{result.value}\n{JOB_END}", own_chars=len(result.text))
+
+
+def denied(text: str, reply: str = "") -> ToolResult:
+    return ToolResult("c", "read", "error", text, is_denied=True, reply=reply)
+
+
 @check_rows(
     "result, line",
     [
@@ -103,12 +113,10 @@ JOB_END = "[background job 2 ended (exit code 1, after 2 s): make\nthe end of it
             ToolResult("c", "edit", "error", "Wrong arguments for edit: path is missing. Usage: edit(path: string)"),
             "error: path is missing",
         ),
-        (ToolResult("c", "read", "error", "Not run: the user said no."), "Not run: the user said no."),
-        (ToolResult("c", "read", "error", "Not run: the user said no. Ask what to do."), "Not run: the user said no"),
-        (
-            ToolResult("c", "read", "error", "Not run: he did not, and said: a. B."),
-            "Not run: a. B.",
-        ),
+        (denied("Not run: the user said no."), "Not run: the user said no."),
+        (denied("Not run: the user said no. Ask what to do."), "Not run: the user said no"),
+        (denied("Not run: he did not, and said: a. B.", reply="a. B."), "Not run: a. B."),
+        (denied("Not run: no. It tells, and said: so."), "Not run: no"),
         (
             ToolResult(
                 "c", "exec", "text", "up\n[it runs in the background as job 3; `kill %3` ends it; you will be told]"
@@ -122,12 +130,12 @@ JOB_END = "[background job 2 ended (exit code 1, after 2 s): make\nthe end of it
             "[background job 3]",
         ),
         (
-            ToolResult("c", "exec", "text", f"[it runs in the background as job 2; x]\n{JOB_END}"),
+            tell_of_job(ToolResult("c", "exec", "text", "[it runs in the background as job 2; x]")),
             "[background job 2]",
         ),
-        (ran("Oh\n", 1, f"\n{JOB_END}"), "[exit code 1]"),
-        (ran("Oh\n", notes=f"\n{JOB_END}"), "Oh"),
-        (ToolResult("c", "write", "text", f"Created a: 2 characters\n{JOB_END}"), "Created a: 2 characters"),
+        (tell_of_job(ran("Oh\n", 1)), "[exit code 1]"),
+        (tell_of_job(ran("Oh\n")), "Oh"),
+        (tell_of_job(ToolResult("c", "write", "text", "Created a: 2 characters")), "Created a: 2 characters"),
         (ran(f"{JOB_END}\n", 1), "[exit code 1] 3 lines"),
         (ToolResult("c", "write", "text", "Created a: 2 characters [sha256 0f]"), "Created a: 2 characters"),
         (
@@ -189,7 +197,7 @@ def test_calls_that_run_together_have_a_line_each():
 
 
 def test_a_call_that_never_began_has_its_line_too():
-    refused = ToolResult("c", "read", "error", "Not run: no.")
+    refused = denied("Not run: no.")
     assert drawn(CallFinished(READ, refused))[1] == '  read(path="a.txt") -> Not run: no.\n'
 
 

@@ -17,6 +17,7 @@ from ....app.factory import Factory
 from ....config import Settings
 from ....errors import BotError
 from ....security.permissions.approval import (
+    DENIED,
     REFUSE_ALL,
     SUBMIT_PLAN,
     Answer,
@@ -24,17 +25,16 @@ from ....security.permissions.approval import (
     AutoApprover,
     CannotRun,
     Request,
+    refuse_with,
 )
 from ....security.text.sanitize import reveal, sanitize
 from ....types.messages import JSON
 from ...render.colours import NONE, Colours
-from ...render.plain import REPLY_MARK, get_size
+from ...render.plain import get_size
 from ...render.words import fill
 from ...render.wrap import wrap_line, wrap_text
 from .question import HELP_KEY, MODE_KEY, WIDER_KEYS, draw_note, draw_question, has_rule
 
-DENIED = Answer(False, "the user said no. Ask what to do instead, or go on without it.")
-REPLY_DENIAL = f"the user did not let it run, {REPLY_MARK}{{said}}"
 EDITED_TEXTS = {  # tool -> what `e` opens
     "write": "content",
     "edit": "newText",
@@ -180,7 +180,7 @@ class TerminalApprover:
                 self._save_rule(request.rule)
                 return Answer(True, always=True)
         if feedback := _read_feedback(typed):
-            return Answer(False, REPLY_DENIAL.format(said=feedback))
+            return refuse_with(feedback)
         return None
 
     def _save_rule(self, rule: str) -> None:

@@ -18,7 +18,6 @@ from ....types.events import Notice
 from ....types.file_names import escape_name
 from ....types.messages import ToolCall
 from ....types.special_tokens import neutralize_with_note
-from ...render.plain import REPLY_MARK
 from ...render.words import count, fill
 from ..state import SlashCommand, State
 from .info import describe_path
@@ -133,8 +132,8 @@ def _accept_plan(state: State, _: str) -> None:
             state.queue.insert(0, "Carry out your plan.")
         else:
             state.queue.insert(0, f"Carry out this plan:\n\n{changed}")
-    elif words := answer.message.partition(REPLY_MARK)[2]:
-        state.queue.insert(0, words)
+    elif answer.reply:
+        state.queue.insert(0, answer.reply)
 
 
 def _set_trust(state: State, word: str) -> None:

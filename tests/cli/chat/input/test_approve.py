@@ -5,7 +5,7 @@ import pytest
 from src.cli.chat.input.approve import TerminalApprover
 from src.cli.render.colours import DARK, NONE
 from src.errors import BotError
-from src.security.permissions.approval import Answer, CannotRun, Request
+from src.security.permissions.approval import Answer, CannotRun, Request, refuse_with
 from src.types.messages import ToolCall
 from tests.each import check_rows
 
@@ -77,7 +77,7 @@ def test_other_words_are_neither_an_answer_nor_feedback_and_are_asked_about_agai
 
 @check_rows("said", ["n use ls -a", "no, use ls -a", ": use ls -a", ":use ls -a", "N: use ls -a"])
 def test_words_behind_n_or_a_colon_are_for_the_model(said):
-    assert Asked(said).answer == Answer(False, "the user did not let it run, and said: use ls -a")
+    assert Asked(said).answer == refuse_with("use ls -a")
 
 
 def test_a_line_that_begins_with_a_slash_is_a_command_and_the_question_stays():
