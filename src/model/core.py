@@ -337,7 +337,7 @@ class ModelCore:
         self._continuity.begin(self._describe_sent(request, path))
         self._answer_ids.begin()
         turn = yield from self._stream_answer(request, tools, path)
-        self._answer_ids.end(turn.tokens, turn.raw_text())
+        self._answer_ids.end(turn.tokens, turn.completed.raw_text)
         if kept := self._continuity.end(turn.tokens.ids):
             yield kept
         recovery = Recovery(

@@ -135,7 +135,7 @@ class Recovery:
             self._loss = yield from self._find_loss()
         if self._loss != "none":
             return (yield from self._recover_lost())
-        if _is_only_thought(self._response):
+        if self._response.is_only_thought:
             return (yield from self._extract_from_thought())
         if self._turn.tokens.ids and not self._is_unparsed:
             return (yield from self._restore())
@@ -162,7 +162,7 @@ class Recovery:
     def _report_loss(self) -> Iterator[Notice]:
         """Tell the user of a loss that is proven, and expect no more calls of a server that returned nothing."""
         response = self._response
-        is_silent = _is_only_thought(response) or not response.content
+        is_silent = response.is_only_thought or not response.content
         if is_silent and (self._turn.lacks_promised_calls() or (self._is_native and self._loss == "proven")):
             yield from self._notify(self._disable_native())
         elif self._loss == "proven":
@@ -196,7 +196,7 @@ class Recovery:
         completed, usage = self._turn.completed, self._turn.completed.usage or Usage()
         if _is_signed(completed) or completed.stop_reason not in ("end_turn", "tool_use"):
             return False
-        text = completed.text if usage.thought_tokens else self._turn.raw_text()
+        text = completed.text if usage.thought_tokens else completed.raw_text
         written = usage.output_tokens - usage.thought_tokens
         if written <= len(text) // MAX_CHARS_PER_TOKEN:
             return False
@@ -276,14 +276,14 @@ class Recovery:
 
     def _is_unclosed_thought(self) -> Aside[bool]:
         """Whether the answer is part of a thought that was never closed."""
-        if not _is_only_thought(self._response):
+        if not self._response.is_only_thought:
             return False
         raw = yield from self._fetch_raw_text()
-        return raw is None or raw.rstrip().endswith(self._turn.raw_text().rstrip())
+        return raw is None or raw.rstrip().endswith(self._turn.completed.raw_text.rstrip())
 
     def _extract_from_thought(self) -> Aside[Response]:
         """The answer from a thought: all of one that was never closed; the calls in one that was."""
-        thought = "".join(block.text for block in self._response.content if isinstance(block, Reasoning))
+        thought = self._response.thought
         if (yield from self._is_unclosed_thought()):
             answer = self._turn.reparse(thought)
             return replace_content(answer, [block for block in answer.content if not isinstance(block, Reasoning)])
@@ -365,7 +365,7 @@ def _has_other_text(response: Response, read: Response) -> bool:
     """Whether the server's parser dropped text behind calls, or left markers of them; `read`: what the tokens say."""
     if not _has_same_calls(response, read) or response.text.split() == read.text.split() or mentions_call(read.text):
         return False
-    thought = "".join(block.text for block in response.content if isinstance(block, Reasoning)).strip()
+    thought = response.thought.strip()
     return not thought or thought not in read.text  # a thought in a format of its own is no text
 
 
@@ -394,7 +394,3 @@ def mark_truncated(response: Response, tools: Sequence[ToolDefinition], cap: int
     else:
         return response
     return replace(response, content=(*before, last), stop_reason="max_tokens")
-
-
-def _is_only_thought(response: Response) -> bool:
-    return bool(response.content) and all(isinstance(block, Reasoning) for block in response.content)

@@ -261,10 +261,6 @@ class ResponseAssembler:
         """Whether the server announced calls and gave nothing at all."""
         return self.completed.stop_reason == "tool_use" and not self.completed.content
 
-    def raw_text(self) -> str:
-        """All text and thoughts that the server gave."""
-        return "".join(block.text for block in self.completed.content if isinstance(block, (Text, Reasoning)))
-
     def absorb(self, events: Sequence[ParserEvent], *, is_over: bool = False) -> list[Decision]:
         """Take in events of the parser; returns what is decided by them, or with `is_over` on all that is left."""
         decisions: list[Decision] = []

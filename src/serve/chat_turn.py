@@ -21,7 +21,7 @@ from ..errors import (
 )
 from ..model.recovery import Recovery, Replay
 from ..model.response_assembler import ResponseAssembler
-from ..model.stalls import STALL_PROMPTS, Stall, find_stall
+from ..model.stalls import STALL_PROMPTS
 from ..model.steps import watch
 from ..negotiation.call_path import GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
 from ..negotiation.facts import FactStore, ServedModel
@@ -29,7 +29,6 @@ from ..negotiation.formats.written_format import choose_format
 from ..negotiation.negotiate import negotiate
 from ..negotiation.server import OK, ServerApi, read_refusal
 from ..negotiation.token_budget import TokenBudget
-from ..parsing.arguments.native import count_fitted, fits_form
 from ..parsing.events import is_safe
 from ..parsing.formats.envelopes import opens_thought
 from ..providers.base import ChatRequest
@@ -40,21 +39,17 @@ from ..providers.text_completions import convert_answer, convert_chunk
 from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json, load_json
 from ..types.effects import READ, Aside, Effect, Fetch, Release, Reply
 from ..types.events import Completed, ModelEvent
-from ..types.messages import NATIVE, MalformedCall, Reasoning, Response, Text, ToolCall
+from ..types.messages import NATIVE, Response, Text
 from .chat_request import ChatBody
-from .chunks.call_writer import encode_call
 from .chunks.guard import Ending, StreamGuard, WholeGuard
 from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_rest
 from .chunks.text_run import clear_token_ids, find_prompt_ids
 from .client_asker import ChatAsker, CountAsker, encode_prompt
 from .conversation import Conversation
-from .report import LOST, LandedCall, Report
+from .outcome import GUARDED_ASKS, Ask, FinishedAnswer, decide_outcome, find_ask, write_ask
+from .report import Report
 from .resumption import Resumption
 from .turn_options import TurnOptions
-
-UNKNOWN_TOOL = "There is no such tool, and nothing was run. The tools are: {names}."
-GUESSED = "It is not certain that a call was meant, or what it was."
-REPAIR = "{reasons} Nothing was run. Write the call again, correctly, and nothing else."
 
 THOUGHT_START_TOKENS = 2  # of a prompt: they say whether it ends in an opened thought
 PROMPT_TAIL_TOKENS = 16  # that hold the longest marker of a thought
@@ -88,18 +83,6 @@ Output = Union[WholeAnswer, Payload, KeepAlive]
 GatewayTurn: TypeAlias = Generator[Union[Effect, Output], Any, None]
 
 
-class _Landed(NamedTuple):
-    """The calls that are sent at the end of an answer, and how they came. `is_replaced`: see Ending.
-
-    `more`: the answer of another turn that was asked for them.
-    """
-
-    calls: Sequence[ToolCall]
-    how: str
-    is_replaced: bool = False
-    more: Response = Response(())
-
-
 class BodyCodec(OpenAICodec):
     """Asks about the prompt of a body that is made already."""
 
@@ -122,10 +105,6 @@ class ChatTurn:
         new_id: Callable[[], str],
         options: TurnOptions = TurnOptions(),  # noqa: B008 - it cannot be changed
     ) -> None:
-        self._stall_guards = STALL_PROMPTS.keys() & set(options.guards)  # each request is gone on with once at most
-        if request.form:  # asks again anyway
-            self._stall_guards = set()
-        self._replaces_unknown = "unknown" in options.guards  # once, too
         self._fits_native = "fit" in options.guards
         self._guards: dict[int, StreamGuard] = {}  # of the stream that is read
         self.report = Report()
@@ -377,90 +356,35 @@ class ChatTurn:
         whole = yield from self._recover(assembler, None if own.content else self._ask_again)
         if self.report.path == "template" and (origin := assembler.find_origin()):
             self._facts.paths.update(self.fact_key, partial(_learn_origin, origin))
-        native, completed = _sort_native(assembler.completed, whole)
-        in_place = [*native, *completed.values()]
-        form = self._request.form
-        if form and not in_place and fits_form(assembler.completed.text, form):
-            return self._keep_answer(assembler)
-        landed = yield from self._land_calls(assembler.raw_text(), own, whole, native, in_place)
-        if in_place and landed.is_replaced:  # the server's are of unknown tools
-            native = []
-        is_cut = whole.stop_reason == "max_tokens"
-        is_text = not (landed.calls or in_place or is_cut)
-        answer, text = yield from self._choose_text(own, whole, landed.more, is_final=is_text)
-        if is_cut and not landed.calls:
-            text = None  # a call that the limit of tokens cut off is what the server makes of it
-        self._note_answer(answer, [*native, *landed.calls], assembler.tokens.ids)
-        if fitted := count_fitted(native):
-            self.report.guards["fit"] += fitted
-        self._note(answer, native, NATIVE)
-        self._note(answer, list(completed.values()), "recovered")
-        self._note(answer, landed.calls, landed.how)
-        if is_text:
-            self._note_lost(whole)
-        return Ending(landed.calls, text, landed.is_replaced, completed)
+        names = dict.fromkeys(tool.name for tool in self._request.tools)
+        answer = FinishedAnswer(assembler.completed, own, whole, names, self._request.form)
+        more = Response(())
+        if ask := find_ask(answer, self._list_allowed()):
+            more = yield from self._ask_further(ask, answer)
+        outcome = decide_outcome(answer, ask, more)
+        if outcome.lacks_form and self._request.form:
+            outcome = decide_outcome(answer, ask, more, (yield from self._fetch_formed(self._request.form)))
+        self.report.add(outcome.landed, outcome.guards, outcome.response.usage)
+        if not self._request.wants_choices:  # of several answers to one request none goes on
+            self.answered, self.answer_tokens = outcome.response, assembler.tokens.ids
+        return outcome.ending
 
-    def _land_calls(
-        self, raw: str, own: Response, whole: Response, native: Sequence[ToolCall], in_place: Sequence[ToolCall]
-    ) -> Aside[_Landed]:
-        """The calls to send besides those that are `in_place`, of this answer or of another turn.
-
-        `native`: those among them that are right as they came.
-        """
-        ids = {call.id for call in in_place}
-        calls = [call for call in whole.calls if call.id not in ids and is_safe(call)]
-        if calls:
-            known = sum(call.origin != NATIVE for call in own.calls)
-            if in_place or len(calls) <= known:
-                return _Landed(calls, "text")
-            return _Landed(calls, "recovered", is_replaced=True)
-        if in_place:
-            calls = yield from self._replace_unknown(own, native)
-            return _Landed(calls, "repaired", is_replaced=bool(calls))
-        more, is_replaced = yield from self._ask_for_calls(raw, own, whole)
-        return _Landed(more.calls, "repaired", is_replaced, more)
-
-    def _keep_answer(self, assembler: ResponseAssembler) -> Ending:
-        """What has the client's form is the answer, also where it could be a call."""
-        given = assembler.completed
-        self._note_answer(given, (), assembler.tokens.ids)
-        self._note(given, (), NATIVE)
-        return Ending((), given.text)
-
-    def _ask_for_calls(self, raw: str, own: Response, whole: Response) -> Aside[tuple[Response, bool]]:
-        """One more turn for an answer without a call that can be sent, if it needs one; an empty response if not.
-
-        Also whether the calls of that turn stand for those of the answer, which cannot be read.
-        """
-        is_unreadable = bool(whole.malformed) or any(call.guessed for call in whole.calls)
-        if is_unreadable and whole.stop_reason != "max_tokens" and self._repair_turns:
-            more = yield from self._repair(raw, whole)
-            return more, bool(more.calls)
-        if stall := self._find_stall(own if _is_thought(own) else whole):
-            return (yield from self._go_on(own, stall)), False
-        return Response(()), False
-
-    def _choose_text(
-        self, own: Response, whole: Response, more: Response, *, is_final: bool
-    ) -> Aside[tuple[Response, str | None]]:
-        """The answer and its text; None for a text that is as the server sent it.
-
-        `more`: of one more turn. `is_final`: the text is all that the client gets, and has to be in its form.
-        """
-        text = whole.kept_text or whole.text  # what stands for no call is shown as text
-        if more.calls:
-            text = whole.text  # but for what was written anew
-        is_thought = _is_thought(own)
-        if more.text.strip() and (is_thought or not own.text.strip()):
-            text, is_thought = more.text, False
-            whole = replace(own, content=(*own.content, Text(text)))
-        if is_final and self._request.form:
-            text, is_thought = (yield from self._hold_to_form(text, self._request.form)), False
-            thoughts = [block for block in own.content if isinstance(block, Reasoning)]
-            whole = replace(own, content=(*thoughts, Text(text)))
-        if is_thought or text.split() == (own.kept_text or own.text).split():
-            return whole, None
-        return whole, text
+    def _list_allowed(self) -> set[Ask]:
+        """Why one more turn may be asked for."""
+        request = self._request
+        allowed: set[Ask] = set()
+        if self._repair_turns:
+            allowed.add("repair")
+        if request.wants_choices:
+            return allowed
+        allowed.update(ask for ask in GUARDED_ASKS if ask in self._options.guards)
+        if request.form:  # asks again anyway
+            allowed -= STALL_PROMPTS.keys()
+        if not any(each.get("role") == "tool" for each in request.messages[-1:]):
+            allowed.discard("announced")
+        if self.report.path != NATIVE:  # others have no results of calls to tell it with
+            allowed.discard("unknown")
+        return allowed
 
     def _find_prompt(self, events: Sequence[bytes]) -> bool:
         """Measure the prompt by the first event of a stream. Returns whether that has come."""
@@ -485,28 +409,6 @@ class ChatTurn:
     def _measure(self, prompt_ids: bytes) -> None:
         if self.conversation and prompt_ids:
             self.report.kept = self.conversation.measure(prompt_ids, self.report.path)
-
-    def _note_answer(self, whole: Response, calls: Sequence[ToolCall], tokens: list[int]) -> None:
-        """Of several answers to one request none goes on."""
-        if self._request.wants_choices:
-            return
-        sent = [call for call in whole.calls if call in calls] or calls
-        rest = [block for block in whole.content if isinstance(block, (Text, Reasoning))]
-        self.answered, self.answer_tokens = replace(whole, content=(*rest, *sent)), tokens
-
-    def _note(self, whole: Response, calls: Sequence[ToolCall], how: str) -> None:
-        report = self.report
-        report.usage = whole.usage or report.usage
-        report.calls += [LandedCall(call.name, how, call.origin, call.id, call.repaired) for call in calls]
-        report.repairs += [repair for call in calls for repair in call.repaired]
-
-    def _note_lost(self, whole: Response) -> None:
-        names = {tool.name for tool in self._request.tools}
-        for call in whole.malformed:
-            name = ""  # what is no tool's may be anything
-            if call.name in names:
-                name = call.name
-            self.report.calls.append(LandedCall(name, LOST, call.origin))
 
     def _recover(self, assembler: ResponseAssembler, replay: Replay | None = None) -> Aside[Response]:
         """The answer with what the server's parser lost. `replay`: see Recovery."""
@@ -534,10 +436,8 @@ class ChatTurn:
     def _ask_again(self, _: ChatRequest) -> Aside[ResponseAssembler]:
         return (yield from self._fetch_whole(()))
 
-    def _hold_to_form(self, text: str, form: Mapping[str, Any]) -> Aside[str]:
-        """The answer in the client's form; if it has another one, what the server's grammar makes of it."""
-        if fits_form(text, form):
-            return text
+    def _fetch_formed(self, form: Mapping[str, Any]) -> Aside[str]:
+        """What the server's grammar makes of the answer in the client's form; "" if that cannot be had."""
         body = {
             name: value for name, value in self._body.items() if name != GRAMMAR_FIELD or name in self._request.body
         }
@@ -546,9 +446,9 @@ class ChatTurn:
         try:
             answer = yield from self._fetch_answer({**body, "response_format": form})
         except RequestFailed:
-            return text
+            return ""
         self.report.guards["form"] += 1
-        return as_str(as_dict(as_dicts(answer["choices"])[0].get("message")).get("content")) or text
+        return as_str(as_dict(as_dicts(answer["choices"])[0].get("message")).get("content"))
 
     def _fetch_whole(self, added: Sequence[Mapping[str, Any]]) -> Aside[ResponseAssembler]:
         """A whole answer to the client's request, with these messages at its end. Raises RequestFailed."""
@@ -573,55 +473,13 @@ class ChatTurn:
         """The only choice of an answer."""
         return WholeGuard(self._request, self._new_id, answer, fits_native=self._fits_native)
 
-    def _repair(self, raw: str, response: Response) -> Aside[Response]:
-        """The answer of a model that was told what is wrong with its calls; see _ask_further."""
-        reasons = " ".join(call.reason for call in response.malformed) or GUESSED
-        self._repair_turns -= 1
-        return (yield from self._ask_further({"content": raw}, REPAIR.format(reasons=reasons)))
-
-    def _replace_unknown(self, own: Response, native: Sequence[ToolCall]) -> Aside[list[ToolCall]]:
-        """The calls of one more turn, where the server's are all of tools that the client does not offer; else none."""
-        offered = {tool.name for tool in self._request.tools}
-        if not self._replaces_unknown or self.report.path != NATIVE or self._request.wants_choices:
-            return []
-        if not native or not offered.isdisjoint([call.name for call in native]):
-            return []
-        self._replaces_unknown = False
-        result = UNKNOWN_TOOL.format(names=", ".join(offered))
-        results = [{"role": "tool", "tool_call_id": call.id, "content": result} for call in native]
-        answer = {"role": "assistant", "content": own.text or None, "tool_calls": [*map(encode_call, native)]}
-        more = yield from self._fetch_more([answer, *results])
-        calls = [call for call in more.calls if call.name in offered]
-        if calls:
-            self.report.guards["unknown"] += 1
-        return calls
-
-    def _find_stall(self, own: Response) -> Stall:
-        """How the answer stopped halfway, if a guard that is on goes on with it."""
-        is_behind_results = any(each.get("role") == "tool" for each in self._request.messages[-1:])
-        stall = find_stall(own, is_behind_results=is_behind_results)
-        return stall if stall in self._stall_guards and not self._request.wants_choices else ""
-
-    def _go_on(self, own: Response, stall: Stall) -> Aside[Response]:
-        """What the model adds to an answer that stopped halfway; see _ask_further."""
-        assert self._asker is not None  # noqa: S101 - the answer has come
-        self._stall_guards = set()
-        answer = {"content": own.text}
-        if stall == "empty" and THOUGHTS_FIELD not in self._asker.path.disabled_fields:
-            answer[THOUGHTS_FIELD] = "".join(block.text for block in own.content if isinstance(block, Reasoning))
-        more = yield from self._ask_further(answer, STALL_PROMPTS[stall])
-        if more.calls or (stall == "empty" and more.text.strip()):
-            self.report.guards[stall] += 1
-        return more
-
-    def _ask_further(self, answer: Mapping[str, str], wish: str) -> Aside[Response]:
+    def _ask_further(self, ask: Ask, answer: FinishedAnswer) -> Aside[Response]:
         """The text and the calls of one more turn behind this answer; nothing where they are not right either."""
-        return (yield from self._fetch_more([{"role": "assistant", **answer}, {"role": "user", "content": wish}]))
-
-    def _fetch_more(self, added: Sequence[Mapping[str, Any]]) -> Aside[Response]:
-        """The text and the calls of a turn behind these messages; nothing where they are not right either."""
+        assert self._asker is not None  # noqa: S101 - the answer has come
+        self._repair_turns -= ask == "repair"
+        shows_thoughts = THOUGHTS_FIELD not in self._asker.path.disabled_fields
         try:
-            assembler = yield from self._fetch_whole(added)
+            assembler = yield from self._fetch_whole(write_ask(ask, answer, shows_thoughts=shows_thoughts))
             more = yield from self._recover(assembler)
         except RequestFailed:
             return Response(())
@@ -649,27 +507,6 @@ def _adapt_chunks(chunks: Sequence[bytes], before: Resumption | None, *, is_raw:
     if is_raw:
         chunks = [encode_json(convert_chunk(as_dict(load_json(data)))) for data in chunks]
     return before.adapt(chunks) if before else list(chunks)
-
-
-def _sort_native(sent: Response, whole: Response) -> tuple[list[ToolCall], dict[int, ToolCall]]:
-    """The server's calls that are right as they were sent, and the others as they should be, by their indexes."""
-    final = {call.id: call for call in whole.calls if call.origin == NATIVE}
-    right: list[ToolCall] = []
-    completed: dict[int, ToolCall] = {}
-    calls = [block for block in sent.content if isinstance(block, (ToolCall, MalformedCall))]
-    for index, call in enumerate(calls):
-        if call.id not in final:
-            continue
-        if isinstance(call, ToolCall) and call.arguments == final[call.id].arguments:
-            right.append(final[call.id])
-        else:
-            completed[index] = final[call.id]
-    return right, completed
-
-
-def _is_thought(own: Response) -> bool:
-    """Whether the answer is thoughts alone: one without an answer is what the server says it is."""
-    return bool(own.content) and all(isinstance(block, Reasoning) for block in own.content)
 
 
 def _learn_origin(origin: str, path: CallPath) -> CallPath:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -50,6 +51,13 @@ class Report:
     usage: Usage | None = None
     kept: PrefixKept | None = None
     restored: int = 0
+
+    def add(self, calls: Sequence[LandedCall], guards: Mapping[str, int], usage: Usage | None) -> None:
+        """Count what was done for an answer that is over."""
+        self.usage = usage or self.usage
+        self.calls += calls
+        self.guards.update(guards)
+        self.repairs += [repair for call in calls for repair in call.repairs]
 
     @property
     def tokens(self) -> dict[str, int]:

@@ -19,7 +19,7 @@ import msgspec
 from ..errors import WireError
 from ..negotiation.history.exchange_text import WRITTEN, leave_out
 from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json, load_json
-from ..types.messages import Reasoning, Response, ToolCall, write_arguments
+from ..types.messages import Response, ToolCall, write_arguments
 from .memory import HISTORIES_BYTES, BoundedStore
 
 _SIZE = 16  # of a digest, in bytes
@@ -217,9 +217,7 @@ def _leave_out_marks(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def make_kept(answer: Response, *, with_thought: bool) -> KeptAnswer | None:
     """What may have to be put back of an answer; None if there is nothing."""
-    thought = ""
-    if with_thought:
-        thought = "".join(block.text for block in answer.content if isinstance(block, Reasoning))
+    thought = answer.thought if with_thought else ""
     written = tuple(_write(call) for call in answer.calls)
     if not thought and not written:
         return None

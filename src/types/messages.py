@@ -356,6 +356,19 @@ class Response(Serializable):
     def malformed(self) -> tuple[MalformedCall, ...]:
         return tuple(block for block in self.content if isinstance(block, MalformedCall))
 
+    @property
+    def thought(self) -> str:
+        return "".join(block.text for block in self.content if isinstance(block, Reasoning))
+
+    @property
+    def raw_text(self) -> str:
+        """All text and thoughts."""
+        return "".join(block.text for block in self.content if isinstance(block, (Text, Reasoning)))
+
+    @property
+    def is_only_thought(self) -> bool:
+        return bool(self.content) and all(isinstance(block, Reasoning) for block in self.content)
+
 
 @dataclass(frozen=True, slots=True)
 class ToolResults(Serializable):
