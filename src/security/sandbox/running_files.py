@@ -95,27 +95,24 @@ class RunningFiles:
         """All of them, some twice. `read_config` gives the text of a repository's configuration."""
         for folder, hit in self._list_hits():
             path = Path(folder, hit)
-            if hit in (GIT, "HEAD"):
-                yield from self._list_repository(path, read_config)
-            else:
+            if hit not in (GIT, "HEAD"):
                 yield path
+                continue
+            git = path  # which may be a file or a link
+            if hit == "HEAD":  # of a bare repository
+                git = path.parent
+            if git.is_symlink() or not git.is_dir():
+                yield git
+                git = self.find_git_folder(git) or Path(os.path.realpath(git))
+            if self.is_inside(git):
+                yield from self._list_repository(git, path.parent, read_config)
 
-    def _list_repository(self, mark: Path, read_config: Callable[[Path], str]) -> Iterator[Path]:
-        """Those of the repository of a `.git`, which may be a file or a link, or of the HEAD of a bare one.
+    def _list_repository(self, git: Path, worktree: Path, read_config: Callable[[Path], str]) -> Iterator[Path]:
+        """Those of a repository.
 
         Those of its submodules and worktrees, and of the folders that they share settings with, are among them.
         """
-        git = mark
-        if mark.name != GIT:
-            git = mark.parent
-        if git.is_symlink() or not git.is_dir():
-            yield git
-            git = self.find_git_folder(git) or Path(os.path.realpath(git))
-        if not self.is_inside(git):
-            return
-        hooks = []
-        if self._hooks_path:
-            hooks.append(mark.parent / self._hooks_path)
+        configured: list[Path] = []
         for folder, folders, files in walk(git):
             found = (*folders, *files)
             yield from (path for name in found if (path := folder / name).is_symlink())  # FETCH_HEAD, logs and the like
@@ -123,14 +120,24 @@ class RunningFiles:
                 yield from _list_object_links(folder / "objects")
                 folders[:] = [each for each in folders if each != "objects"]
             if {"HEAD", *GIT_SETTINGS[1:]}.intersection(files):
-                shared = self.find_git_folder(folder / COMMON_DIR)
-                for each in filter(None, (folder, shared)):
-                    yield from filter(os.path.lexists, map(each.joinpath, (*GIT_SETTINGS[1:], REBASE_TODO)))
-                    hooks.append(each / GIT_SETTINGS[0])
-                    if named := find_value(read_config(each / CONFIGS[0]), HOOKS_PATH):
-                        hooks.append(mark.parent / named)
+                configured += filter(None, (folder, self.find_git_folder(folder / COMMON_DIR)))
+        yield from self._list_settings(configured, worktree, read_config)
+
+    def _list_settings(
+        self, folders: Iterable[Path], worktree: Path, read_config: Callable[[Path], str]
+    ) -> Iterator[Path]:
+        """The settings in these folders of a repository, then its hooks, wherever the settings have them."""
+        hooks = []
+        if self._hooks_path:
+            hooks.append(worktree / self._hooks_path)
+        for folder in folders:
+            yield from filter(os.path.lexists, map(folder.joinpath, (*GIT_SETTINGS[1:], REBASE_TODO)))
+            hooks.append(folder / GIT_SETTINGS[0])
+            if named := find_value(read_config(folder / CONFIGS[0]), HOOKS_PATH):
+                hooks.append(worktree / named)
         for folder in filter(self.is_inside, hooks):
-            yield from _list_hooks(Path(os.path.realpath(folder)))
+            for inner, _folders, files in walk(Path(os.path.realpath(folder))):
+                yield from (inner / name for name in files if not name.endswith(".sample"))
 
     def is_inside(self, path: Path) -> bool:
         with suppress(ValueError):  # it holds a NUL
@@ -206,11 +213,6 @@ def grant_rights(folder_fd: int) -> None:
     folder = Path(f"/proc/self/fd/{folder_fd}")
     with suppress(PermissionError):
         folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IRWXU)
-
-
-def _list_hooks(folder: Path) -> Iterator[Path]:
-    for inner, _folders, files in walk(folder):
-        yield from (inner / name for name in files if not name.endswith(".sample"))
 
 
 def _list_object_links(objects: Path) -> list[Path]:

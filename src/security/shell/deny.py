@@ -54,39 +54,55 @@ def _judge_words(words: Sequence[str], denied: Sequence[str]) -> DenyVerdict:
     is_project = words[0] in PROJECT
     if is_project and _mentions("\n".join(words), denied):
         return DENIED
-    if _get_name(words[0]) != _get_name(denied[0]):
+    arguments = [each for each in denied[1:] if not each.startswith("-")]
+    options = [each for each in denied[1:] if each.startswith("-")]
+    is_same = _get_name(words[0]) == _get_name(denied[0])
+    if not is_same or not _has_arguments(words, arguments, is_project=is_project):
         return CLEAR
+    verdicts = [_judge_option(words[1:], each) for each in options]
+    return min(verdicts, key=lambda each: VERDICTS.index(each.verdict), default=DENIED)
+
+
+def _has_arguments(words: Sequence[str], denied: Sequence[str], *, is_project: bool) -> bool:
+    """Whether a command begins with these arguments. Options before and between them, and their values, do not count.
+
+    `is_project`: an argument may be shortened, as in `npm i`.
+    """
     at = 1
-    for wanted in denied[1:]:
-        if wanted.startswith("-"):
-            continue
+    for wanted in denied:
         while at < len(words) and words[at] != wanted and "-" in (words[at][:1], words[at - 1][:1]):
             at += 1  # an option, or its value
-        is_meant = at < len(words) and (words[at] == wanted or (is_project and wanted.startswith(words[at])))  # npm i
+        is_meant = at < len(words) and (words[at] == wanted or (is_project and wanted.startswith(words[at])))
         if not is_meant:
-            return CLEAR
+            return False
         at += 1
-    verdicts = [_judge_option(words[1:], each) for each in denied[1:] if each.startswith("-")]
-    return min(verdicts, key=lambda each: VERDICTS.index(each.verdict), default=DENIED)
+    return True
 
 
 def _judge_option(words: Sequence[str], denied: str) -> DenyVerdict:
     """Whether the words have the denied option, wherever it stands. It may have another name, short or long."""
-    options = [word for word in words if word.startswith("-")]
-    long = [each for each in options if each.startswith("--")]
-    short = [each for each in options if each not in long]
-    if denied in options or any(len(each) > 2 and denied.startswith(each.partition("=")[0]) for each in long):
+    long = [each for each in words if each.startswith("--")]
+    short = [each for each in words if each.startswith("-") and each not in long]
+    if denied.startswith("--"):
+        is_given, may_be_given = _has_long_option(long, denied), bool(short)
+    else:
+        is_given = denied in short or _has_letters(short, denied)
+        may_be_given = bool(long) or _has_letters([each.casefold() for each in short], denied.casefold())  # rm -R
+    if is_given:
         return DENIED
-    others, letters = short, ""  # options of the other kind may be another name
-    if denied[:2] != "--":
-        others = long
-        if len(denied) <= MAX_CLUSTER_CHARS:
-            letters = "".join(short)
-    if letters and {*denied} <= {*letters}:
-        return DENIED
-    if others or (letters and {*denied.casefold()} <= {*letters.casefold()}):  # rm -R is rm -r
+    if may_be_given:
         return DenyVerdict("unreadable", f"one of its options may mean {denied}")
     return CLEAR
+
+
+def _has_long_option(words: Sequence[str], denied: str) -> bool:
+    """Whether one of them is the long option, perhaps shortened or with a value."""
+    return denied in words or any(len(each) > 2 and denied.startswith(each.partition("=")[0]) for each in words)
+
+
+def _has_letters(words: Sequence[str], denied: str) -> bool:
+    """Whether the short options together are those of the cluster: `-f -r` is `-rf`, while -delete is no cluster."""
+    return len(denied) <= MAX_CLUSTER_CHARS and {*denied} <= {*"".join(words)}
 
 
 def _get_name(program: str) -> str:
