@@ -1,7 +1,5 @@
 """Runs every attack on a guard for real, as the exec tool does, and looks for harm.
 
-    python -m tests.attacks [--as-user] [--variants] [--background] [kind ...]
-
 The attacks are those of `../shared/facts`, or with `--variants` those of variants.py. Each runs in a fresh workspace
 beside a home and a folder with secrets, at each access, in mode full with `--yes`; with `--background` it runs in the
 background until its end. Harm is: anything outside the workspace
@@ -13,6 +11,7 @@ became of the attacks, and ends with exit code 1 if there was any.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import pwd
@@ -43,6 +42,9 @@ from src.types.sandbox import ACCESSES
 from tests.attacks.variants import OUT, RAN, USE, VARIANTS
 from tests.security.sandbox.test_attacks import FACTS, build_fixture
 
+DESCRIPTION = (
+    "Run every attack on a guard, as the exec tool does, and look for harm. The exit code is 1 if there is any."
+)
 KINDS = ("bubblewrap", "landlock")
 TIMEOUT_S = 4.0
 RULE_NAMES = ("tool", "command", "action", "path", "exact")
@@ -217,25 +219,31 @@ def list_finders(port: int, *, variants: bool) -> list[Callable[[Path], Attack]]
     return [lambda _base, attack=attack: attack for attack in list_attacks()]  # type: ignore[misc]
 
 
-def main(arguments: list[str]) -> int:
-    if not FACTS.is_dir() and "--variants" not in arguments:
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=DESCRIPTION)
+    parser.add_argument("kinds", nargs="*", metavar="kind", help=f"a sandbox: {', '.join(KINDS)} (all of them)")
+    parser.add_argument("--as-user", action="store_true", help="run as the user nobody, which needs root")
+    parser.add_argument("--variants", action="store_true", help="the attacks of variants.py, not those of ../shared")
+    parser.add_argument("--background", action="store_true", help="each in the background, until its end")
+    options = parser.parse_args(words)
+    if unknown := set(options.kinds).difference(KINDS):
+        parser.error(f"there is no sandbox {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+    if not FACTS.is_dir() and not options.variants:
         print("the attacks in ../shared are not part of this repository")
         return 0
-    if "--as-user" in arguments:
+    if options.as_user:
         user = pwd.getpwnam("nobody")
         os.setgroups([])
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
-    kinds = [each for each in arguments if each in KINDS] or KINDS
     harmful = 0
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
-        for kind in kinds:
+        for kind in options.kinds or KINDS:
             for access in ACCESSES:
                 outcomes: Counter[str] = Counter()
-                for find in list_finders(server.getsockname()[1], variants="--variants" in arguments):
-                    in_background = "--background" in arguments
-                    outcome, harm = try_attack(find, kind, access, server, in_background=in_background)
+                for find in list_finders(server.getsockname()[1], variants=options.variants):
+                    outcome, harm = try_attack(find, kind, access, server, in_background=options.background)
                     outcomes[outcome] += 1
                     if harm:
                         harmful += 1
