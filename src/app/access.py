@@ -32,7 +32,7 @@ def make_tool_context(settings: Settings, policy: Policy) -> ToolContext:
     wiring = Wiring(
         max_file_bytes=settings.workspace.max_file_bytes,
         added_folders=settings.added,
-        protected=(*settings.files, _resolve_state(settings)),
+        protected=policy.protected,
         exec_timeout=settings.security.exec_timeout,
         exec_max_timeout=settings.longest_timeout,
         exec_max_output=settings.security.exec_max_output,
@@ -86,7 +86,7 @@ def defer_sandbox(settings: Settings) -> DeferredSandbox:
     own = SandboxView(
         settings.root,
         readable=tuple(Path(each).expanduser() for each in security.sandbox_read),
-        protected=(*settings.files, state / ALLOWED),
+        protected=(*settings.files, state / ALLOWED),  # not all of the state, which this program writes meanwhile
         network=security.sandbox_network,
         hidden=(state,),
         cache=state / "caches" / name,
