@@ -40,7 +40,7 @@ class _Replacement(NamedTuple):
     ids: bytes
 
 
-class _Prompt(NamedTuple):
+class AskedPrompt(NamedTuple):
     """A rendered prompt: size and checksum of all but its last token, which may become one with what follows."""
 
     size: int
@@ -54,22 +54,17 @@ class AnswerIds:
 
     def __init__(self, server: ServerApi) -> None:
         self._server = server
-        self._prompt: _Prompt | None = None  # that was answered last
+        self._prompt: AskedPrompt | None = None  # that was answered last
         self._answer = b""
         self._text = ""  # of that answer, with its markers
         self._end = b""  # the token with which the model ends its answers
-        self._asked: _Prompt | None = None  # that is not answered yet
-
-    def begin(self) -> None:
-        """A request is sent."""
-        self._asked = None
 
     def extend(
         self, rendered: RenderedPrompt, model: str, tools: ToolIndex, thought_closer: str
-    ) -> Aside[RenderedPrompt]:
-        """The prompt to send. `thought_closer`: see StreamParser."""
+    ) -> Aside[tuple[RenderedPrompt, AskedPrompt | None]]:
+        """The prompt to send, and what `end` takes. `thought_closer`: see StreamParser."""
         if rendered.has_media:  # a field of the request says where in the rendered prompt they are
-            return rendered
+            return rendered, None
         ids = write_ids(rendered.ids)
         size = ids.rfind(b",", 0, -1) + 1
         before, replacements = self._prompt, tuple[_Replacement, ...]()
@@ -84,15 +79,15 @@ class AnswerIds:
                 own = _Replacement(before.size, before.size + len(written), before.last + self._answer)
                 replacements = (*replacements, own)
         checksum.update(view[known:size])
-        self._asked = _Prompt(size, checksum.digest(), ids[size:], replacements)
-        return rendered._replace(ids=_replace(view[:-1], replacements))
+        asked = AskedPrompt(size, checksum.digest(), ids[size:], replacements)
+        return rendered._replace(ids=_replace(view[:-1], replacements)), asked
 
-    def end(self, answer: RawTokens, text: str) -> None:
-        """The request was answered. `text`: what the answer's tokens are."""
+    def end(self, asked: AskedPrompt | None, answer: RawTokens, text: str) -> None:
+        """A request was answered. `asked`: its prompt, if `extend` made it; `text`: what the answer's tokens are."""
         if answer.end is not None:
             self._end = b"%d," % answer.end
-        if self._asked:
-            self._prompt, self._asked = self._asked, None
+        if asked:
+            self._prompt = asked
             self._answer = b"".join([b"%d," % each for each in answer.ids])
             self._text = text
 

@@ -162,27 +162,19 @@ class ContinuityMeter:
     def __init__(self) -> None:
         self.last: PrefixKept | None = None  # of the last turn that could be measured
         self._before: Trail | None = None
-        self._sent: Sent | None = None
-        self._prompt = b""
 
-    def begin(self, sent: Sent) -> None:
-        """A request is sent."""
-        self._sent, self._prompt = sent, b""
+    def measure(self, sent: Sent, prompt: bytes, answer: Sequence[int]) -> PrefixKept | None:
+        """What was kept in a turn; None for a first one, and where the server tells no token ids.
 
-    def read_prompt(self, ids: bytes) -> None:
-        """The token ids of its prompt, as the server writes them."""
-        self._prompt = write_ids(ids)
-
-    def end(self, answer: Sequence[int]) -> PrefixKept | None:
-        """What was kept, at the end of the answer; None for a first turn, and where the server tells no token ids."""
-        sent, prompt, before = self._sent, self._prompt, self._before
-        self._sent, self._prompt, self._before = None, b"", None
-        if sent is None or not prompt:
+        `prompt`: the ids of the prompt, as the server writes them; `answer`: those of the answer to it.
+        """
+        ids, before, self._before = write_ids(prompt), self._before, None
+        if not ids:
             return None
         if before is None:
-            self._before = make_trail(sent, prompt, answer)
+            self._before = make_trail(sent, ids, answer)
             return None
-        known = find_known(before, prompt)
+        known = find_known(before, ids)
         self.last = compare(before, sent, known)
-        self._before = make_trail(sent, prompt, answer, known)
+        self._before = make_trail(sent, ids, answer, known)
         return self.last

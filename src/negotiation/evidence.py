@@ -76,7 +76,7 @@ class PromptCounter:
 
         On the native path nothing is counted anew: the server parses its own prompt's calls, and tells at once.
         """
-        if not request.tools:
+        if not request.tools or path.is_raw:
             return PromptWatch()
         if path.proven:
             if not path.template_shows_tools or not self._is_measurable(request):
@@ -131,10 +131,6 @@ class PromptWatch:
         self._held: list[ModelEvent] = []
         self.is_proven = False
         self.is_dropped = False  # the prompt of the answer that was shown had no tools
-
-    def begin(self) -> None:
-        """An answer begins; of one before it nothing was shown."""
-        self._held.clear()
 
     def compare(self, tokens: int) -> None:
         """Take in the size of the prompt. Raises ToolsDropped if it is that of the prompt without its tools.

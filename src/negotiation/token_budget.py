@@ -55,7 +55,7 @@ class TokenBudget:
         return replace(request, max_tokens=min(request.max_tokens, room))
 
     def measure_fill(self, request: ChatRequest, exact_from: float) -> Aside[float | None]:
-        """See ModelCore.measure_fill."""
+        """See ModelState.measure_fill."""
         limit = yield from self._server.context_length(request.model)
         if not limit:
             return None

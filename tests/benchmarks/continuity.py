@@ -103,11 +103,11 @@ def make_prompt(tokens: int, *, is_same: bool) -> float:
     index = ToolIndex([TOOL])
     ids = AnswerIds(Detokenizer(text))  # type: ignore[arg-type]
     prompt, answer = range(1_000, 1_000 + tokens), range(200)
-    finish(ids.extend(render(prompt), "m", index, ""))
-    ids.end(RawTokens([*answer], 0, 999), text)
+    _, asked = finish(ids.extend(render(prompt), "m", index, ""))
+    ids.end(asked, RawTokens([*answer], 0, 999), text)
     rendered = render(prompt, answer if is_same else range(200, 400), [999, 7])
     started = time.thread_time()
-    sent = finish(ids.extend(rendered, "m", index, ""))
+    sent, _ = finish(ids.extend(rendered, "m", index, ""))
     taken = time.thread_time() - started
     if sent.ids != render(prompt, answer, [999, 7]).ids:
         raise AssertionError("The answer's own ids are not in the prompt.")

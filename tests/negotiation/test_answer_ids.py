@@ -47,14 +47,13 @@ class Talk:
     def send(self, *rendered, **fields):
         """The ids that are sent where the server renders these."""
         body = read_rendered(json.dumps({"token_ids": rendered, **fields}).encode())
-        sent = run(self.ids.extend(body, "m", TOOLS, ""), self.client)
+        sent, self.asked = run(self.ids.extend(body, "m", TOOLS, ""), self.client)
         return json.loads(sent.request.body)["token_ids"]
 
     def ask(self, rendered, answer, end=END):
         """As send, and the answer comes."""
-        self.ids.begin()
         sent = self.send(*rendered)
-        self.ids.end(RawTokens(answer, 0, end), "".join(WORDS[each] for each in answer))
+        self.ids.end(self.asked, RawTokens(answer, 0, end), "".join(WORDS[each] for each in answer))
         return sent
 
     @property
@@ -170,8 +169,7 @@ def test_a_request_without_an_answer_leaves_the_last_one_in_place():
     talk = Talk()
     talk.ask(PROMPT, [11, 12])
     talk.send(7, 8, 9)
-    talk.ids.begin()
-    talk.ids.end(RawTokens([13], 0, END), "Done.")  # of a request that was not rendered
+    talk.ids.end(None, RawTokens([13], 0, END), "Done.")  # of a request that was not rendered
     assert talk.send(*PROMPT, 10, END, *OPENED) == [*PROMPT, 11, 12, END, *OPENED]
 
 

@@ -21,9 +21,7 @@ def write(ids, gap=","):
 def measure(first, answer, second, before=None, now=None, gap=","):
     meter = ContinuityMeter()
     for ids, said, request in ((first, answer, before or sent()), (second, [], now or sent("s", "u", "a", "v"))):
-        meter.begin(request)
-        meter.read_prompt(write(ids, gap))
-        kept = meter.end(said)
+        kept = meter.measure(request, write(ids, gap), said)
     return kept
 
 
@@ -78,9 +76,7 @@ def test_a_conversation_without_a_system_prompt_has_none_that_changed():
 def test_without_token_ids_nothing_is_measured_and_nothing_is_compared_with_an_older_turn():
     meter = ContinuityMeter()
     for ids in (b"1,2", b"", b"1,2,3"):
-        meter.begin(sent())
-        meter.read_prompt(ids)
-        assert meter.end([3]) is None
+        assert meter.measure(sent(), ids, [3]) is None
 
 
 def test_what_was_kept_is_told_in_one_line():

@@ -1,0 +1,347 @@
+"""One turn of a conversation: asks on one call path after the other, until the server accepts.
+
+When a server refuses a request, the path is changed and the request sent again; what the server's tool parser lost is
+recovered from the answer's tokens (see recovery.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+from functools import partial
+
+from ..errors import (
+    ModelNotFound,
+    ParserFailed,
+    RequestFailed,
+    ServerError,
+    TokensUnsupported,
+    ToolsDropped,
+    ToolsUnsupported,
+)
+from ..negotiation.call_gap import GAP_PROBE, learn_gap
+from ..negotiation.call_path import PARSER_FAILED, CallPath, Downgrade, blames_grammar
+from ..negotiation.continuity import Sent
+from ..negotiation.evidence import PromptWatch, look_at_template, try_grammar
+from ..negotiation.facts import ServedModel
+from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, detect_format
+from ..negotiation.history.mending import blames_history, describe_mended, may_blame_history
+from ..negotiation.negotiate import Asker, negotiate
+from ..negotiation.thoughts import PLAIN_PROBE, THOUGHT_PROBE, is_untold, probe_thoughts
+from ..negotiation.tool_choice import decide_call
+from ..providers.base import ChatRequest
+from ..providers.server_errors import judge_own_words, may_repeat
+from ..providers.wire_json import load_json
+from ..types.effects import Aside, Await, Fetch, Turn
+from ..types.events import ModelEvent, Notice, PromptChanged
+from ..types.messages import Message, SystemMessage, ToolChoice, ToolDefinition, UserMessage
+from .answer import Answer
+from .recovery import Recovery
+from .request_builder import remove_fields
+from .response_assembler import ResponseAssembler
+from .retry import with_retries
+from .state import ModelState
+from .steps import watch
+
+
+class ModelTurn:
+    """What is asked in this turn, and what was tried for it so far. It is made for one turn, and runs once."""
+
+    def __init__(
+        self, state: ModelState, messages: Sequence[Message], tools: Sequence[ToolDefinition], choice: ToolChoice
+    ) -> None:
+        self._state = state
+        self._messages = messages
+        self._tools = tools
+        self._choice = choice
+        self._readable = tools  # whose calls count, offered or not
+        self._path = state.path  # so far
+        self._is_decided = False  # whether a weak model is to call a tool
+        self._doubts_grammar = True  # a failure may be due to a grammar
+        self._raw_prompt = ""  # where the text behind it is asked for
+        self._held: list[ModelEvent] = []  # until the server accepts the request
+        self._claimed: ServedModel | None = None  # that this turn finds out about for others
+
+    def run(self) -> Turn[None]:
+        """See ModelCore.respond."""
+        state = self._state
+        try:
+            if self._tools:
+                yield from self._wait_for_first_turn()
+            path = state.path
+            if self._may_avoid_parser:
+                path = state.facts.avoid_parser(state.served, path)
+            self._path = replace(path, mended=state.shown.mends_history)
+            yield from with_retries(self._attempt, state.retry_policy, state.jitter, state.server.check_health)
+        except RequestFailed:
+            yield from self._end_first_turn()
+            raise
+        finally:
+            self._release_claim()
+
+    @property
+    def _may_avoid_parser(self) -> bool:
+        """Whether the turn may be asked in text where the server's parser fails on its answer."""
+        return self._state.options.recovers_parser_errors and bool(self._tools) and self._choice == "auto"
+
+    def _wait_for_first_turn(self) -> Aside[None]:
+        """One of the first conversations finds out how the server takes tools; the others wait for that.
+
+        It gives no events meanwhile: their receiver might ask another model in the same thread.
+        """
+        state, path = self._state, self._path
+        is_open = path.mode in ("tokens", "native") and not path.is_chosen
+        if not (state.server.is_vllm and is_open) or state.facts.accepted.get(state.served):
+            return
+        if running := state.facts.claim(state.served):
+            yield Await(running)
+        else:
+            self._claimed = state.served
+
+    def _release_claim(self) -> None:
+        if self._claimed is not None:
+            claimed, self._claimed = self._claimed, None
+            self._state.facts.release(claimed)
+
+    def _end_first_turn(self) -> Iterator[ModelEvent]:
+        """From here on events may be given: those first that were held."""
+        self._release_claim()
+        held, self._held = self._held, []
+        yield from held
+
+    def _attempt(self) -> Turn[None]:
+        """One attempt; other conversations need not wait for the next one."""
+        asker: Asker[ChatRequest, ModelEvent] = self
+        try:
+            yield from negotiate(asker, self._path, doubts_grammar=self._doubts_grammar)
+        except RequestFailed as error:
+            if error.max_retries:
+                yield from self._end_first_turn()
+            raise
+
+    def prepare(self, path: CallPath) -> Aside[CallPath]:
+        """See Asker, as for the next four."""
+        if path.reason == PARSER_FAILED and path.mode == "text":
+            request = self._state.build_request(self._messages, self._tools, path.for_raw_turn)
+            raw_prompt = yield from self._state.server.render_text(request)
+            if raw_prompt is not None:
+                self._raw_prompt, path = raw_prompt, path.for_raw_turn
+        if not path.is_raw:
+            path = yield from self._learn_path(path)
+        self._path = path
+        return path
+
+    def _learn_path(self, path: CallPath) -> Aside[CallPath]:
+        """The path with what the server tells of its template, its grammars and its model, as far as this turn needs.
+
+        Each is asked for once, and kept whatever becomes of the turn.
+        """
+        path = yield from self._learn_template(path)
+        if path.mode == "tokens" and not self._state.shown.tells_prompts:
+            path = path.skip_tokens()
+        if path.mode == "text" and not self._is_decided:
+            yield from self._decide_call(path)
+        for learn in (self._learn_thoughts, self._learn_gap, self._learn_format, self._learn_grammar):
+            learned = yield from learn(path)
+            if learned is not path:
+                self._state.path = path = learned
+        return path
+
+    def _learn_template(self, path: CallPath) -> Aside[CallPath]:
+        """The path with whether the template shows the tools. The conversation's beginning tells, in little time."""
+        state, messages = self._state, self._messages
+        is_open = path.mode in ("tokens", "native") and path.template_shows_tools is None
+        if not (self._tools and is_open and state.shown.tells_prompts):
+            return path
+        first = next((place for place, each in enumerate(messages) if isinstance(each, UserMessage)), len(messages))
+        request = state.build_request(messages[: first + 1], self._tools, replace(path, mode="template"))
+        sizes = yield from state.prompt_counter.count(request)
+        if sizes is not None:
+            state.path = replace(path, template_shows_tools=sizes.shown > sizes.hidden)
+            return state.path
+        state.shown.tells_prompts = False
+        if (is_shown := (yield from look_at_template(state.server, request))) is not None:
+            state.path, notice = path.learn_template(shows_tools=is_shown)
+            if notice:
+                self._held.append(Notice(notice))
+        return state.path
+
+    def _decide_call(self, path: CallPath) -> Aside[None]:
+        """Decide for a weak model whether it is to call a tool in this turn."""
+        self._is_decided = True
+        self._tools, self._choice = yield from decide_call(
+            self._state.server, self._state.name, self._messages, self._tools, self._choice, path
+        )
+        if not isinstance(self._messages[-1], UserMessage):  # behind results such a model would call without end
+            self._readable = self._tools
+
+    def _learn_thoughts(self, path: CallPath) -> Aside[CallPath]:
+        """The path with whether the template shows thoughts, once there is one that could go back."""
+        state = self._state
+        is_open = path.mode != "tokens" and is_untold(path, state.builder.thoughts_policy)
+        if not (is_open and state.shown.tells_thoughts and any(state.thoughts_held(self._messages))):
+            return path
+        probes = (state.build_request(each, [PROBE_TOOL], path) for each in (THOUGHT_PROBE, PLAIN_PROBE))
+        shows = yield from probe_thoughts(state.server, *probes)
+        state.shown.tells_thoughts = shows is not None
+        return path if shows is None else replace(path, shows_thoughts=shows)
+
+    def _learn_gap(self, path: CallPath) -> Aside[CallPath]:
+        """The path with the blanks that the template writes before a call."""
+        state = self._state
+        probe = partial(state.build_request, GAP_PROBE, [PROBE_TOOL], path)
+        return (yield from learn_gap(state.server, path, state.gaps(self._messages), probe))
+
+    def _learn_format(self, path: CallPath) -> Aside[CallPath]:
+        """The path with the format in which the model writes calls, once its template is in use."""
+        state = self._state
+        is_in_use = path.prompt_style == "template" and (path.mode == "template" or path.proven)
+        if not (self._tools and is_in_use and state.builder.wants_grammar) or path.written_format:
+            return path
+        probe = state.build_request(PROBE, [PROBE_TOOL], path)
+        return replace(path, written_format=(yield from detect_format(state.server, probe)))
+
+    def _learn_grammar(self, path: CallPath) -> Aside[CallPath]:
+        """The path with the field by which the server holds an answer to a grammar, where a call is forced."""
+        if self._choice == "auto" or path.grammar:
+            return path
+        request = self._state.build_request(self._messages, self._tools, path, self._choice)
+        return (yield from try_grammar(self._state.server, request, path))
+
+    def edit(self, path: CallPath, without: Set[str]) -> ChatRequest:
+        self._doubts_grammar = self._doubts_grammar and not without  # once is enough
+        return remove_fields(self._state.build_request(self._messages, self._tools, path, self._choice), without)
+
+    def list_optional_fields(self, body: ChatRequest) -> frozenset[str]:
+        return self._state.builder.list_optional_fields(body)
+
+    def send(self, body: ChatRequest, path: CallPath) -> Turn[None]:
+        """The events of the answer, and of what was lost in it."""
+        state = self._state
+        request = yield from state.budget.fit_max_tokens(body)
+        prompt_watch = yield from state.prompt_counter.watch(request, path)
+        now: dict[str, object] = {"path": path.mode, "system prompt": request.messages[:1], "tools": request.tools}
+        before, state.shown.beginning = state.shown.beginning, now
+        changed = tuple(name for name, value in before.items() if value != now[name])
+        if changed and len(request.messages) > 2:
+            self._held.append(PromptChanged(changed))
+        answer = yield from self._read_answer(request, path, prompt_watch)
+        turn = answer.assembler
+        state.answer_ids.end(answer.asked, turn.tokens, turn.completed.raw_text)
+        if kept := state.continuity.measure(self._describe_sent(request, path), answer.prompt_ids, turn.tokens.ids):
+            yield kept
+
+        def replay(asked: ChatRequest) -> Aside[ResponseAssembler]:
+            again = yield from watch(self._read_answer(asked, path, prompt_watch), lambda _: None, is_shown=False)
+            return again.assembler
+
+        yield from Recovery(
+            turn,
+            request,
+            self._readable,
+            choice=self._choice,
+            is_native=path.mode == "native",
+            is_unparsed=path.mode == "tokens" or path.is_raw,
+            server=state.server,
+            budget=state.budget,
+            replay=replay,
+            disable_native=partial(self._disable_native, path),
+            sent_notices=state.shown.notices,
+        ).run()
+
+    def _read_answer(self, request: ChatRequest, path: CallPath, prompt_watch: PromptWatch) -> Turn[Answer]:
+        """The events of one answer, and the whole."""
+        state = self._state
+        answer = Answer(state, request, self._readable, path, prompt_watch, self._raw_prompt)
+        try:
+            decoder = yield from answer.open()
+            state.path = path
+            if self._readable:
+                state.facts.accepted.update(state.served, lambda _: True)
+            yield from self._end_first_turn()
+            yield from answer.read(decoder)
+        except RequestFailed as error:
+            answer.note_failure(error)
+            yield from answer.assembler.flush()
+            raise
+        yield from answer.learn()
+        return answer
+
+    def _describe_sent(self, request: ChatRequest, path: CallPath) -> Sent:
+        is_system = isinstance(next(iter(request.messages), None), SystemMessage)
+        way = f"{path.mode} {path.prompt_style} {path.alternate} {path.fold_system}"
+        writer = self._state.server.identify(request.model)
+        return Sent(writer, way, request.tools, request.messages, is_system)
+
+    def _disable_native(self, path: CallPath) -> str:
+        self._state.path, notice = path.disable_native()
+        return notice
+
+    def change(self, path: CallPath, refusal: ServerError, body: ChatRequest, without: Set[str]) -> Aside[CallPath]:  # noqa: ARG002
+        state = self._state
+        if isinstance(refusal, ModelNotFound):
+            self._held.append(Notice((yield from state.take_only_model(refusal))))
+            return path
+        if isinstance(refusal, ToolsDropped) and path.proven:
+            state.forget_proof(path)
+            return state.path
+        if not isinstance(refusal, TokensUnsupported):
+            path, refusal = yield from self._judge(path, refusal, body)
+        path, notice = self._downgrade(path, refusal, body)
+        if isinstance(refusal, (TokensUnsupported, ToolsDropped)):
+            state.path = path  # so, whatever becomes of the turn
+            path = state.path
+        if notice:
+            self._held.append(Notice(notice))
+        return path
+
+    def _judge(self, path: CallPath, refusal: ServerError, body: ChatRequest) -> Aside[tuple[CallPath, ServerError]]:
+        """What the server means by a refusal, and the path, proven where it may be about this conversation only.
+
+        Raises the refusal where the server's parser failed, and the turn may not be asked again.
+        """
+        state = self._state
+        sent = load_json(state.builder.encode(body).body)
+        refusal = judge_own_words(refusal, sent)
+        yield from state.server.hint_base_url(refusal)
+        if isinstance(refusal, ToolsUnsupported) and not path.proven and may_repeat(refusal, sent):
+            path = replace(path, proven=(yield from self._takes_tools(path)))
+        if isinstance(refusal, ParserFailed):
+            if path.mode == "native":
+                state.facts.note_parser(state.served, failed=True)
+            if refusal.was_shown or not self._may_avoid_parser:
+                raise refusal
+        return path, refusal
+
+    def _takes_tools(self, path: CallPath) -> Aside[bool]:
+        """Whether the server accepts a request on this path that has nothing of the conversation in it."""
+        builder = self._state.builder
+        wire = builder.encode(builder.build(self._state.name, [UserMessage("Hello.")], [PROBE_TOOL], path, 1))
+        reply = yield Fetch("POST", wire.path, wire.body)
+        return bool(reply.head.is_ok)
+
+    def _downgrade(self, path: CallPath, refusal: ServerError, body: ChatRequest) -> Downgrade:
+        """The path without what was refused: what is odd in the conversation, where the refusal may be about that.
+
+        Raises the refusal where nothing is left to change.
+        """
+        builder = self._state.builder
+        is_of_answer = refusal.in_answer or isinstance(refusal, ParserFailed)  # no unreadable call is sent as a call
+        odd = () if is_of_answer else builder.list_mended(body)
+        mended = Downgrade(replace(path, mended=True), describe_mended(odd))
+        if odd and blames_history(refusal):
+            return mended
+        try:
+            return path.downgrade(refusal, builder.list_optional_fields(body), are_tools_ours=not odd)
+        except ServerError:
+            if odd and may_blame_history(refusal):
+                return mended
+            raise
+
+    def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:
+        """One failure with a grammar may have had another reason."""
+        state = self._state
+        state.shown.mends_history = path.mended
+        state.shown.grammar_failures = state.shown.grammar_failures + 1 if grammar_refusal else 0
+        if grammar_refusal and (state.shown.grammar_failures > 1 or blames_grammar(grammar_refusal)):
+            state.path = state.path.disable_fields(sorted(without))
