@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, Field, fields
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..errors import Advice, ConfigError
+from ..types.lazy_pattern import LazyPattern
 from .settings import BASE_URLS, CALL_PATHS, GUARDS, MAIN_SERVER, SECTIONS
 
 MAX_NUMBER = 1e300  # excludes NaN and infinity; smaller integers fit into a float
@@ -209,9 +209,9 @@ REFINERS: Mapping[str, Callable[[Any, str], object]] = {
 OWN_FIELDS = frozenset(
     ("contents", "messages", "model", "n", "stream", "stream_options", "system", "tool_choice", "tools")
 )
-_SERVER_NAME = re.compile(r"[\w.-]+")
-_HEADER_NAME = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_WORD = re.compile("[!-~\xa1-\xac\xae-\xff]*")
+_SERVER_NAME = LazyPattern(r"[\w.-]+")
+_HEADER_NAME = LazyPattern("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_WORD = LazyPattern("[!-~\xa1-\xac\xae-\xff]*")
 
 
 def resolve_path(name: str, place: str, kind: Literal["file", "folder"], beside: Path = Path()) -> Path:

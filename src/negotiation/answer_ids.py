@@ -13,7 +13,6 @@ otherwise.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import NamedTuple
@@ -24,12 +23,13 @@ from ..providers.base import RawTokens
 from ..providers.vllm_tokens import RenderedPrompt
 from ..types.effects import Aside
 from ..types.events import ReasoningDelta, TextDelta
+from ..types.lazy_pattern import LazyPattern
 from .continuity import write_ids
 from .server import ServerApi
 
 # But for ASCII: of a special token in a value the first character is escaped, and so the token must go back.
-_UNICODE_ESCAPE = re.compile(r"\\u(?!00[0-7])([0-9a-fA-F]{4})")
-_WORD = re.compile(r"[^\W_]+")
+_UNICODE_ESCAPE = LazyPattern(r"\\u(?!00[0-7])([0-9a-fA-F]{4})")
+_WORD = LazyPattern(r"[^\W_]+")
 
 
 class _Replacement(NamedTuple):

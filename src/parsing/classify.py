@@ -7,7 +7,6 @@ the tool is offered and the arguments fit. A block that is about calls (mention.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
@@ -34,7 +33,7 @@ _BEGUN_CALL = LazyPattern(  # a name, and the key behind it
     rf"(?:{'|'.join(NAME_KEYS)})[\"']?\s{{0,8}}:\s{{0,8}}[\"']([^\W\d][\w.:/-]{{0,80}})[\"']"
     r"(?:\s{0,8},\s{0,64}[\"']?(\w{1,80})[\"']?\s{0,8}:)?"
 )
-_NAME_WORD = re.compile(r"[^\W\d][\w.:/-]*")
+_NAME_WORD = LazyPattern(r"[^\W\d][\w.:/-]*")
 
 
 class BlockText(NamedTuple):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..types.lazy_pattern import LazyPattern
 from ..types.messages import (
     JSON,
     NATIVE,
@@ -35,7 +36,7 @@ from .arguments.tool_index import IndexedTool, as_schema
 
 RESULTS_HEADING = "Tool execution results:"
 # What a model may take for the end of a fence, with the fence's number.
-_FENCE_END = re.compile(r"<\s{0,8}/\s{0,8}tool_output(?:_(\d{1,18}))?", re.IGNORECASE | re.ASCII)
+_FENCE_END = LazyPattern(r"<\s{0,8}/\s{0,8}tool_output(?:_(\d{1,18}))?", re.IGNORECASE | re.ASCII)
 
 _FORMAT = """\
 ## Tool Call Format

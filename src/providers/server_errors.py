@@ -43,7 +43,7 @@ MAX_LIST_CHARS = 80
 MIN_QUOTE_CHARS = 8  # shorter texts of a request stand in messages by chance
 MAX_JUDGED_CHARS = 8192  # of a message
 _CUT = "[...]"
-_MARKED_INPUT = re.compile(r"""(?:["'](?:input|ctx)["']: |\binput_value=)[^\n]*""")
+_MARKED_INPUT = LazyPattern(r"""(?:["'](?:input|ctx)["']: |\binput_value=)[^\n]*""")
 _PARSER_HINT = "Start it with --enable-auto-tool-choice --tool-call-parser PARSER."
 _LOADING_HINT = Advice(
     "It did not load its model within vllm.load_timeout; its log may say why.",

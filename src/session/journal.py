@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BotError
+from ..types.lazy_pattern import LazyPattern
 from ..types.messages import JSON
 
 VERSION = 1
@@ -30,9 +31,9 @@ MAX_PROBLEMS = 20  # that are reported
 HEAD_BYTES = 1000  # of a result, which contain the name of its tool
 _WRITE_FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
 PROVIDERS_OWN = ("signature", "redacted_thinking", "thoughtSignature")  # in the metadata of thoughts and calls
-_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-_SECRET_NAME = re.compile(r"pass|pwd|secret|key|token|auth|cookie", re.IGNORECASE)  # a part of every name of a secret
-_ENDS_VALUE = re.compile(r"[\"'\\\r\n]")  # where a value ends for who looks for secrets in JSON
+_BASE64 = LazyPattern(r"[A-Za-z0-9+/]+={0,2}")
+_SECRET_NAME = LazyPattern(r"pass|pwd|secret|key|token|auth|cookie", re.IGNORECASE)  # a part of every name of a secret
+_ENDS_VALUE = LazyPattern(r"[\"'\\\r\n]")  # where a value ends for who looks for secrets in JSON
 _decode = json.JSONDecoder().raw_decode
 Redact = Callable[[str], str]
 

@@ -8,23 +8,24 @@ of the text that was written is redacted again with what follows it, because a p
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+
+from ..types.lazy_pattern import LazyPattern
 
 PIECE_CHARS = 256
 MAX_SECRET_CHARS = 8000
 MIN_CONTEXT_CHARS, MAX_CONTEXT_CHARS = 200, 1000  # of written text, in which a pattern may begin: its line, if possible
 WORD = "".join(map(chr, range(ord("!"), ord("~") + 1)))  # characters of secrets
 # The names that stand before a secret (see security/text/redact.py).
-NAMED = re.compile(
+NAMED = LazyPattern(
     r"(?i:passw|passphrase|pwd|secret|token|key|bearer|basic|authorization|cookie)"
     r"[\w-]{0,40}[\"'\\]{0,8}[ \t]{0,4}[:=]?[ \t]{0,4}\Z"
 )
 NAME_DISTANCE_CHARS = 80  # before a word, in which its name can be
 PEM, PEM_END = "-----BEGIN", "-----END"
 PUTTY = "Private-Lines:"
-UNFINISHED_END = re.compile(PEM_END + "[A-Z -]*")
-UNFINISHED_PUTTY = re.compile(PUTTY + r" ?[0-9]{0,4}[A-Za-z0-9+/=\r\n]*")
+UNFINISHED_END = LazyPattern(PEM_END + "[A-Z -]*")
+UNFINISHED_PUTTY = LazyPattern(PUTTY + r" ?[0-9]{0,4}[A-Za-z0-9+/=\r\n]*")
 
 
 def find_unfinished(text: str) -> int:

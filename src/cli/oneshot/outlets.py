@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from ...errors import BotError
 from ...security.text.sanitize import ControlRemover, sanitize
 from ...types.events import Completed, Event, TextDelta, TurnStarted
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import Response, Text
 from ..render.plain import PlainScreen
 from .json_output import RunReport, format_event, format_line
@@ -22,7 +22,7 @@ from .json_output import RunReport, format_event, format_line
 if TYPE_CHECKING:
     from ...app.library.structured import Form
 
-_CONTROL = re.compile("[\x7f-\x9f]")  # which json.dumps leaves as they are
+_CONTROL = LazyPattern("[\x7f-\x9f]")  # which json.dumps leaves as they are
 
 
 class Outlet:

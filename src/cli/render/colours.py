@@ -5,12 +5,13 @@ All are among the terminal's own sixteen, so that its palette decides. Bold, dim
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ...types.lazy_pattern import LazyPattern
+
 ASK_BACKGROUND = "\x1b]11;?\x1b\\"  # OSC 11 of xterm; https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
-BACKGROUND = re.compile(r"\x1b\]11;rgb:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:\x07|\x1b\\)")
+BACKGROUND = LazyPattern(r"\x1b\]11;rgb:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:\x07|\x1b\\)")
 LIGHT_FROM = 0.5  # of white
 DARK_INDEXES = {"0", "1", "2", "3", "4", "5", "6", "8"}  # of the sixteen colours, in COLORFGBG
 

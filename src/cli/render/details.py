@@ -5,8 +5,6 @@ All of it was written by others, so the screens put it behind a mark, as lines o
 
 from __future__ import annotations
 
-import re
-
 from ...security.text.sanitize import sanitize
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import CHECKS_LEAD, ToolResult
@@ -21,7 +19,7 @@ MAX_DIFF_LINES = 20  # below a call; /expand shows all
 DIM, BOLD = "2", "1"
 CHANGING_TOOLS = ("write", "edit")
 TODO_TOOLS = ("todo_write", "todo_read")
-TODO = re.compile(r"\[([ ~x])\] (.*)")
+TODO = LazyPattern(r"\[([ ~x])\] (.*)")
 TODO_STYLES = {" ": "", "~": BOLD, "x": DIM}
 HUNK = LazyPattern(r"@@ -(\d+)(?:,\d+)? \+(\d+)")
 _NOTE = LazyPattern(r"\[.*\]\Z")

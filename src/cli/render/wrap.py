@@ -5,14 +5,15 @@ Without rich, which the plain screen does not need.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from unicodedata import east_asian_width
+
+from ...types.lazy_pattern import LazyPattern
 
 ELLIPSIS = "..."
 TAB_COLUMNS = 4
 HANGING_INDENT = 4
-_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")  # between columns
+_GAP = LazyPattern(r"(?<=\S) {2,}(?=\S)")  # between columns
 FIRST_EAST_ASIAN = "\u2e80"  # these scripts have no blanks between words
 FIRST_EMOJI = "\U0001f000"
 QUOTE_MARGIN = "    "  # before the marks of text that others wrote

@@ -15,6 +15,7 @@ from ...providers import vllm
 from ...providers.base import ChatRequest
 from ...providers.vllm_parsers import find_family
 from ...types.effects import Aside
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON, Message, Response, ToolCall, ToolChoice, ToolDefinition, UserMessage
 from ..server import ServerApi
 from .structural_tags import find_format, make_structural_tag
@@ -28,7 +29,7 @@ PROBE_TOOL = ToolDefinition(
 )
 PROBE_CALL = ToolCall("000000001", PROBE_TOOL.name, {"city": "Oslo"})
 PROBE: tuple[Message, ...] = (UserMessage(_QUESTION), Response((PROBE_CALL,)))
-_BLANKS = re.compile(r"\s+")
+_BLANKS = LazyPattern(r"\s+")
 
 
 def detect_format(server: ServerApi, probe: ChatRequest) -> Aside[str]:

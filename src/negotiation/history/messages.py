@@ -13,13 +13,14 @@ from itertools import chain, takewhile
 from typing import Any, NamedTuple, cast
 
 from ...providers.wire_json import as_str
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON
 from ..call_gap import ends_in_blanks
 
 SYSTEM_ROLES = ("system", "developer")
 # Clients that speak to models without late system messages write them like that themselves.
 LATE_SYSTEM = "<system-reminder>\n{text}\n</system-reminder>"
-_INLINE_THOUGHT = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
+_INLINE_THOUGHT = LazyPattern(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 
 
 def is_system(message: Mapping[str, Any]) -> bool:

@@ -11,15 +11,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolDefinition
 
 NAMESPACES = frozenset(("functions", "function", "tools", "tool", "default_api", "api", "tool_code"))
 _PUNCTUATION = re.compile(r"[\W_]+")
 _JOINT = r"(?:[.:/]+|__+)"  # between a namespace and a name
-_PARTS = re.compile(_JOINT)
+_PARTS = LazyPattern(_JOINT)
 _CALL = "call:"  # Gemma's, before a name
-_NAMESPACE = re.compile(rf"(?:{'|'.join(sorted(NAMESPACES))}){_JOINT}|{_CALL}")
-_SUFFIX = re.compile(r"(?::\d+|\(call[-_ ]?\d+\)|\(\)|\.(?:call|run|invoke|execute)|<\|.*)\Z", re.DOTALL)
+_NAMESPACE = LazyPattern(rf"(?:{'|'.join(sorted(NAMESPACES))}){_JOINT}|{_CALL}")
+_SUFFIX = LazyPattern(r"(?::\d+|\(call[-_ ]?\d+\)|\(\)|\.(?:call|run|invoke|execute)|<\|.*)\Z", re.DOTALL)
 _SUFFIX_PREFIX = (  # compiled when needed: that takes 7 ms
     r"(?::\d*|\.(?:c(?:a(?:ll?)?)?|r(?:un?)?|i(?:n(?:v(?:o(?:ke?)?)?)?)?|e(?:x(?:e(?:c(?:u(?:te?)?)?)?)?)?)?)\Z"
 )
@@ -124,7 +125,7 @@ class NameIndex:
 
     def _find_end(self, word: str) -> str | None:
         """The tool whose name the last parts of a word are, or whose own last part the word is."""
-        parts = _PARTS.split(word)[-6:]
+        parts: list[str] = _PARTS.split(word)[-6:]
         if parts[-1] in self._names:  # another name may differ from it in punctuation alone
             return parts[-1]
         for start in range(1, len(parts)):

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Literal, NamedTuple
 
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON
 from .tag_syntax import ELEMENT, NOISE, TagSyntax
 
@@ -111,7 +112,7 @@ class Format(NamedTuple):
         return next((opener for opener in self.openers if begin.startswith(opener)), "")
 
 
-FIELDS = re.compile(r"\{(name|escaped_name|args|attributes|args_string|keywords|quoted|members|call)\}")
+FIELDS = LazyPattern(r"\{(name|escaped_name|args|attributes|args_string|keywords|quoted|members|call)\}")
 
 
 def _dump(value: object) -> str:

@@ -8,9 +8,8 @@ with its event as `raw`: both joined in order are the input.
 
 from __future__ import annotations
 
-import re
-
 from ...types.events import TextDelta
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
 from ..events import Classification, Cut, Doubted, Malformed, ParsedCall, ParserEvent
 
@@ -20,8 +19,8 @@ LEAD_CHARS = 240  # of the text before a block
 LOOK_BACK_CHARS = 160  # of a line that is read backwards
 CONTEXT_CHARS = 256  # that are kept of what was shown: more than are read backwards
 _MAX_KEPT_CHARS = 768  # text that was shown is dropped beyond these
-_BLANKS = re.compile(r"[ \t]{0,64}")
-_WHITESPACE = re.compile(r"\s{0,64}")
+_BLANKS = LazyPattern(r"[ \t]{0,64}")
+_WHITESPACE = LazyPattern(r"\s{0,64}")
 
 
 class StreamBuffer:

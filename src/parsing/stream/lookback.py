@@ -16,8 +16,8 @@ from ...types.lazy_pattern import LazyPattern
 from ..arguments.tool_index import NameIndex, normalize
 from .buffer import LOOK_BACK_CHARS
 
-_WORD = re.compile(r"(@?\*{0,3}`?)(?<!\w)([^\W\d][\w.\\/:$-]{0,80})([`*\"']{0,4}(?::\**)?)(\s{0,16})\Z")
-_JOINT = re.compile(r"[.:/]+(?=[^\W\d])")
+_WORD = LazyPattern(r"(@?\*{0,3}`?)(?<!\w)([^\W\d][\w.\\/:$-]{0,80})([`*\"']{0,4}(?::\**)?)(\s{0,16})\Z")
+_JOINT = LazyPattern(r"[.:/]+(?=[^\W\d])")
 _MAX_GAP_CHARS, _MAX_WORD_CHARS = 16, 90
 CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentary", "analysis", "final")
 _KEYWORDS = frozenset(  # besides names, without punctuation: the words that labels and markers consist of
@@ -27,14 +27,13 @@ _KEYWORDS = frozenset(  # besides names, without punctuation: the words that lab
 _KEYWORD_PREFIXES = frozenset(word[:end] for word in _KEYWORDS for end in range(len(word) + 1))
 _OWN_CHARS = 48  # more than `TOOL_CALL` and its decoration have
 _APART = r"(?<![\w\\$-])"  # begins a word
-_OWN_MARKER = re.compile(rf"{_APART}\*{{0,3}}TOOL[ _-]?CALLS?[*`]{{0,4}}\s{{0,16}}\Z", re.IGNORECASE)
+_OWN_MARKER = LazyPattern(rf"{_APART}\*{{0,3}}TOOL[ _-]?CALLS?[*`]{{0,4}}\s{{0,16}}\Z", re.IGNORECASE)
 _OWN_LAST_CHARS = frozenset("lLsS")
-_PHRASE = (
-    re.compile(  # a marker or a label of two words, or its beginning: `tool call`, `Function name:`, `commentary to`
-        rf"{_APART}\*{{0,3}}`?(?:(?:tool|function)[ _-](?:n(?:a(?:me?)?)?|c(?:a(?:l(?:ls?)?)?)?)?[*`\"':\s]{{0,24}}"
-        rf"|(?:{'|'.join(CHANNELS)})\s{{1,4}}t?o?)\Z",
-        re.IGNORECASE,
-    )
+# A marker or a label of two words, or its beginning: `tool call`, `Function name:`, `commentary to`.
+_PHRASE = LazyPattern(
+    rf"{_APART}\*{{0,3}}`?(?:(?:tool|function)[ _-](?:n(?:a(?:me?)?)?|c(?:a(?:l(?:ls?)?)?)?)?[*`\"':\s]{{0,24}}"
+    rf"|(?:{'|'.join(CHANNELS)})\s{{1,4}}t?o?)\Z",
+    re.IGNORECASE,
 )
 _SECOND_WORD = frozenset("nNcCtT*`:\"'")  # what the second of those begins with, or what follows it
 _FIRST_WORD_END = frozenset("lnystLNYST")
@@ -113,9 +112,7 @@ def iter_words(text: str, end: int, floor: int, edge: int = 0) -> Iterator[Prece
             yield PrecedingWord(at, at, name[joint.end() :], mark, gap, text[at - 1])
 
 
-def search_back(
-    pattern: re.Pattern[str] | LazyPattern, text: str, low: int, end: int, edge: int
-) -> tuple[re.Match[str] | None, int]:
+def search_back(pattern: LazyPattern, text: str, low: int, end: int, edge: int) -> tuple[re.Match[str] | None, int]:
     """The match between `low` and `end`, and what its positions count from. The character before `low` decides, too."""
     base = max(edge, low - 1)
     return pattern.search(text[base:end], low - base), base

@@ -12,9 +12,11 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Union
 
+from ...types.lazy_pattern import LazyPattern
+
 END = r"\Z"
 MAX_MATCH_CHARS = 1200  # more than any pattern of this room can match
-_GROUP = re.compile(r"\(\?P<\w+>")  # a prefix expression repeats its parts, and a group name may stand once
+_GROUP = LazyPattern(r"\(\?P<\w+>")  # a prefix expression repeats its parts, and a group name may stand once
 
 
 class PrefixPattern(NamedTuple):

@@ -15,7 +15,6 @@ A folder is read again only if it changed, so that looking costs one stat(2) for
 from __future__ import annotations
 
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -64,8 +63,8 @@ RUNNING_FILES = LazyPattern(
 HOOKS_PATH = "core.hookspath"
 CONFIGS = ("config", "config.worktree")
 COMMON_DIR = "commondir"
-GIT_LINK = re.compile(r"gitdir: ([^\s\0](?:[^\r\n\0]*[^\s\0])?)[\r\n]*")  # git takes each blank for a part of the name
-COMMON_LINK = re.compile(GIT_LINK.pattern.removeprefix("gitdir: "))
+GIT_LINK = LazyPattern(r"gitdir: ([^\s\0](?:[^\r\n\0]*[^\s\0])?)[\r\n]*")  # git takes each blank for a part of the name
+COMMON_LINK = LazyPattern(GIT_LINK.pattern.removeprefix("gitdir: "))
 GIT_LINKS = {GIT: GIT_LINK, COMMON_DIR: COMMON_LINK}  # files that name a folder with settings of git, and their form
 GIT_SETTINGS = ("hooks", *CONFIGS, COMMON_DIR)  # they make git run programs, or look elsewhere
 MARKS = ("HEAD", "objects", "refs")

@@ -17,6 +17,8 @@ from functools import cache, lru_cache
 from typing import NamedTuple, Union
 from urllib.parse import quote
 
+from ...types.lazy_pattern import LazyPattern
+
 MARK = "[redacted]"
 MIN_SECRET_CHARS = 4  # of a known value; a shorter one would redact words
 
@@ -56,7 +58,7 @@ REACH_CHARS = 512
 JWT_REACH_CHARS = 8192  # its head may hold certificates
 MAX_SHORT_CHARS = 100  # of a text whose redaction is remembered
 MIN_KEY_CHARS = 15  # of the shortest of them
-_RUN = re.compile(rf"[A-Za-z0-9_.:/+=%-]{{{MIN_KEY_CHARS},}}", re.ASCII)  # every key lies within one
+_RUN = LazyPattern(rf"[A-Za-z0-9_.:/+=%-]{{{MIN_KEY_CHARS},}}", re.ASCII)  # every key lies within one
 
 Replacement = Union[str, Callable[[re.Match[str]], str]]
 

@@ -10,9 +10,10 @@ it drops nothing and shows all of that as escapes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Set
 from typing import ClassVar
+
+from ...types.lazy_pattern import LazyPattern
 
 MAX_STRING_CHARS = 65_536  # of a payload without an end: it hides no more than this, and no further line
 MAX_CONTROL_CHARS = 64  # parameters of a control sequence
@@ -25,9 +26,9 @@ _INVISIBLE_MARKS = (  # or with an effect on the text around them
 )
 _DROPPED = f"\x00-\x08\x0e-\x1f\x7f-\x9f{_INVISIBLE_MARKS}"
 _LINE_ENDS = "\r\x0b\x0c\x85\u2028\u2029"
-_SPECIAL = re.compile(f"[{_DROPPED}{_LINE_ENDS}{_JOINERS}{_SELECTORS}\ud800-\udfff]")
-_SELECTOR = re.compile(f"[{_SELECTORS}]")
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069]")
+_SPECIAL = LazyPattern(f"[{_DROPPED}{_LINE_ENDS}{_JOINERS}{_SELECTORS}\ud800-\udfff]")
+_SELECTOR = LazyPattern(f"[{_SELECTORS}]")
+_CONTROLS = LazyPattern("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069]")
 
 _INTRODUCED = {"[": "control", "]": "string", "P": "string", "_": "string", "^": "string", "X": "string"}
 _C1 = {"\x9b": "control", "\x9d": "string", "\x90": "string", "\x9f": "string", "\x9e": "string", "\x98": "string"}
@@ -37,7 +38,7 @@ _STRING_ENDS = frozenset("\x07\x9c\x18\x1a")
 class Sanitizer:
     """Sanitizes one text in chunks."""
 
-    _sought: ClassVar[re.Pattern[str]] = _SPECIAL  # what is not let through as it is
+    _sought: ClassVar[LazyPattern] = _SPECIAL  # what is not let through as it is
 
     def __init__(self) -> None:
         self._state = "text"  # text, escape, control, string
@@ -97,7 +98,7 @@ class Sanitizer:
 class ControlRemover(Sanitizer):
     """Removes what a terminal would obey, and nothing that is only invisible: for a file or a pipe."""
 
-    _sought: ClassVar[re.Pattern[str]] = _CONTROLS
+    _sought: ClassVar[LazyPattern] = _CONTROLS
 
 
 def _joins(last: str) -> bool:
@@ -123,7 +124,7 @@ _UNSEEN = f"{_INVISIBLE_MARKS}{_JOINERS}{''.join(sorted(_INVISIBLE))}"
 _BLANK = rf"(?:[^\S\n]|[{_UNSEEN}])"
 MIN_PADDING = 400  # blanks
 # Each alternative begins only where a run begins, so that the search is linear.
-_PADDING = re.compile(rf"(?<![\s{_UNSEEN}])(?:{_BLANK}*\n){{10,}}|(?<!{_BLANK}){_BLANK}{{{MIN_PADDING},}}")
+_PADDING = LazyPattern(rf"(?<![\s{_UNSEEN}])(?:{_BLANK}*\n){{10,}}|(?<!{_BLANK}){_BLANK}{{{MIN_PADDING},}}")
 
 
 def reveal(text: str, *, on_one_line: bool = False) -> str:

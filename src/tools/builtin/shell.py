@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 from ...errors import ToolError
+from ...types.lazy_pattern import LazyPattern
 from ...types.sandbox import Access
 from ..sdk.context import ToolContext
 from ..sdk.output_store import ToolOutput
 from ..sdk.tool import tool
 
-END_JOB = re.compile(r"kill (?:-\w+ )?%(\d{1,6})")  # no job of any shell that a command could start
+END_JOB = LazyPattern(r"kill (?:-\w+ )?%(\d{1,6})")  # no job of any shell that a command could start
 SHELL = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
 
 

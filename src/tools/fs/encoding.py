@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import codecs
 import io
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
 from ...errors import ToolError
 from ...types.file_names import escape_name
+from ...types.lazy_pattern import LazyPattern
 from ..sdk.context import ToolContext
 from . import paths
 from .text_files import DISK, OldFile
@@ -28,11 +28,11 @@ class Encoding(NamedTuple):
 
     bom: bytes
     codec: str
-    not_text: re.Pattern[str]  # matches characters that no text has
+    not_text: LazyPattern  # matches characters that no text has
 
 
-NUL = re.compile("\0")
-CONTROL = re.compile("[\0-\x07\x0e-\x1a\x1c-\x1f]")
+NUL = LazyPattern("\0")
+CONTROL = LazyPattern("[\0-\x07\x0e-\x1a\x1c-\x1f]")
 UTF_8 = Encoding(b"", "utf-8", NUL)
 ENCODINGS = (  # the first that fits; Latin-1 decodes any bytes, so that it excludes control characters
     Encoding(codecs.BOM_UTF8, "utf-8", NUL),

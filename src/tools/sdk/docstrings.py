@@ -13,11 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-SECTION = re.compile(r"(args|arguments|parameters|params):", re.IGNORECASE)
-GOOGLE = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
-NUMPY = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?()")
-SPHINX = re.compile(r":(?:param|parameter|arg|argument)\s(?:[^:]*\s)?\*{0,2}(\w+):\s*(.*)")
-UNDERLINE = re.compile(r"-{3,}")
+from ...types.lazy_pattern import LazyPattern
+
+SECTION = LazyPattern(r"(args|arguments|parameters|params):", re.IGNORECASE)
+GOOGLE = LazyPattern(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
+NUMPY = LazyPattern(r"\*{0,2}(\w+)\s*(?::.*)?()")
+SPHINX = LazyPattern(r":(?:param|parameter|arg|argument)\s(?:[^:]*\s)?\*{0,2}(\w+):\s*(.*)")
+UNDERLINE = LazyPattern(r"-{3,}")
 
 
 def read_descriptions(doc: str) -> dict[str, str]:
@@ -35,7 +37,7 @@ def read_descriptions(doc: str) -> dict[str, str]:
     return {name: text for name, text in found.items() if text}
 
 
-def _read_entries(lines: Sequence[str], least: int, pattern: re.Pattern[str]) -> dict[str, str]:
+def _read_entries(lines: Sequence[str], least: int, pattern: LazyPattern) -> dict[str, str]:
     """The entries of a section, which are indented alike, by `least` or more; it ends with a line that is not."""
     entries: dict[str, str] = {}
     indent: int | None = None

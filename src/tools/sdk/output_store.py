@@ -10,7 +10,6 @@ A full disk does not fail a tool: an output that could not be stored has no refe
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -18,11 +17,12 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ...errors import ToolError
+from ...types.lazy_pattern import LazyPattern
 
 MAX_OUTPUT_BYTES = 2 * 1024**3  # stored of one output
 MAX_FOLDER_BYTES = 8 * 1024**3
 MAX_AGE_S = 7 * 24 * 3600.0
-REFERENCE = re.compile("o[0-9a-f]{8}")
+REFERENCE = LazyPattern("o[0-9a-f]{8}")
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, cast, get_args, overload
 
 from ...errors import BotError, ToolError
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON, MalformedCall, RequestedCall, ToolDefinition, ToolResult
 from ...types.sandbox import Access
 from ...types.tool_schema import format_definition, format_signature
@@ -47,7 +47,7 @@ else:
 
 Risk = Literal["low", "high"]
 Preview: TypeAlias = Callable[[Mapping[str, Any], ToolContext], str]
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+NAME = LazyPattern(r"[a-zA-Z0-9_-]{1,64}")
 ANY_CONTEXT = "(context)"  # the context_parameter of a function that takes any arguments: no argument has that name
 
 

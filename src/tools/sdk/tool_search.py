@@ -17,6 +17,7 @@ from itertools import zip_longest
 from typing import Annotated, Any, NamedTuple
 
 from ...errors import ToolError
+from ...types.lazy_pattern import LazyPattern
 from ...types.messages import CALL_TOOL, ToolDefinition
 from ...types.tool_schema import format_definition, to_openai_tool
 from .tool import Tool, tool
@@ -33,7 +34,7 @@ MIN_PART_CHARS = 3  # of a word that may stand for a longer one
 INTRODUCTION = (
     "Find tools that are only named here. The result has the definitions of those found, and call_tool calls them."
 )
-_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
+_PARTS = LazyPattern(r"[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 
 
 class Savings(NamedTuple):

@@ -22,12 +22,13 @@ from typing import Annotated, Any, NamedTuple
 from ...beneath import find_relative, open_file
 from ...errors import ToolError
 from ...types.file_names import escape_name
+from ...types.lazy_pattern import LazyPattern
 from ...types.special_tokens import neutralize_with_note
 from ..sdk.tool import Tool, tool
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
-FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+NAME = LazyPattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+PLACEHOLDER = LazyPattern(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
+FRONT_MATTER = LazyPattern(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 MAX_FILE_CHARS = 100_000
 MAX_DESCRIPTION_CHARS = 1_024  # as agentskills.io says
 MAX_SHARE = 0.02  # of the context, for names and descriptions

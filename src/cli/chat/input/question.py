@@ -8,13 +8,13 @@ on one line, with escapes; or, with several lines, each of them behind `| `. Wha
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 
 from ....app.call_title import describe_rule
 from ....security.permissions.approval import SUBMIT_PLAN, Request
 from ....security.permissions.rules import RULE_KEYS
 from ....security.text.sanitize import reveal
+from ....types.lazy_pattern import LazyPattern
 from ....types.messages import JSON
 from ....types.sandbox import Grant
 from ...render.colours import Colours
@@ -25,7 +25,7 @@ from ...render.wrap import ELLIPSIS, fold_line, quote_text, wrap_line, wrap_text
 
 MAX_RULE_CHARS = 60
 ROWS_BELOW = 2  # the line that is typed, and the status line
-PLAIN_NAME = re.compile(r"\w[\w.-]*")
+PLAIN_NAME = LazyPattern(r"\w[\w.-]*")
 OWN_LABELS = ("access", "reviewed")
 ACCESS_LABELS: Mapping[Grant, str] = {
     "read": "read: changes nothing, no network",
