@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from acp import RequestError
+from acp import Client, RequestError
 from acp.schema import (
     AuthenticateResponse,
     CloseSessionResponse,
@@ -71,25 +71,25 @@ class EditorAgent:
     def __init__(self, make_settings: MakeSettings, abilities: EditorAbilities) -> None:
         self._make_settings = make_settings
         self._abilities = abilities
-        self._client: Any = None
+        self._client: Client
         self._sessions: dict[str, EditorSession] = {}
         self._models: dict[str, list[str]] = {}  # by the session's id
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(THREADS, "acp")
 
-    def on_connect(self, conn: Any) -> None:
+    def on_connect(self, conn: Client) -> None:
         self._client = conn
 
     async def initialize(
         self, protocol_version: int, client_capabilities: Any = None, client_info: Any = None, **_: Any
-    ) -> Any:
+    ) -> InitializeResponse:
         """Where the greeting did not answer it already."""
         del protocol_version, client_info
         given = client_capabilities.model_dump(by_alias=True, exclude_none=True) if client_capabilities else None
         self._abilities = read_abilities(given)
         return InitializeResponse.model_validate(make_greeting(self._abilities, __version__))
 
-    async def authenticate(self, method_id: str, **_: Any) -> Any:
+    async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
         """Look whether the server answers now. What it needs is asked for in a terminal, by `vllm-bot acp --setup`."""
         if method_id != SETUP:
             raise RequestError(INVALID_PARAMS, f"There is no way to authenticate named {method_id}; there is {SETUP}.")
@@ -97,7 +97,9 @@ class EditorAgent:
         await self._work(Factory(settings).connections.list_models)
         return AuthenticateResponse()
 
-    async def new_session(self, cwd: str, mcp_servers: Any = None, additional_directories: Any = None, **_: Any) -> Any:
+    async def new_session(
+        self, cwd: str, mcp_servers: Any = None, additional_directories: Any = None, **_: Any
+    ) -> NewSessionResponse:
         settings = await self._open_settings(cwd, mcp_servers, additional_directories)
         factory = Factory(settings)
         session = await self._work(factory.make_session, settings.vllm.model, factory.make_store())
@@ -106,7 +108,7 @@ class EditorAgent:
 
     async def load_session(
         self, cwd: str, session_id: str, mcp_servers: Any = None, additional_directories: Any = None, **_: Any
-    ) -> Any:
+    ) -> LoadSessionResponse:
         opened, notices = await self._reopen(cwd, session_id, mcp_servers, additional_directories)
         await self._work(opened.replay)
         await self._work(opened.show_notices, notices)
@@ -114,14 +116,14 @@ class EditorAgent:
 
     async def resume_session(
         self, session_id: str, cwd: str, mcp_servers: Any = None, additional_directories: Any = None, **_: Any
-    ) -> Any:
+    ) -> ResumeSessionResponse:
         opened, notices = await self._reopen(cwd, session_id, mcp_servers, additional_directories)
         await self._work(opened.show_notices, notices)
         return ResumeSessionResponse(**self._show_choices(opened))
 
     async def fork_session(
         self, session_id: str, cwd: str, mcp_servers: Any = None, additional_directories: Any = None, **_: Any
-    ) -> Any:
+    ) -> ForkSessionResponse:
         settings = await self._open_settings(cwd, mcp_servers, additional_directories)
         factory = Factory(settings)
         store = factory.make_store()
@@ -136,7 +138,7 @@ class EditorAgent:
         opened = await self._add(settings, session)
         return ForkSessionResponse(session_id=opened.id, **self._show_choices(opened))
 
-    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> Any:
+    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
         settings = await self._work(self._make_settings, Path(cwd or Path.cwd()), ())
         listed = await self._work(Factory(settings).make_store().list_sessions)
         rows = [each for each in listed if cwd is None or each.workspace == str(settings.root)]
@@ -153,7 +155,7 @@ class EditorAgent:
         more = str(begin + PAGE) if len(rows) > begin + PAGE else None
         return ListSessionsResponse(sessions=shown, next_cursor=more)
 
-    async def close_session(self, session_id: str, **_: Any) -> Any:
+    async def close_session(self, session_id: str, **_: Any) -> CloseSessionResponse:
         await self._close(self._find(session_id))
         return CloseSessionResponse()
 
@@ -173,7 +175,7 @@ class EditorAgent:
         if store.journal_path(session_id).exists():
             await self._work(store.delete, session_id)
 
-    async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> Any:
+    async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> PromptResponse:
         opened = self._find(session_id)
         cancels = opened.cancels
         while opened.running:
@@ -195,12 +197,14 @@ class EditorAgent:
         if opened := self._sessions.get(session_id):
             opened.cancel()
 
-    async def set_session_mode(self, mode_id: str, session_id: str, **_: Any) -> Any:
+    async def set_session_mode(self, mode_id: str, session_id: str, **_: Any) -> SetSessionModeResponse:
         self._switch_mode(self._find(session_id), mode_id)
         await self._announce(self._find(session_id))
         return SetSessionModeResponse()
 
-    async def set_config_option(self, config_id: str, session_id: str, value: Any, **_: Any) -> Any:
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: Any, **_: Any
+    ) -> SetSessionConfigOptionResponse:
         opened = self._find(session_id)
         if config_id == choices.MODE:
             self._switch_mode(opened, str(value))
@@ -345,7 +349,7 @@ def _explain(error: BotError) -> RequestError:
     return RequestError(code, str(error), data)
 
 
-def _report_usage(opened: EditorSession) -> Any:
+def _report_usage(opened: EditorSession) -> ReportedUsage | None:
     usage = opened.usage
     if not (usage.input_tokens or usage.output_tokens):
         return None

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from threading import Event as CancelToken
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..tools.process.async_loop import CurrentLoop
 from .greeting import EditorAbilities
+
+if TYPE_CHECKING:
+    from acp import Client
 
 T = TypeVar("T")
 
@@ -16,7 +19,7 @@ T = TypeVar("T")
 class Editor:
     """`client`: the SDK's connection. Its methods are coroutines of this event loop, and no other may run them."""
 
-    def __init__(self, client: Any, abilities: EditorAbilities) -> None:
+    def __init__(self, client: Client, abilities: EditorAbilities) -> None:
         self.client = client
         self.abilities = abilities
         self._loop = CurrentLoop()

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
-from acp.schema import ContentToolCallContent, PermissionOption, TextContentBlock, ToolCallUpdate
+from acp.schema import (
+    AcceptElicitationResponse,
+    AllowedOutcome,
+    ContentToolCallContent,
+    PermissionOption,
+    TextContentBlock,
+    ToolCallUpdate,
+)
 
 from ..app.call_title import describe_rule, make_title
 from ..security.permissions.approval import DENIED, SUBMIT_PLAN, Answer, Request, refuse_with
@@ -47,17 +55,17 @@ class EditorApprover:
         self._save_rule = save_rule
         self._await_words = await_words
 
-    def approve(self, request: Request) -> Any:
-        """The future of an Answer."""
+    def approve(self, request: Request) -> Future[Answer]:
         question = describe_question(request, self._updates)  # in this thread, as it may read the editor's files
         return self._editor.run(self._ask(request, question))
 
-    async def _ask(self, request: Request, question: Any) -> Answer:
+    async def _ask(self, request: Request, question: ToolCallUpdate) -> Answer:
         asked = await self._editor.client.request_permission(self._session_id, question, list_options(request))
-        chosen = getattr(asked.outcome, "option_id", "")  # there is none if the editor cancelled the turn
-        if chosen == NO_WITH_WORDS:
+        if not isinstance(asked.outcome, AllowedOutcome):  # the editor cancelled the turn
+            return DENIED
+        if asked.outcome.option_id == NO_WITH_WORDS:
             return await self._ask_for_words()
-        return read_answer(chosen, request, self._save_rule)
+        return read_answer(asked.outcome.option_id, request, self._save_rule)
 
     async def _ask_for_words(self) -> Answer:
         if not self._editor.abilities.shows_forms:
@@ -69,13 +77,15 @@ class EditorApprover:
         form = ElicitationSchema(properties={"words": field}, required=["words"])
         mode = ElicitationFormSessionMode(session_id=self._session_id, requested_schema=form)
         given = await self._editor.client.create_elicitation(QUESTION, mode)
-        words = (getattr(given, "content", None) or {}).get("words")
+        words: object = None
+        if isinstance(given, AcceptElicitationResponse):
+            words = (given.content or {}).get("words")
         if not isinstance(words, str) or not words.strip():
             return DENIED
         return refuse_with(words.strip())
 
 
-def list_options(request: Request) -> list[Any]:
+def list_options(request: Request) -> list[PermissionOption]:
     """The answers that this question has. Those that make a rule are there where a rule can be made."""
     rows = [(ONCE, "Yes", "allow_once")]
     if request.call.name == SUBMIT_PLAN:
@@ -112,7 +122,7 @@ def read_answer(chosen: str, request: Request, save_rule: Callable[[dict[str, An
     return Answer(True, always=True)
 
 
-def describe_question(request: Request, updates: Updates) -> Any:
+def describe_question(request: Request, updates: Updates) -> ToolCallUpdate:
     """The call with why it asks, and what helps to decide."""
     about = updates.describe(request.call)
     lines = [reveal(line, on_one_line=True) for line in (f"Asks because {request.reason}.", *request.reviews)]

@@ -78,7 +78,8 @@ def _describe_ending(code: int) -> str:
 
 def edit_text(text: str, name: str = "message.md") -> str:
     """Let the user edit a text with VISUAL, EDITOR or a common editor. Raises ConfigError."""
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(filter(shutil.which, EDITORS), "")
+    named = (os.environ.get(variable, "").strip() for variable in ("VISUAL", "EDITOR"))
+    command = next(filter(None, named), "") or next(filter(shutil.which, EDITORS), "")
     if not command:
         raise ConfigError("No editor found.", "Set EDITOR, e.g. EDITOR=nano.")
     with tempfile.TemporaryDirectory() as folder:

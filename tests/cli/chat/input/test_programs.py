@@ -95,6 +95,13 @@ def test_a_missing_program_is_reported(monkeypatch):
         edit_text("text")
 
 
+def test_a_blank_variable_names_no_editor(editor, monkeypatch):
+    editor('echo more >> "$1"')
+    monkeypatch.setenv("EDITOR", os.environ["VISUAL"])
+    monkeypatch.setenv("VISUAL", " ")
+    assert edit_text("text\n") == "text\nmore"
+
+
 class TestPager:
     @pytest.fixture
     def pager(self, monkeypatch, tmp_path):
