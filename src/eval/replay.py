@@ -87,8 +87,11 @@ class Player:
 
     def _read(self) -> bytes | None:
         piece = next(self._pieces, None)
-        if piece is None and self._open.get("error"):
-            raise _make_error(self._open)
+        if piece is None and self._open.get("error"):  # what ended the answer, as the reader met it
+            kind = getattr(errors, as_str(self._open["error"]), None)
+            if not isinstance(kind, type) or not issubclass(kind, ClientError):
+                kind = StreamCut
+            raise kind(as_str(self._open.get("message")))
         if piece is None and not self._open.get("whole", True):
             raise _RecordEnds
         return piece
@@ -99,15 +102,6 @@ def split_pieces(raw: bytes) -> list[bytes]:
     pieces = [piece + _EVENT_END for piece in raw.split(_EVENT_END)]
     pieces[-1] = pieces[-1].removesuffix(_EVENT_END)
     return [piece for piece in pieces if piece]
-
-
-def _make_error(exchange: Mapping[str, Any]) -> BotError:
-    """What ended the answer, as the reader met it."""
-    message = as_str(exchange.get("message"))
-    kind = getattr(errors, as_str(exchange.get("error")), None)
-    if isinstance(kind, type) and issubclass(kind, ClientError):
-        return kind(message)
-    return StreamCut(message)
 
 
 def find_obstacle(line: RecordLine) -> str:
@@ -177,33 +171,29 @@ def compare(entry: Mapping[str, Any], now: Replayed) -> list[str]:
     told = [f"{request} is asked, and the record holds no answer" for request in now.unanswered]
     before = {each.get("index"): each for each in as_dicts(entry.get("choices"))}
     after = {each.get("index"): each for each in now.choices}
-    if entry.get("ended") == "cancelled":
-        return [*told, *_compare_beginnings(before, after)]
+    is_cut = entry.get("ended") == "cancelled"
     for index in sorted({*before, *after}, key=str):
         where = "" if len({*before, *after}) == 1 else f"choice {index}: "
-        told += [f"{where}{each}" for each in _compare_choice(before.get(index) or {}, after.get(index) or {})]
+        differences = _compare_choice(before.get(index) or {}, after.get(index) or {}, is_cut=is_cut)
+        told += [f"{where}{each}" for each in differences]
     return told
 
 
-def _compare_choice(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+def _compare_choice(before: Mapping[str, Any], after: Mapping[str, Any], *, is_cut: bool) -> Iterator[str]:
+    """`is_cut`: the client was gone before the end; more or less of it may have left by then, but nothing else."""
     for name in ("text", "reasoning"):
         old, new = as_str(before.get(name)), as_str(after.get(name))
+        if is_cut:
+            old, new = old[: len(new)], new[: len(old)]
         if old != new:
             yield f"{name}: {_show_difference(old, new)}"
+    if is_cut:
+        return
     old_calls, new_calls = as_dicts(before.get("calls")), as_dicts(after.get("calls"))
     for number in range(max(len(old_calls), len(new_calls))):
         old_call, new_call = (describe_call(calls, number) for calls in (old_calls, new_calls))
         if old_call != new_call:
             yield f"call {number + 1}: {_show_difference(old_call, new_call)}"
-
-
-def _compare_beginnings(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[str]:
-    """Of an answer whose client was gone: more or less of it may have left by then, but nothing else."""
-    for index in sorted({*before, *after}, key=str):
-        for name in ("text", "reasoning"):
-            old, new = (as_str((each.get(index) or {}).get(name)) for each in (before, after))
-            if not (old.startswith(new) or new.startswith(old)):
-                yield f"{name}: {_show_difference(old, new)}"
 
 
 def describe_call(calls: Sequence[Mapping[str, Any]], number: int) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from .advice import Advice
 from .arms import describe_changes
-from .outcomes import KINDS, Outcome, count_kinds
+from .outcomes import KINDS, Kind, Outcome, count_kinds
 from .progress import count_all_requests
 from .search import Search, Standing
 from .statistics import estimate_interval
@@ -32,7 +32,7 @@ class Row(NamedTuple):
     runs: int
     passed: int
     clean: int
-    kinds: dict[str, int]
+    kinds: Mapping[Kind, int]
     requests: int
     seconds: float
     cached: float | None
@@ -52,10 +52,10 @@ def list_rows(search: Search) -> list[Row]:
 def _make_row(standing: Standing, runs: Iterable[Outcome]) -> Row:
     outcomes = [*runs]
     counted: list[Outcome] = []
-    kinds: dict[str, int] = {}
+    kinds: Mapping[Kind, int] = {}
     if standing.verdict != "refused":
         counted = [each for each in outcomes if each.counts]
-        kinds = {str(kind): count for kind, count in count_kinds(outcomes).items()}
+        kinds = count_kinds(outcomes)
     prompt = sum(each.input_tokens for each in counted)
     return Row(
         standing.arm.name,

@@ -22,7 +22,7 @@ from ...app.discovery import scan_ports
 from ...app.model import Model
 from ...app.toolset import connect_mcp, make_tools
 from ...config import Settings
-from ...errors import BotError, NeverReached, TokensUnsupported
+from ...errors import BotError, NeverReached, TokensUnsupported, join_names
 from ...model.recovery import RECOVERED_NOTICE
 from ...negotiation import ServerApi
 from ...negotiation.call_path import NO_PARSER, NO_STREAM
@@ -61,7 +61,6 @@ REQUEST_TIMEOUT_S = 60.0
 PROBE_TOKENS = 512
 QUESTION = [UserMessage("Call the tool read with the path notes.txt. Call it now, and say nothing else.")]
 CALL_ID = "abcdefghi"
-MAX_NAMES = 5  # of models that are named
 KEPT_SHARE = 0.99  # less is told as a warning
 RESULT = "The heron stands in the reeds."
 THOUGHTS_KEPT: Mapping[bool | None, str] = {
@@ -139,9 +138,7 @@ def _check_server(diagnosis: Diagnosis) -> Finding:
 
 def _check_model(diagnosis: Diagnosis) -> Finding:
     wanted, served = diagnosis.settings.vllm.model, diagnosis.models
-    names = ", ".join(served[:MAX_NAMES])
-    if len(served) > MAX_NAMES:
-        names += ", ..."
+    names = join_names(served)
     if wanted and served and wanted not in served:
         return Finding("fail", f"{wanted} is not served; there is {names}", "Set vllm.model, or --model.")
     if not served and not wanted:
@@ -190,7 +187,12 @@ def _check_calls(diagnosis: Diagnosis) -> Finding:
             diagnosis.first = time.monotonic() - began
         diagnosis.pieces += not isinstance(event, Completed)
     diagnosis.took = time.monotonic() - began
-    return _judge_calls(diagnosis, model, diagnosis.response or Response(()))
+    response = diagnosis.response or Response(())
+    origins = [call.origin for call in response.calls]
+    diagnosis.native = "native" in origins
+    leaked = next((origin for origin in origins if origin not in ("native", "text")), "")
+    diagnosis.parser = next(iter(list_parsers(leaked)), "")
+    return _judge_calls(diagnosis, model, response)
 
 
 def _check_continuity(diagnosis: Diagnosis) -> Finding | None:
@@ -238,15 +240,11 @@ def _check_tokens(diagnosis: Diagnosis) -> Finding:
 
 
 def _judge_calls(diagnosis: Diagnosis, model: Model, response: Response) -> Finding:
-    origins = [call.origin for call in response.calls]
-    diagnosis.native = "native" in origins
-    leaked = next((origin for origin in origins if origin not in ("native", "text")), "")
-    diagnosis.parser = next(iter(list_parsers(leaked)), "")
     came = _tell_call(response, "came in its text")
     parser = diagnosis.parser or name_tool_parser(diagnosis.root, diagnosis.model_name)
     flags = f"Start the server with --enable-auto-tool-choice --tool-call-parser {parser}."
     if not diagnosis.settings.get_model_settings(diagnosis.model_name).enable_function_calling:
-        return Finding("pass" if origins else "warn", f"switched off in the settings; {came}")
+        return Finding("pass" if response.calls else "warn", f"switched off in the settings; {came}")
     if model.path.mode != "native":
         why = model.path.reason
         if why == NO_PARSER:

@@ -101,7 +101,9 @@ class DemoServer:
             turn = self._script(DemoRequest(messages, frozenset(tools), native))
         if not native:
             turn = turn.move_calls_to_text()
-        usage = _count_usage(body, turn)
+        prompt = _count_tokens([body.get("messages"), body.get("tools")])
+        answer = _count_tokens([turn.text, turn.thought, turn.calls])
+        usage = {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
         name = f"chatcmpl-demo-{next(self._ids)}"
         if body.get("stream"):
             with_usage = bool(_as_dict(body.get("stream_options")))
@@ -171,12 +173,6 @@ def _split_words(text: str) -> Iterator[str]:
 def _tokenize(body: dict[str, Any]) -> LoopbackReply:
     size = _count_tokens(body.get("prompt") or [body.get("messages"), body.get("tools")])
     return _reply_json(200, {"count": size, "max_model_len": CONTEXT_TOKENS, "tokens": list(range(size))})
-
-
-def _count_usage(body: dict[str, Any], turn: DemoTurn) -> dict[str, int]:
-    prompt = _count_tokens([body.get("messages"), body.get("tools")])
-    answer = _count_tokens([turn.text, turn.thought, turn.calls])
-    return {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
 
 
 def _count_tokens(value: object) -> int:

@@ -173,16 +173,19 @@ def describe_result(result: ToolResult) -> str:
         text = text[changed.end() :]
     lines = _RERUN.sub("", _RUNNING_JOB.sub(r"[background job \1]", text)).strip().splitlines()
     if result.kind == "error":
-        first = sanitize("".join(lines[:1]))
-        if result.reply:
-            first = f"Not run: {sanitize(result.reply)}"
-        elif result.is_denied:
-            first, _, _ = first.partition(". ")
-        if result.is_denied:
-            return first[: 4 * MAX_SHORT_CHARS]
-        reason = _WRONG_ARGUMENTS.sub(r"\1", first.removeprefix("Error executing tool: "))  # which the model reads
-        return f"error: {reason[: 4 * MAX_SHORT_CHARS]}"
+        return _describe_error(result, sanitize("".join(lines[:1])))
     return count_changes(lines, get_diff(result)) or _describe_output(lines, result)
+
+
+def _describe_error(result: ToolResult, text: str) -> str:
+    """Why it failed, or why it did not run, which the user may have said themselves."""
+    if not result.is_denied:
+        reason = _WRONG_ARGUMENTS.sub(r"\1", text.removeprefix("Error executing tool: "))  # which the model reads
+        return f"error: {reason[: 4 * MAX_SHORT_CHARS]}"
+    why, _, _ = text.partition(". ")
+    if result.reply:
+        why = f"Not run: {sanitize(result.reply)}"
+    return why[: 4 * MAX_SHORT_CHARS]
 
 
 def _describe_output(lines: list[str], result: ToolResult) -> str:

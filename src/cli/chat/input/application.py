@@ -14,7 +14,6 @@ import contextlib
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -94,7 +93,6 @@ class ChatApplication:
         self._output = FrameOutput()
         self._region: list[str] = []
         self._drawn: tuple[int, list[int]] = (0, [])  # the columns and the width of each line of the last frame
-        self._frame_began = self._frame_s = 0.0  # processor time when the last frame began, and that it took
         self._suspended = False
         self._suspension = threading.Lock()  # held where `_suspended` changes, and while other threads write
         self._input = create_input()
@@ -111,7 +109,7 @@ class ChatApplication:
         )
         self._application.ttimeoutlen, self._application.timeoutlen = ESCAPE_S, KEY_SEQUENCE_S
         self._application.before_render += lambda _: self._begin_frame()
-        self._application.after_render += lambda _: self._end_frame()
+        self._application.after_render += lambda _: self._output.end_frame()
         self._is_in_turn = False
         self._ticking: asyncio.Task[None] | None = None
         self._is_running = threading.Event()
@@ -348,11 +346,10 @@ class ChatApplication:
 
     def _begin_frame(self) -> None:
         """Write finished lines above the application, and take what of the turn is drawn in it."""
-        self._frame_began = time.thread_time()
+        self._output.begin_frame()
         columns, rows = get_size()
         if self._live.is_asking and (columns < self._asked_size[0] or rows < self._asked_size[1]):
             self._show_question_soon((columns, rows))
-        self._output.begin_frame()
         above = self._live.take_above()
         if above or columns != self._drawn[0]:
             self._output.cursor_up(sum(-(-width // columns) - 1 for width in self._drawn[1] if width))
@@ -374,10 +371,6 @@ class ChatApplication:
             self._asked_size = get_size()
             self.show_question_again()
 
-    def _end_frame(self) -> None:
-        self._output.end_frame()
-        self._frame_s = time.thread_time() - self._frame_began
-
     def _write_above(self) -> None:
         for line in self._live.take_above():
             sys.stdout.write(f"{line}\n")
@@ -394,7 +387,7 @@ class ChatApplication:
         async def tick() -> None:
             while True:
                 self._application.invalidate()
-                await asyncio.sleep(min(max(MIN_FRAME_S, IDLE_FACTOR * self._frame_s), MAX_FRAME_S))
+                await asyncio.sleep(min(max(MIN_FRAME_S, IDLE_FACTOR * self._output.frame_s), MAX_FRAME_S))
 
         self._stop_ticking()
         if not self._live.is_asking:  # nothing changes then

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from ....errors import ConfigError, ToolError
@@ -33,7 +34,10 @@ def run_user_command(state: State, command: str) -> None:
     if not command:
         state.screen.say("  Type !command to run a command; the model sees its output with your next message")
         return
-    if _leaves_something(command):
+    is_waiting = False
+    with suppress(ValueError):  # an open quotation mark, which the shell will tell of
+        is_waiting = "&" in shlex.shlex(command, punctuation_chars=True)
+    if is_waiting:
         state.screen.say("  Shown until what runs in the background ends; Ctrl-C ends it.")
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     sanitise, output, pending = Sanitizer().feed, Output(MAX_MODEL_CHARS), ""
@@ -59,14 +63,6 @@ def run_user_command(state: State, command: str) -> None:
     kept = output.text().removesuffix("\n")
     state.notes.append(neutralize(NOTE.format(command=command, output=kept, ending=ending)))
     state.screen.say(f"  [{ending}; the model sees this with your next message]")
-
-
-def _leaves_something(command: str) -> bool:
-    """Whether the shell starts something in the background, whose output is waited for."""
-    try:
-        return "&" in shlex.shlex(command, punctuation_chars=True)
-    except ValueError:  # an open quotation mark, which the shell will tell of
-        return False
 
 
 def _describe_ending(code: int) -> str:

@@ -6,6 +6,7 @@ import os
 import select
 import sys
 import termios
+import time
 import tty
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -46,21 +47,23 @@ class FrameOutput(Vt100_Output):
     def __init__(self) -> None:
         super().__init__(
             sys.stdout,
-            _get_prompt_toolkit_size,
+            lambda: Size(*reversed(get_size())),
             term=os.environ.get("TERM"),
             default_color_depth=ColorDepth.from_env(),  # none with NO_COLOR
             enable_cpr=False,
         )
         self._is_in_frame = False
+        self._began = self.frame_s = 0.0  # processor time when the last frame began, and that it took
 
     def begin_frame(self) -> None:
-        self._is_in_frame = True
+        self._is_in_frame, self._began = True, time.thread_time()
         self.write_raw(SYNC_ON)
 
     def end_frame(self) -> None:
         self._is_in_frame = False
         self.write_raw(SYNC_OFF)
         self.flush()
+        self.frame_s = time.thread_time() - self._began
 
     def flush(self) -> None:
         if not self._is_in_frame:
@@ -115,8 +118,3 @@ def fills_screen(lines: Sequence[str]) -> bool:
     """Whether the lines take more rows than the terminal has beside the prompt."""
     columns, rows = get_size()
     return sum(max(1, -(-measure_width(line) // columns)) for line in lines) > rows - PROMPT_ROWS
-
-
-def _get_prompt_toolkit_size() -> Size:
-    columns, rows = get_size()
-    return Size(rows, columns)
