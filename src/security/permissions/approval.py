@@ -95,7 +95,12 @@ class NoApprover(NamedTuple):
     """Refuses, and tells the model the reason of the question, so that it can do something else."""
 
     def approve(self, request: Request) -> Answer:
-        why = f" ({request.reason}).{_suggest_less(request)}"
+        advice = ""
+        if request.call.name == "exec":
+            advice = " To look at files use read, glob or grep."
+            if request.wider and request.access != "read":
+                advice = " With access=read a command runs without asking."
+        why = f" ({request.reason}).{advice}"
         if request.call.guessed:
             why = f", and {request.reason}. {GUESSED_ADVICE}"
         elif request.needs_person:
@@ -103,15 +108,6 @@ class NoApprover(NamedTuple):
         elif request.has_begun:  # its result says why it may have failed
             why = "."
         return Answer(False, f"nobody is there to be asked{why}", is_unasked=True)
-
-
-def _suggest_less(request: Request) -> str:
-    """What a model can do instead of running a command that nobody allows."""
-    if request.call.name != "exec":
-        return ""
-    if request.wider and request.access != "read":
-        return " With access=read a command runs without asking."
-    return " To look at files use read, glob or grep."
 
 
 GUESSED_ADVICE = "If it was meant, make the call again, alone, with its arguments as one JSON object."

@@ -115,7 +115,10 @@ class SandboxBase(ABC):
 
         The rule means curl, and no program of that name that a command may have left in a folder of PATH.
         """
-        if "PATH" not in environment or not _asks_local_server(line):
+        server = ""
+        with suppress(UnsafeToParse):
+            server = find_local_server(parse_line(line))
+        if not server or "PATH" not in environment:
             return environment
         folders = [os.path.realpath(each) for each in environment["PATH"].split(os.pathsep) if each.startswith("/")]
         fixed = [*map(Path, SYSTEM), *self.view.readable]
@@ -173,12 +176,6 @@ def find_home(scratch: Path, access: Access) -> Path:
     So what a command with `read` wrote, which asks nobody, is not in the home of those that may change more.
     """
     return scratch / ("home-read" if access == "read" else "home")
-
-
-def _asks_local_server(line: str) -> bool:
-    with suppress(UnsafeToParse):
-        return bool(find_local_server(parse_line(line)))
-    return False
 
 
 def _write_git_identity(config: str, target: Path) -> None:

@@ -56,7 +56,9 @@ class BubblewrapSandbox(SandboxBase):
     def confine(
         self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], access: Access, protected: Sequence[Path]
     ) -> Launch:
-        filter_fd = _open_memory_file(self.filters[access])
+        filter_fd = os.memfd_create("filter", os.MFD_CLOEXEC)
+        os.write(filter_fd, self.filters[access])
+        os.lseek(filter_fd, 0, os.SEEK_SET)
         namespace = Namespace()
         left_read_fd, left_fd = os.pipe()
         loopback = self._loopbacks.get(access)
@@ -100,8 +102,11 @@ class BubblewrapSandbox(SandboxBase):
         words = [self._program, *NAMESPACES, "--die-with-parent", "--cap-drop", "ALL"]
         if not has_network and access not in self._loopbacks:
             words.append("--unshare-net")
-        for name in SYSTEM:
-            words += _mirror(Path(name))
+        for path in map(Path, SYSTEM):
+            if path.is_symlink():
+                words += ["--symlink", str(path.readlink()), str(path)]
+            elif path.is_dir():
+                words += _bind("--ro-bind", path)
         words += ["--ro-bind", str(self.scratch / "etc"), "/etc"]
         for path in filter(Path.is_dir, list_system_files(has_network=has_network)):
             words += _bind("--ro-bind", path)
@@ -154,11 +159,13 @@ class Namespace:
 
     def find_first(self) -> int | None:
         """The number of its first process; None if bwrap failed before it started any. Waits for bwrap to tell."""
-        while (number := _read_first(self._info)) is None and select.select([self._read_fd], [], [], END_TIMEOUT_S)[0]:
-            if not (data := os.read(self._read_fd, 4096)):
-                break
+        while True:
+            with suppress(ValueError, KeyError, TypeError):  # bwrap has not told all
+                return int(json.loads(self._info)["child-pid"])
+            is_told = select.select([self._read_fd], [], [], END_TIMEOUT_S)[0]
+            if not is_told or not (data := os.read(self._read_fd, 4096)):
+                return None
             self._info += data
-        return number
 
     def wait_for_end(self) -> None:
         """Wait until it has ended, at the end of bwrap. Its first process ends after all the others.
@@ -192,14 +199,6 @@ def end_process(process_fd: int) -> None:
             select.select([process_fd], [], [], END_TIMEOUT_S)
     finally:
         os.close(process_fd)
-
-
-def _mirror(path: Path) -> Sequence[str]:
-    if path.is_symlink():
-        return ("--symlink", str(path.readlink()), str(path))
-    if path.is_dir():
-        return _bind("--ro-bind", path)
-    return ()
 
 
 def _bind(option: str, path: Path) -> Sequence[str]:
@@ -238,18 +237,3 @@ def _write_etc(etc: Path, user: str, home: str) -> None:
     name = user.translate({ord(each): None for each in ":\n"}) or "user"
     (etc / "passwd").write_text(f"{name}:*:{os.getuid()}:{os.getgid()}::{home}:/bin/sh\n", encoding="utf-8")
     (etc / "group").write_text(f"{name}:*:{os.getgid()}:\n", encoding="utf-8")
-
-
-def _open_memory_file(content: bytes) -> int:
-    fd = os.memfd_create("filter", os.MFD_CLOEXEC)
-    os.write(fd, content)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
-def _read_first(info: bytes) -> int | None:
-    try:
-        number = json.loads(info)["child-pid"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return number if isinstance(number, int) else None

@@ -64,10 +64,8 @@ def choose(
 
 def make_sandbox(kind: str, view: SandboxView, limits: ResourceLimits, environment: Mapping[str, str]) -> SandboxBase:
     """One of that kind, not tried. Raises SandboxUnusable if it cannot be used here."""
-    return _make_bubblewrap(view, limits, environment) if kind == "bubblewrap" else make_landlock(view, limits)
-
-
-def _make_bubblewrap(view: SandboxView, limits: ResourceLimits, environment: Mapping[str, str]) -> SandboxBase:
+    if kind == "landlock":
+        return make_landlock(view, limits)
     program = shutil.which("bwrap", path=environment.get("PATH") or os.defpath)
     if program is None or find_top(Path(os.path.realpath(program)), view.tops):
         raise SandboxUnusable("not installed")

@@ -58,7 +58,10 @@ class ResourceLimits(NamedTuple):
             (resource.RLIMIT_FSIZE, self.file_mb * BYTES_PER_MB),
             (resource.RLIMIT_NPROC, self.processes + _count_tasks()),
         )
-        values = [(which, _cap(value, resource.getrlimit(which)[1])) for which, value in wanted]
+        values: list[tuple[int, int]] = []
+        for which, value in wanted:
+            hard = resource.getrlimit(which)[1]  # -1: no limit
+            values.append((which, min(each for each in (value, hard) if each >= 0)))
         setrlimit = resource.setrlimit
 
         def set_limits() -> None:  # pragma: no cover - runs in the child, between fork and exec
@@ -66,10 +69,6 @@ class ResourceLimits(NamedTuple):
                 setrlimit(which, (value, value))
 
         return set_limits
-
-
-def _cap(value: int, limit: int) -> int:
-    return value if limit < 0 else min(value, limit)  # -1: no limit
 
 
 def _count_tasks() -> int:

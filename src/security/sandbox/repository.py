@@ -58,8 +58,10 @@ def _explain_stranger(own: Path, common: Path, mark: Path, *, is_worktree: bool)
     if is_worktree:
         if not _is_worktree_of(own, common, mark):
             return WORKTREE_WHY
-    elif _get_worktree(own) != mark.parent:
-        return OTHER_WHY
+    else:  # with extensions.worktreeConfig it is in the second of CONFIGS
+        values = [value for name in CONFIGS if (value := find_value(read_text(own / name), "core.worktree"))]
+        if not values or Path(os.path.realpath(own / values[-1])) != mark.parent:
+            return OTHER_WHY
     if not os.access(common / "HEAD", os.F_OK):
         return "there is none"
     return ""
@@ -72,9 +74,3 @@ def _is_worktree_of(own: Path, common: Path, mark: Path) -> bool:
         return False
     named = own / back[1]
     return Path(os.path.realpath(named.parent), named.name) == mark
-
-
-def _get_worktree(own: Path) -> Path | None:
-    """What core.worktree names; with extensions.worktreeConfig it is in the second of CONFIGS."""
-    values = [value for name in CONFIGS if (value := find_value(read_text(own / name), "core.worktree"))]
-    return Path(os.path.realpath(own / values[-1])) if values else None

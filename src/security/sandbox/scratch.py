@@ -27,8 +27,9 @@ def hold_folder(folder: Path) -> int:
         with suppress(FileNotFoundError):  # another program removed it before it was locked
             descriptor = _open_own(folder)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            if _is_at(descriptor, folder):
-                return descriptor
+            with suppress(FileNotFoundError):  # or meanwhile, and perhaps another one has its name
+                if os.path.samestat(os.fstat(descriptor), folder.lstat()):
+                    return descriptor
             os.close(descriptor)
 
 
@@ -68,14 +69,6 @@ def is_abandoned(folder: Path) -> bool:
         return True
     finally:
         os.close(descriptor)
-
-
-def _is_at(descriptor: int, folder: Path) -> bool:
-    """Whether the open folder is still the one of that name."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), folder.lstat())
-    except FileNotFoundError:
-        return False
 
 
 def _open_own(folder: Path) -> int:

@@ -137,7 +137,9 @@ def reveal(text: str, *, on_one_line: bool = False) -> str:
     """
     if len(text) < MIN_PADDING and text.isprintable() and _INVISIBLE.isdisjoint(text):
         return text  # as most lines, without a search: no line end, and too short for blanks
-    hidden = {each for each in set(text) if not _is_visible(each) or (on_one_line and each == "\n")}
+    hidden = {each for each in set(text) if each in _INVISIBLE or not each.isprintable()}
+    if not on_one_line:
+        hidden.discard("\n")
     if not hidden and not _PADDING.search(text):
         return text
     shown: list[str] = []
@@ -155,7 +157,3 @@ def _escape(text: str, hidden: Set[str]) -> str:
 def _count_padding(padding: str, *, on_one_line: bool) -> str:
     code = _PADDING_CODES.get("".join(set(padding)), "\\s")
     return f"{code}{{{len(padding)}}}" + ("\n" if "\n" in padding and not on_one_line else "")
-
-
-def _is_visible(character: str) -> bool:
-    return (character.isprintable() and character not in _INVISIBLE) or character == "\n"

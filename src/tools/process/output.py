@@ -64,14 +64,15 @@ class Output:
         tail = "".join(self._tail)
         over = max(0, len(tail) - self._tail_max)
         cut = self._cut + over
-        gap = f"\n[... {cut:,} characters cut out of the middle{self._reference()} ...]\n" if cut else ""
+        stored = ""
+        if self._store and self._store.size:
+            stored = f': tool_output_cache(ref_id="{self._store.ref}")'
+            if not self._store.complete:
+                stored = f"; the first {self._store.size:,} bytes of all{stored}"
+        gap = ""
+        if cut:
+            gap = f"\n[... {cut:,} characters cut out of the middle{stored} ...]\n"
         return ("".join(self._head) + gap + tail[over:]).replace("\0", "\ufffd")
-
-    def _reference(self) -> str:
-        if not self._store or not self._store.size:
-            return ""
-        part = "" if self._store.complete else f"; the first {self._store.size:,} bytes of all"
-        return f'{part}: tool_output_cache(ref_id="{self._store.ref}")'
 
     def end(self, ending: str, exit_code: int | None) -> ToolOutput:
         """The text with `ending` in brackets on a line of its own, and the reference of the whole if it was stored."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Annotated, Any, NamedTuple
 
@@ -94,26 +94,21 @@ def list_names(named: Sequence[ToolDefinition], room: int = MAX_NAMES_CHARS) -> 
     for each in named:
         by_server.setdefault(each.named_by, []).append(each.name)
     shown = dict.fromkeys(by_server, 0)
-    for server, name in _take_turns(by_server):
+    rows = zip_longest(*by_server.values())  # the first name of each server, then the second ones, and so on
+    turns = ((server, name) for row in rows for server, name in zip(by_server, row, strict=True) if name)
+    for server, name in turns:
         room -= len(name) + len(", ")
         if room < 0:
             break
         shown[server] += 1
-    return "; ".join(_list_server(server, names, shown[server]) for server, names in by_server.items())
-
-
-def _take_turns(by_server: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """The first name of each server, then the second ones, and so on."""
-    for row in zip_longest(*by_server.values()):
-        yield from ((server, name) for server, name in zip(by_server, row, strict=True) if name)
-
-
-def _list_server(server: str, names: Sequence[str], count: int) -> str:
-    left = len(names) - count
-    if not count:
-        return f"{server}: {left} tools"
-    rest = f", and {left} more" * bool(left)
-    return f"{server}: {', '.join(names[:count])}{rest}"
+    parts: list[str] = []
+    for server, names in by_server.items():
+        count, left = shown[server], len(names) - shown[server]
+        listed = f"{left} tools"
+        if count:
+            listed = ", ".join(names[:count]) + f", and {left} more" * bool(left)
+        parts.append(f"{server}: {listed}")
+    return "; ".join(parts)
 
 
 def describe_found(named: Sequence[ToolDefinition], query: str) -> str:

@@ -157,7 +157,11 @@ class Diagnostics:
     ) -> Iterator[tuple[Checker, Path, Sequence[Path], str]]:
         """Each checker that is installed, with a project, its files and a command, but for those that were slow."""
         for checker in self._checkers:
-            for folder, theirs in _group_by_project(checker, files, ctx.workspace).items():
+            projects: dict[Path, list[Path]] = {}  # its files by the nearest folder that is configured for it
+            for file in files:
+                if file.suffix in checker.suffixes and (found := _find_project(checker, file, ctx.workspace)):
+                    projects.setdefault(found, []).append(file)
+            for folder, theirs in projects.items():
                 line = _make_line(checker, folder, theirs, ctx)
                 if line and (checker.name, folder) not in self._slow:
                     yield checker, folder, theirs, line
@@ -206,15 +210,6 @@ def _run(line: str, ctx: ToolContext, left: float) -> str:
     if done.exit_code is None:
         raise TimeoutError
     return done.text
-
-
-def _group_by_project(checker: Checker, files: Iterable[Path], root: Path) -> dict[Path, list[Path]]:
-    """The files that this checker is for, by the nearest folder that is configured for it."""
-    projects: dict[Path, list[Path]] = {}
-    for file in files:
-        if file.suffix in checker.suffixes and (folder := _find_project(checker, file, root)):
-            projects.setdefault(folder, []).append(file)
-    return projects
 
 
 def _find_project(checker: Checker, file: Path, root: Path) -> Path | None:

@@ -167,7 +167,11 @@ class McpServer:
         wait(either, max(0.0, self._deadline - time.monotonic()), FIRST_COMPLETED)
         if self._ready.done():
             return self._ready.result()
-        error = _unwrap_cause(self.task.exception()) if self.task.done() else TimeoutError()  # _serve is ending it
+        error: BaseException | None = TimeoutError()  # _serve is ending it
+        if self.task.done():
+            error = self.task.exception()
+        while grouped := getattr(error, "exceptions", None):  # the SDK raises groups
+            error = grouped[0]
         late = f"it did not list its tools within {self.config.start_timeout:g} s"
         reason = late if isinstance(error, TimeoutError) else _describe_error(error)
         raise ToolError(f"{reason}{self._stderr_tail()}")
@@ -402,10 +406,3 @@ def _describe_error(error: BaseException | None) -> str:
     if isinstance(error, OSError):
         return describe_error(error).rstrip(".")
     return f"{type(error).__name__}: {error}"
-
-
-def _unwrap_cause(error: BaseException | None) -> BaseException | None:
-    """The first error inside the groups that the SDK raises."""
-    while getattr(error, "exceptions", None):
-        error = error.exceptions[0]  # type: ignore[union-attr]
-    return error

@@ -47,7 +47,10 @@ def _load(name: str, path: str) -> ModuleType:
     spec = spec_from_file_location(name, path)
     if spec is None:
         raise ConfigError(f"{path}: a file with tools is a Python file, and its name ends in .py")
-    _alias_package()
+    # `import vllm_bot` gives the running package, not a second copy with a registry of its own.
+    for known, package in list(sys.modules.items()):
+        if known == PACKAGE or known.startswith(f"{PACKAGE}."):
+            sys.modules.setdefault(PUBLIC + known.removeprefix(PACKAGE), package)
     module = sys.modules[name] = module_from_spec(spec)
     error = _run(spec, module)
     if error is not None or not list_tools(module):
@@ -82,10 +85,3 @@ def _describe_error(path: str, error: BaseException) -> str:
             lines.append(error.lineno)
     line = f":{lines[-1]}" if lines and lines[-1] else ""
     return f"{path}{line}: {type(error).__name__}: {reason}"
-
-
-def _alias_package() -> None:
-    """Let `import vllm_bot` give the running package, not a second copy with a registry of its own."""
-    for name, module in list(sys.modules.items()):
-        if name == PACKAGE or name.startswith(f"{PACKAGE}."):
-            sys.modules.setdefault(PUBLIC + name.removeprefix(PACKAGE), module)
