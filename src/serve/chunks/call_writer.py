@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...errors import WireError
@@ -60,14 +60,20 @@ class CallWriter:
             take_twin(unsent, call)
         rests: list[dict[str, Any]] = []
         for index, begun in self._broken:
-            completing = next((call for call in unsent if begun.finish(call) is not None), None)
-            if completing is None and is_cut:
-                continue
-            if completing is None:
+            completing = take_completing(unsent, begun.finish)
+            if completing:
+                rests.append({"index": index, "function": {"arguments": begun.finish(completing)}})
+            elif not is_cut:
                 raise WireError(f"The model wrote a call of {begun.name} that cannot be read to its end.")
-            unsent.remove(completing)
-            rests.append({"index": index, "function": {"arguments": begun.finish(completing)}})
         return rests, unsent
+
+
+def take_completing(calls: list[ToolCall], finish: Callable[[ToolCall], str | None]) -> ToolCall | None:
+    """Remove and return the first of the calls that what was sent begins; None if it begins none."""
+    for place, call in enumerate(calls):
+        if finish(call) is not None:
+            return calls.pop(place)
+    return None
 
 
 def take_twin(calls: list[ToolCall], like: ToolCall) -> ToolCall | None:

@@ -13,7 +13,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import count, starmap
+from itertools import count
 from typing import Any, NamedTuple
 
 from ...errors import ServerError, WireError
@@ -37,7 +37,7 @@ from ...providers.openai import OpenAIStream
 from ...types.events import Completed, TextDelta, ToolCallDelta
 from ...types.messages import ToolCall, ToolDefinition
 from ..chat_request import ChatBody
-from .call_writer import CallWriter, encode_call, take_twin
+from .call_writer import CallWriter, encode_call, take_completing, take_twin
 from .held_chunk import (
     HeldChunk,
     build_chunks,
@@ -174,6 +174,11 @@ class _Guard:
                 self._native[event.call_index].add(event)
 
     @property
+    def _is_cut(self) -> bool:
+        """Whether the answer has reached its limit of tokens."""
+        return self.assembler.completed.stop_reason == "max_tokens"
+
+    @property
     def _may_be_rest(self) -> bool:
         """Whether text may be the rest of a call that the server's parser ended too early, or made nothing of."""
         if self._native:
@@ -242,16 +247,14 @@ class WholeGuard(_Guard):
     def settle(self, ending: Ending) -> dict[str, Any]:
         """The choice as the client gets it; see StreamGuard.settle."""
         text = self._settle_text(ending)
+        kept = [segment.text for segment in self._segments if segment.is_kept]
         fitted = {index: "".join(native.pieces) for index, native in self._native.items() if native.is_changed}
-        is_same = all(segment.is_kept for segment in self._segments)
-        if is_same and not (ending.calls or text or ending.completed or fitted):
+        if len(kept) == len(self._segments) and not (text or ending.calls or ending.completed or fitted):
             return self._choice
-        kept = "".join(segment.text for segment in self._segments if segment.is_kept) + text
-        message = {**self._choice["message"], "content": kept if kept.strip() else None}
+        content = "".join([*kept, text])
+        message = {**self._choice["message"], "content": content if content.strip() else None}
         _settle_calls(message, ending, fitted)
-        reason = self._choice.get("finish_reason")
-        if reason != "length":
-            reason = name_end(has_calls="tool_calls" in message)
+        reason = name_end(has_calls="tool_calls" in message, is_cut=self._is_cut)
         return {**self._choice, "message": message, "logprobs": None, "finish_reason": reason}
 
 
@@ -470,44 +473,39 @@ class StreamGuard(_Guard):
 
     def settle(self, ending: Ending) -> list[bytes]:
         """The rest of the answer. Raises WireError where a part of a call has left that does not fit."""
-        is_cut = self.assembler.completed.stop_reason == "max_tokens"
-        pieces, unsent = self._writer.settle(ending.calls, is_cut=is_cut)
-        sent = [*self._take_ready(), *self._write_pieces(pieces)]
+        pieces, unsent = self._writer.settle(ending.calls, is_cut=self._is_cut)
         text = self._settle_text(ending)
-        completing, unsent = self._match_native(ending, unsent, is_cut=is_cut)
-        deltas = list(filter(None, starmap(self._complete_native, completing.items())))
-        dropped: set[int] = set()
-        if ending.is_replaced:
-            dropped = {index for index, native in self._native.items() if not native.is_begun} - completing.keys()
-        indexes = count(self._writer.count + len(self._native) - len(dropped))
-        in_place = self._place_calls(unsent, indexes)
-        deltas += [{"index": next(indexes), **encode_call(call)} for call in unsent]
-        added: list[dict[str, Any]] = [{"tool_calls": [delta]} for delta in deltas]
-        if text:
-            added.insert(0, {"content": text})
-        has_calls: bool | None = None
-        if deltas or in_place or self._writer.count:
-            has_calls = True
-        elif dropped and len(dropped) == len(self._native):
-            has_calls = False
-        return sent + self._render_rest(added, has_calls, dropped | completing.keys())
+        others = self._match_native(ending, unsent)
+        sent = self._writer.count + len(self._native) - [*others.values()].count(None)
+        reason = ""  # the server's, if the answer is as it sent it
+        if self._writer.count or text or others or unsent:
+            reason = name_end(has_calls=bool(sent or unsent), is_cut=self._is_cut)
+        added: list[dict[str, Any]] = [{"content": text}] if text else []
+        for index, call in others.items():
+            if call and (rest := self._complete_native(index, call)):
+                added.append({"tool_calls": [rest]})
+        added += self._place_calls(unsent, sent)
+        held = self._render_rest(added, reason, others.keys())
+        return [*self._take_ready(), *self._write_pieces(pieces), *held]
 
-    def _match_native(
-        self, ending: Ending, unsent: list[ToolCall], *, is_cut: bool
-    ) -> tuple[dict[int, ToolCall], list[ToolCall]]:
-        """The calls that native ones are completed to, by the indexes of these, and the calls that are left."""
-        completing, left = dict(ending.completed), list(unsent)
+    def _match_native(self, ending: Ending, unsent: list[ToolCall]) -> dict[int, ToolCall | None]:
+        """The native calls that are not sent as they came, by their indexes: what each is completed to; None: nothing,
+        for it is dropped. What completes one is taken out of the unsent calls.
+        """
+        others: dict[int, ToolCall | None] = {**ending.completed}
         for index, native in self._native.items():
-            is_broken = native.is_broken(is_cut=is_cut)
-            if index in completing or not (is_broken or (ending.is_replaced and native.is_begun)):
+            if index in others:
                 continue
-            call = next((call for call in left if native.complete(call) is not None), None)
-            if call:
-                completing[index] = call
-                left.remove(call)
-            elif is_broken:  # the client has a part of it: another call could only be added to that
-                raise _make_cut_error(native.name)
-        return completing, left
+            is_broken = native.is_broken(is_cut=self._is_cut)
+            if is_broken or (native.is_begun and ending.is_replaced):
+                call = take_completing(unsent, native.complete)
+                if call:
+                    others[index] = call
+                elif is_broken:  # the client has a part of it: another call could only be added to that
+                    raise _make_cut_error(native.name)
+            elif ending.is_replaced:
+                others[index] = None
+        return others
 
     def _complete_native(self, index: int, call: ToolCall) -> dict[str, Any]:
         """What follows of a native call that is this one; empty if nothing does."""
@@ -519,29 +517,30 @@ class StreamGuard(_Guard):
             raise _make_cut_error(call.name)
         return {"index": place, "function": {"arguments": rest}} if rest else {}
 
-    def _place_calls(self, unsent: list[ToolCall], indexes: Iterator[int]) -> bool:
-        """Take those calls out of the unsent ones that stand in the text, to send them there; whether there are any."""
-        has_any = False
+    def _place_calls(self, unsent: list[ToolCall], first: int) -> list[dict[str, Any]]:
+        """Send those calls that stand in the text in its place; returns the deltas of the others.
+
+        `first`: the index of the first of them.
+        """
+        indexes = count(first)
         for segment in self._segments:
             if segment.call and (call := take_twin(unsent, segment.call)):
                 segment.delta = {"tool_calls": [{"index": next(indexes), **encode_call(call)}]}
-                has_any = True
-        return has_any
+        return [{"tool_calls": [{"index": next(indexes), **encode_call(call)}]} for call in unsent]
 
-    def _render_rest(self, added: Sequence[dict[str, Any]], has_calls: bool | None, dropped: Set[int]) -> list[bytes]:
-        """The held chunks, with the `added` deltas before the finish reason; see render_last."""
+    def _render_rest(self, added: Sequence[dict[str, Any]], reason: str, dropped: Set[int]) -> list[bytes]:
+        """The held chunks but for native calls that are `dropped` from them; `added` and `reason`: see render_last."""
         sent: list[bytes] = []
         end = next((chunk for chunk in reversed(self._chunks) if chunk.is_last), None)
-        is_changed = bool(added) or has_calls is not None
         for chunk in self._chunks:
             self._cover(chunk)
             is_dropped = not dropped.isdisjoint(chunk.calls)
             if not is_dropped:
                 self._fit_pieces(chunk)
             if chunk is end:
-                sent += render_last(chunk, added, has_calls, is_dropped=is_dropped)
+                sent += render_last(chunk, added, reason, is_dropped=is_dropped)
                 continue
-            if chunk.is_last and is_changed:  # some servers end twice
+            if chunk.is_last and reason:  # some servers end twice
                 chunk.data = clear_finish(chunk.data)
             if not is_dropped:
                 sent += render(chunk)

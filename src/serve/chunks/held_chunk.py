@@ -66,14 +66,12 @@ def render(chunk: HeldChunk) -> list[bytes]:
     return [*first, *build_chunks(value, rest)]
 
 
-def render_last(
-    chunk: HeldChunk, added: Sequence[dict[str, Any]], has_calls: bool | None, *, is_dropped: bool
-) -> list[bytes]:
+def render_last(chunk: HeldChunk, added: Sequence[dict[str, Any]], reason: str, *, is_dropped: bool) -> list[bytes]:
     """The chunk with the finish reason, after chunks with its own calls and the `added` deltas.
 
-    `has_calls`: None leaves the reason. `is_dropped`: its own calls are not sent.
+    `reason`: why the answer ended; "": nothing of it was changed. `is_dropped`: its own calls are not sent.
     """
-    if not added and has_calls is None and not is_dropped and chunk.is_untouched:
+    if not reason and chunk.is_untouched:
         return [chunk.data]
     value = json.loads(chunk.data)
     (choice,) = value["choices"]
@@ -81,8 +79,7 @@ def render_last(
     if chunk.calls and not is_dropped:
         deltas.append({"tool_calls": choice["delta"]["tool_calls"]})
     chunks = build_chunks(value, [*deltas, *added])
-    if has_calls is not None and choice["finish_reason"] != "length":
-        choice["finish_reason"] = name_end(has_calls=has_calls)
+    choice["finish_reason"] = reason or choice["finish_reason"]
     choice["delta"] = {}
     return [*chunks, encode_json(value)]
 
@@ -96,8 +93,10 @@ def build_chunks(like: dict[str, Any], deltas: Sequence[dict[str, Any]]) -> list
     return [encode_json({**shell, "choices": [{**before, "delta": delta}]}) for delta in deltas]
 
 
-def name_end(*, has_calls: bool) -> str:
-    """The finish reason of an answer that was not cut off."""
+def name_end(*, has_calls: bool, is_cut: bool = False) -> str:
+    """The finish reason of an answer. `is_cut`: it has reached its limit of tokens."""
+    if is_cut:
+        return "length"
     return "tool_calls" if has_calls else "stop"
 
 
