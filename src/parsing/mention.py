@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 
 from ..types.lazy_pattern import LazyPattern
-from .stream.buffer import LEAD_CHARS, LOOK_BACK_CHARS, MAX_SHOWN_CHARS, StreamBuffer
-from .stream.lookback import Position, starts_line
-from .stream.openers import BLANK, SPACE, BlockStart, NeedMore, Skip
+from .stream.buffer import LEAD_CHARS
+from .stream.lookback import LOOK_BACK_CHARS, Position, starts_line
+from .stream.openers import BLANK, SPACE, NeedMore, Skip
 from .stream.prefix_regex import PrefixMatcher, either, sequence, some
 
 # What the text before a block says.
@@ -126,16 +126,6 @@ def _list_continuations(lead: str) -> list[PrefixMatcher]:
 # Where the block stands.
 _CODE_END = LazyPattern(r"[^`\n]{1,400}`")
 _CODE_END_PREFIX = LazyPattern(r"[^`\n]{0,400}\Z")
-
-
-def may_hold_call(buffer: StreamBuffer, block: BlockStart) -> bool:
-    """Whether what merely looks like a call may be one.
-
-    It is none in a fence of code, well after the calls, or in text for the user, which only a marker ends.
-    """
-    if buffer.in_fence or (buffer.is_for_user and not block.opener):
-        return False
-    return not buffer.called or buffer.count_shown_at(block.start) <= MAX_SHOWN_CHARS
 
 
 def find_code(position: Position, start: int, *, final: bool) -> Skip | NeedMore | None:

@@ -16,10 +16,10 @@ from ..arguments.tool_index import NameIndex
 from ..decode.call_shapes import CALL_KEYS, NAME_KEYS
 from ..formats.format_set import FORMAT_SET, FormatSet
 from . import openers
-from .buffer import LOOK_BACK_CHARS
 from .lookback import (
     CHANNELS,
     LINE_START,
+    LOOK_BACK_CHARS,
     TO,
     Position,
     PrecedingWord,

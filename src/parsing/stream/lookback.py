@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from ...types.lazy_pattern import LazyPattern
 from ..arguments.tool_index import NameIndex, normalize
-from .buffer import LOOK_BACK_CHARS
 
 _WORD = LazyPattern(r"(@?\*{0,3}`?)(?<!\w)([^\W\d][\w.\\/:$-]{0,80})([`*\"']{0,4}(?::\**)?)(\s{0,16})\Z")
 _JOINT = LazyPattern(r"[.:/]+(?=[^\W\d])")
+LOOK_BACK_CHARS = 160  # of a line that is read backwards
 _MAX_GAP_CHARS, _MAX_WORD_CHARS = 16, 90
 CHANNELS = ("assistantcommentary", "assistantanalysis", "assistant", "commentary", "analysis", "final")
 _KEYWORDS = frozenset(  # besides names, without punctuation: the words that labels and markers consist of

@@ -2,7 +2,8 @@
 
 Strategy: one pattern finds the few characters at which a block can begin, the detector decides whether one does, and
 text that may still become one is held back. A block is followed to its end and decoded once. Each state has one step
-in `_STEPS`; a step returns whether there is more to do before more text arrives.
+in `_STEPS`; a step returns whether there is more to do before more text arrives. The parser alone moves its buffer:
+the readers of blocks and of reasoning return what they took.
 
 Work is linear in the text whatever the chunking, and any chunking gives the same events, except for where text is
 divided. Never raises on a text.
@@ -27,14 +28,14 @@ from ..events import Answered, Cut, Extraction, ParsedCall, ParserEvent, gathere
 from ..formats.envelopes import MARKER_STARTS
 from ..formats.format_set import FORMAT_SET, FormatSet
 from ..formats.grammars import FABRICATED
-from ..mention import find_code, may_hold_call
-from .block import BlockReader, CertainKind
-from .brackets import MAX_BLOCK_CHARS
-from .buffer import CONTEXT_CHARS, LOOK_BACK_CHARS, StreamBuffer, count_backticks, skip_blanks
+from ..mention import find_code
+from .block import BlockReader, CertainKind, Taken
+from .buffer import CONTEXT_CHARS, MAX_SHOWN_CHARS, TextBuffer, count_backticks, skip_blanks
 from .detector import Detection, make_detector
-from .lookback import Position, find_hold, joins_word
+from .lookback import LOOK_BACK_CHARS, Position, find_hold, joins_word
 from .openers import ANCHOR_LEAD_CHARS, BlockStart, NeedMore, Skip, await_match
 from .reasoning import Marker, ReasoningReader
+from .writer import EventWriter
 
 REASONING_TAIL_CHARS = 65_536  # at the end of reasoning, that are searched for calls
 MAX_PLAIN_CHARS = 80  # of a piece of plain text and what is held back before it
@@ -86,11 +87,12 @@ class StreamParser:
         self, *, previews: bool = False, eager: bool = False, reads_reasoning: bool = True, thought_closer: str = ""
     ) -> None:
         """Begins an answer, with the tools and the ids of the calls before."""
-        self._buffer = StreamBuffer()
+        self._buffer = TextBuffer()
+        self._writer = EventWriter(self._formats)
         self._find_anchor = self._formats.anchor.search
         self._count_held: Callable[[str], int] = self._detector.count_held
-        self._block = BlockReader(self._buffer, self._classifier, previews=previews, eager=eager, formats=self._formats)
-        self._reasoning = ReasoningReader(self._buffer, thought_closer)
+        self._block = BlockReader(self._writer, self._classifier, previews=previews, eager=eager, formats=self._formats)
+        self._reasoning = ReasoningReader(self._writer, thought_closer)
         self._reads_reasoning = reads_reasoning
         self._truncated = False
         self._state: _State = "prose"
@@ -135,8 +137,9 @@ class StreamParser:
             buffer = self._buffer
             buffer.text += "".join(self._unread)
             self._unread.clear()
-            buffer.pass_shown(len(buffer.text) - len(self._held))
-            buffer.position = buffer.start
+            end = len(buffer.text) - len(self._held)
+            self._writer.note_shown(buffer.text[buffer.start : end])
+            buffer.take(end)
 
     def count_held(self, text: str) -> int:
         """How many characters `feed` would hold back at the end of text that is prose; -1 if it has to be fed.
@@ -168,8 +171,8 @@ class StreamParser:
         while self._STEPS[self._state](self, True):
             pass
         self._is_plain = self._is_inside = False
-        self._block.doubt_closed_calls()
-        return events + self._buffer.take_events() + self._recover_calls()
+        self._writer.doubt_closed_calls()
+        return events + self._writer.take_events() + self._recover_calls()
 
     def _feed_block(self, text: str) -> list[ParserEvent]:
         """Follows the block when a character arrives that may end it; until then text is only kept."""
@@ -186,37 +189,37 @@ class StreamParser:
 
     def _follow(self) -> list[ParserEvent]:
         """Feeds the follower of the block, if it is in one, what it has not read."""
-        buffer, follower = self._buffer, self._block.follower
+        buffer, block, follower = self._buffer, self._block, self._block.follower
         if not follower:
             return self._run()
         buffer.text += "".join(self._unread)
         self._unread.clear()
-        end, ended = follower.feed(buffer.text, buffer.start)
-        if self._is_inside and end == len(buffer.text) and not ended and follower.size <= MAX_BLOCK_CHARS:
+        taken = block.feed(buffer.text, buffer.start)
+        if self._is_inside and taken == len(buffer.text) and block.follower:
             self._quote, self._may_end = follower.quote, follower.may_end
-            events = self._block.preview_followed()
             buffer.replace("")
-            return events
-        self._block.follow(end, ended)
+            return self._writer.take_events()
+        self._take_block(taken)
         return self._run()
 
     def _run(self) -> list[ParserEvent]:
         while self._STEPS[self._state](self, False):
             pass
         buffer, follower = self._buffer, self._block.follower
-        if dropped := buffer.drop_shown():
-            self._block.drop(dropped)
-        # Behind a call a result may begin the line: its first character is not plain.
-        first = skip_blanks(buffer.text, buffer.floor) if buffer.called else buffer.floor
-        self._is_plain = self._state == "prose" and buffer.position > first and buffer.passed <= buffer.start
+        buffer.drop_shown()
         self._held = buffer.text[buffer.start :]
-        self._is_inside = False
-        if follower:
+        self._is_plain = self._is_inside = False
+        if self._state == "prose":
+            first = buffer.floor
+            if self._writer.called:  # a result may begin the line: its first character is not plain
+                first = skip_blanks(buffer.text, first)
+            self._is_plain = buffer.position > first and buffer.passed <= buffer.start
+        elif follower:
             self._quote, self._may_end = follower.quote, follower.may_end
             self._is_inside = not (self._held or self._block.awaits_name or self._block.is_undecided)
         if self._is_inside:
             buffer.replace("")
-        return buffer.take_events()
+        return self._writer.take_events()
 
     def _read_prose(self, final: bool) -> bool:
         buffer = self._buffer
@@ -233,14 +236,23 @@ class StreamParser:
             return False
         if isinstance(detection, Marker):
             self._pass_marker(detection)
-        elif isinstance(detection, BlockStart) and (detection.explicit or may_hold_call(buffer, detection)):
-            self._block.begin(detection)
-            self._state = "block"
+        elif isinstance(detection, BlockStart) and (detection.explicit or self._may_hold_call(detection)):
+            self._begin_block(detection)
         elif isinstance(detection, (NeedMore, Skip)):
             return self._pass_empty_markers(at, detection, final)
         else:
             self._pass_anchor(at)
         return True
+
+    def _may_hold_call(self, block: BlockStart) -> bool:
+        """Whether what merely looks like a call may be one.
+
+        It is none in a fence of code, well after the calls, or in text for the user, which only a marker ends.
+        """
+        buffer, writer = self._buffer, self._writer
+        if buffer.in_fence or (self._reasoning.is_for_user and not block.opener):
+            return False
+        return not writer.called or writer.shown_chars + buffer.count_ahead(block.start) <= MAX_SHOWN_CHARS
 
     def _pass_empty_markers(self, at: int, detection: NeedMore | Skip, final: bool) -> bool:
         """Cuts markers that hold no call, and moves behind other ones; False if that needs more text."""
@@ -250,8 +262,8 @@ class StreamParser:
             self._hold(at, at)
             return False
         if end > at:
-            buffer.show(at)
-            buffer.emit(Cut(buffer.text[at:end], is_empty_call=True))
+            self._show(at)
+            self._writer.emit(Cut(buffer.text[at:end], is_empty_call=True))
             buffer.skip(end)
         elif isinstance(detection, Skip):
             buffer.pass_over(detection.end)
@@ -285,11 +297,14 @@ class StreamParser:
 
     def _pass_marker(self, marker: Marker) -> None:
         """Moves behind a marker, and notes what follows it."""
+        buffer = self._buffer
+        self._show(marker.at)
         if marker.role == "discards":
-            self._buffer.show(marker.at)
             self._state = "discard"
-        elif self._reasoning.pass_marker(marker):
+            return
+        if self._reasoning.pass_marker(marker, buffer.text[marker.at : marker.end]):
             self._state = "reasoning"
+        buffer.skip(marker.end)
 
     def _find_next(self) -> int:
         """Where a block may begin next; -1 if nowhere in the text. Nothing before the last block decides on it."""
@@ -312,38 +327,70 @@ class StreamParser:
         end = len(buffer.text)
         if final:
             self._hold(end, end)
-        elif buffer.called and buffer.position == buffer.floor and skip_blanks(buffer.text, buffer.floor) == end:
+        elif self._writer.called and buffer.position == buffer.floor and skip_blanks(buffer.text, buffer.floor) == end:
             return  # a result may follow the blanks
         else:
             start = find_hold(self._names, buffer.text, buffer.start, buffer.floor)
             self._hold(start, end - count_backticks(buffer.text))
 
+    def _begin_block(self, block: BlockStart) -> None:
+        """Shows the text before the block and begins it."""
+        buffer = self._buffer
+        before = buffer.find_lead(block.start)
+        self._show(block.start)
+        self._state = "block"
+        self._take_block(self._block.begin(block, buffer.text, before, in_fence=buffer.in_fence))
+
+    def _take_block(self, taken: Taken) -> None:
+        """Moves the buffer to where the reader of the block stopped."""
+        if isinstance(taken, int):
+            self._buffer.take(taken)
+        else:
+            self._buffer.give_back(taken)
+            self._end_block()
+
     def _read_block(self, final: bool) -> bool:
         """Finishes the block once its end is there; where no more text comes, the block ends with it."""
-        if self._block.follower:
+        buffer, block = self._buffer, self._block
+        if block.follower:
             if not final:
                 return False
-            self._block.end_early()
-        if not self._block.finish(final, truncated=self._truncated):
+            buffer.replace(block.end_early(buffer.text[buffer.start :]))
+        taken = block.finish(buffer.text, buffer.start, final, truncated=self._truncated)
+        if taken is None:
+            end = block.emit_early(buffer.text, buffer.start)
+            if end is not None:
+                buffer.skip(end)
             return False
+        if isinstance(taken, int):
+            buffer.skip(taken)
+        else:
+            buffer.give_back(taken)
+        self._end_block()
+        return True
+
+    def _end_block(self) -> None:
         self._state = "prose"
         if self._classifier.is_full:
             self._state = "discard"
-        if self._buffer.called:
+        if self._writer.called:
             self._find_anchor = self._formats.anchor_after_call.search
             self._count_held = self._detector.count_held_after_call
-        return True
 
     def _read_reasoning(self, final: bool) -> bool:
-        ended = self._reasoning.read(final)
+        buffer = self._buffer
+        end, ended = self._reasoning.read(buffer.text, buffer.start, final)
         if ended:
             self._state = "prose"
+            buffer.skip(end)
+        else:
+            buffer.take(end)
         return ended
 
     def _discard(self, _final: bool) -> bool:
         buffer = self._buffer
         if rest := buffer.text[buffer.start :]:
-            buffer.emit(Cut(rest))
+            self._writer.emit(Cut(rest))
             buffer.take(len(buffer.text))
         return False
 
@@ -363,10 +410,10 @@ class StreamParser:
             if text[at:].strip("`") or len(text) >= at + 5:
                 return None
             return NeedMore(at)  # the fence may be longer
-        marker = self._find_marker(at, final)
+        position = buffer.locate(at)
+        marker = self._find_marker(position, final)
         if isinstance(marker, Skip) or (isinstance(marker, Marker) and not self._may_begin_call(marker)):
             return marker
-        position = Position(text, at, buffer.start, buffer.find_line(at), buffer.floor)
         return self._choose(marker, self._detector.detect(position), position, final)
 
     def _choose(
@@ -385,17 +432,17 @@ class StreamParser:
             return NeedMore(detection.start)
         return marker
 
-    def _find_marker(self, at: int, final: bool) -> Marker | NeedMore | Skip | None:
-        """The marker of reasoning, or around the answer, at the anchor `at`."""
-        buffer, text = self._buffer, self._buffer.text
+    def _find_marker(self, position: Position, final: bool) -> Marker | NeedMore | Skip | None:
+        """The marker of reasoning, or around the answer, at an anchor."""
+        buffer, (text, at, *_) = self._buffer, position
         if not self._reads_reasoning or text[at] not in MARKER_STARTS or buffer.in_fence:
             return None
-        start = at
         if text[at] == "=":  # of `to=`
             start = at - 2
             if start < buffer.start or joins_word(text[max(buffer.floor, start - 1) : start]):
                 return None
-        return self._reasoning.find_marker(start, final=final)
+            position = buffer.locate(start)
+        return self._reasoning.find_marker(position, final=final)
 
     def _may_begin_call(self, marker: Marker) -> bool:
         return (
@@ -406,7 +453,7 @@ class StreamParser:
     def _detect_result(self, at: int) -> Marker | NeedMore | None:
         """After a call: whether a line begins at `at`, or behind the line end there, with a result that was made up."""
         buffer, text = self._buffer, self._buffer.text
-        if not buffer.called:
+        if not self._writer.called:
             return None
         line = at
         if text[at] == "\n":
@@ -426,9 +473,16 @@ class StreamParser:
         else:
             buffer.position = at + 1
 
+    def _show(self, end: int) -> None:
+        """Emits the text up to `end` as text of the answer."""
+        buffer = self._buffer
+        if end > buffer.start:
+            self._writer.show(buffer.text[buffer.start : end])
+            buffer.pass_shown(end)
+
     def _hold(self, start: int, position: int) -> None:
         """Shows the text before `start` and holds back the rest, of which all before `position` has been searched."""
-        self._buffer.show(start)
+        self._show(start)
         self._buffer.position = max(position, self._buffer.start)
 
     def _recover_calls(self) -> list[ParserEvent]:
@@ -437,7 +491,7 @@ class StreamParser:
         Reasoning that was only assumed is the answer, unless that was cut off.
         """
         reasoning = self._reasoning
-        if self._buffer.answered or not (text := reasoning.text):
+        if self._writer.answered or not (text := reasoning.text):
             return []
         inner = copy.copy(self)
         if reasoning.is_assumed and not self._truncated:
@@ -448,7 +502,7 @@ class StreamParser:
         inner._begin(reads_reasoning=False)
         inner.feed(text[-REASONING_TAIL_CHARS:])
         inner.close(truncated=True)
-        calls = inner._buffer.trailing_calls
+        calls = inner._writer.trailing_calls
         self.has_calls_in_thought = bool(calls)
         return [ParsedCall(replace(call, guessed=call.guessed or not self._calls_in_thoughts), "") for call in calls]
 

@@ -17,10 +17,11 @@ from ...types.lazy_pattern import LazyPattern
 from ..events import Cut, Doubted, Reasoned
 from ..formats.envelopes import ENVELOPES, REASONING
 from ..mention import SENTENCE_CHARS, is_marker_mentioned
-from .buffer import CONTEXT_CHARS, StreamBuffer, skip_whitespace
-from .lookback import TO
+from .buffer import CONTEXT_CHARS, skip_whitespace
+from .lookback import TO, Position
 from .openers import SPACE, NeedMore, Skip, await_match
 from .prefix_regex import PrefixMatcher, any_of_caseless, group, maybe, sequence, some
+from .writer import EventWriter
 
 _Role = Literal["opens", "closes", "surrounds", "shows", "wraps", "ends", "discards"]
 
@@ -63,10 +64,10 @@ class Marker(NamedTuple):
 
 
 class ReasoningReader:
-    """Reads reasoning from the buffer. `closer`: the answer begins with reasoning, up to this marker."""
+    """Reads reasoning out of the text. `closer`: the answer begins with reasoning, up to this marker."""
 
-    def __init__(self, buffer: StreamBuffer, closer: str = "") -> None:
-        self._buffer = buffer
+    def __init__(self, writer: EventWriter, closer: str = "") -> None:
+        self._writer = writer
         self._closer = closer
         self.is_assumed = bool(closer)  # whether what is read is reasoning only because `closer` was given
         self._opener = _OPENERS.get(closer, "")  # that may stand first, though the chat template wrote it
@@ -75,6 +76,7 @@ class ReasoningReader:
         self._passed = bool(closer)  # a marker of reasoning
         self._nested_ends = 0  # closers of reasoning that was opened within reasoning
         self._wrapper = ""  # what closes the answer
+        self.is_for_user = False  # behind a marker of text for the user
         self._cut_chars = MAX_CUT_CHARS  # that are left
 
     @property
@@ -82,21 +84,21 @@ class ReasoningReader:
         """All reasoning between markers so far."""
         return "".join(self._parts)
 
-    def find_marker(self, at: int, *, final: bool) -> Marker | NeedMore | Skip | None:
-        """The marker at `at`; Skip if it is text."""
-        text = self._buffer.text
+    def find_marker(self, position: Position, *, final: bool) -> Marker | NeedMore | Skip | None:
+        """The marker at the position; Skip if it is text."""
+        text, at = position.text, position.at
         match = MARKER.match(text, at)
         if not match:
-            return self._find_call_header(at, final=final)
+            return _find_call_header(text, at, final=final)
         end, marker = match.end(), match[0].casefold()
         if not final and marker in _EXTENDABLE and MARKER.is_prefix(text, at):
             return NeedMore(at)
         role, closer = _ROLES[marker]
-        if role == "closes" and self._is_behind(at):
+        if role == "closes" and self._is_behind(position):
             role = "surrounds"  # reasoning ends twice
             is_text: bool | None = False
         else:
-            is_text = self._is_text(match, role, closer, final=final)
+            is_text = self._is_text(match, role, closer, position, final=final)
         if is_text is None:
             return NeedMore(at)
         if is_text or self._cut_chars <= 0:
@@ -105,37 +107,25 @@ class ReasoningReader:
             end = _find_last(text, at, end, self._cut_chars)
         return Marker(at, end, role, closer)
 
-    def _find_call_header(self, at: int, *, final: bool) -> Marker | NeedMore | None:
-        """The header that Muse writes before the tags of a call."""
-        text = self._buffer.text
-        if header := CALL_HEADER.match(text, at):
-            return Marker(at, header.end("header"), "surrounds", "")
-        if final:
-            return None
-        return await_match(MARKER, text, at, at) or await_match(CALL_HEADER, text, at, at)
-
-    def _is_text(self, match: re.Match[str], role: _Role, closer: str, *, final: bool) -> bool | None:
+    def _is_text(
+        self, match: re.Match[str], role: _Role, closer: str, position: Position, *, final: bool
+    ) -> bool | None:
         """Whether the marker is only text; None if that needs more text. Notes an opening marker that is."""
-        buffer, text, at = self._buffer, self._buffer.text, match.start()
+        text, line = position.text, position.line
         if role == "ends":
-            return self._ends_nothing(match, closer, final=final)
+            return self._ends_nothing(match, closer, position, final=final)
         if role == "wraps":
-            return bool(self._wrapper) or not self._is_behind(at)
-        if role == "opens":
-            return self._opens_nothing(at, closer)
+            return bool(self._wrapper) or not self._is_behind(position)
+        if role == "opens":  # amid a sentence it is text, and its closer may be text, too
+            is_text = bool(line.strip()) and line[-1] not in _SENTENCE_ENDS
+            if is_text:
+                self._shown.add(closer)
+            return is_text
         if role == "closes" and self._closes_nothing(closer):
             return True
-        line = buffer.find_line(at)
         if role in ("surrounds", "shows") and _RECIPIENT.search(line):
             return True  # what follows is a call, which the detector reads
         return is_marker_mentioned(line, text[match.end() : match.end() + SENTENCE_CHARS], final=final)
-
-    def _opens_nothing(self, at: int, closer: str) -> bool:
-        """Whether an opening marker is only text, amid a sentence: then its closer may be text, too."""
-        if self._buffer.starts_line(at) or self._buffer.text[at - 1] in _SENTENCE_ENDS:
-            return False
-        self._shown.add(closer)
-        return True
 
     def _closes_nothing(self, closer: str) -> bool:
         """Whether a closing marker belongs to an opening one that was text, or comes again."""
@@ -149,12 +139,12 @@ class ReasoningReader:
         opener = _OPENERS.get(closer, "")
         return bool(opener) and self.text.count(opener) > self._nested_ends
 
-    def _ends_nothing(self, match: re.Match[str], closer: str, *, final: bool) -> bool | None:
+    def _ends_nothing(self, match: re.Match[str], closer: str, position: Position, *, final: bool) -> bool | None:
         """Whether a marker that counts at the end of an answer is text: other text follows, or it closes an element."""
         if skip_whitespace(match.string, match.end()) < len(match.string):
             return True
         marker = match[0].casefold()
-        lead = self._buffer.find_lead(match.start(), CONTEXT_CHARS).casefold()
+        lead = match.string[max(position.edge, position.at - CONTEXT_CHARS) : position.at].casefold()
         is_text = marker[1] == "/" and "<" + marker[2:] in lead
         if closer:
             is_text = closer != self._wrapper
@@ -162,69 +152,76 @@ class ReasoningReader:
             return True
         return False if final else None
 
-    def _is_behind(self, at: int) -> bool:
-        """Whether the text at `at` is the first behind reasoning."""
-        buffer = self._buffer
-        return self._passed and not buffer.answered and skip_whitespace(buffer.text, buffer.start) == at
+    def _is_behind(self, position: Position) -> bool:
+        """Whether the text at the position is the first behind reasoning."""
+        is_first = skip_whitespace(position.text, position.floor) == position.at
+        return self._passed and not self._writer.answered and is_first
 
-    def pass_marker(self, marker: Marker) -> bool:
-        """Moves behind the marker; whether reasoning follows."""
-        buffer = self._buffer
-        buffer.show(marker.at)
-        text = buffer.text[marker.at : marker.end]
-        self._cut_chars -= len(text)
-        buffer.skip(marker.end)
+    def pass_marker(self, marker: Marker, raw: str) -> bool:
+        """Emits the marker, whose text is `raw`; whether reasoning follows."""
+        writer = self._writer
+        self._cut_chars -= len(raw)
         self._passed = self._passed or marker.role in ("opens", "closes")
         if marker.role == "wraps":
             self._wrapper = marker.closer
-        buffer.is_for_user = marker.role == "shows"
+        self.is_for_user = marker.role == "shows"
         self._nested_ends += marker.role == "closes" and self._is_nested(marker.closer)
-        if marker.role == "closes" and not buffer.called:
-            buffer.emit(Reasoned(text, marker.closer))
-            buffer.reset()
+        if marker.role == "closes" and not writer.called:
+            writer.emit(Reasoned(raw, marker.closer))
+            writer.reset()
         else:
-            buffer.emit(Doubted(text) if marker.role == "closes" else Cut(text))
+            writer.emit(Doubted(raw) if marker.role == "closes" else Cut(raw))
         if marker.role != "opens":
             return False
-        buffer.doubt()  # the marker may stand in a value of the call before
+        writer.doubt()  # the marker may stand in a value of the call before
         self._closer, self._opener = marker.closer, ""
         return True
 
-    def read(self, final: bool) -> bool:
-        """Emits the reasoning that is there; whether its closing marker was."""
-        buffer, closer = self._buffer, self._closer
-        if self._opener and not self._skip_opener(final):
-            return False
-        end = stop = buffer.text.find(closer, buffer.start)
+    def read(self, text: str, start: int, final: bool) -> tuple[int, bool]:
+        """Emits the reasoning from `start` on; where what was read ends, and whether its closing marker was there."""
+        begin = self._skip_opener(text, start, final)
+        if begin is None:
+            return start, False
+        closer = self._closer
+        end = stop = text.find(closer, begin)
         if end < 0:
-            stop = len(buffer.text)
+            stop = len(text)
         if end < 0 and not final:
-            stop -= count_overlap(buffer.text, closer, buffer.start)
-        if stop > buffer.start:
-            self._parts.append(buffer.text[buffer.start : stop])
-            buffer.emit(ReasoningDelta(self._parts[-1]))
-        buffer.take(stop)
+            stop -= count_overlap(text, closer, begin)
+        if stop > begin:
+            self._parts.append(text[begin:stop])
+            self._writer.emit(ReasoningDelta(self._parts[-1]))
         if end < 0:
-            return False
-        buffer.emit(Cut(closer))
+            return stop, False
+        self._writer.emit(Cut(closer))
         self._cut_chars -= len(closer)
-        buffer.skip(end + len(closer))
         self.is_assumed = False
-        return True
+        return end + len(closer), True
 
-    def _skip_opener(self, final: bool) -> bool:
-        """Cuts the opening marker if the text begins with it; False if that needs more text."""
-        buffer, opener = self._buffer, self._opener
-        begin = buffer.text[buffer.start :].lstrip()[: len(opener)]
+    def _skip_opener(self, text: str, start: int, final: bool) -> int | None:
+        """Cuts the opening marker if the text begins with it; where the text goes on, None if that needs more text."""
+        opener = self._opener
+        if not opener:
+            return start
+        begin = text[start:].lstrip()[: len(opener)]
         if len(begin) < len(opener) and opener.startswith(begin) and not final:
-            return False
+            return None
         self._opener = ""
-        if begin == opener:
-            end = buffer.text.index(opener, buffer.start) + len(opener)
-            buffer.emit(Cut(buffer.text[buffer.start : end]))
-            buffer.skip(end)
-            self.is_assumed = False
-        return True
+        if begin != opener:
+            return start
+        end = text.index(opener, start) + len(opener)
+        self._writer.emit(Cut(text[start:end]))
+        self.is_assumed = False
+        return end
+
+
+def _find_call_header(text: str, at: int, *, final: bool) -> Marker | NeedMore | None:
+    """The header that Muse writes before the tags of a call."""
+    if header := CALL_HEADER.match(text, at):
+        return Marker(at, header.end("header"), "surrounds", "")
+    if final:
+        return None
+    return await_match(MARKER, text, at, at) or await_match(CALL_HEADER, text, at, at)
 
 
 def _find_last(text: str, at: int, end: int, most: int) -> int:
