@@ -90,19 +90,20 @@ def check_access(asked: Asked, rules: AccessRules) -> None:
     if not rules.has_keys:
         _check_host(asked.headers.get("host", ()), rules.hosts)
     path = normpath("/" + asked.path.lstrip("/"))  # as a server or a proxy before it may read it
-    if asked.method not in READING and _changes_server(path) and path not in rules.relay:
+    changes_server = path.rpartition("/")[2] in CHANGING or path.startswith(CHANGING_BELOW)
+    if changes_server and asked.method not in READING and path not in rules.relay:
         raise Refused(403, f"{path} changes the server. To let it through, add it to serve.relay.")
     if path == "/" and asked.method in ("GET", "HEAD"):
         return  # the page holds nothing of anybody's, and other sites may link to it
-    for origin in asked.origins:
-        if not is_allowed_origin(origin, rules.origins):
-            raise Refused(403, f"Pages of {origin[:100]!r} may not ask here. To let them, add that to serve.origins.")
     if asked.is_from_browser:
-        _check_browser(asked, path)
+        _check_browser(asked, path, rules.origins)
 
 
-def _check_browser(asked: Asked, path: str) -> None:
+def _check_browser(asked: Asked, path: str, origins: Collection[str]) -> None:
     """Raises Refused."""
+    for origin in asked.origins:
+        if not is_allowed_origin(origin, origins):
+            raise Refused(403, f"Pages of {origin[:100]!r} may not ask here. To let them, add that to serve.origins.")
     if path not in BROWSER_PATHS and not path.startswith("/v1/models/"):
         raise Refused(403, "Browsers are answered on the paths of the three APIs, of models and of the page only.")
     if asked.method not in READING and not asked.content_type.endswith("json"):
@@ -146,10 +147,6 @@ def drop_key(target: str) -> str:
     path, mark, query = target.partition("?")
     kept = [part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "key"]
     return path + (mark if kept else "") + "&".join(kept)
-
-
-def _changes_server(path: str) -> bool:
-    return path.rpartition("/")[2] in CHANGING or path.startswith(CHANGING_BELOW)
 
 
 def _check_host(hosts: Sequence[str], more: Collection[str]) -> None:

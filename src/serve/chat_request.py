@@ -231,7 +231,9 @@ class ChatBody:
         if not path.sends_calls:
             messages = render_exchanges(messages)
         if path.mode == "text" and self.tools:
-            messages = self._add_tools(messages, has_grammar=has_grammar)
+            messages = _add_instructions(messages, render_instructions(self.tools))
+            if not has_grammar and (wish := render_choice(self.choice)):
+                messages.append({"role": "user", "content": wish})
         return _fit_template(messages, path)
 
     def _choose_history(self, path: CallPath) -> list[dict[str, Any]]:
@@ -244,16 +246,13 @@ class ChatBody:
 
     def _edit_calls(self, messages: Sequence[dict[str, Any]], path: CallPath) -> list[dict[str, Any]]:
         """The messages with their calls as the chat template is to write them."""
-        edited = [leave_out(each, WRITTEN) for each in write_malformed_as_text(messages)]
-        edited = [_cut_gap(each, path.call_gap or "") for each in edited]
+        edited: list[dict[str, Any]] = []
+        for message in write_malformed_as_text(messages):
+            kept = leave_out(message, WRITTEN)
+            if has_wire_gap(kept):
+                kept = {**kept, "content": cut_gap(kept["content"], path.call_gap or "")}
+            edited.append(kept)
         return [*name_chat_calls(edited, find_id_rule(path.written_format, self.model))]
-
-    def _add_tools(self, messages: Sequence[dict[str, Any]], *, has_grammar: bool) -> list[dict[str, Any]]:
-        """The messages with the tools, and with what the client chose of them, in words."""
-        added = _add_instructions(messages, render_instructions(self.tools))
-        if not has_grammar and (wish := render_choice(self.choice)):
-            added.append({"role": "user", "content": wish})
-        return added
 
     def _limit_media(self, messages: Sequence[dict[str, Any]], path: CallPath) -> list[dict[str, Any]]:
         """The messages, of which the older ones name images and sound in words that the server does not take.
@@ -272,12 +271,6 @@ class ChatBody:
             if left < 0 and has_media(kept[place].get("content")) and not is_new:
                 kept[place] = _flatten(kept[place])
         return kept
-
-
-def _cut_gap(message: dict[str, Any], gap: str) -> dict[str, Any]:
-    if not has_wire_gap(message):
-        return message
-    return {**message, "content": cut_gap(message["content"], gap)}
 
 
 def _fit_template(messages: list[dict[str, Any]], path: CallPath) -> list[dict[str, Any]]:

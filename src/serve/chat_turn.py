@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
 
 from ..errors import (
@@ -202,16 +201,14 @@ class ChatTurn:
         text = guard.find_left()
         if text is None or len(self._guards) > 1:
             return None
-        is_continued = bool(text) and (yield from self._continues_messages())
+        is_continued = False
+        if text:
+            # vLLM, which tells a version, and llama.cpp's server, which tells the parameters of its models, go on with
+            # a message of the assistant
+            yield from self._server.context_lengths()
+            is_continued = bool(self.fact_key.version or self._server.info.parameter_counts)
         self._asker.continued = text if is_continued else ""
         return Resumption(text, as_dict(load_json(guard.last or b"{}")), is_continued=is_continued)
-
-    def _continues_messages(self) -> Aside[bool]:
-        """Whether the server goes on with a message of the assistant: vLLM, which tells a version, and llama.cpp's
-        server, which tells the parameters of its models.
-        """
-        yield from self._server.context_lengths()
-        return bool(self.fact_key.version or self._server.info.parameter_counts)
 
     def count_tokens(self) -> GatewayTurn:
         """Answer with the number of tokens that the prompt would have, in the shape of Messages."""
@@ -355,7 +352,9 @@ class ChatTurn:
         # Of an answer in which nothing came, the client can get another one.
         whole = yield from self._recover(assembler, None if own.content else self._ask_again)
         if self.report.path == "template" and (origin := assembler.find_origin()):
-            self._facts.paths.update(self.fact_key, partial(_learn_origin, origin))
+            self._facts.paths.update(
+                self.fact_key, lambda path: replace(path, written_format=choose_format(path.written_format, origin))
+            )
         names = dict.fromkeys(tool.name for tool in self._request.tools)
         answer = FinishedAnswer(assembler.completed, own, whole, names, self._request.form)
         more = Response(())
@@ -507,11 +506,6 @@ def _adapt_chunks(chunks: Sequence[bytes], before: Resumption | None, *, is_raw:
     if is_raw:
         chunks = [encode_json(convert_chunk(as_dict(load_json(data)))) for data in chunks]
     return before.adapt(chunks) if before else list(chunks)
-
-
-def _learn_origin(origin: str, path: CallPath) -> CallPath:
-    """The path after a call of this origin was seen."""
-    return replace(path, written_format=choose_format(path.written_format, origin))
 
 
 def _relay(refused: Reply | None, refusal: ServerError) -> WholeAnswer:

@@ -75,19 +75,16 @@ class Conversation:
         )
         self._trail_seed = encode_json(["trail", credential, chat.model])
         answers = (each for each in reversed(chat.messages) if each.get("role") == "assistant")
-        self._last_answer = next(answers, None)
-        self._last_calls = as_dicts(as_dict(self._last_answer).get("tool_calls"))
-        self._old_key = self._find_last_key()
+        last_answer = next(answers, None)
+        self._last_calls = as_dicts(as_dict(last_answer).get("tool_calls"))
+        self._old_key = b""
+        if last_answer is not None:
+            self._old_key = self._make_trail_key(list_ids(self._last_calls), *self._history.answer)
         self._before: Trail | None = None
         self._known = NOTHING_KNOWN  # of the prompt's beginning
         self._spelling = b""  # of the last answer's arguments, as the client got them
         self._has_warned = False
         self._prompt = b""
-
-    def _find_last_key(self) -> bytes:
-        if self._last_answer is None:
-            return b""
-        return self._make_trail_key(list_ids(self._last_calls), *self._history.answer)
 
     def _make_trail_key(self, ids: Sequence[str], text: str, calls: Sequence[Sequence[str]]) -> bytes:
         """An answer is found again by itself and the question that the conversation began with."""
@@ -127,8 +124,10 @@ class Conversation:
             return None
         self._known = find_known(self._before, self._prompt)
         kept = compare(self._before, self._sent, self._known)
-        if kept.cause == "answer" and not self.restored and self._spelling != self._spell_last():
-            kept = kept._replace(cause="arguments")
+        if kept.cause == "answer" and not self.restored:
+            functions = [as_dict(call.get("function")) for call in self._last_calls]
+            if self._spelling != _digest([as_str(each.get("arguments")) for each in functions]):
+                kept = kept._replace(cause="arguments")
         self._warn(kept)
         return kept
 
@@ -159,10 +158,6 @@ class Conversation:
         key = self._make_trail_key([call.id for call in answer.calls], answer.text.strip(), calls)
         spelling = _digest([call.written or write_arguments(call.arguments) for call in answer.calls])
         await self._memory.replace(key, _write_trail(trail, spelling, self._has_warned), self._old_key)
-
-    def _spell_last(self) -> bytes:
-        functions = [as_dict(call.get("function")) for call in self._last_calls]
-        return _digest([as_str(each.get("arguments")) for each in functions])
 
     def _read_trail(self, data: bytes) -> None:
         sent, prompt_tokens, tokens, blocks, rest, self._spelling, self._has_warned = msgspec.msgpack.decode(data)

@@ -375,7 +375,10 @@ class Gateway:
                 try:
                     answer = await self._send(request, replica, body, left_out)
                 except (aiohttp.ClientError, OSError) as error:
-                    replica.mark_failed(f"{replica.root} cannot be reached: {_describe_failure(error)}.")
+                    reason = str(error)
+                    if isinstance(error, OSError) and error.errno:
+                        reason = os.strerror(error.errno)
+                    replica.mark_failed(f"{replica.root} cannot be reached: {reason}.")
                     continue
                 replica.mark_answered(answer.status)
                 self._metrics.count_relay(answer.status)
@@ -415,12 +418,6 @@ def _read_request(path: str, value: dict[str, Any]) -> tuple[Dialect, ChatBody |
     if chat.is_guarded:
         _check_names(chat)
     return dialect, chat
-
-
-def _describe_failure(error: Exception) -> str:
-    if isinstance(error, OSError) and error.errno:
-        return os.strerror(error.errno)
-    return str(error)
 
 
 async def _read_body(request: web.Request) -> None:

@@ -57,7 +57,8 @@ class Refusals:
         """
         mended = replace(path, mended=True)
         is_irregular = bool(self._request.mended.what) and not path.mended
-        if is_irregular and self._is_about_history(refusal, path):
+        # A late system message is moved first: whether it has to be is a fact about the server.
+        if is_irregular and blames_history(refusal) and not _blames_late_system(refusal, path, self._request):
             return mended
         path = replace(path, proven=False)  # the request of ours tells more than what the server has shown before
         try:
@@ -68,12 +69,6 @@ class Refusals:
             raise
         self.are_proven = self.are_proven and (yield from self._refuses_plain(path, changed, optional, without))
         return changed
-
-    def _is_about_history(self, refusal: ServerError, path: CallPath) -> bool:
-        """By its words. A late system message is moved first: whether it has to be is a fact about the server."""
-        if isinstance(refusal, TemplateRejected) and self._request.has_late_system and not path.system_first:
-            return False
-        return blames_history(refusal)
 
     def _refuses_plain(self, path: CallPath, changed: CallPath, optional: Set[str], without: Set[str]) -> Aside[bool]:
         plain = make_plain(self._request)
@@ -92,13 +87,17 @@ class Refusals:
         """No image that the user has just sent is left out."""
         if isinstance(refusal, ContentRejected) and request.new_media > refusal.max_media:
             raise refusal
-        if isinstance(refusal, TemplateRejected) and request.has_late_system and not path.system_first:
+        if _blames_late_system(refusal, path, request):
             return replace(path, system_first=True)
         is_unknown = path.template_shows_tools is None and request.choice == "auto"
         if isinstance(refusal, ToolsUnsupported) and is_unknown:
             shows_tools = yield from probe_template(self._server, request.model, request.tools)
             path = replace(path, template_shows_tools=shows_tools)
         return path.downgrade(refusal, frozenset(optional), are_tools_ours=False).path
+
+
+def _blames_late_system(refusal: ServerError, path: CallPath, request: ChatBody) -> bool:
+    return isinstance(refusal, TemplateRejected) and request.has_late_system and not path.system_first
 
 
 def make_plain(request: ChatBody) -> ChatBody:

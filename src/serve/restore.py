@@ -18,6 +18,7 @@ import msgspec
 
 from ..errors import WireError
 from ..negotiation.history.exchange_text import WRITTEN, leave_out
+from ..negotiation.history.messages import has_inline_thought
 from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json, load_json
 from ..types.messages import Response, ToolCall, write_arguments
 from .memory import HISTORIES_BYTES, BoundedStore
@@ -83,19 +84,17 @@ class HistoryDigest:
             self.answer = known.answer
             self._digest = known._digest.copy()
         for message in messages[len(self.marks) :]:
-            is_answer = message.get("role") == "assistant"
-            data = self._note_answer(message) if is_answer else _encode_without_marks(message)
+            if message.get("role") == "assistant":
+                calls = as_dicts(message.get("tool_calls"))
+                self.answer = _read_text(message), _describe_calls(calls)
+                data = encode_json(self.answer)
+                self.keys[len(self.marks)] = self._make_key(data)
+                data += encode_json(list_ids(calls))
+            else:
+                data = _encode_without_marks(message)
             digest = sha256(data).digest()  # of which the others are made: a text is hashed once
             self._digest.update(digest)
             self.marks.append(digest[:_MARK_BYTES])
-
-    def _note_answer(self, message: Mapping[str, Any]) -> bytes:
-        """Take in the next message, an answer; returns what its mark is made of."""
-        calls = as_dicts(message.get("tool_calls"))
-        self.answer = _read_text(message), _describe_calls(calls)
-        data = encode_json(self.answer)
-        self.keys[len(self.marks)] = self._make_key(data)
-        return data + encode_json(list_ids(calls))
 
     def make_key(self, answer: Response) -> bytes:
         """What the answer to this request is kept under."""
@@ -205,14 +204,12 @@ def list_ids(calls: Sequence[Mapping[str, Any]]) -> list[str]:
 def _encode_without_marks(message: Mapping[str, Any]) -> bytes:
     """Without `cache_control`, which clients move from message to message."""
     data = encode_json(message)
-    return encode_json(_leave_out_marks(message)) if _CACHE_MARK_BYTES in data else data
-
-
-def _leave_out_marks(message: Mapping[str, Any]) -> dict[str, Any]:
+    if _CACHE_MARK_BYTES not in data:
+        return data
     kept = leave_out(dict(message), _CACHE_MARK)
     if isinstance(content := message.get("content"), list):
         kept["content"] = [leave_out(part, _CACHE_MARK) if isinstance(part, dict) else part for part in content]
-    return kept
+    return encode_json(kept)
 
 
 def make_kept(answer: Response, *, with_thought: bool) -> KeptAnswer | None:
@@ -296,18 +293,13 @@ def _restore(
     message: dict[str, Any], calls: Sequence[dict[str, Any]], kept: KeptAnswer, *, with_thoughts: bool
 ) -> dict[str, Any]:
     restored = dict(message)
-    if kept.thought and with_thoughts and not _has_thought(message):
+    has_thought = message.get("reasoning") or message.get("reasoning_content") or has_inline_thought(message)
+    if kept.thought and with_thoughts and not has_thought:
         restored["reasoning"] = kept.thought
     if kept.ids:
         spelled = zip(calls, kept.ids, kept.arguments, strict=False)
         restored["tool_calls"] = [_restore_call(call, id, arguments) for call, id, arguments in spelled]
     return restored
-
-
-def _has_thought(message: Mapping[str, Any]) -> bool:
-    content = as_str(message.get("content"))
-    is_inline = _THINK in content and bool(_INLINE_THOUGHT.match(content))
-    return bool(message.get("reasoning") or message.get("reasoning_content") or is_inline)
 
 
 def _restore_call(call: dict[str, Any], id: str, arguments: str) -> dict[str, Any]:

@@ -141,16 +141,16 @@ class Upstreams:
         """Whether one of them answers now. Who asks at the same time, or shortly after, gets the same answer."""
         if self._check is None or (self._check.done() and time.monotonic() - self._checked_at > READY_S):
             self._checked_at = time.monotonic()
-            self._check = asyncio.ensure_future(self._ask_all())
+            self._check = asyncio.ensure_future(self._check_all())
         return await asyncio.shield(self._check)
 
-    async def _ask_all(self) -> bool:
+    async def _check_all(self) -> bool:
         return any(await asyncio.gather(*(each.check_health() for each in self.replicas)))
 
     async def watch_health(self) -> None:
         """Check each replica again and again; ends when it is cancelled. One server needs no watch."""
         while len(self.replicas) > 1:
-            await asyncio.gather(*(each.check_health() for each in self.replicas))
+            await self._check_all()
             await asyncio.sleep(HEALTH_INTERVAL_S)
 
     async def close(self) -> None:

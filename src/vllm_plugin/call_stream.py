@@ -100,18 +100,16 @@ class CallStream:
         elif isinstance(decision, CallBegins):
             self._begun = decision
         elif isinstance(decision, CallPiece):
-            yield self._give_piece(decision)
+            begun, self._begun = self._begun, None
+            if begun is None:
+                yield ToolCallDelta(self._count - 1, None, None, decision.arguments)
+                return
+            self._count, self._blank = self._count + 1, ""
+            yield ToolCallDelta(self._count - 1, begun.id, begun.name, decision.arguments)
         elif isinstance(decision, WholeCall):
             yield from self._call(decision.call)
         elif isinstance(decision, Hold):
             yield from self._give_held(decision)
-
-    def _give_piece(self, piece: CallPiece) -> Delta:
-        begun, self._begun = self._begun, None
-        if begun is None:
-            return ToolCallDelta(self._count - 1, None, None, piece.arguments)
-        self._count, self._blank = self._count + 1, ""
-        return ToolCallDelta(self._count - 1, begun.id, begun.name, piece.arguments)
 
     def _give_held(self, held: Hold) -> Iterator[Delta]:
         """What is no safe call is text, but where a grammar made the answer calls, or no tools say what is one."""

@@ -93,7 +93,10 @@ class EventDialect(Dialect):
             return _encode_events(self._stream.close())
         chunk = json.loads(data)
         if "error" in chunk:
-            return self.encode_break(_find_status(_read_fields(data)), read_error_message(data))
+            status = _read_fields(data).get("code")
+            if not isinstance(status, int) or status not in range(400, 600):
+                status = 500
+            return self.encode_break(status, read_error_message(data))
         return _encode_events(self._stream.feed(chunk))
 
 
@@ -195,12 +198,6 @@ def _read_fields(body: bytes) -> dict[str, Any]:
         return as_dict(as_dict(json.loads(body)).get("error"))
     except ValueError:
         return {}
-
-
-def _find_status(error: Mapping[str, Any]) -> int:
-    """Which status an error in a stream would have had before it."""
-    code = error.get("code")
-    return code if isinstance(code, int) and code in range(400, 600) else 500
 
 
 def _encode_events(events: Iterable[Mapping[str, Any]]) -> bytes:

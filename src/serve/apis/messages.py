@@ -86,13 +86,9 @@ def _convert_tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def _convert_system(system: object) -> list[dict[str, Any]]:
-    text = _join_system(system)
+    texts = [system] if isinstance(system, str) else [as_str(block.get("text")) for block in as_dicts(system)]
+    text = _COUNTDOWN.sub("", "".join(text for text in texts if not text.startswith(_BILLING)))
     return [{"role": "system", "content": text}] if text else []
-
-
-def _join_system(content: object) -> str:
-    texts = [content] if isinstance(content, str) else [as_str(block.get("text")) for block in as_dicts(content)]
-    return _COUNTDOWN.sub("", "".join(text for text in texts if not text.startswith(_BILLING)))
 
 
 def _convert_messages(messages: list[Any]) -> Iterator[dict[str, Any]]:

@@ -31,7 +31,11 @@ class CallWriter:
         if isinstance(decision, CallBegins):
             self._begun = decision
         elif isinstance(decision, CallPiece):
-            return self._write_piece(decision.arguments)
+            begun, self._begun = self._begun, None
+            if begun is None:
+                return {"index": self.count - 1, "function": {"arguments": decision.arguments}}
+            self.count += 1
+            return {"index": self.count - 1, **_encode_function(begun.id, begun.name, decision.arguments)}
         elif isinstance(decision, CallEnds):
             self._complete.append(decision.call)
         elif isinstance(decision, CallBreaks):
@@ -41,13 +45,6 @@ class CallWriter:
             self._complete.append(decision.call)
             return {"index": self.count - 1, **encode_call(decision.call)}
         return None
-
-    def _write_piece(self, arguments: str) -> dict[str, Any]:
-        begun, self._begun = self._begun, None
-        if begun is None:
-            return {"index": self.count - 1, "function": {"arguments": arguments}}
-        self.count += 1
-        return {"index": self.count - 1, **_encode_function(begun.id, begun.name, arguments)}
 
     def settle(self, calls: Sequence[ToolCall], *, is_cut: bool) -> tuple[list[dict[str, Any]], list[ToolCall]]:
         """The rests of calls that broke, and those of the whole answer's calls that are still to be sent.

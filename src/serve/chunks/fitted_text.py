@@ -106,16 +106,13 @@ class FittedText:
         self._is_in_string = False
         if self._key is None:
             self._end_value()
-        else:
-            self._end_key()
-        return end + 1
-
-    def _end_key(self) -> None:
-        raw, self._key = "".join(self._key or ()), None
+            return end + 1
+        raw, self._key = "".join(self._key), None
         try:
             self._name = json.loads(raw)
         except ValueError:
             self.release()
+        return end + 1
 
     def _pass_token(self, token: str) -> None:
         first = token[0]

@@ -65,7 +65,9 @@ class JsonPrefix:
                 self.is_valid = self._next in (_VALUE, _VALUE_OR_END)
                 position = literal.end()
             else:
-                self._end_literal()
+                if self._literal:
+                    self.is_valid = _LITERAL.fullmatch(self._literal) is not None
+                    self._literal, self._next = "", _COMMA_OR_END
                 position = self._pass_token(text, position)
 
     def _pass_string(self, text: str, position: int) -> int:
@@ -84,11 +86,6 @@ class JsonPrefix:
         else:
             self.is_valid = False
         return end + 1
-
-    def _end_literal(self) -> None:
-        if self._literal:
-            self.is_valid = _LITERAL.fullmatch(self._literal) is not None
-            self._literal, self._next = "", _COMMA_OR_END
 
     def _pass_token(self, text: str, position: int) -> int:
         """Pass blanks, or one character."""

@@ -94,8 +94,11 @@ class Tape:
             while True:
                 if not self.facts and not (isinstance(step, Fetch) and step.path == VERSION_PATH):
                     self.facts = describe_facts(facts, turn.fact_key)  # the key has the version by now
-                if isinstance(step, (Payload, WholeAnswer)):
-                    self._note_output(step)  # before it leaves: the client may be gone by then
+                if isinstance(step, Payload):  # it is noted before it leaves: the client may be gone by then
+                    self.sent += step.events
+                elif isinstance(step, WholeAnswer):
+                    self.sent.append(step.body)
+                    self.ended = "whole"
                 try:
                     answer = yield step
                 except BotError as error:
@@ -119,13 +122,6 @@ class Tape:
             exchange = self.open(step.method, step.path, answer.head)
             exchange.pieces.append(answer.body)
             exchange.is_over = exchange.is_aside = True
-
-    def _note_output(self, output: Payload | WholeAnswer) -> None:
-        if isinstance(output, Payload):
-            self.sent += output.events
-        else:
-            self.sent.append(output.body)
-            self.ended = "whole"
 
     def _note_failure(self, step: object, error: BotError) -> None:
         if isinstance(step, (Open, Fetch)):
