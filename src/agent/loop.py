@@ -411,7 +411,7 @@ def _explain_stop(response: Response) -> Iterator[Event]:
         )
     elif response.stop_reason == "repetition":
         yield Notice("The answer kept repeating itself, so it was stopped.")
-    elif response.stop_reason == "other" or response.provider_stop_reason:
+    elif response.is_stopped_by_server:
         yield Notice(f"The server stopped the answer: {response.provider_stop_reason or 'it gave no reason'}.")
     elif not response.text.strip() and not has_calls:
         yield Notice("The model ended its turn without saying anything.")

@@ -357,6 +357,11 @@ class Response(Serializable):
         return tuple(block for block in self.content if isinstance(block, MalformedCall))
 
     @property
+    def is_stopped_by_server(self) -> bool:
+        """Whether the server ended the answer for a reason of its own."""
+        return self.stop_reason == "other" or bool(self.provider_stop_reason)
+
+    @property
     def thought(self) -> str:
         return "".join(block.text for block in self.content if isinstance(block, Reasoning))
 

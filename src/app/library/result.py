@@ -34,7 +34,7 @@ STOPS: dict[str, str] = {
     "max_tool_turns": "The question took more turns with tool calls than are allowed.",
     "timeout": "The answer took longer than is allowed.",
     "stuck": "The model made calls that cannot be run, again and again, and gave no answer.",
-    "other": "The server stopped the answer.",
+    "other": "The server stopped the answer: {reason}.",
 }
 HINTS: dict[str, str] = {
     "max_tokens": "Allow more (max_tokens), or ask to go on: what came is in the conversation.",
@@ -49,7 +49,8 @@ class Result(Generic[T]):
 
     `stop_reason`: "end_turn" if the model ended its answer itself; "pending" if calls wait for an answer; "max_tokens",
     "repetition" or "other" if it was cut, "max_tool_turns" if the question took too many turns, "timeout" if it took
-    too long, "stuck" if the model only made calls that cannot be run.
+    too long, "stuck" if the model only made calls that cannot be run. `provider_stop_reason`: with "other", the server's
+    own word, if it gave one.
     `usage`: the tokens of all requests of the question. `calls`: each call with its result, in order. `notices`: what
     the user should know. `value`: the answer as the `schema` that was asked for. `pending`: the calls that wait for an
     answer, for `agent.resume`.
@@ -62,6 +63,7 @@ class Result(Generic[T]):
     notices: tuple[str, ...]
     value: T
     pending: tuple[ToolCall, ...] = ()
+    provider_stop_reason: str = ""
 
     def __str__(self) -> str:
         return self.text
@@ -113,7 +115,9 @@ class RunRecord:
     def make_result(self) -> Result[object]:
         usage = sum(filter(None, [*(each.response.usage for each in self._completed), *self._usages]), Usage())
         calls, notices = tuple(self._calls), tuple(self._notices)
-        return Result(self.text, self._find_stop(), usage, calls, notices, self.value, self.pending)
+        stop = self._find_stop()
+        word = self._completed[-1].response.provider_stop_reason if stop == "other" else ""
+        return Result(self.text, stop, usage, calls, notices, self.value, self.pending, word)
 
     def _find_stop(self) -> StopReason:
         if self.pending:
@@ -127,7 +131,7 @@ class RunRecord:
         response = self._completed[-1].response
         if response.stop_reason in ("max_tokens", "repetition"):
             return response.stop_reason
-        if response.stop_reason == "other" or response.provider_stop_reason:
+        if response.is_stopped_by_server:
             return "other"
         if response.requested_calls:
             return "stuck"
@@ -149,7 +153,7 @@ def raise_if_cut(result: Result[T]) -> Result[T]:
     """The result, if the model ended its answer itself, or waits. Raises LimitReached, which has the result, if not."""
     if result.is_complete or result.pending:
         return result
-    notice = next((text for text in reversed(result.notices) if text.startswith("The server stopped")), "")
-    error = LimitReached(notice or STOPS[result.stop_reason], HINTS.get(result.stop_reason, ""))
+    message = STOPS[result.stop_reason].format(reason=result.provider_stop_reason or "it gave no reason")
+    error = LimitReached(message, HINTS.get(result.stop_reason, ""))
     error.result = result
     raise error

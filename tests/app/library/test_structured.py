@@ -125,6 +125,24 @@ def test_an_answer_that_was_cut_raises_and_is_not_read():
     assert caught.value.result.value is None
 
 
+def test_an_answer_that_the_server_stopped_raises_with_its_word():
+    with pytest.raises(LimitReached, match="The server stopped the answer: content_filter.") as caught:
+        ask(None, [{"content": "Once"}, {"finish": "content_filter"}])
+    assert caught.value.result.provider_stop_reason == "content_filter"
+
+
+def test_the_error_tells_how_the_last_answer_was_cut_and_not_an_earlier_one():
+    @tool(risk="low")
+    def weather(city: str) -> str:
+        """The weather in a city."""
+        return f"{city}: rain"
+
+    arguments = {"index": 0, "id": "a", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+    stopped = [{"tool_calls": [arguments]}, {"finish": "content_filter"}]
+    with pytest.raises(LimitReached, match="cut off at its limit of tokens"):
+        ask(None, stopped, [{"content": "It rains in"}, {"finish": "length"}], tools=[weather])
+
+
 def test_on_a_server_that_refuses_the_field_the_answer_is_checked_alone():
     refused = (400, {"error": {"message": "response_format is not supported"}})
     result, requests = ask(Weather, refused, *say(GOOD))
