@@ -49,8 +49,8 @@ class Result(Generic[T]):
 
     `stop_reason`: "end_turn" if the model ended its answer itself; "pending" if calls wait for an answer; "max_tokens",
     "repetition" or "other" if it was cut, "max_tool_turns" if the question took too many turns, "timeout" if it took
-    too long, "stuck" if the model only made calls that cannot be run. `provider_stop_reason`: with "other", the server's
-    own word, if it gave one.
+    too long, "stuck" if the model only made calls that cannot be run. `provider_stop_reason`: with "other", the word of
+    the server, if it gave one.
     `usage`: the tokens of all requests of the question. `calls`: each call with its result, in order. `notices`: what
     the user should know. `value`: the answer as the `schema` that was asked for. `pending`: the calls that wait for an
     answer, for `agent.resume`.
