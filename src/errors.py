@@ -104,10 +104,11 @@ class ConfigError(BotError):
 class RequestFailed(BotError):
     """What the model's logic may catch: Cancelled passes through it.
 
-    `was_shown`: events of the answer were given before it.
+    `was_shown`: events of the answer were given before it. `retry_after`: seconds that the server asks to wait.
     """
 
     was_shown = False
+    retry_after: float | None = None
 
 
 class ClientError(RequestFailed):
@@ -155,9 +156,8 @@ class AnswerUnfinished(StreamCut):
 
 
 class ServerError(RequestFailed):
-    """`retry_after`: seconds that the server asks to wait; `in_answer`: it came after a part of the answer."""
+    """`in_answer`: it came after a part of the answer."""
 
-    retry_after: float | None = None
     in_answer = False
 
     def __init__(self, message: str, hint: str = "", *, status: int = 0, body: str = "") -> None:

@@ -48,7 +48,10 @@ def decide(rounds: Sequence[Round]) -> Decision:
         times = same // period + 1
         if times < NOTE_AFTER:
             continue
-        names = _list_names(rounds[-period:])
+        made = [name for each in rounds[-period:] for name, _ in each.calls]
+        names = ", ".join(name if _NAME.fullmatch(name) else "an unreadable call" for name in made)
+        if len(names) > _MAX_NAMES_CHARS:
+            names = f"{names[:_MAX_NAMES_CHARS]} ..."
         if times >= END_AFTER:
             return Decision(end=_SAME.format(names=names, times=times))
         if same == (NOTE_AFTER - 1) * period:
@@ -64,10 +67,3 @@ def _count_same(rounds: Sequence[Round], period: int) -> int:
     while place >= least and not rounds[place].is_slow and rounds[place] == rounds[place - period]:
         place -= 1
     return len(rounds) - 1 - place
-
-
-def _list_names(rounds: Sequence[Round]) -> str:
-    names = ", ".join(
-        name if _NAME.fullmatch(name) else "an unreadable call" for each in rounds for name, _ in each.calls
-    )
-    return names if len(names) <= _MAX_NAMES_CHARS else f"{names[:_MAX_NAMES_CHARS]} ..."

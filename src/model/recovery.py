@@ -171,18 +171,16 @@ class Recovery:
     def _find_loss(self) -> Aside[Loss]:
         """Whether the server's parser lost or garbled part of the answer."""
         turn, calls = self._turn, self._response.requested_calls
+        lacks_announced = turn.completed.stop_reason == "tool_use" and not calls
         if native := [call for call in calls if call.origin == NATIVE]:
             return "none" if all(fits(call, self._tools) for call in native) else "suspected"
-        if turn.is_empty() or self._lacks_announced_calls():
+        if turn.is_empty() or lacks_announced:
             return "proven"
         if turn.seems_short():
             return "suspected"
-        if not turn.tokens.ids and not calls and (yield from self._lacks_tokens()):
+        if (yield from self._lacks_tokens()):
             return "proven"
         return "none"
-
-    def _lacks_announced_calls(self) -> bool:
-        return self._turn.completed.stop_reason == "tool_use" and not self._response.requested_calls
 
     def _cannot_ask_again(self) -> Aside[bool]:
         """Whether nothing else tells of the answer: it has no tokens, and was cut off, as it would be again."""
@@ -194,6 +192,8 @@ class Recovery:
     def _lacks_tokens(self) -> Aside[bool]:
         """Whether the answer has clearly more tokens, by its usage, than the text and the thoughts that came."""
         completed, usage = self._turn.completed, self._turn.completed.usage or Usage()
+        if self._turn.tokens.ids or self._response.requested_calls:
+            return False
         if _is_signed(completed) or completed.stop_reason not in ("end_turn", "tool_use"):
             return False
         text = completed.text if usage.thought_tokens else completed.raw_text
@@ -201,13 +201,13 @@ class Recovery:
         if written <= len(text) // MAX_CHARS_PER_TOKEN:
             return False
         is_suspect = bool(self._tools) and written > len(text.encode()) // MIN_BYTES_PER_TOKEN + MIN_CALL_TOKENS
-        if not (self._server.is_vllm or is_suspect):
-            return False
         size = yield from self._count_tokens(text, is_suspect=is_suspect)
         return size is not None and written - size > NON_TEXT_TOKENS + written // 20
 
     def _count_tokens(self, text: str, *, is_suspect: bool) -> Aside[int | None]:
         """Of a text. `is_suspect`: it is worth two requests where the server has no other way."""
+        if not (self._server.is_vllm or is_suspect):
+            return None
         size = yield from self._server.count_text_tokens(self._request.model, text)
         if size is None and is_suspect:
             size = yield from self._server.count_by_prompts(self._request.model, text)
@@ -261,18 +261,16 @@ class Recovery:
         if NATIVE not in origins[:1] or (len(origins) == 1 and self._server.is_clean_end(model, end)):
             return response
         read = self._turn.reparse((yield from self._fetch_raw_text()) or "")
-        cut = _find_cut_calls(response, read)
-        has_other_text = _has_other_text(response, read)
-        is_tagged = any(call.origin in _TAGGED for call in read.calls)
-        if not (cut or has_other_text or is_tagged):
-            self._server.note_clean_end(model, end)
-        if cut:
-            response = _complete_calls(response, cut)
+        restored = response
+        if cut := _find_cut_calls(response, read):
+            restored = _complete_calls(restored, cut)
             yield from self._notify(CUT_NOTICE)
-        if has_other_text:
-            response = _replace_text(response, read.text)
+        if _has_other_text(response, read):
+            restored = _replace_text(restored, read.text)
             yield from self._notify(RECOVERED_NOTICE)
-        return response
+        if restored is response and not any(call.origin in _TAGGED for call in read.calls):
+            self._server.note_clean_end(model, end)
+        return restored
 
     def _is_unclosed_thought(self) -> Aside[bool]:
         """Whether the answer is part of a thought that was never closed."""
@@ -336,17 +334,15 @@ def _has_same_calls(response: Response, read: Response) -> bool:
 
 def _find_cut_calls(response: Response, read: Response) -> dict[str, ToolCall]:
     """By the id of a call with a cut value, the one that was read in its place."""
+    cut: dict[str, ToolCall] = {}
     if not _has_same_calls(response, read):
-        return {}
-    pairs = zip(response.calls, read.calls, strict=True)
-    return {call.id: other for call, other in pairs if _is_cut(call, other)}
-
-
-def _is_cut(call: ToolCall, whole: ToolCall) -> bool:
-    """Whether a value of the call is only the beginning of the one that was written."""
-    pairs = ((value, whole.arguments.get(key)) for key, value in call.arguments.items())
-    texts = ((a.strip(), b.strip()) for a, b in pairs if isinstance(a, str) and isinstance(b, str))
-    return any(len(a) < len(b) and b.startswith(a) for a, b in texts)
+        return cut
+    for call, whole in zip(response.calls, read.calls, strict=True):
+        pairs = ((value, whole.arguments.get(key)) for key, value in call.arguments.items())
+        texts = ((a.strip(), b.strip()) for a, b in pairs if isinstance(a, str) and isinstance(b, str))
+        if any(len(a) < len(b) and b.startswith(a) for a, b in texts):  # a is only the beginning of what was written
+            cut[call.id] = whole
+    return cut
 
 
 def _complete_calls(response: Response, cut: Mapping[str, ToolCall]) -> Response:

@@ -77,7 +77,9 @@ class RequestBuilder:
         self._renderer = MessageRenderer(keeps_malformed=codec.signs_calls)
         self._inputs = MessageMemo(_find_input)
         self.given: list[GivenText] = []  # what the model is given in the last request, but for the system prompt
-        self._strict_tools = LastMemo(self._make_strict)
+        self._strict_tools = LastMemo[tuple[ToolDefinition, ...], tuple[ToolDefinition, ...]](
+            lambda tools: tuple(make_strict(tool, options.strict) for tool in tools)
+        )
         self._plain_tools = LastMemo(_make_plain)
         self._grammars = LastMemo[tuple[tuple[ToolDefinition, ...], ToolChoice, str], dict[str, JSON]](
             lambda key: self._constrain(*key)
@@ -192,9 +194,6 @@ class RequestBuilder:
         if allow_grammar and path.mode == "native" and "strict" not in path.disabled_fields:
             return self._strict_tools(tools)
         return self._plain_tools(tools)
-
-    def _make_strict(self, tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
-        return tuple(make_strict(tool, self._options.strict) for tool in tools)
 
     def _build_options(
         self, tools: tuple[ToolDefinition, ...], path: CallPath, allow_grammar: bool, choice: ToolChoice

@@ -80,12 +80,11 @@ class MessageRenderer:
             system, messages = messages[0], messages[1:]
         system = self._instructed((system, self._write_instructions(tools, path)))
         exchanges = self._render_exchanges(self._neutralized(messages), path)
-        if path.fold_system:
-            rendered = [*_fold_system(system), *exchanges]
-        elif system is _NO_SYSTEM:
-            rendered = [*exchanges]
-        else:
-            rendered = [system, *exchanges]
+        rendered = [*exchanges]
+        if path.fold_system and system.text:
+            rendered.insert(0, UserMessage(system.text))
+        elif not path.fold_system and system is not _NO_SYSTEM:
+            rendered.insert(0, system)
         return _merge(rendered) if path.alternate else rendered
 
     def _write_instructions(self, tools: Sequence[ToolDefinition], path: CallPath) -> str:
@@ -204,10 +203,6 @@ def _flatten(message: Message) -> Message:
         return message
     results = [each.with_text(each.text) if each.kind == "multimodal" else each for each in message.results]
     return ToolResults(tuple(results))
-
-
-def _fold_system(system: SystemMessage) -> list[UserMessage]:
-    return [UserMessage(system.text)] if system.text else []
 
 
 def _merge(messages: Sequence[Message]) -> list[Message]:

@@ -38,7 +38,6 @@ from ..types.messages import (
     Reasoning,
     RequestedCall,
     Response,
-    StopReason,
     Text,
     ToolCall,
     ToolDefinition,
@@ -163,7 +162,12 @@ class ResponseAssembler:
         if self._answer.blocks == ([Text(self.completed.text)] if self.completed.text else []):
             return replace_content(self.completed, self.completed.content)
         native: list[Block] = [*self.completed.calls, *self.completed.malformed]
-        parsed = [block for block in self._answer.blocks if not self._is_native_too(block)]
+        made = [(call.name, call.arguments) for call in self.completed.calls]
+        parsed = [
+            block
+            for block in self._answer.blocks
+            if not isinstance(block, ToolCall) or (block.name, block.arguments) not in made
+        ]
         whole = replace_content(self.completed, [*self._collect_reasoning(), *parsed, *native])
         return _keep_written(whole, self._answer, is_parsed=not native)
 
@@ -179,11 +183,6 @@ class ResponseAssembler:
         if self._answer.reasoning:
             thoughts.append(Reasoning(self._answer.reasoning))
         return thoughts
-
-    def _is_native_too(self, block: Block) -> bool:
-        return isinstance(block, ToolCall) and any(
-            block.name == call.name and block.arguments == call.arguments for call in self.completed.calls
-        )
 
     def reparse(self, text: str, source: Response | None = None) -> Response:
         """The response that `text` gives when our parser reads all of it.
@@ -315,17 +314,13 @@ def fits(call: RequestedCall, tools: Sequence[ToolDefinition]) -> bool:
 
 def replace_content(response: Response, content: Sequence[Block]) -> Response:
     """The response with other blocks, and the stop reason that follows from them."""
-    stop_reason = _derive_stop_reason(response.stop_reason, content)
+    stop_reason = response.stop_reason
+    if stop_reason == "tool_use":  # the server may announce calls that its parser lost
+        stop_reason = "end_turn"
+    # The server does not know of calls in the text.
+    if stop_reason != "max_tokens" and any(isinstance(block, ToolCall) for block in content):
+        stop_reason = "tool_use"
     return replace(response, content=tuple(content), stop_reason=stop_reason)
-
-
-def _derive_stop_reason(given: StopReason, content: Sequence[Block]) -> StopReason:
-    """The server does not know of calls in the text, and may announce calls that its parser lost."""
-    if given == "max_tokens":
-        return given
-    if any(isinstance(block, ToolCall) for block in content):
-        return "tool_use"
-    return "end_turn" if given == "tool_use" else given
 
 
 class DegenerationDetector:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias, TypeVar, Union
 
-from ..errors import RequestFailed, ServerError, ServerLoading
+from ..errors import RequestFailed, ServerLoading
 from ..types.effects import Aside, Sleep, Turn
 from ..types.events import Notice
 
@@ -88,9 +88,12 @@ def _wait_until_ready(seconds: float, check_ready: ReadinessCheck | None) -> Asi
 def _plan_retry(error: RequestFailed, made: int, policy: RetryPolicy, jitter: float) -> Wait | None:
     """The wait before attempt `made` + 1; None if there is to be none."""
     allowed = min(error.max_retries, policy.retries)
-    asked = error.retry_after if isinstance(error, ServerError) else None
-    if (asked or 0) > MAX_RETRY_AFTER_S:
-        error.hint = f"It asks to try again in {_format_span(asked or 0)}."
+    asked = error.retry_after or 0.0
+    if asked > MAX_RETRY_AFTER_S:
+        span = f"{asked:.0f} seconds"
+        if asked >= 120:
+            span = f"{asked / 60:.0f} minutes"
+        error.hint = f"It asks to try again in {span}."
         return None
     if made > allowed:
         return None
@@ -106,10 +109,6 @@ def _plan_loading_wait(error: ServerLoading, waited: float, policy: RetryPolicy,
     seconds = error.retry_after or max(1.0, waited / 2) * (1 - JITTER * jitter)
     seconds = min(seconds, MAX_LOADING_WAIT_S, left)
     return Wait(seconds, _build_notice(error, f"asking again in {seconds:.1f} s, for {left:.0f} s in all"))
-
-
-def _format_span(seconds: float) -> str:
-    return f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
 
 
 def _build_notice(error: RequestFailed, plan: str) -> Notice:

@@ -228,12 +228,19 @@ class ModelTurn:
         answer = yield from self._read_answer(request, path, prompt_watch)
         turn = answer.assembler
         state.answer_ids.end(answer.asked, turn.tokens, turn.completed.raw_text)
-        if kept := state.continuity.measure(self._describe_sent(request, path), answer.prompt_ids, turn.tokens.ids):
+        is_system = isinstance(next(iter(request.messages), None), SystemMessage)
+        way = f"{path.mode} {path.prompt_style} {path.alternate} {path.fold_system}"
+        sent = Sent(state.server.identify(request.model), way, request.tools, request.messages, is_system)
+        if kept := state.continuity.measure(sent, answer.prompt_ids, turn.tokens.ids):
             yield kept
 
         def replay(asked: ChatRequest) -> Aside[ResponseAssembler]:
             again = yield from watch(self._read_answer(asked, path, prompt_watch), lambda _: None, is_shown=False)
             return again.assembler
+
+        def disable_native() -> str:
+            state.path, notice = path.disable_native()
+            return notice
 
         yield from Recovery(
             turn,
@@ -245,7 +252,7 @@ class ModelTurn:
             server=state.server,
             budget=state.budget,
             replay=replay,
-            disable_native=partial(self._disable_native, path),
+            disable_native=disable_native,
             sent_notices=state.shown.notices,
         ).run()
 
@@ -266,16 +273,6 @@ class ModelTurn:
             raise
         yield from answer.learn()
         return answer
-
-    def _describe_sent(self, request: ChatRequest, path: CallPath) -> Sent:
-        is_system = isinstance(next(iter(request.messages), None), SystemMessage)
-        way = f"{path.mode} {path.prompt_style} {path.alternate} {path.fold_system}"
-        writer = self._state.server.identify(request.model)
-        return Sent(writer, way, request.tools, request.messages, is_system)
-
-    def _disable_native(self, path: CallPath) -> str:
-        self._state.path, notice = path.disable_native()
-        return notice
 
     def change(self, path: CallPath, refusal: ServerError, body: ChatRequest, without: Set[str]) -> Aside[CallPath]:  # noqa: ARG002
         state = self._state
@@ -305,20 +302,16 @@ class ModelTurn:
         refusal = judge_own_words(refusal, sent)
         yield from state.server.hint_base_url(refusal)
         if isinstance(refusal, ToolsUnsupported) and not path.proven and may_repeat(refusal, sent):
-            path = replace(path, proven=(yield from self._takes_tools(path)))
+            # A request that has nothing of the conversation in it tells whether the server takes tools at all.
+            plain = state.builder.build(state.name, [UserMessage("Hello.")], [PROBE_TOOL], path, 1)
+            reply = yield Fetch("POST", *state.builder.encode(plain))
+            path = replace(path, proven=bool(reply.head.is_ok))
         if isinstance(refusal, ParserFailed):
             if path.mode == "native":
                 state.facts.note_parser(state.served, failed=True)
             if refusal.was_shown or not self._may_avoid_parser:
                 raise refusal
         return path, refusal
-
-    def _takes_tools(self, path: CallPath) -> Aside[bool]:
-        """Whether the server accepts a request on this path that has nothing of the conversation in it."""
-        builder = self._state.builder
-        wire = builder.encode(builder.build(self._state.name, [UserMessage("Hello.")], [PROBE_TOOL], path, 1))
-        reply = yield Fetch("POST", wire.path, wire.body)
-        return bool(reply.head.is_ok)
 
     def _downgrade(self, path: CallPath, refusal: ServerError, body: ChatRequest) -> Downgrade:
         """The path without what was refused: what is odd in the conversation, where the refusal may be about that.
