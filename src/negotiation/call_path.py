@@ -297,15 +297,8 @@ class CallPath:
         return self._change_mode(mode, BY_HAND)
 
     def join(self, other: CallPath) -> CallPath:
-        """What both have learned. A mode that the user chose stays; else the later one of the order counts.
-
-        Tokens stay until they are refused, whatever else was.
-        """
-        best = self
-        if not self.is_chosen and not other.is_chosen and other.mode in self._list_lower():
-            best = other
-        if self.mode == "tokens" and "tokens" not in other.disabled_fields:
-            best = self
+        """What both have learned."""
+        best = self._choose_mode_of(other)
         of_mode = [path for path in (self, other) if path.mode == best.mode]
         either = {name: getattr(self, name) or getattr(other, name) for name in _OF_EITHER}
         return CallPath(
@@ -320,6 +313,17 @@ class CallPath:
             order=self.order,
             **either,
         )
+
+    def _choose_mode_of(self, other: CallPath) -> CallPath:
+        """The one of both whose mode counts. One that the user chose stays; else the later one of the order counts.
+
+        Tokens stay until they are refused, whatever else was.
+        """
+        if self.mode == "tokens" and "tokens" not in other.disabled_fields:
+            return self
+        if self.is_chosen or other.is_chosen or other.mode not in self._list_lower():
+            return self
+        return other
 
     @property
     def is_chosen(self) -> bool:

@@ -96,16 +96,16 @@ class PromptCounter:
             return self._last[1]
         return None
 
+    def _is_measurable(self, request: ChatRequest) -> bool:
+        """Images have more bytes than tokens."""
+        return self.may_doubt and not any(self._media(request.messages))
+
     def find_drop(self, watch: PromptWatch, request: ChatRequest) -> Aside[bool]:
         """Whether the answer that was shown had a prompt without its tools."""
         if watch.doubted_size:
             self.may_doubt = False
             watch.verify((yield from self.count(request)))
         return watch.is_dropped
-
-    def _is_measurable(self, request: ChatRequest) -> bool:
-        """Images have more bytes than tokens."""
-        return self.may_doubt and not any(self._media(request.messages))
 
 
 def measure_thoughts(message: Message) -> int:

@@ -19,15 +19,7 @@ from .server import ServerApi
 _THOUGHT = "The user asks about the weather in a city, so I look it up before I answer anything at all."
 _RESULT = ToolResult(PROBE_CALL.id, PROBE_CALL.name, "text", "Rain.")
 PLAIN_PROBE: tuple[Message, ...] = (*PROBE, ToolResults((_RESULT,)))
-
-
-def _add_thought(message: Message) -> Message:
-    if not isinstance(message, Response):
-        return message
-    return replace(message, content=(Reasoning(_THOUGHT), *message.content))
-
-
-THOUGHT_PROBE: tuple[Message, ...] = tuple(map(_add_thought, PLAIN_PROBE))
+THOUGHT_PROBE = (PROBE[0], Response((Reasoning(_THOUGHT), PROBE_CALL)), PLAIN_PROBE[-1])
 
 
 def sends_thoughts(path: CallPath, policy: str) -> bool:

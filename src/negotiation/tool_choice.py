@@ -84,7 +84,10 @@ def make_question(model: str, tools: Sequence[ToolDefinition], request: str) -> 
     tools = tools[:MAX_TOOLS]
     listed = "\n".join(f"- {tool.name}: {_summarize(tool)}" for tool in tools)
     messages: list[Message] = [SystemMessage(f"Which tool is it?\n{listed}\n- {TALK}: Just talk")]
-    for text, name in _make_examples(tools):
+    examples = [(text, tool.name) for tool in tools for text in _make_requests(tool)]
+    examples += [(text, TALK) for text in _NEEDS_NOTHING]
+    # In a fixed order.
+    for text, name in sorted(examples, key=lambda example: crc32(f"{_ORDER_SALT}{example[0]}".encode())):
         messages += [UserMessage(text), Response((Text(name),))]
     options: dict[str, JSON] = {"logprobs": True, "top_logprobs": _TOP_TOKENS}
     asked = [*messages, UserMessage(request)]
@@ -95,13 +98,6 @@ def _find_likelihood(name: str, likely: Mapping[str, float]) -> float:
     """Of a token with which the name begins."""
     found = (value for token, value in likely.items() if token.strip() and name.startswith(token.strip()))
     return max(found, default=_UNLIKELY)
-
-
-def _make_examples(tools: Sequence[ToolDefinition]) -> list[tuple[str, str]]:
-    """Requests, each with what does it, in a fixed order."""
-    examples = [(text, tool.name) for tool in tools for text in _make_requests(tool)]
-    examples += [(text, TALK) for text in _NEEDS_NOTHING]
-    return sorted(examples, key=lambda example: crc32(f"{_ORDER_SALT}{example[0]}".encode()))
 
 
 def _make_requests(tool: ToolDefinition) -> list[str]:

@@ -22,15 +22,15 @@ def read_text(content: object) -> str:
     """The text of a message's content, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
-    texts = (part if isinstance(part, str) else _read_part(part) for part in as_list(content))
+    texts: list[str] = []
+    for part in as_list(content):
+        text = part
+        if isinstance(part, dict):
+            text = part.get("text")
+            if not isinstance(text, str):
+                text = f"[{part.get('type', 'content')}, not shown]"
+        texts.append(text if isinstance(text, str) else "")
     return "\n".join(texts)
-
-
-def _read_part(part: object) -> str:
-    if not isinstance(part, dict):
-        return ""
-    text = part.get("text")
-    return text if isinstance(text, str) else f"[{part.get('type', 'content')}, not shown]"
 
 
 def has_media(content: object) -> bool:

@@ -82,14 +82,12 @@ def has_bad_arguments(messages: Messages) -> bool:
 
 def has_malformed_call(message: Mapping[str, Any]) -> bool:
     """Whether a call of the message has arguments that are no JSON object. Those of a call without any are not."""
-    return any(map(_is_malformed, as_dicts(message.get("tool_calls"))))
-
-
-def _is_malformed(call: dict[str, Any]) -> bool:
-    arguments = as_dict(call.get("function")).get("arguments") or {}
-    if isinstance(arguments, dict) or (isinstance(arguments, str) and is_object(arguments)):
-        return False
-    return isinstance(read_call(call), MalformedCall)
+    for call in as_dicts(message.get("tool_calls")):
+        arguments = as_dict(call.get("function")).get("arguments") or {}
+        is_whole = isinstance(arguments, dict) or (isinstance(arguments, str) and is_object(arguments))
+        if not is_whole and isinstance(read_call(call), MalformedCall):
+            return True
+    return False
 
 
 def write_malformed_as_text(messages: Messages) -> Messages:
@@ -161,8 +159,13 @@ def _mend_turn(turn: Messages) -> Messages:
     if _has_readable_calls(turn[0]):
         ids = [each.get("id") for each in as_list(turn[0].get("tool_calls"))]
     known = {id for id in ids if isinstance(id, str)}
-    own = [each for each in turn[1:] if _is_result(each, known)]
-    others = [each for each in turn[1:] if not _is_result(each, known)]
+    own: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for message in turn[1:]:
+        if _is_result(message, known):
+            own.append(message)
+        else:
+            others.append(message)
     if not ids or sorted(map(str, ids)) != sorted(str(each.get("tool_call_id")) for each in own):
         return render_exchanges(turn)
     return [_fill_arguments(turn[0]), *own, *render_exchanges(others)]
@@ -182,13 +185,13 @@ def _has_readable_calls(message: Mapping[str, Any]) -> bool:
 
 def _leave_out_empty(messages: Messages) -> Messages:
     """Without the messages that say nothing. The last one stays: it is what is to be answered."""
-    return [each for each in messages[:-1] if not _is_empty(each)] + [*messages[-1:]]
-
-
-def _is_empty(message: Mapping[str, Any]) -> bool:
-    has_calls = message.get("role") == "tool" or message.get("tool_calls")
-    content = message.get("content")
-    return not has_calls and not has_media(content) and not read_text(content).strip()
+    kept: list[dict[str, Any]] = []
+    for message in messages[:-1]:
+        content = message.get("content")
+        is_of_call = message.get("role") == "tool" or message.get("tool_calls")
+        if is_of_call or has_media(content) or read_text(content).strip():
+            kept.append(message)
+    return [*kept, *messages[-1:]]
 
 
 def _join_neighbours(messages: Messages) -> Messages:

@@ -102,14 +102,16 @@ def add_content(message: dict[str, Any], *texts: JSON) -> dict[str, Any]:
 
 
 def _wrap(content: object) -> JSON:
-    if isinstance(content, list):
-        return [_wrap_part(part) for part in content]
-    return LATE_SYSTEM.format(text=content) if isinstance(content, str) else ""
-
-
-def _wrap_part(part: Any) -> JSON:
-    text = part.get("text") if isinstance(part, dict) else None
-    return {**part, "text": LATE_SYSTEM.format(text=text)} if isinstance(text, str) else part
+    if isinstance(content, str):
+        return LATE_SYSTEM.format(text=content)
+    if not isinstance(content, list):
+        return ""
+    parts: list[JSON] = []
+    for part in content:
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            part = {**part, "text": LATE_SYSTEM.format(text=part["text"])}
+        parts.append(part)
+    return parts
 
 
 def join_contents(*contents: Any) -> JSON:
