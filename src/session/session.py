@@ -21,7 +21,7 @@ from ..types.messages import JSON, Message, Response, SystemMessage, ToolCall, T
 from ..types.process import FindLiving, StartedProcess
 from .journal import VERSION, Journal, NoJournal, Record, Redact
 from .snapshots import ReadContent, ReadFile, RestoredFiles, RestoreFile, Snapshots
-from .state import SessionState, Write
+from .state import SessionState, StartedCall, Write, list_since
 from .streaming_redaction import StreamRedactor
 
 TASKS_SUFFIX = ".tasks"  # of the folder with the journals of a session's subagents
@@ -249,9 +249,9 @@ class Session:
             return None
         to, question = state.points[-1]
         earlier = None
-        if any(each.number >= to for each in state.compactions):
+        if list_since(state.compactions, to):
             earlier = self._load_messages(to)
-        writes = [each for each in state.writes if each.number >= to]
+        writes = list_since(state.writes, to)
         calls, watched = self._list_unrestored(to, writes)
         size = state.size
         files = self._snapshots.restore(writes, restore_file)
@@ -265,19 +265,19 @@ class Session:
 
     def _list_unrestored(self, to: int, writes: Iterable[Write]) -> tuple[list[ToolCall], frozenset[str]]:
         """The calls from a record on that did more than these writes, and the ids of all that were watched."""
-        rows = [each for each in self.state.watched if each.number >= to]
+        rows = list_since(self.state.watched, to)
         watched = frozenset(each.id for each in rows)
         restored = {each.id for each in rows if each.is_complete}  # all its changes are among the writes
         restored |= {write.call for write in writes if write.call not in watched}
-        calls_by_id = {call.id: call for each in self.messages if isinstance(each, Response) for call in each.calls}
-        calls = []
-        for started in self.state.started:
-            call = ToolCall(started.id, started.name, started.arguments or {})
-            if started.arguments is None:
-                call = calls_by_id.get(started.id, call)
-            if started.number >= to and started.id not in restored:
-                calls.append(call)
-        return calls, watched
+        started = list_since(self.state.started, to)
+        return [self._find_call(each) for each in started if each.id not in restored], watched
+
+    def _find_call(self, started: StartedCall) -> ToolCall:
+        """The call as it ran: that of the answer, unless its arguments were changed."""
+        answers = (each for each in reversed(self.messages) if isinstance(each, Response))
+        calls = (call for each in answers for call in reversed(each.calls) if call.id == started.id)
+        call = ToolCall(started.id, started.name, started.arguments or {})
+        return next(calls, call) if started.arguments is None else call
 
     def redo(self, restore_file: RestoreFile) -> Undone | None:
         """Do again what the last undo has undone; None if there is nothing to redo.

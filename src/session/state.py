@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..types.file_names import FileState
 from ..types.messages import JSON, Response
@@ -99,6 +99,14 @@ class Todos(NamedTuple):
 
     number: int
     arguments: Mapping[str, JSON]
+
+
+Row = TypeVar("Row", Compaction, Write, WatchedCall, StartedCall)
+
+
+def list_since(rows: Sequence[Row], number: int) -> list[Row]:
+    """The rows of the record with this number, and of those after it."""
+    return [row for row in rows if row.number >= number]
 
 
 @dataclass

@@ -38,15 +38,13 @@ def find_unfinished(text: str) -> int:
     putty = text.rfind(PUTTY)
     if putty >= 0 and UNFINISHED_PUTTY.fullmatch(text, putty):
         start = min(start, putty)
-    return min(start, _find_open_pem(text))
-
-
-def _find_open_pem(text: str) -> int:
-    end = text.rfind(PEM_END)
-    if end >= 0 and UNFINISHED_END.fullmatch(text, end):
-        end = text.rfind(PEM_END, 0, end)
-    begin = text.find(PEM, max(end, 0))
-    return begin if begin >= 0 else len(text)
+    pem_end = text.rfind(PEM_END)
+    if pem_end >= 0 and UNFINISHED_END.fullmatch(text, pem_end):
+        pem_end = text.rfind(PEM_END, 0, pem_end)
+    pem = text.find(PEM, max(pem_end, 0))
+    if pem >= 0:
+        start = min(start, pem)
+    return start
 
 
 class StreamRedactor:
