@@ -183,7 +183,7 @@ class AgentLoop:
         try:
             with nullcontext(ctx) if ctx else self._context.for_run(cancelled) as within:
                 if self._open_subagent:
-                    system = [message for message in conversation[:1] if isinstance(message, SystemMessage)]
+                    system = [message.text for message in conversation[:1] if isinstance(message, SystemMessage)]
                     start = partial(self._start_subagent, Lock())
                     within = within.rewire(run_task=partial(run_subagent, start, self._open_subagent, system))
                 yield from self._answer(

@@ -288,7 +288,7 @@ class PermissionGate:
     def _make_request(self, call: ToolCall, ctx: ToolContext, decision: Decision, preview: str = "") -> Request:
         request = Request(call, decision.reason, lambda changed: self._revise(changed, ctx), preview)
         request = request._replace(access=decision.access, needs_person=decision.needs_person)
-        if not decision.needs_person and self._is_free_in(MODE_OF_EDITS, call):
+        if not decision.needs_person and self._is_free_edit(call):
             request = request._replace(mode=MODE_OF_EDITS)
         if decision.access is None:
             return request
@@ -301,13 +301,14 @@ class PermissionGate:
         self._has_advised = True
         return request._replace(advice=ADVICE)
 
-    def _is_free_in(self, mode: str, call: ToolCall) -> bool:
-        """Whether an edit that asks in mode ask runs without asking in another one. A subagent switches no mode."""
+    def _is_free_edit(self, call: ToolCall) -> bool:
+        """Whether an edit that asks in mode ask runs without asking in that of edits. A subagent switches no mode."""
         if call.name not in WRITE_TOOLS or self.policy.mode != "ask" or self._parent:
             return False
         if self._find_board(call, "ask"):
             return False
-        return replace(self.policy, mode=mode).decide(call, self._registry.risk(call.name)).action == "allow"
+        policy = replace(self.policy, mode=MODE_OF_EDITS)
+        return policy.decide(call, self._registry.risk(call.name)).action == "allow"
 
     def _find_board(self, call: ToolCall, action: str) -> ReviewBoard | None:
         """The reviewers, if they look at such a call."""
@@ -342,8 +343,16 @@ class PermissionGate:
             rule = self.policy.find_always_rule(call, access)
         answer = yield from self.ask(request._replace(rule=str(rule or ""), can_save=self.policy.can_be_kept(call)))
         if answer.allowed is not True:
+            reason = answer.message or "the user said no."
+            if request.reviews:
+                reason += f" What reviewers said: {'; '.join(request.reviews)}"
             is_unasked = answer.is_unasked and not request.is_for_person
-            return Permission(call, _explain_refusal(request, answer), reply=answer.reply, is_unasked=is_unasked)
+            return Permission(call, reason, reply=answer.reply, is_unasked=is_unasked)
+        return (yield from self._apply_answer(request, answer, rule))
+
+    def _apply_answer(self, request: Request, answer: Answer, rule: Rule | None) -> Aside[Permission]:
+        """The call as the user allowed it. `rule`: makes such calls run without asking, if they want that."""
+        call = request.call
         mode = request.mode if answer.mode == request.mode else ""
         if mode:
             self.policy = replace(self.policy, mode=mode)
@@ -381,13 +390,6 @@ def _settle_by_review(call: ToolCall, decision: Decision, review: ReviewResult) 
     if review.vote == "approve" and not decision.needs_person:
         return Permission(call, reviews=review.lines, access=decision.access)
     return None
-
-
-def _explain_refusal(request: Request, answer: Answer) -> str:
-    reason = answer.message or "the user said no."
-    if request.reviews:
-        reason += f" What reviewers said: {'; '.join(request.reviews)}"
-    return reason
 
 
 def _quote_user(answer: Answer) -> str:

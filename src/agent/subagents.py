@@ -117,7 +117,7 @@ class CallGroup:
 def run_subagent(
     start_loop: Callable[..., AgentSteps[None]],
     open_model: OpenModel,
-    system: Sequence[SystemMessage],
+    system: Sequence[str],
     prompt: str,
     ctx: ToolContext,
     *,
@@ -132,7 +132,7 @@ def run_subagent(
         raise ToolError("no subagent can be started here")
     text = ""
     opening: list[Message] = [
-        SystemMessage("\n\n".join([*(each.text for each in system), INSTRUCTIONS])),
+        SystemMessage("\n\n".join([*system, INSTRUCTIONS])),
         UserMessage(prompt),
     ]
     approver = _RelayedApprover(ctx.wiring.inbox)

@@ -8,12 +8,13 @@ How a field is read follows from its type. JSON may come from a file that somebo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, fields
 from functools import cache, partial
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 STORED: Mapping[str, bool] = {"stored": True}  # metadata of a field
 T = TypeVar("T", bound="Serializable")
+_PLAIN_KINDS: Mapping[Any, type] = {Mapping: dict, dict: dict, Literal: str}  # a newer version may know more words
 Reader = Callable[[Any], Any]
 
 
@@ -62,11 +63,14 @@ def _write(value: Any) -> Any:
 
 @cache
 def _list_defaults(kind: type[Any]) -> list[tuple[str, object]]:
-    return [(each.name, _default_of(each)) for each in fields(kind) if each.compare or each.metadata.get("stored")]
-
-
-def _default_of(each: Field[Any]) -> object:
-    return each.default if each.default_factory is MISSING else each.default_factory()
+    defaults: list[tuple[str, object]] = []
+    for each in fields(kind):
+        default = each.default
+        if each.default_factory is not MISSING:
+            default = each.default_factory()
+        if each.compare or each.metadata.get("stored"):
+            defaults.append((each.name, default))
+    return defaults
 
 
 @cache
@@ -86,13 +90,9 @@ def _reader_of(hint: Any) -> Reader:
         return partial(_read_tuple, _reader_of(arms[0]))
     if classes:
         return partial(_read_object, classes)
-    if get_origin(hint) is Literal:
-        return partial(_read_plain, str)  # a newer version may know more words
     if hint in (str, int, bool):
         return partial(_read_plain, hint)
-    if get_origin(hint) in (Mapping, dict):
-        return partial(_read_plain, dict)
-    return partial(_read_plain, object)
+    return partial(_read_plain, _PLAIN_KINDS.get(get_origin(hint), object))
 
 
 def _read_tuple(read: Reader, value: object) -> tuple[Any, ...]:
