@@ -20,11 +20,6 @@ class Baseline(NamedTuple):
     outcomes: Sequence[Outcome]
 
 
-class Change(NamedTuple):
-    is_worse: bool
-    advice: Advice
-
-
 def read_baseline(path: Path, cases: str) -> Baseline:
     """`cases`: their fingerprint, which must be the same. Raises BotError."""
     about, outcomes, found = read_results(path)
@@ -36,13 +31,13 @@ def read_baseline(path: Path, cases: str) -> Baseline:
     return Baseline(Arm(name, changes), [each for each in outcomes if each.arm == name and each.counts])
 
 
-def compare_to_baseline(baseline: Baseline, outcomes: Sequence[Outcome]) -> Change:
-    """A regression counts once chance is excluded with a probability of 95 %."""
+def compare_to_baseline(baseline: Baseline, outcomes: Sequence[Outcome]) -> tuple[bool, Advice]:
+    """Whether it is worse, and what to say. A regression counts once chance is excluded with a probability of 95 %."""
     p = compute_regression_p(_group(baseline.outcomes), _group(outcomes))
     shares = f"{_share(baseline.outcomes)} right before, {_share(outcomes)} now (p = {p:.3f})"
     if p < ALPHA:
-        return Change(True, Advice(f"Worse than the baseline: {shares}.", {}))
-    return Change(False, Advice(f"Not significantly worse than the baseline: {shares}.", {}))
+        return True, Advice(f"Worse than the baseline: {shares}.", {})
+    return False, Advice(f"Not significantly worse than the baseline: {shares}.", {})
 
 
 def _group(outcomes: Sequence[Outcome]) -> Mapping[str, Sequence[bool]]:

@@ -19,7 +19,6 @@ from dataclasses import replace
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 from ...app.address import complete_address
 from ...app.factory import Factory
@@ -36,11 +35,8 @@ NO_KEY = "none"  # programs insist on one
 CONTEXT_TOKENS, ANSWER_TOKENS = 131_072, 8192  # what opencode is told where the server tells no context
 
 
-class ClientCommand(NamedTuple):
-    """How a program is run: words of its command, and variables of its environment."""
-
-    command: list[str]
-    environment: Mapping[str, str]
+# How a program is run: words of its command, and variables of its environment.
+ClientCommand = tuple[list[str], Mapping[str, str]]
 
 
 def add_launch_options(parser: argparse.ArgumentParser) -> None:
@@ -60,10 +56,8 @@ def run_launch(options: argparse.Namespace) -> int:
     model = connections.choose_model()
     context = connections.list_models().get(model)
     with TemporaryDirectory(prefix="vllm-bot-launch-") as scratch, _run_gateway(settings, Path(scratch)) as address:
-        launch = make_command(address, model, Path(scratch), context)
-        command = [binary, *launch.command, *options.passed]
-        environment = {**os.environ, **launch.environment}
-        return _run(command, environment)
+        words, variables = make_command(address, model, Path(scratch), context)
+        return _run([binary, *words, *options.passed], {**os.environ, **variables})
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> int:
@@ -135,7 +129,7 @@ def _launch_claude(address: str, model: str, _: Path, context: int | None) -> Cl
         "CLAUDE_CODE_TOTAL_TOKENS_REMINDER": "off",  # another number in each request would end the prefix cache
         **({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(context)} if context else {}),
     }
-    return ClientCommand([], environment)
+    return [], environment
 
 
 def _launch_codex(address: str, model: str, _: Path, context: int | None) -> ClientCommand:
@@ -143,7 +137,7 @@ def _launch_codex(address: str, model: str, _: Path, context: int | None) -> Cli
     settings = {"model": json.dumps(model), "model_provider": '"vllm-bot"', "model_providers.vllm-bot": provider}
     if context:
         settings["model_context_window"] = str(context)
-    return ClientCommand([word for name, value in settings.items() for word in ("-c", f"{name}={value}")], {})
+    return [word for name, value in settings.items() for word in ("-c", f"{name}={value}")], {}
 
 
 def _launch_opencode(address: str, model: str, folder: Path, context: int | None) -> ClientCommand:
@@ -158,7 +152,7 @@ def _launch_opencode(address: str, model: str, folder: Path, context: int | None
     config = {"autoupdate": False, "model": name, "small_model": name, "provider": {"vllm-bot": provider}}
     (folder / "opencode.json").write_text(json.dumps(config), encoding="utf-8")
     environment = {"OPENCODE_CONFIG": str(folder / "opencode.json"), "OPENCODE_DISABLE_AUTOUPDATE": "1"}
-    return ClientCommand([], environment)
+    return [], environment
 
 
 def _launch_copilot(address: str, model: str, _: Path, __: int | None) -> ClientCommand:
@@ -168,7 +162,7 @@ def _launch_copilot(address: str, model: str, _: Path, __: int | None) -> Client
         "COPILOT_MODEL": model,
         "COPILOT_AUTO_UPDATE": "false",
     }
-    return ClientCommand([], environment)
+    return [], environment
 
 
 # How each program is run, and the package that it is installed with.

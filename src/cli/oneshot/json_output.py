@@ -39,7 +39,7 @@ class LineType(NamedTuple):
     fields: Mapping[str, Member]
 
 
-TEXT, NUMBER, INTEGER, OBJECT, ARRAY = ("string",), ("number",), ("integer",), ("object",), ("array",)
+TEXT, NUMBER, INTEGER, OBJECT = ("string",), ("number",), ("integer",), ("object",)
 ANYTHING = ("string", "number", "boolean", "object", "array", "null")
 ID = Member(TEXT, "identifies the call; the same in `call`, `denied` and `result`")
 NAME = Member(TEXT, "name of the tool; empty if it could not be read")
