@@ -43,8 +43,8 @@ while True:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_program_is_told_the_address_and_the_model(program, tmp_path):
-    launch = PROGRAMS[program][0]("http://127.0.0.1:8010", "Qwen/Qwen3-8B", tmp_path, 40_960)
-    told = " ".join([*launch.command, *launch.environment.values(), *(each.read_text() for each in tmp_path.iterdir())])
+    words, environment = PROGRAMS[program][0]("http://127.0.0.1:8010", "Qwen/Qwen3-8B", tmp_path, 40_960)
+    told = " ".join([*words, *environment.values(), *(each.read_text() for each in tmp_path.iterdir())])
     assert "http://127.0.0.1:8010" in told
     assert "Qwen/Qwen3-8B" in told
     assert ("40960" in told) == (program != "copilot")  # the context, where the program can be told
