@@ -127,15 +127,25 @@ def list_written_files(line: str, depth: int = 0) -> Iterator[str | None]:
         yield None
         return
     is_for_shell = not RUNNING.isdisjoint(NO_NAME.split(QUOTING.sub("", line)))
-    folders: list[str | None] = [""]
-    enters = False  # whether the next word is the folder of a `cd`
-    for operator, word in list_tokens(line, is_bash=not depth):
-        name = _get_known_text(word)
-        if word and not operator and is_for_shell:
+    for operator, word, folders in _list_words(line, is_bash=not depth):
+        if not operator and is_for_shell:
             yield from list_written_files(word.text, depth + 1)
-        if word and ">" in operator:
+        if ">" in operator:
+            name = _get_known_text(word)
             yield from dict.fromkeys(_join(folder, name) for folder in folders)
-        elif enters and not re.fullmatch("-.+", name or ""):
+
+
+def _list_words(line: str, *, is_bash: bool) -> Iterator[tuple[str, ReadWord, Sequence[str | None]]]:
+    """The words of a line, each with the operator before it and the folders that its command may run in."""
+    folders: Sequence[str | None] = [""]
+    enters = False  # whether the next word is the folder of a `cd`
+    for operator, word in list_tokens(line, is_bash=is_bash):
+        name = _get_known_text(word)
+        if word:
+            yield operator, word, folders
+        if word and ">" in operator:
+            continue
+        if enters and not re.fullmatch("-.+", name or ""):
             folders, enters = _enter(folders, name), False
         elif name in ("cd", "pushd", "popd") and not operator:
             enters = True

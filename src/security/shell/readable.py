@@ -118,18 +118,19 @@ def _list_programs(words: Sequence[str], *, has_unknown_words: bool, has_pattern
         if name in ("printf", "test", "[") and any(map(SETTING.match, words)):
             raise UnsafeToParse(f"{name} may set a variable with these words")  # PATH, or 'a[$(x)]'
         return [words]
-    if has_pattern:
-        raise UnsafeToParse("a pattern may stand for an option")
-    if any("\n" in word for word in (words[1:3] if name == "git" else words)):
-        raise UnsafeToParse("a word has several lines")
     programs: list[Sequence[str]] = [words]
-    for each in _check_shape(name, text, has_unknown_words=has_unknown_words):
+    for each in _check_shape(words, text, has_unknown_words=has_unknown_words, has_pattern=has_pattern):
         programs += _list_programs(each.split("\n")[:-1], has_unknown_words=True, has_pattern=False)
     return programs
 
 
-def _check_shape(name: str, text: str, *, has_unknown_words: bool) -> Sequence[str]:
+def _check_shape(words: Sequence[str], text: str, *, has_unknown_words: bool, has_pattern: bool) -> Sequence[str]:
     """The commands that `find` runs. Raises UnsafeToParse unless it is known what the words make the program do."""
+    name = words[0]
+    if has_pattern:
+        raise UnsafeToParse("a pattern may stand for an option")
+    if any("\n" in word for word in (words[1:3] if name == "git" else words)):
+        raise UnsafeToParse("a word has several lines")
     inner: list[str] = []
     if name == "find":
         inner, text = FIND_EXEC.findall(text), FIND_EXEC.sub("", text)

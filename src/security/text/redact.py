@@ -108,11 +108,6 @@ def _compile(pattern: str, flags: int) -> re.Pattern[str]:
     return re.compile(pattern, flags)
 
 
-def _redact_header(match: re.Match[str]) -> str:
-    scheme = f"{match[3]} " if match[3] else ""
-    return f"{match[1]}{match[2]}{scheme}{MARK}"
-
-
 def _redact_value(match: re.Match[str]) -> str:
     return match[0] if MARK in match[0] else f"{match[1]}{match[2]}{match[3] or ''}{MARK}"
 
@@ -143,8 +138,9 @@ _LINE_SHAPES = (
     _Shape(
         "authorization api-key cookie",
         r"(?i)\b((?:proxy-)?authorization|x-api-key|x-goog-api-key|api-key|(?:set-)?cookie)"
-        r"(\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?)(?:(bearer|basic|token)[ \t]{1,4})?[^\s\"'\\][^\"'\r\n\\]*",
-        _redact_header,
+        r"(\\?[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\?[\"']?)"
+        r"(?:((?:bearer|basic|token)[ \t])[ \t]{0,3})?[^\s\"'\\][^\"'\r\n\\]*",
+        rf"\1\2\3{MARK}",
     ),
     _Shape(
         "bearer basic",
