@@ -228,8 +228,8 @@ def main(words: list[str]) -> int:
     options = parser.parse_args(words)
     if unknown := set(options.kinds).difference(KINDS):
         parser.error(f"there is no sandbox {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
-    if not FACTS.is_dir() and not options.variants:
-        print("the attacks in ../shared are not part of this repository")
+    if not FACTS.is_dir():
+        print("the attacks and the fixture in ../shared are not part of this repository")
         return 0
     if options.as_user:
         user = pwd.getpwnam("nobody")
