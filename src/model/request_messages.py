@@ -12,7 +12,7 @@ from functools import partial
 
 from ..negotiation.call_gap import cut_message_gap
 from ..negotiation.call_path import CallPath
-from ..negotiation.formats.call_ids import CallNumberer, find_id_rule
+from ..negotiation.formats.call_ids import CallNumberer
 from ..parsing import extract_tool_calls, render_instructions, render_message
 from ..types.caching import LastMemo, MessageMemo, count_shared
 from ..types.messages import (
@@ -74,7 +74,7 @@ class MessageRenderer:
         """
         if writer != self._writer:
             self._writer, self._thoughtful = writer, MessageMemo(partial(_drop_thoughts, writer))
-        messages = self._named(self._thoughtful(messages), find_id_rule(path.written_format, model))
+        messages = self._named(self._thoughtful(messages), path.written_format, model)
         system = _NO_SYSTEM
         if messages and isinstance(messages[0], SystemMessage):
             system, messages = messages[0], messages[1:]

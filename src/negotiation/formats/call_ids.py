@@ -36,7 +36,11 @@ class CallNumberer:
         self._counts: list[int] = []  # of calls up to each message
         self._names: list[Mapping[str, str]] = []  # of the last answer's calls, by their ids, at each message
 
-    def __call__(self, messages: Sequence[Message], rule: str) -> Sequence[Message]:
+    def __call__(self, messages: Sequence[Message], written: str, model: str) -> Sequence[Message]:
+        """`written` and `model` as in find_id_rule: it is not asked before there is an answer, which may hold calls."""
+        if not any(isinstance(each, Response) for each in messages):
+            return messages
+        rule = find_id_rule(written, model)
         if not rule:
             return messages
         known = count_shared(self._sources, messages) if rule == self._rule else 0
