@@ -68,7 +68,7 @@ NO_CALLS = "No tool may be called for this question: the user chose so."
 RESUMABLE_HINT = "What came is kept: ask to go on from there."
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Question:
     """What the turns of one question share."""
 

@@ -34,7 +34,7 @@ from ..types.messages import (
 from .request_messages import MessageRenderer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ModelOptions:
     """How one model is asked.
 

@@ -12,7 +12,7 @@ from ..types.events import Completed, ModelEvent
 from ..types.messages import JSON, MalformedCall, Message, ToolCall, ToolChoice, ToolDefinition, ToolResult
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ChatRequest:
     """A request for one turn. `tools` are those offered natively.
 

@@ -74,7 +74,7 @@ class Decision(NamedTuple):
     real_path: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Policy:
     """What may run. `protected`: files that no tool may write; `sandbox`: where commands run, None: without one.
 

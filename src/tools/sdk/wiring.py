@@ -25,7 +25,7 @@ from .output_store import Outputs
 OnProcess = Callable[[StartedProcess], None]  # called for a command, perhaps by several threads
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class CommandReport:
     """What the loop learns of a command that failed; `widest_access`, what a call can name, is for the command.
 
@@ -73,7 +73,7 @@ class RunState:
         self.summary: str | None = None  # of the tool that ended the run, if one did
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Wiring:
     """See the module. `creating`: the key of the dependency that is being made with this context."""
 
