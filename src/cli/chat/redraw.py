@@ -61,16 +61,11 @@ def _draw_item(screen: Display, item: Item) -> None:
             lines[MAX_QUESTION_LINES:] = [f"({len(lines) - MAX_QUESTION_LINES:,} more lines)"]
         screen.say("\n".join(["", f"{PROMPT}{lines[0]}", *(f"  {line}" for line in lines[1:])]))
     elif isinstance(item, str):
-        screen.draw(TextDelta(_cut_answer(item)))
+        if len(item) > MAX_ANSWER_CHARS:  # its end is drawn; a block of code that was open there stays one
+            start = item.find("\n", len(item) - MAX_ANSWER_CHARS) + 1 or len(item) - MAX_ANSWER_CHARS
+            is_code = sum(line.lstrip().startswith(FENCE) for line in item[:start].split("\n")) % 2
+            item = f"[{start:,} characters before this are not shown]\n\n{FENCE * is_code}\n{item[start:]}"
+        screen.draw(TextDelta(item))
         screen.draw(Completed(Response(())))
     else:
         screen.draw(item)
-
-
-def _cut_answer(text: str) -> str:
-    """The end of a long answer; a block of code that was open there stays one."""
-    if len(text) <= MAX_ANSWER_CHARS:
-        return text
-    start = text.find("\n", len(text) - MAX_ANSWER_CHARS) + 1 or len(text) - MAX_ANSWER_CHARS
-    is_code = sum(line.lstrip().startswith(FENCE) for line in text[:start].split("\n")) % 2
-    return f"[{start:,} characters before this are not shown]\n\n{FENCE * is_code}\n{text[start:]}"

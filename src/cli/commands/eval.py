@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,7 +71,8 @@ def run_eval(options: argparse.Namespace) -> int:
     baseline = None
     if options.baseline:
         baseline = read_baseline(Path(options.baseline), fingerprint(cases))
-    out = Path(options.out or DEFAULT_OUT / _name_folder(settings.vllm.model))
+    folder = re.sub(r"[^\w.-]", "-", settings.vllm.model).strip("-.") or "model"
+    out = Path(options.out or DEFAULT_OUT / folder)
     about: dict[str, JSON] = {
         "model": settings.vllm.model,
         "server": settings.vllm.base_url,
@@ -181,10 +183,6 @@ def _apply(advice: Advice, options: argparse.Namespace) -> None:
     for key, value in advice.settings.items():
         write_setting(file, key, value)
         print(sanitize(f"{key} is set in {file}"), file=sys.stderr)
-
-
-def _name_folder(model: str) -> str:
-    return "".join(char if char.isalnum() or char in "-_." else "-" for char in model).strip("-.") or "model"
 
 
 def _make_step(progress: ProgressEstimate) -> Step:

@@ -166,17 +166,14 @@ class RunReport:
         elif isinstance(event, LimitHit):
             self.limit = event.limit
         elif isinstance(event, PrefixKept):
-            self._count_kept(event)
+            self._kept_tokens += event.tokens
+            self._measured_tokens += event.of
+            if event.cause:
+                self.breaks[event.cause] = self.breaks.get(event.cause, 0) + 1
 
     @property
     def kept(self) -> float | None:
         return round(self._kept_tokens / self._measured_tokens, 4) if self._measured_tokens else None
-
-    def _count_kept(self, event: PrefixKept) -> None:
-        self._kept_tokens += event.tokens
-        self._measured_tokens += event.of
-        if event.cause:
-            self.breaks[event.cause] = self.breaks.get(event.cause, 0) + 1
 
     def _count_turn(self, event: Completed) -> None:
         response = event.response
@@ -214,15 +211,12 @@ class RunReport:
 
     def format_end(self, ended_by: BaseException | None = None) -> str:
         """The last line."""
+        error = None
+        if isinstance(ended_by, Exception):
+            error = describe_error(ended_by)
+        elif isinstance(ended_by, SystemExit):
+            error = "terminated"
+        elif ended_by is not None:
+            error = "interrupted"
         counted = {name: getattr(self, name, None) for name in LINES["end"].fields}
-        return format_line(
-            "end", counted | {"exit_code": self.compute_exit_code(ended_by), "error": _describe_cause(ended_by)}
-        )
-
-
-def _describe_cause(ended_by: BaseException | None) -> str | None:
-    if ended_by is None:
-        return None
-    if isinstance(ended_by, Exception):
-        return describe_error(ended_by)
-    return "terminated" if isinstance(ended_by, SystemExit) else "interrupted"
+        return format_line("end", {**counted, "exit_code": self.compute_exit_code(ended_by), "error": error})

@@ -308,11 +308,6 @@ def describe_server(server: McpServer) -> list[str]:
     return [*lines, *(f"    {line}" for line in server.problem.splitlines())]
 
 
-def _complete_mcp(state: State) -> Iterable[str]:
-    rows = state.settings.tools.mcp
-    return [f"restart {row.get('name')}" for row in rows]
-
-
 def _complete_jobs(state: State) -> Iterable[str]:
     jobs = state.list_jobs()
     return [*(str(job.number) for job in jobs), *(f"end {job.number}" for job in jobs if not job.ending)]
@@ -349,7 +344,7 @@ CONTROL_COMMANDS = (
         "show the MCP servers, their tools and errors, or start one again",
         _manage_mcp,
         "[restart NAME]",
-        complete=_complete_mcp,
+        complete=lambda state: [f"restart {row.get('name')}" for row in state.settings.tools.mcp],
     ),
     SlashCommand(
         "/jobs",
