@@ -251,8 +251,6 @@ class ChatTurn:
             if has_sole:
                 sole = self._guards.get(0)
         yield Release()
-        if not self._guards:
-            raise StreamCut("The server's answer was empty.")
         yield from self._end_stream(_adapt_chunks(last, before), is_done=is_done, is_raw=is_raw)
 
     def _guard_chunks(self, chunks: list[bytes], before: Resumption | None) -> GatewayTurn:
@@ -288,8 +286,13 @@ class ChatTurn:
         return guard
 
     def _end_stream(self, last: Sequence[bytes], *, is_done: bool, is_raw: bool) -> GatewayTurn:
-        """Send the rest of each choice. `last`: the chunks without choices; `is_done`: see StreamGuard.close."""
+        """Send the rest of each choice. `last`: the chunks without choices; `is_done`: see StreamGuard.close.
+
+        Raises StreamCut.
+        """
         guards = [*self._guards.values()]
+        if not guards:
+            raise StreamCut("The server's answer was empty.")
         for guard in guards:
             guard.close(last if len(guards) == 1 else (), is_done=is_done)
         if not is_raw and not self._request.body.get("continue_final_message"):

@@ -258,11 +258,12 @@ class Gateway:
     async def _answer_body(self, request: web.Request, body: bytes, tape: Tape | None) -> web.StreamResponse:
         """See `answer`. `tape`: where the call is recorded, if it is."""
         value = await run_beside(request, _parse_object, body)
-        if record := self._records.get(id(request)):
-            record.model, record.is_stream = str(value.get("model", "")), value.get("stream") is True
+        record = self._records[id(request)]
+        record.model, record.is_stream = str(value.get("model", "")), value.get("stream") is True
         try:
             interval = read_interval(request.headers, self._keep_alive)
-            dialect, chat = await run_beside(request, _read_request, request.path, value)
+            splits_form = "form" in self._options.guards
+            dialect, chat = await run_beside(request, _read_request, request.path, value, splits_form)
         except ValueError as error:
             return _refuse(request, 400, str(error))
         except web.HTTPException:
@@ -270,10 +271,8 @@ class Gateway:
         except Exception:  # noqa: BLE001 - a mistake of ours costs no request
             log.exception(RELAYED)
             return await self.relay(request)
-        if value.get("stream") is not True:
+        if not record.is_stream:
             interval = 0.0  # a whole answer stays silent: its status cannot be taken back
-        if chat is not None and "form" in self._options.guards:
-            chat = chat.split_form()
         if tape is not None:
             tape.chat = chat or ChatBody(value)
         if chat is None or not (chat.is_guarded or request.path == COUNT_PATH):
@@ -299,17 +298,15 @@ class Gateway:
         session = "" if tape is None else random_id()
         conversation = await run_beside(request, self._find_conversation, request, chat, session)
         exchange = GuardedExchange(request, dialect, chat, headers, self._options, live, conversation, tape)
-        record = self._records.get(id(request))
-        if record:
-            record.exchange = exchange
+        record = self._records[id(request)]
+        record.exchange = exchange
         try:
             with self._metrics.track(exchange, request.path.removeprefix("/v1/")):
                 answer = await exchange.answer(self._upstreams)
             self._tell_guards(exchange)
             return answer
         except NotGuarded:
-            if record:
-                record.exchange = None
+            record.exchange = None
             return await self.relay(request, tape=tape)
         finally:
             if tape is not None:
@@ -409,12 +406,14 @@ class Gateway:
         return select_headers(request.headers, left_out)
 
 
-def _read_request(path: str, value: dict[str, Any]) -> tuple[Dialect, ChatBody | None]:
+def _read_request(path: str, value: dict[str, Any], splits_form: bool) -> tuple[Dialect, ChatBody | None]:
     """Raises ValueError, and HTTPException for names that are too long."""
     dialect = DIALECTS[path](value, random_id)
     if dialect.chat is None:
         return dialect, None
     chat = ChatBody(dialect.chat)
+    if splits_form:
+        chat = chat.split_form()
     if chat.is_guarded:
         _check_names(chat)
     return dialect, chat

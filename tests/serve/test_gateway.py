@@ -584,10 +584,10 @@ def test_a_compressed_body_of_an_api_is_refused(tmp_path):
     drive(tmp_path, lambda _: say("x"), use)
 
 
-def name_tools(name: str, parameters: Sequence[str] = ()) -> bytes:
+def name_tools(name: str, parameters: Sequence[str] = (), **fields: object) -> bytes:
     """A request with one tool."""
     function = {"name": name, "parameters": {"type": "object", "properties": {each: {} for each in parameters}}}
-    return json.dumps({**BODY, "tools": [{"type": "function", "function": function}]}).encode()
+    return json.dumps({**BODY, "tools": [{"type": "function", "function": function}], **fields}).encode()
 
 
 @pytest.mark.parametrize(
@@ -598,9 +598,10 @@ def name_tools(name: str, parameters: Sequence[str] = ()) -> bytes:
         (b'{"a": [' + b"1," * 1_000_001 + b"1]}", "more than 1,000,000 values"),
         (name_tools("a" * 257), "more than 256 characters"),
         (name_tools("a", ["p" * 257]), "more than 256 characters"),
+        (name_tools("a" * 257, response_format={"type": "json_schema", "json_schema": {}}), "more than 256 characters"),
         (name_tools("a", [f"{number:0>200}" for number in range(1001)]), "more than 200,000 characters"),
     ],
-    ids=["tools", "lists", "values", "name", "parameter", "names"],
+    ids=["tools", "lists", "values", "name", "parameter", "name beside a form", "names"],
 )
 def test_a_request_that_would_hold_up_others_is_refused(tmp_path, body, limit):
     async def use(client, _):

@@ -116,10 +116,27 @@ def _convert_blocks(role: str, blocks: list[dict[str, Any]]) -> Iterator[dict[st
         elif kind == "thinking":
             thoughts.append(as_str(block.get("thinking")))
         elif kind == "tool_use":
-            function = {"name": as_str(block.get("name")), "arguments": _write_input(block.get("input"))}
-            calls.append({"id": as_str(block.get("id")), "type": "function", "function": function})
+            calls.append(_convert_call(block))
         elif kind == "tool_result":
             yield from _convert_result(block)
+    if role != "user" or parts:
+        yield _make_message(role, thoughts, calls, parts)
+
+
+def _convert_call(block: dict[str, Any]) -> dict[str, Any]:
+    """A call whose input is no object is malformed, and goes on as it is."""
+    arguments = block.get("input")
+    if isinstance(arguments, dict):
+        arguments = write_arguments(arguments)
+    elif not isinstance(arguments, str):
+        arguments = dump_json({} if arguments is None else arguments)
+    function = {"name": as_str(block.get("name")), "arguments": arguments}
+    return {"id": as_str(block.get("id")), "type": "function", "function": function}
+
+
+def _make_message(
+    role: str, thoughts: list[str], calls: list[dict[str, Any]], parts: list[dict[str, Any]]
+) -> dict[str, Any]:
     message: dict[str, Any] = {"role": role}
     if thoughts:
         message["reasoning"] = "".join(thoughts)
@@ -127,17 +144,7 @@ def _convert_blocks(role: str, blocks: list[dict[str, Any]]) -> Iterator[dict[st
         message["tool_calls"] = calls
     if parts:
         message["content"] = parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
-    if role != "user" or parts:
-        yield message
-
-
-def _write_input(given: Any) -> str:
-    """The input of a call; one that is no object is malformed, and goes on as it is."""
-    if isinstance(given, str):
-        return given
-    if isinstance(given, dict):
-        return write_arguments(given)
-    return dump_json({} if given is None else given)
+    return message
 
 
 def _convert_result(block: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -198,7 +198,7 @@ class ResponsesStream:
         response = self._maker.make(self._status, self._output, self._usage)
         yield self._number({"type": f"response.{self._status}", "response": response})
 
-    def fail(self, message: str, code: str = "server_error") -> Iterator[dict[str, Any]]:
+    def fail(self, message: str, code: str) -> Iterator[dict[str, Any]]:
         """The events of a response that broke off."""
         response = self._maker.make("failed", self._output, self._usage)
         response["error"] = {"code": code, "message": message}

@@ -23,8 +23,11 @@ _SAME = (
     "vllm_xargs", "repetition_penalty", "ignore_eos", "kv_transfer_params", "ec_transfer_params", "include_reasoning",
 )  # fmt: skip
 _PARTS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
-# Items without anything for the model, or whose content only the service that made them can read.
-_SKIPPED = (  # no set: a client may send a type that has no hash
+# Types of items. They are no sets: a client may send a type that has no hash.
+_CALLS = ("function_call", "custom_tool_call", "tool_search_call")
+_RESULTS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
+# Without anything for the model, or with content that only the service that made them can read.
+_SKIPPED = (
     *("item_reference", "compaction", "web_search_call", "file_search_call", "image_generation_call"),
     "additional_tools",
 )
@@ -53,31 +56,31 @@ class ToolNames:
 
     def _add(self, tools: list[dict[str, Any]], namespace: str) -> None:
         for tool in tools:
-            kind, name = tool.get("type"), as_str(tool.get("name"))
-            flat = f"{namespace}{SEPARATOR}{name}" if namespace else name
-            if kind == "namespace":
-                self._add(as_dicts(tool.get("tools")), name)
-                continue
-            if kind == "function":
-                fields = {each: tool.get(each) for each in ("description", "parameters", "strict")}
-            elif kind == "custom":
-                self.custom.add(flat)
-                fields = {"description": _describe_custom(tool), "parameters": _CUSTOM_SCHEMA}
-            elif kind == TOOL_SEARCH and tool.get("execution") == "client":
-                flat = TOOL_SEARCH
-                self.searches.add(flat)
-                fields = {each: tool.get(each) for each in ("description", "parameters")}
+            if tool.get("type") == "namespace":
+                self._add(as_dicts(tool.get("tools")), as_str(tool.get("name")))
             else:
-                continue  # a tool of the service: no function of the client's
-            if any(each["function"]["name"] == flat for each in self.functions):
-                continue  # it was found twice
-            if namespace:
-                self._namespaces[flat] = namespace, name
-            function = {"name": flat, **{key: value for key, value in fields.items() if value is not None}}
-            self.functions.append({"type": "function", "function": function})
+                self._add_function({**tool, "namespace": namespace})
+
+    def _add_function(self, tool: dict[str, Any]) -> None:
+        """The function for a tool, unless it is one of the service, and no function of the client's."""
+        kind, name, fields = tool.get("type"), self.flatten(tool), tool
+        if kind == "custom":
+            self.custom.add(name)
+            fields = {"description": _describe_custom(tool), "parameters": _CUSTOM_SCHEMA}
+        elif kind == TOOL_SEARCH and tool.get("execution") == "client":
+            name = TOOL_SEARCH
+            self.searches.add(name)
+        elif kind != "function":
+            return
+        if any(each["function"]["name"] == name for each in self.functions):
+            return  # it was found twice
+        if tool["namespace"]:
+            self._namespaces[name] = tool["namespace"], as_str(tool.get("name"))
+        given = {key: fields[key] for key in ("description", "parameters", "strict") if fields.get(key) is not None}
+        self.functions.append({"type": "function", "function": {"name": name, **given}})
 
     def flatten(self, call: Mapping[str, Any]) -> str:
-        """The name of the function for a call of the client's."""
+        """The name of the function for a tool, or a call, of the client's."""
         name, namespace = as_str(call.get("name")), as_str(call.get("namespace"))
         return f"{namespace}{SEPARATOR}{name}" if namespace else name
 
@@ -186,18 +189,13 @@ def _convert_item(item: dict[str, Any], names: ToolNames) -> Iterator[dict[str, 
     if kind == "message":
         role = item.get("role")
         yield {"role": "system" if role == "developer" else role, "content": _convert_content(item.get("content"))}
-    elif kind == "function_call":
-        yield _make_call(item, names.flatten(item), item.get("arguments"))
-    elif kind == "custom_tool_call":
-        yield _make_call(item, names.flatten(item), json.dumps({PAYLOAD: item.get("input")}))
-    elif kind == "tool_search_call":
-        yield _make_call(item, TOOL_SEARCH, json.dumps(item.get("arguments")))
-    elif kind == "tool_search_output":
-        found = ToolNames({"tools": item.get("tools")}).functions
-        text = f"Tools found: {', '.join(each['function']['name'] for each in found) or 'none'}"
-        yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": text}
-    elif kind in ("function_call_output", "custom_tool_call_output"):
+    elif kind in _CALLS:
+        yield _make_call(kind, item, names)
+    elif kind in _RESULTS:
         content = _convert_content(item.get("output"))
+        if kind == "tool_search_output":
+            found = ToolNames({"tools": item.get("tools")}).functions
+            content = f"Tools found: {', '.join(each['function']['name'] for each in found) or 'none'}"
         yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": content}
     elif kind == "reasoning":
         thoughts = as_dicts(item.get("content")) or as_dicts(item.get("summary"))
@@ -207,7 +205,12 @@ def _convert_item(item: dict[str, Any], names: ToolNames) -> Iterator[dict[str, 
         raise Unconvertible(f"input: items of type {kind!r} are not supported.")
 
 
-def _make_call(item: Mapping[str, Any], name: str, arguments: Any) -> dict[str, Any]:
+def _make_call(kind: str, item: Mapping[str, Any], names: ToolNames) -> dict[str, Any]:
+    name, arguments = names.flatten(item), item.get("arguments")
+    if kind == "custom_tool_call":
+        arguments = json.dumps({PAYLOAD: item.get("input")})
+    elif kind == "tool_search_call":
+        name, arguments = TOOL_SEARCH, json.dumps(arguments)
     function = {"name": name, "arguments": arguments}
     return {"role": "assistant", "tool_calls": [{"id": item.get("call_id"), "type": "function", "function": function}]}
 
