@@ -28,13 +28,6 @@ PLACES = (".url", ".pushurl", "core.worktree")  # entries whose value must be re
 PLACE = LazyPattern(r'(?!.*::)(?:"[^"\\\0]*"|[^"\\#;\0]*)')  # git runs a program to reach an address with ::
 
 
-class GitEntry(NamedTuple):
-    """`name`: as git writes it, such as `remote.origin.url`."""
-
-    name: str
-    value: str
-
-
 class SafeConfig(NamedTuple):
     """`text`: the lines that run nothing; `dropped`: the names of the others; `worktrees`: values of core.worktree."""
 
@@ -45,47 +38,51 @@ class SafeConfig(NamedTuple):
 
 def clean_config(text: str, trusted: str = "") -> SafeConfig:
     """The part of a configuration that runs nothing, or that `trusted`, an earlier one, has as well."""
-    known = {entry for _line, entry in _read_entries(trusted) if entry}
+    known = {(name, value) for _line, name, value in _read_entries(trusted)}
     lines: list[str] = []
     dropped: list[str] = []
     worktrees: list[str] = []
-    for line, entry in _read_entries(text):
-        if entry is None:
+    for line, name, value in _read_entries(text):
+        is_new = (name, value) not in known
+        if name is None:
             dropped.append(line.strip()[:60])
-        elif entry.name and entry not in known and not _is_harmless(entry):
-            dropped.append(entry.name)
+        elif name and is_new and not _is_harmless(name, value):
+            dropped.append(name)
         else:
             lines.append(f"{line}\n")
-            if entry.name == "core.worktree" and entry not in known:
-                worktrees.append(entry.value)
+            if name == "core.worktree" and is_new:
+                worktrees.append(value)
     return SafeConfig("".join(lines), tuple(dropped), tuple(worktrees))
 
 
 def find_value(text: str, name: str) -> str | None:
     """The last value of an entry, without its quotes."""
-    for _line, entry in reversed(_read_entries(text)):
-        if entry and entry.name == name:
-            return entry.value.strip('"')
+    for _line, found, value in reversed(_read_entries(text)):
+        if found == name:
+            return value.strip('"')
     return None
 
 
-def _read_entries(text: str) -> list[tuple[str, GitEntry | None]]:
-    """Each line with its entry: None if it is not of the usual form; an entry without a name is no setting."""
-    found: list[tuple[str, GitEntry | None]] = []
+def _read_entries(text: str) -> list[tuple[str, str | None, str]]:
+    """Each line with the name that git writes, such as `remote.origin.url`, and the value.
+
+    The name is None if the line is not of the usual form, and "" if it is no setting.
+    """
+    found: list[tuple[str, str | None, str]] = []
     section = ""
     for line in text.split("\n"):
         if not line.strip() or line.lstrip()[0] in "#;":
-            found.append((line, GitEntry("", "")))
+            found.append((line, "", ""))
         elif heading := SECTION.fullmatch(line):
             section = heading[1].lower() + ("" if heading[2] is None else f".{heading[2]}")
-            found.append((line, GitEntry("", "")))
+            found.append((line, "", ""))
         elif (setting := ENTRY.fullmatch(line)) and not line.rstrip().endswith("\\") and section:
-            found.append((line, GitEntry(f"{section}.{setting[1].lower()}", setting[2] or "")))
+            found.append((line, f"{section}.{setting[1].lower()}", setting[2] or ""))
         else:
-            found.append((line, None))
+            found.append((line, None, ""))
     return found
 
 
-def _is_harmless(entry: GitEntry) -> bool:
-    is_place = entry.name.endswith(PLACES)
-    return HARMLESS.fullmatch(entry.name) is not None and not (is_place and not PLACE.fullmatch(entry.value))
+def _is_harmless(name: str, value: str) -> bool:
+    is_readable = not name.endswith(PLACES) or PLACE.fullmatch(value) is not None
+    return is_readable and HARMLESS.fullmatch(name) is not None

@@ -97,6 +97,10 @@ class LandlockSandbox(SandboxBase):
             readable, writable = [*readable, *self.view.tops], [temporary, home, self.cache]
         else:
             writable = [*self.view.tops, temporary, home]
+        toolchains: dict[str, str] = {}
+        for name, folder in TOOLCHAIN_HOMES.items():
+            if self.view.home and (self.view.home / folder).is_dir():
+                toolchains[name] = str(self.view.home / folder)
         loopback = None if has_network else self._find_loopback(access)
         fd = create_ruleset(readable, writable, self._abi, network=has_network or loopback is not None)
         scope_fd = _make_ruleset(0, 0, SIGNALS, self._abi) if self._abi >= 6 else NO_FD
@@ -121,7 +125,7 @@ class LandlockSandbox(SandboxBase):
 
         return Launch(
             argv,
-            {**self._list_toolchains(), **self.complete_environment(environment, str(home), str(temporary), access)},
+            {**toolchains, **self.complete_environment(environment, str(home), str(temporary), access)},
             before_exec,
             settle=settle,
             scope_signals=scope_signals if scope_fd != NO_FD else None,
@@ -136,12 +140,6 @@ class LandlockSandbox(SandboxBase):
             except subprocess.SubprocessError as error:
                 raise OSError(f"a network for the command: {error}") from error
         return self._loopbacks.get(access)
-
-    def _list_toolchains(self) -> dict[str, str]:
-        home = self.view.home
-        return {
-            name: str(home / folder) for name, folder in TOOLCHAIN_HOMES.items() if home and (home / folder).is_dir()
-        }
 
 
 class SockFprog(ctypes.Structure):

@@ -117,7 +117,10 @@ class RunningFiles:
             found = (*folders, *files)
             yield from (path for name in found if (path := folder / name).is_symlink())  # FETCH_HEAD, logs and the like
             if {*MARKS}.issubset(found):  # else it may be a submodule of that name
-                yield from _list_object_links(folder / "objects")
+                objects = folder / "objects"
+                open_folder(objects)
+                with suppress(OSError), os.scandir(objects) as entries:  # an lstat of each takes ten times as long
+                    yield from [Path(each.path) for each in entries if each.is_symlink()]
                 folders[:] = [each for each in folders if each != "objects"]
             if {"HEAD", *GIT_SETTINGS[1:]}.intersection(files):
                 configured += filter(None, (folder, self.find_git_folder(folder / COMMON_DIR)))
@@ -213,14 +216,6 @@ def grant_rights(folder_fd: int) -> None:
     folder = Path(f"/proc/self/fd/{folder_fd}")
     with suppress(PermissionError):
         folder.chmod(stat.S_IMODE(folder.stat().st_mode) | stat.S_IRWXU)
-
-
-def _list_object_links(objects: Path) -> list[Path]:
-    """The links in a repository's folder of objects, through which git would write elsewhere."""
-    open_folder(objects)
-    with suppress(OSError), os.scandir(objects) as entries:  # an lstat of each takes ten times as long
-        return [Path(each.path) for each in entries if each.is_symlink()]
-    return []
 
 
 def _read_folder(top: str, folder: str, stamp: tuple[int, ...]) -> KnownFolder:

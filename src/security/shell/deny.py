@@ -123,7 +123,7 @@ def list_written_files(line: str, depth: int = 0) -> Iterator[str | None]:
     """
     if ">" not in line:
         return
-    if _is_beyond(line, depth):
+    if depth > MAX_DEPTH or len(line) > MAX_LINE_CHARS or UNPASSABLE.search(line):
         yield None
         return
     is_for_shell = not RUNNING.isdisjoint(NO_NAME.split(QUOTING.sub("", line)))
@@ -149,10 +149,6 @@ def _list_words(line: str, *, is_bash: bool) -> Iterator[tuple[str, ReadWord, Se
             folders, enters = _enter(folders, name), False
         elif name in ("cd", "pushd", "popd") and not operator:
             enters = True
-
-
-def _is_beyond(line: str, depth: int) -> bool:
-    return depth > MAX_DEPTH or len(line) > MAX_LINE_CHARS or UNPASSABLE.search(line) is not None
 
 
 def _get_known_text(word: ReadWord | None) -> str | None:

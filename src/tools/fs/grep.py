@@ -135,16 +135,11 @@ def _split_blocks(read: Callable[[], bytes], rest: bytes) -> Iterator[bytes]:
             rest = data
         else:
             yield data[:BLOCK_BYTES] + b"\n"
-            rest = _skip_line(read)
+            while data and b"\n" not in data:  # the rest of the line is skipped
+                data = read()
+            rest = data.partition(b"\n")[2]
     if rest:
         yield rest
-
-
-def _skip_line(read: Callable[[], bytes]) -> bytes:
-    while data := read():
-        if (at := data.find(b"\n")) >= 0:
-            return data[at + 1 :]
-    return b""
 
 
 def find_lines(blocks: Iterable[bytes], matcher: LineMatcher, before: int, after: int) -> Iterator[FoundLine]:
