@@ -1,4 +1,6 @@
-"""No test writes to the home of the user who runs it, and garbage collection skips what was collected."""
+"""No test writes to the home of the user who runs it or looks at this machine's temporary files, and garbage collection
+skips what was collected.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -72,6 +75,26 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     collapse_pages()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One for the temporary files of tests and of programs that they start, gone at the end.
+
+    Each sandbox looks at all of them for what was abandoned, and another program may have left thousands. The path is
+    short: that of a socket has few bytes.
+    """
+    tmp_path_factory.getbasetemp()  # is kept, so it is made outside
+    before = os.environ.get("TMPDIR")
+    with tempfile.TemporaryDirectory(prefix="bot-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)  # other users pass, as they pass the usual one
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        yield
+        tempfile.tempdir = None
+        if before is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = before
 
 
 @pytest.fixture(autouse=True)
