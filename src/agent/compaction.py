@@ -36,7 +36,7 @@ from ..types.messages import (
     count_media,
 )
 from ..types.special_tokens import neutralize_with_note
-from .pruning import CHARS_PER_TOKEN, shorten_old_results
+from .pruning import CHARS_PER_TOKEN, StoreText, shorten_old_results, store_nothing
 
 START_SHARE = 0.85  # of the context: where compaction begins
 KEPT_SHARE = 0.25  # of the context: the last turns
@@ -110,8 +110,13 @@ class Compactor:
         self._retained_turns = retained_turns
         self._failed_at = -RETRY_AFTER_MESSAGES  # messages in the conversation when the last attempt failed
 
-    def compact_if_full(self, conversation: list[Message], tools: Sequence[ToolDefinition]) -> AgentSteps[None]:
-        """Before a request: compact if the conversation fills too much. A failure of the model becomes a notice."""
+    def compact_if_full(
+        self, conversation: list[Message], tools: Sequence[ToolDefinition], store: StoreText = store_nothing
+    ) -> AgentSteps[None]:
+        """Before a request: compact if the conversation fills too much. A failure of the model becomes a notice.
+
+        `store`: as Outputs.put; for results that are shortened instead.
+        """
         if self._at is None or 0 <= len(conversation) - self._failed_at < RETRY_AFTER_MESSAGES:
             return
         share = yield from self._model.measure_fill(conversation, tools, exact_from=self._at)
@@ -128,7 +133,7 @@ class Compactor:
             raise
         except BotError as error:
             chars = sum(map(_count_chars, conversation)) * (share - (1 - KEPT_SHARE)) / share
-            freed = shorten_old_results(conversation, int(chars) // CHARS_PER_TOKEN)
+            freed = shorten_old_results(conversation, int(chars) // CHARS_PER_TOKEN, store)
             yield Notice(
                 f"Summarizing failed: {error.message} "
                 f"Instead, old tool results were shortened by about {freed:,} tokens."

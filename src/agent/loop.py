@@ -47,7 +47,14 @@ from ..types.messages import (
 from .compaction import Compactor, SummaryModel
 from .dispatch import LoopWatch, ToolDispatcher, TurnCalls, make_error
 from .permission import PermissionGate
-from .pruning import compute_output_budget, count_output_chars, shorten_old_results, trim_old_outputs
+from .pruning import (
+    StoreText,
+    compute_output_budget,
+    count_output_chars,
+    shorten_old_results,
+    store_nothing,
+    trim_old_outputs,
+)
 from .steps import await_hooks
 from .subagents import MAX_TASK_TURNS, TASK, OpenModel, SubagentModel, run_subagent
 
@@ -129,6 +136,8 @@ class AgentLoop:
         self.compactor = compactor
         self._output_budget = output_budget
         self._count_outputs = MessageMemo(count_output_chars)
+        outputs = context.wiring.outputs
+        self._store: StoreText = outputs.put if outputs else store_nothing
 
     @property
     def tools(self) -> Sequence[ToolDefinition]:
@@ -317,10 +326,10 @@ class AgentLoop:
     def _respond(self, conversation: list[Message], choice: ToolChoice) -> AgentSteps[Response]:
         """The model's response. Where the conversation fills the context, room is made first."""
         tools = self.tools
-        if freed := trim_old_outputs(conversation, self._output_budget, self._count_outputs):
+        if freed := trim_old_outputs(conversation, self._output_budget, self._count_outputs, self._store):
             yield Notice(f"Old tool outputs were left out, about {freed:,} tokens; the model can read them again.")
         if self.compactor:
-            yield from self.compactor.compact_if_full(conversation, tools)
+            yield from self.compactor.compact_if_full(conversation, tools, self._store)
         remedies = [self._shorten_results, self._compact_after_refusal]
         while True:
             try:
@@ -333,7 +342,7 @@ class AgentLoop:
                     raise
 
     def _shorten_results(self, conversation: list[Message], excess: int) -> AgentSteps[bool]:
-        freed = shorten_old_results(conversation, excess)
+        freed = shorten_old_results(conversation, excess, self._store)
         if freed:
             yield Notice(
                 "The request was longer than the model's context: old tool results were shortened by about "

@@ -2,7 +2,8 @@
 
 `trim_old_outputs` keeps all tool outputs together within a budget. A prompt's unchanged beginning costs a server
 nothing, and a change in it costs all that follows. So it acts seldom and then thoroughly: once the outputs pass their
-budget, the oldest are left out until half of it is free. Each stays in the output cache, by its reference.
+budget, the oldest are left out until half of it is free. Each is kept in the output cache, by its reference: written
+there now, as most never leave the conversation. The journal has them until then.
 
 `shorten_old_results` makes room where the context is full. A shortened result keeps its head.
 
@@ -13,7 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
+from ..tools.sdk.result import write_whole
 from ..types.messages import MEDIA_CHARS, Message, ToolResult, ToolResults, count_media
 
 CHARS_PER_TOKEN = 4  # an estimate that is rather too small, so that enough is freed at once
@@ -25,7 +28,12 @@ MIN_TRIMMED_CHARS = 200  # shorter outputs are not worth a reference
 
 HEAD_CHARS = 200  # of a shortened result, by which the model knows it again
 SHORTENED = "{head}\n[shortened to make room: {cut:,} characters left out; {how}]"
+StoreText = Callable[[str], str]  # gives the reference of what was stored; "" if it cannot be
 ASK_AGAIN, READ_CACHE = "ask again for what is needed of them", 'tool_output_cache(ref_id="{ref}") shows them'
+
+
+def store_nothing(text: str) -> str:  # noqa: ARG001
+    return ""
 
 
 def compute_output_budget(context: int | None) -> int:
@@ -36,28 +44,32 @@ def compute_output_budget(context: int | None) -> int:
 
 
 def trim_old_outputs(
-    conversation: list[Message], budget: Callable[[], int], sizes: Callable[[Sequence[Message]], Iterable[int]]
+    conversation: list[Message],
+    budget: Callable[[], int],
+    sizes: Callable[[Sequence[Message]], Iterable[int]],
+    store: StoreText,
 ) -> int:
     """Leave out the oldest outputs if all together take more tokens than `budget`; about how many were freed.
 
     The newest results stay, as the model has not answered them yet. `budget` is called only if the outputs take more
-    than the smallest budget. `sizes`: count_output_chars of each message.
+    than the smallest budget. `sizes`: count_output_chars of each message. `store`: as Outputs.put.
     """
     chars = sum(sizes(conversation))
     if chars <= MIN_BUDGET_TOKENS * CHARS_PER_TOKEN or chars <= (most := budget() * CHARS_PER_TOKEN):
         return 0
     newest = next(place for place in reversed(range(len(conversation))) if _get_results(conversation[place]))
-    return _replace_oldest(conversation, newest, chars - most // 2, _trim)
+    return _replace_oldest(conversation, newest, chars - most // 2, partial(_trim, store=store))
 
 
 def count_output_chars(message: Message) -> int:
-    """Of the results in a message that can be left out, since they are in the output cache."""
-    return sum(_count_chars(result) for result in _get_results(message) if result.ref)
+    """Of the results in a message that can be left out, since the output cache can hold them."""
+    return sum(_count_chars(result) for result in _get_results(message) if result.kind != "multimodal")
 
 
-def shorten_old_results(conversation: list[Message], tokens: int) -> int:
+def shorten_old_results(conversation: list[Message], tokens: int, store: StoreText = store_nothing) -> int:
     """Shorten results, the oldest first and the newest last, until about `tokens` are freed; how many were."""
-    return _replace_oldest(conversation, len(conversation), max(tokens, 1) * CHARS_PER_TOKEN, _shorten)
+    shorten = partial(_shorten, store=store)
+    return _replace_oldest(conversation, len(conversation), max(tokens, 1) * CHARS_PER_TOKEN, shorten)
 
 
 def _replace_oldest(
@@ -77,19 +89,26 @@ def _replace_oldest(
     return freed // CHARS_PER_TOKEN
 
 
-def _trim(result: ToolResult) -> ToolResult:
-    if not result.ref or len(result.text) <= MIN_TRIMMED_CHARS:
+def _trim(result: ToolResult, store: StoreText) -> ToolResult:
+    if result.kind == "multimodal" or len(result.text) <= MIN_TRIMMED_CHARS:
         return result
-    return replace(result, kind="text", value=TRIMMED.format(ref=result.ref))
+    ref = result.ref or store(write_whole(result))
+    if not ref:
+        return result
+    return replace(result, kind="text", value=TRIMMED.format(ref=ref), ref=ref)
 
 
-def _shorten(result: ToolResult) -> ToolResult:
+def _shorten(result: ToolResult, store: StoreText) -> ToolResult:
     size = _count_chars(result)
     if result.kind == "error" or size <= 2 * HEAD_CHARS:
         return result
     head = result.text[:HEAD_CHARS]
-    how = READ_CACHE.format(ref=result.ref) if result.ref else ASK_AGAIN
-    return replace(result, kind="text", value=SHORTENED.format(head=head, cut=size - len(head), how=how))
+    how, ref = ASK_AGAIN, result.ref
+    if not ref and result.kind != "multimodal":
+        ref = store(write_whole(result))
+    if ref:
+        how = READ_CACHE.format(ref=ref)
+    return replace(result, kind="text", value=SHORTENED.format(head=head, cut=size - len(head), how=how), ref=ref)
 
 
 def _get_results(message: Message) -> tuple[ToolResult, ...]:

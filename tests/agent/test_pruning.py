@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from src.agent import pruning
-from src.agent.pruning import HEAD_CHARS, compute_output_budget, count_output_chars, shorten_old_results
+from src.agent.pruning import HEAD_CHARS, compute_output_budget, count_output_chars, shorten_old_results, store_nothing
 from src.types.messages import Response, ToolCall, ToolResult, ToolResults, UserMessage
 from tests.each import check_rows
 
@@ -20,8 +20,8 @@ def talk(*exchanges: list) -> list:
     return [UserMessage("go"), *(message for each in exchanges for message in each)]
 
 
-def trim_old_outputs(conversation: list, budget) -> int:
-    return pruning.trim_old_outputs(conversation, budget, lambda messages: map(count_output_chars, messages))
+def trim_old_outputs(conversation: list, budget, store=store_nothing) -> int:
+    return pruning.trim_old_outputs(conversation, budget, lambda messages: map(count_output_chars, messages), store)
 
 
 def values(conversation: list) -> list[str]:
@@ -71,10 +71,41 @@ def test_the_newest_outputs_stay_whatever_their_size():
     assert values(conversation) == ["[tool output trimmed; ref=o00000001]", "x" * 400_000]
 
 
-def test_what_is_not_in_the_cache_or_short_stays():
+def test_what_cannot_be_stored_or_is_short_stays():
     conversation = talk(exchange(1, 100_000, ref=False), exchange(2, 150), exchange(3, 100_000))
     assert trim_old_outputs(conversation, lambda: 20_000) == 0
     assert [len(value) for value in values(conversation)] == [100_000, 150, 100_000]
+
+
+def test_what_leaves_the_conversation_is_stored_then_and_nothing_else():
+    stored: list[str] = []
+
+    def store(text: str) -> str:
+        stored.append(text)
+        return f"o{len(stored):08}"
+
+    conversation = talk(*(exchange(number, 50_000 + number, ref=False) for number in range(3)))
+    trim_old_outputs(conversation, lambda: 30_000, store)
+    assert stored == ["x" * 50_000, "x" * 50_001]
+    assert conversation[2].results[0] == ToolResult(
+        "c0", "read", "text", "[tool output trimmed; ref=o00000001]", "o00000001"
+    )
+    assert values(conversation)[2] == "x" * 50_002
+
+
+def test_a_shortened_result_says_where_all_of_it_is():
+    conversation = call_and_result("a")
+    shorten_old_results(conversation, 1, lambda _: "o00000001")
+    (result,) = conversation[1].results
+    assert 'tool_output_cache(ref_id="o00000001") shows them' in result.value
+    assert result.ref == "o00000001"
+
+
+def test_long_data_is_stored_with_lines():
+    conversation = call_and_result("a", "data", [LONG] * 5)
+    stored: list[str] = []
+    shorten_old_results(conversation, 1, lambda text: stored.append(text) or "")
+    assert stored[0].count("\n") == 6
 
 
 def test_a_trimmed_error_and_trimmed_data_are_text():

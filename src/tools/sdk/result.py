@@ -1,6 +1,7 @@
 """Run code of a tool, turn what it returned into a result, and cut that to what a model sees at once.
 
-A str is text, media are multimodal, anything else is data. Whole outputs go to the output store.
+A str is text, media are multimodal, anything else is data. What a model does not see of an output is kept in the output
+store; what it sees whole is stored once it leaves the conversation (agent/pruning.py).
 """
 
 from __future__ import annotations
@@ -146,21 +147,26 @@ def _to_small_block(part: object) -> ContentBlock:
 
 
 def store_and_truncate(result: ToolResult, outputs: Outputs | None, ref: str = "") -> ToolResult:
-    """Store the text of a result, and cut it to MAX_SHOWN_BYTES.
+    """Cut the text of a result to MAX_SHOWN_BYTES, and store it if it is cut.
 
     `ref` is given if the tool stored its output itself. Media have no text to store.
     """
     if result.kind == "multimodal":
         return result
-    text = result.text
-    if result.kind == "data" and len(text) > MAX_SHOWN_BYTES // 4:
-        text = json.dumps(result.value, ensure_ascii=False, indent=1)  # with lines, by which the rest can be read
+    text = write_whole(result)
+    if is_short(text):
+        return replace(result, ref=ref) if ref else result
     if not ref and outputs:
         ref = outputs.put(text)
-    shown = truncate(text, ref)
-    if shown is text:
-        return replace(result, ref=ref)
-    return replace(result, kind="error" if result.kind == "error" else "text", value=shown, ref=ref)
+    return replace(result, kind="error" if result.kind == "error" else "text", value=truncate(text, ref), ref=ref)
+
+
+def write_whole(result: ToolResult) -> str:
+    """The text of a result as it is stored: long data with lines, by which it can be read."""
+    text = result.text
+    if result.kind == "data" and len(text) > MAX_SHOWN_BYTES // 4:
+        return json.dumps(result.value, ensure_ascii=False, indent=1)
+    return text
 
 
 def end_line(text: str) -> str:
@@ -168,13 +174,16 @@ def end_line(text: str) -> str:
     return f"{text}\n" if text and not text.endswith("\n") else text
 
 
+def is_short(text: str) -> bool:
+    """Whether a result shows all of it."""
+    return len(text) <= MAX_SHOWN_BYTES // 4 or len(text.encode("utf-8", "replace")) <= MAX_SHOWN_BYTES
+
+
 def truncate(text: str, ref: str) -> str:
     """The whole lines that fit into MAX_SHOWN_BYTES, and how to read on; the text itself if all of it fits."""
-    if len(text) <= MAX_SHOWN_BYTES // 4:
+    if is_short(text):
         return text
     data = text.encode("utf-8", "replace")
-    if len(data) <= MAX_SHOWN_BYTES:
-        return text
     head = data[: data.rfind(b"\n", 0, MAX_SHOWN_BYTES) + 1] or data[:MAX_SHOWN_BYTES]
     shown = head.decode("utf-8", "ignore")
     hint = "the rest could not be stored: ask for less at once"
