@@ -34,10 +34,13 @@ def find_relative(path: str, top: Path) -> str | None:
     if len(path) > MAX_PATH_CHARS:
         return None
     try:
-        root, real = (Path(os.path.realpath(each)) for each in (top, top / path))
+        root, real = os.path.realpath(top), os.path.realpath(top / path)
     except (ValueError, OSError):  # it holds a NUL or a lone surrogate; a link that may not be read, as /proc/1/root
         return None
-    return str(real.relative_to(root)) if real.is_relative_to(root) else None
+    if real == root:
+        return "."
+    above = root.rstrip("/") + "/"
+    return real[len(above) :] if real.startswith(above) else None
 
 
 def find_place(path: str, workspace: Path, added: Sequence[Path] = ()) -> str | None:

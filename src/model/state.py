@@ -94,11 +94,12 @@ class ModelState:
         self.thoughts_held = MessageMemo(holds_thoughts)
         self._address = address
         self._path = path
+        self._join = LastMemo[tuple[CallPath, CallPath], CallPath](lambda paths: paths[0].join(paths[1]))
 
     @property
     def path(self) -> CallPath:
         """The own path, with what is known of the server."""
-        return self._path.join(self.facts.paths.get(self.served))
+        return self._join((self._path, self.facts.paths.get(self.served)))
 
     @path.setter
     def path(self, path: CallPath) -> None:

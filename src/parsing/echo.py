@@ -106,7 +106,11 @@ class GivenText:
         return self._is_user or self._holds_any(_list_forms(beginning))
 
     def _holds_any(self, forms: tuple[str, ...]) -> bool:
-        return any(form in plain for form in forms for plain in self._simplify())
+        for plain in self._simplify():  # a loop, as every text of the conversation is asked for every call
+            for form in forms:
+                if form in plain:
+                    return True
+        return False
 
     def _simplify(self) -> tuple[str, ...]:
         if not self._plain and self._is_user:

@@ -284,7 +284,7 @@ def _list_tags() -> frozenset[str]:
 
 def mentions_call(text: str) -> bool:
     """Whether a text quotes how calls are written, so that an answer to it may quote it, too."""
-    return any(tag in text for tag in _list_tags())
+    return any(map(text.__contains__, _list_tags()))
 
 
 def find_last_tag(text: str) -> str:

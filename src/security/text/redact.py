@@ -197,11 +197,24 @@ _KEY_WORDS = _list_words(_Shape(words, _AT + pattern, MARK) for words, pattern i
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """The text with known secrets, and whatever has the shape of a secret, replaced by MARK."""
-    for form in _list_forms(tuple(secrets)):
-        text = text.replace(form, MARK)
+    if len(text) <= MAX_SHORT_CHARS:
+        return _redact_short(text, tuple(secrets))
+    return _redact_shapes(_redact_known(text, tuple(secrets)))
+
+
+@lru_cache(maxsize=512)
+def _redact_short(text: str, secrets: tuple[str, ...]) -> str:
+    """Remembered: the names of a record's fields stand in every record, a call's id in four."""
+    text = _redact_known(text, secrets)
     if len(text) < MIN_KEY_CHARS and (text.isidentifier() or text.isalnum()):
         return text  # most names, ids and kinds in a record: every other shape holds a blank or punctuation
-    return _redact_short(text) if len(text) <= MAX_SHORT_CHARS else _redact_shapes(text)
+    return _redact_shapes(text)
+
+
+def _redact_known(text: str, secrets: tuple[str, ...]) -> str:
+    for form in _list_forms(secrets):
+        text = text.replace(form, MARK)
+    return text
 
 
 def _redact_shapes(text: str) -> str:
@@ -220,9 +233,6 @@ def _redact_shapes(text: str) -> str:
         for number in _find_lines(shape.words.split(), lowered):
             lines[number] = shape.substitute(lines[number])
     return "\n".join(lines)
-
-
-_redact_short = lru_cache(maxsize=256)(_redact_shapes)  # a call's id stands in four records
 
 
 def _find_runs(text: str) -> set[str]:

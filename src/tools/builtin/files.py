@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Mapping
 from functools import partial
@@ -47,6 +48,8 @@ def read(
     with open_text(path, ctx) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
+        if size <= READ_BYTES:  # it is read several times
+            file = io.BytesIO(file.read())
         if kind := detect_image(file.read(HEAD_BYTES)):
             return _read_image(path, file, size, kind)
         file.seek(0)

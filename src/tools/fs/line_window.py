@@ -44,7 +44,7 @@ def read_window(name: str, file: BinaryIO, codec: str, first: int, limit: int | 
         if is_utf16:
             last = _skip_lines(text, first - 1)
         if last is None:
-            window = _read_lines(text, first, limit)
+            window = (not is_utf16 and _read_short(file, codec, first, limit)) or _read_lines(text, first, limit)
     if not window.text and first > 1:
         raise ToolError(f"{escape_name(name)} has no line {first}: its last is {first - 1 if last is None else last}")
     return window
@@ -102,6 +102,23 @@ def count_lines(file: BinaryIO, codec: str) -> int:
 def _refuse_zero(first: int, limit: int | None) -> None:
     if first < 1 or (limit is not None and limit < 1):
         raise ToolError("offset and limit count from 1")
+
+
+def _read_short(file: BinaryIO, codec: str, first: int, limit: int | None) -> Window | None:
+    """As `_read_lines`, at once; None, and nothing is read, of a file that is long or has lines that are not plain."""
+    start = file.tell()
+    data = file.read(MAX_WINDOW_BYTES + 1)
+    *lines, rest = data.decode(codec, "replace").split("\n")
+    if rest:
+        lines.append(rest)
+    shown = lines[:limit]
+    text = "".join([f"{number}\t{line}\n" for number, line in enumerate(shown, first)])
+    is_plain = "\r" not in text and "\0" not in text and max(map(len, shown), default=0) <= MAX_LINE_CHARS
+    if not shown or not is_plain or max(len(data), len(text.encode("utf-8", "replace"))) > MAX_WINDOW_BYTES:
+        file.seek(start)
+        return None
+    has_more = len(shown) < len(lines)
+    return Window(text, first + len(shown) if has_more else None, has_more or not rest)
 
 
 def _read_lines(text: io.TextIOWrapper, first: int, limit: int | None) -> Window:

@@ -69,6 +69,17 @@ def test_following_the_hints_shows_every_line_once(text, limit, codec):
     assert [int(line.partition("\t")[0]) for line in lines] == list(range(1, len(lines) + 1))
 
 
+@given(
+    st.text(st.sampled_from("aé\n\n\r\0"), max_size=60),
+    st.integers(1, 5),
+    st.one_of(st.none(), st.integers(1, 5)),
+    st.sampled_from(["", "x" * MAX_LINE_CHARS, "a\n" * (MAX_WINDOW_BYTES // 6), "é" * 1_990 + "\n" * 24]),
+)
+def test_a_short_text_is_shown_as_one_that_is_streamed(text, first, limit, more):
+    text = f"{'a' + chr(10) * first}{more}{text}"
+    assert look(text, first, limit) == look(text, first, limit, "utf-16-le")
+
+
 def test_a_line_far_inside_is_reached_with_flat_memory(tmp_path: Path):
     file = tmp_path / "big.txt"
     line = b"x" * 99 + b"\n"
