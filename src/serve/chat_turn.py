@@ -36,14 +36,14 @@ from ..providers.server_errors import is_error, judge_own_words, read_mid_stream
 from ..providers.stream.sse import EventDecoder
 from ..providers.text_completions import convert_answer, convert_chunk
 from ..providers.wire_json import as_dict, as_dicts, as_str, encode_json, load_json
-from ..types.effects import READ, Aside, Effect, Fetch, Release, Reply
+from ..types.effects import READ, Aside, Effect, Fetch, Release
 from ..types.events import Completed, ModelEvent
 from ..types.messages import NATIVE, Response, Text
 from .chat_request import ChatBody
 from .chunks.guard import Ending, StreamGuard, WholeGuard
 from .chunks.intake import DONE, make_chunks, sort_events, split_choices, take_rest
 from .chunks.text_run import clear_token_ids, find_prompt_ids
-from .client_asker import ChatAsker, CountAsker, encode_prompt
+from .client_asker import ChatAsker, ClientAsker, CountAsker, encode_prompt
 from .conversation import Conversation
 from .outcome import GUARDED_ASKS, Ask, FinishedAnswer, decide_outcome, find_ask, write_ask
 from .report import Report
@@ -55,7 +55,7 @@ PROMPT_TAIL_TOKENS = 16  # that hold the longest marker of a thought
 MAX_THOUGHT_STARTS = 8  # of a model
 UNSHOWN_THOUGHTS = 3  # answers whose calls wait, after one that ended a thought on a server that shows no prompt
 
-T = TypeVar("T")
+AskerT = TypeVar("AskerT", ChatAsker, CountAsker)
 
 
 class WholeAnswer(NamedTuple):
@@ -107,7 +107,7 @@ class ChatTurn:
         self._fits_native = "fit" in options.guards
         self._guards: dict[int, StreamGuard] = {}  # of the stream that is read
         self.report = Report()
-        self._asker: ChatAsker | None = None
+        self._asker: ClientAsker | None = None
         self.fact_key = ServedModel(address, request.model, "")
         self._address = address
         self._facts = facts
@@ -117,7 +117,6 @@ class ChatTurn:
         self._repair_turns = options.repair_turns  # that are left
         self._codec = BodyCodec(new_id, request.body)
         self._server = ServerApi(self._codec, address, facts, is_vllm=True)
-        self._body: dict[str, Any] = {}
         self.conversation: Conversation | None = None  # that the request goes on with, if it is known
         self.answered: Response | None = None  # the answer that the client gets, once it is whole
         self.answer_tokens: list[int] = []
@@ -130,19 +129,8 @@ class ChatTurn:
 
     def run(self) -> GatewayTurn:
         """Raises ClientError, WireError, and ServerError for an error inside the answer."""
-        self.fact_key = self.fact_key._replace(version=(yield from self._server.version()))
-        self._asker = asker = ChatAsker(
-            self.fact_key,
-            self._facts,
-            self._request,
-            self._new_id,
-            self.report,
-            self._options,
-        )
-        try:
-            yield from negotiate(asker, asker.choose_path())
-        except ServerError as refusal:
-            yield _relay(asker.refused, refusal)
+        asker = yield from self._negotiate(ChatAsker)
+        if asker is None:
             return
         try:
             yield from self._read_answer(asker)
@@ -152,9 +140,25 @@ class ChatTurn:
             if asker.path.mode == "native":
                 self._facts.note_parser(self.fact_key, failed=False)
 
+    def _negotiate(self, make_asker: type[AskerT]) -> Generator[Union[Effect, Output], Any, AskerT | None]:
+        """Who has asked; None if the server refused, and the client gets what it answered."""
+        self.fact_key = self.fact_key._replace(version=(yield from self._server.version()))
+        self._asker = asker = make_asker(
+            self.fact_key, self._facts, self._request, self._new_id, self.report, self._options
+        )
+        try:
+            yield from negotiate(asker, asker.choose_path())
+        except ServerError:
+            refused = asker.refused
+            if refused is None or not refused.head.is_error:  # it pointed to another host
+                raise
+            yield WholeAnswer(refused.head.status, refused.body, refused.head.content_type)
+            return None
+        return asker
+
     def _read_answer(self, asker: ChatAsker, before: Resumption | None = None) -> GatewayTurn:
         """Of the request that the server has accepted. `before`: what the client has of an answer that broke off."""
-        self._body = self._codec.body = asker.body
+        self._codec.body = asker.body
         is_raw = asker.path.is_raw
         if asker.form == "stream":
             yield from self._stream(asker.start, before, is_raw=is_raw)
@@ -169,7 +173,7 @@ class ChatTurn:
         if not self._request.may_be_asked_in_text or (isinstance(failure, ServerError) and failure.is_about_request):
             raise broken
         path = self._choose_rescue(asker, failure)
-        before = yield from self._keep_what_left()
+        before = yield from self._keep_what_left(asker)
         if before is None:
             raise broken
         if not isinstance(failure, ParserFailed):
@@ -190,9 +194,8 @@ class ChatTurn:
             return asker.path.for_text_turn  # Ollama ends a stream so that its parser failed on
         return asker.path
 
-    def _keep_what_left(self) -> Generator[Union[Effect, Output], Any, Resumption | None]:
+    def _keep_what_left(self, asker: ChatAsker) -> Generator[Union[Effect, Output], Any, Resumption | None]:
         """What the client has of the answer, which broke off; None where it cannot be gone on with."""
-        assert self._asker is not None  # noqa: S101 - the answer has begun
         guard = self._guards.get(0)
         if guard is None:
             return Resumption("", {}, is_continued=False)
@@ -207,23 +210,19 @@ class ChatTurn:
             # a message of the assistant
             yield from self._server.context_lengths()
             is_continued = bool(self.fact_key.version or self._server.info.parameter_counts)
-        self._asker.continued = text if is_continued else ""
+        asker.continued = text if is_continued else ""
         return Resumption(text, as_dict(load_json(guard.last or b"{}")), is_continued=is_continued)
 
     def count_tokens(self) -> GatewayTurn:
         """Answer with the number of tokens that the prompt would have, in the shape of Messages."""
-        self.fact_key = self.fact_key._replace(version=(yield from self._server.version()))
-        asker = CountAsker(self.fact_key, self._facts, self._request, self._new_id, self.report, self._options)
-        try:
-            yield from negotiate(asker, asker.choose_path())
-        except ServerError as refusal:
-            yield _relay(asker.refused, refusal)
+        asker = yield from self._negotiate(CountAsker)
+        if asker is None:
             return
         count = as_dict(load_json(asker.counted)).get("count")
         answer = {"input_tokens": count, "context_management": {"original_input_tokens": count}}
         yield WholeAnswer(OK, encode_json(answer))
 
-    def _stream(self, start: bytes, before: Resumption | None = None, *, is_raw: bool = False) -> GatewayTurn:
+    def _stream(self, start: bytes, before: Resumption | None, *, is_raw: bool) -> GatewayTurn:
         """Raises ServerError for an error of the server inside the stream.
 
         `start`: what was read of it; `before`: what the client has of an answer that broke off.
@@ -330,7 +329,7 @@ class ChatTurn:
         plain = {"model": self._request.model, "messages": [{"role": "user", "content": "Hello."}]}
         return (yield from self._server.apply_template(encode_json(plain)))
 
-    def _answer_whole(self, body: bytes, *, is_raw: bool = False) -> GatewayTurn:
+    def _answer_whole(self, body: bytes, *, is_raw: bool) -> GatewayTurn:
         """A client that wants a stream gets one."""
         yield Release()
         answer = _read_whole(body, is_raw=is_raw)
@@ -440,9 +439,9 @@ class ChatTurn:
 
     def _fetch_formed(self, form: Mapping[str, Any]) -> Aside[str]:
         """What the server's grammar makes of the answer in the client's form; "" if that cannot be had."""
-        body = {
-            name: value for name, value in self._body.items() if name != GRAMMAR_FIELD or name in self._request.body
-        }
+        body = dict(self._codec.body)
+        if GRAMMAR_FIELD not in self._request.body:
+            body.pop(GRAMMAR_FIELD, None)
         if "tools" in body:
             body["tool_choice"] = "none"
         try:
@@ -454,7 +453,8 @@ class ChatTurn:
 
     def _fetch_whole(self, added: Sequence[Mapping[str, Any]]) -> Aside[ResponseAssembler]:
         """A whole answer to the client's request, with these messages at its end. Raises RequestFailed."""
-        answer = yield from self._fetch_answer({**self._body, "messages": [*self._body["messages"], *added]})
+        body = self._codec.body
+        answer = yield from self._fetch_answer({**body, "messages": [*body["messages"], *added]})
         return self._read_choice(answer).assembler
 
     def _fetch_answer(self, sent: Mapping[str, Any]) -> Aside[dict[str, Any]]:
@@ -509,10 +509,3 @@ def _adapt_chunks(chunks: Sequence[bytes], before: Resumption | None, *, is_raw:
     if is_raw:
         chunks = [encode_json(convert_chunk(as_dict(load_json(data)))) for data in chunks]
     return before.adapt(chunks) if before else list(chunks)
-
-
-def _relay(refused: Reply | None, refusal: ServerError) -> WholeAnswer:
-    """What the server answered. Raises the refusal where that was no error, but pointed to another host."""
-    if refused is None or not refused.head.is_error:
-        raise refusal
-    return WholeAnswer(refused.head.status, refused.body, refused.head.content_type)

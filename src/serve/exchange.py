@@ -25,7 +25,7 @@ from .beside import is_large, take_steps_beside
 from .chat_request import ChatBody
 from .chat_turn import ChatTurn, GatewayTurn, KeepAlive, Output, Payload, WholeAnswer
 from .conversation import Conversation
-from .http_common import NO_SERVER, OF_THE_BODY, is_relayed, refuse
+from .http_common import NO_SERVER, OF_THE_BODY, is_relayed, send_error
 from .keep_alive import LiveStream
 from .record.tape import Tape
 from .report import Report
@@ -129,15 +129,9 @@ class GuardedExchange:
         except Exception:
             log.exception("An answer was not kept.")
 
-    async def _fail(self, status: int, message: str, body: bytes = b"") -> web.StreamResponse:
-        """An error as the answer, or as the end of a stream of which only signs of life were sent.
-
-        `body`: of the answer, where it has one.
-        """
+    async def _fail(self, status: int, message: str) -> web.StreamResponse:
         self.status = status
-        if self._live.is_open:
-            return await self._live.end(self._dialect.encode_break(status, message))
-        return refuse(status, body or self._dialect.encode_error(status, message))
+        return await send_error(self._live, self._dialect, status, message)
 
     async def _ask(self, replica: Replica) -> web.StreamResponse:
         """Raises BotError and NotGuarded while nothing was sent."""

@@ -32,7 +32,17 @@ from .beside import run_beside
 from .chat_request import ChatBody
 from .conversation import Conversation
 from .exchange import RELAYED, GuardedExchange, NotGuarded, log
-from .http_common import KEY_HEADERS, NO_SERVER, NOT_RELAYED, OFF_HEADER, is_plain, read_key, refuse, select_headers
+from .http_common import (
+    KEY_HEADERS,
+    NO_SERVER,
+    NOT_RELAYED,
+    OFF_HEADER,
+    is_plain,
+    read_key,
+    refuse,
+    select_headers,
+    send_error,
+)
 from .keep_alive import LiveStream, read_interval
 from .memory import Memory
 from .pages.metrics import Metrics
@@ -349,12 +359,11 @@ class Gateway:
         if tape is not None:
             tape.begin(RELAYED_PATH)
         with LiveStream(request, lambda: dialect.relayed_sign, interval) as live:
-            relayed = RelayedStream(request, live, dialect, chat, tape)
             try:
                 async with self._open_answer(request, NOT_RELAYED | {"accept-encoding"}) as answer:
-                    return await relayed.send(answer)
+                    return await RelayedStream(request, live, dialect, chat, tape).send(answer)
             except _Unreachable:
-                return await relayed.fail(502, NO_SERVER)
+                return await send_error(live, dialect, 502, NO_SERVER)
 
     @asynccontextmanager
     async def _open_answer(

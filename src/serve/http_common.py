@@ -7,7 +7,8 @@ from collections.abc import Mapping, Set
 from aiohttp import web
 
 from .access import CORS_HEADERS
-from .keep_alive import KEEP_ALIVE_HEADER
+from .apis.dialects import Dialect
+from .keep_alive import KEEP_ALIVE_HEADER, LiveStream
 
 OFF_HEADER = "x-vllm-bot-off"
 HOP_BY_HOP = frozenset((
@@ -41,3 +42,10 @@ def read_key(headers: Mapping[str, str]) -> str:
 
 def refuse(status: int, body: bytes) -> web.Response:
     return web.Response(status=status, body=body, content_type="application/json")
+
+
+async def send_error(live: LiveStream, dialect: Dialect, status: int, message: str) -> web.StreamResponse:
+    """An error as the answer, or as the end of a stream of which only signs of life were sent."""
+    if live.is_open:
+        return await live.end(dialect.encode_break(status, message))
+    return refuse(status, dialect.encode_error(status, message))

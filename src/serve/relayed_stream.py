@@ -14,7 +14,7 @@ from ..providers.server_errors import judge_own_words, read_error_message, read_
 from ..types.effects import MIN_ERROR_STATUS, ReplyHead
 from .apis.dialects import MESSAGES_PATH, Dialect, encode_messages_refusal
 from .chat_request import ChatBody
-from .http_common import OF_THE_BODY, OFF_HEADER, is_plain, is_relayed, refuse
+from .http_common import OF_THE_BODY, OFF_HEADER, is_plain, is_relayed, refuse, send_error
 from .keep_alive import LiveStream
 from .record.tape import Exchange, Tape
 
@@ -121,19 +121,13 @@ class RelayedStream:
             await check_refusal(answer, self._chat)
             return await relay_answer(self._request, answer, self._tape)
         if not is_stream:
-            return await self.fail(*(await _explain(answer)))
+            return await send_error(self._live, self._dialect, *(await _explain(answer)))
         headers = _select_headers(answer)
         headers.popall("Content-Length", None)
         await self._live.open(headers)
         async for chunk in _read_pieces(answer, self._tape):
             await self._live.write(chunk)
         return await self._live.end()
-
-    async def fail(self, status: int, message: str) -> web.StreamResponse:
-        """An error as the answer, or as the end of a stream of which only signs of life were sent."""
-        if self._live.is_open:
-            return await self._live.end(self._dialect.encode_break(status, message))
-        return refuse(status, self._dialect.encode_error(status, message))
 
 
 async def _explain(answer: aiohttp.ClientResponse) -> tuple[int, str]:
