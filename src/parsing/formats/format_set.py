@@ -200,11 +200,12 @@ class FormatSet:
         closers = [match_tag(row.closer) for row in wrapped]
         parts = (
             group("json", SPACE, FENCE, self._bracket),
+            # Before attributes: a label and a word match as soon as they are there, whatever follows.
+            group("tags", SPACE, self._first_tag),
             group(
                 "attributes", SPACE, maybe(_QUOTE), group("attributes_name", NAME_PATTERN),
                 either(sequence(maybe(_QUOTE), _ATTRIBUTES), sequence(_QUOTE, SPACE, "]")),
             ),
-            group("tags", SPACE, self._first_tag),
             group("pairs", SPACE, NAME, SPACE, either(*self._pairs)),
             group("empty", SPACE, group("empty_name", NAME_PATTERN), SPACE, either(*closers)),
             group(

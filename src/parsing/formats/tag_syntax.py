@@ -33,7 +33,6 @@ _KINDS = {  # what an attribute says of a value: Kimi K3's `type`
     str: "string", bool: "boolean", int: "number", float: "number", type(None): "null", list: "array", dict: "object"
 }  # fmt: skip
 _WORD = r"[^\s\"'<>=/]{1,200}"
-_TOKENS = r"(?:<\|\w{1,24}\|>){0,4}"  # special tokens that a model left in a name
 _ATTRIBUTES = r"(?P<attributes>[^<>\n]{0,200})"
 _PARTS = LazyPattern(
     r"(?P<attribute> \w+)?=\"?\{(?P<valued>name|key)\}\"?[^<>\n]*(?P<end>>|<\|sep\|>)"
@@ -151,7 +150,8 @@ def _compile_attribute(part: re.Match[str], of_call: bool) -> str:
     # What follows decides whether a quote that begins a key is closed, so that no value begins within.
     bare = _WORD if of_call else rf"(?<![\"']){_WORD}|{_WORD}(?=[\s\"'<>/])"
     word = rf"(?:(?<=[\"'])[^\"'<>\n]{{1,200}}(?=[\"'])|{bare})"
-    quoted = rf"{named}\s{{0,8}}=\s{{0,8}}[\"']?\s{{0,8}}(?P<word>{word}){_TOKENS}(?:[ \t]{{0,8}}[\"'])?"
+    tokens = rf"(?:(?!{end})<\|\w{{1,24}}\|>){{0,4}}"  # special tokens that a model left in a name
+    quoted = rf"{named}\s{{0,8}}=\s{{0,8}}[\"']?\s{{0,8}}(?P<word>{word}){tokens}(?:[ \t]{{0,8}}[\"'])?"
     if part["end"] != ">":
         return f"{quoted}{_ATTRIBUTES}{end}"
     drifted = "" if of_call else "=|"  # `<parameter=city=Oslo</parameter>`

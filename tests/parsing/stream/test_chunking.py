@@ -30,6 +30,8 @@ SHAPES = {
     "the end of a block that was text": 'Never<|FunctionCallBegin|>[</longcat_tool_call>>>servertool{"q":1}',
     "a key that becomes a call in a string": '[{"i:servertool(":{"q":=}',
     "two, on its line": "toolcall ``TOOL_NAME:e",
+    "a token that ends a key's tag": "<|open|>call tool=h<|sep|><|open|>argumentkey=n<|p|><|sep|><|close|>call<|sep|>",
+    "an attribute behind a label": "l>toolcall`TOOL_NAME: o=a` ",
     "a result behind blanks on the line of a call": "getweather(x<|tool_call_end|> Observation:",
     "a result behind blanks on the line of a call that is malformed": '{"name":websearch,"arguments":n] Observation:',
 }
