@@ -247,7 +247,9 @@ class CallClassifier:
     def _classify_call(self, call: RawCall, decoded: DecodedBlock, block: BlockText) -> Classification:
         tool = self._tools.find(call.name)
         if tool is None:
-            return self._reject_unknown(call.name, block)
+            near = self._tools.find_nearest(call.name) or list(self._tools.tools)[:8]
+            reason = f"There is no tool named '{call.name[:80]}'; on offer: {', '.join(near) or 'none'}."
+            return self._reject(call.name, block.raw, reason, block.origin)
         if call.arguments is None:
             return self._reject(tool.name, block.raw, f"{tool.name}: {call.problem}", block.origin)
         fitter = Fitter(tool, lenient=block.explicit)
@@ -264,20 +266,10 @@ class CallClassifier:
             self._take_id(), tool.name, arguments, block.origin, tuple(map(str, repairs)),
             guessed=is_read_otherwise or is_doubtful,
         )  # fmt: skip
-        if self._is_echo(made, block.raw):
+        sought = SoughtCall(made, block.raw)
+        if any(text.holds_call(sought, self._tools.names, self._new_parser) for text in self._given):
             made = replace(made, echo=True)
         return made
-
-    def _reject_unknown(self, name: str, block: BlockText) -> MalformedCall:
-        near = self._tools.find_nearest(name) or list(self._tools.tools)[:8]
-        reason = f"There is no tool named '{name[:80]}'; on offer: {', '.join(near) or 'none'}."
-        return self._reject(name, block.raw, reason, block.origin)
-
-    def _is_echo(self, call: ToolCall, raw: str) -> bool:
-        if not self._given:
-            return False
-        sought = SoughtCall(call, raw)
-        return any(text.holds_call(sought, self._tools.names, self._new_parser) for text in self._given)
 
     def _count_calls(self, calls: list[Classification], raw: str) -> list[Classification]:
         """The calls up to the first one beyond the limit, which is malformed."""

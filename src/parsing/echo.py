@@ -52,8 +52,12 @@ class SoughtCall:
 
     def __init__(self, call: ToolCall, raw: str) -> None:
         self.name = call.name
-        self.name_part = max(re.split(r"[\W_]+", call.name), key=len)  # stands in every text that holds the call
         self._call, self._raw = call, raw
+
+    @functools.cached_property
+    def name_part(self) -> str:
+        """Stands in every text that holds the call."""
+        return max(re.split(r"[\W_]+", self.name), key=len)
 
     @functools.cached_property
     def written(self) -> str:

@@ -289,16 +289,13 @@ def match_parameter(tool: IndexedTool, name: str, given: Container[str] = ()) ->
         return name
     key, free = normalize(name), (parameter for parameter in tool.properties if parameter not in given)
     spellings = {parameter: normalize(parameter) for parameter in free}
-    for meanings in ({key}, _GROUPS.get(key, ()), _strip_leads(key)):
+    # A name may be written with the word for all arguments before it: `params_city`.
+    stripped = {key.removeprefix(lead) for lead in _NAME_LEADS if key.startswith(lead)}
+    for meanings in ({key}, _GROUPS.get(key, ()), stripped):
         same = [parameter for parameter, spelling in spellings.items() if spelling in meanings]
         if same:
             return same[0] if len(same) == 1 else None
     return None
-
-
-def _strip_leads(key: str) -> set[str]:
-    """What a name may be that is written with the word for all arguments before it: `params_city`."""
-    return {key.removeprefix(lead) for lead in _NAME_LEADS if key.startswith(lead)}
 
 
 def make_items(value: Node, kind: str, schema: Mapping[str, Any]) -> list[Node]:

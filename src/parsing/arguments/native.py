@@ -97,7 +97,9 @@ class NativeFitter:
         if self.accepts(value, schema):
             return Fitted(value)
         accepted: dict[str, Fitted] = {}
-        for reading in self._list_readings(value, schema):
+        # What the value may stand for where this schema is; the schema need not accept it.
+        options = self._tool.list_alternatives(schema)
+        for reading in chain.from_iterable(self._list_readings(value, option) for option in options):
             # Not read once more: 0 may be false, and false may be 0.
             fitted = self._fit_inside(reading, schema, get_kind(reading), path)
             if self.accepts(fitted.value, schema):
@@ -108,18 +110,13 @@ class NativeFitter:
         change = f"{FITTED} {path}: {get_kind(value)} to {get_kind(fitted.value)}"
         return Fitted(fitted.value, (change, *fitted.changes))
 
-    def _list_readings(self, value: JSON, schema: object) -> Iterator[JSON]:
-        """What the value may stand for where this schema is. The schema need not accept it."""
-        for option in self._tool.list_alternatives(schema):
-            yield from self._list_readings_by(value, option)
-
-    def _list_readings_by(self, value: JSON, schema: Schema) -> Iterator[JSON]:
+    def _list_readings(self, value: JSON, schema: Schema) -> Iterator[JSON]:
         kind, kinds = get_kind(value), _list_kinds(schema)
         yield from list_choices(value, schema)
         inner = unwrap(cast("Node", value), kinds)
         if inner is not MISSING and kind not in kinds and "string" not in kinds:
             yield inner
-            yield from self._list_readings_by(inner, schema)
+            yield from self._list_readings(inner, schema)
         for target in kinds:
             reading = _convert(value, kind, target)
             if reading is not MISSING:

@@ -141,14 +141,12 @@ class NameIndex:
 
     def _names_tool(self, word: str) -> bool:
         """Whether `word`, which precedes a bracket, names a tool; only the usual namespaces may precede the name."""
-        return any(map(self._is_name, _read_name(word.replace("\\", ""))))
-
-    def _is_name(self, word: str) -> bool:
-        parts = _PARTS.split(word)
-        if not all(map(normalize, parts)):
-            return False
-        name = normalize(word)
-        return bool(self._by_normalized.get(name) or (len(parts) == 1 and self._by_tail.get(name)))
+        for reading in _read_name(word.replace("\\", "")):
+            parts, name = _PARTS.split(reading), normalize(reading)
+            is_name = self._by_normalized.get(name) or (len(parts) == 1 and self._by_tail.get(name))
+            if is_name and all(map(normalize, parts)):
+                return True
+        return False
 
     def _is_name_prefix(self, word: str) -> bool:
         """Whether `word` may be the beginning of a word for which names_tool is true."""

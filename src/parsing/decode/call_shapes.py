@@ -101,7 +101,9 @@ def find_calls(node: Node, is_tool: IsTool, depth: int = 0) -> list[RawCall]:
     if isinstance(node, list):
         return _find_in_list(node, is_tool, depth)
     if isinstance(node, CallNode):
-        return _find_in_call(node, is_tool, depth)
+        if node.name in _PASSED_THROUGH and len(node.positional) == 1 and not is_tool(node.name):
+            return find_calls(node.positional[0], is_tool, depth + 1)
+        return [RawCall(node.name, node.keywords, node.positional, container=node.keywords)]
     if isinstance(node, str) and not isinstance(node, Source):
         return _find_in_string(node, is_tool, depth)
     return []
@@ -119,12 +121,6 @@ def find_begun_calls(name: str, text: str, is_tool: IsTool) -> list[RawCall] | N
             continue
         return _list_calls(name, node, is_tool)
     return None
-
-
-def _find_in_call(node: CallNode, is_tool: IsTool, depth: int) -> list[RawCall]:
-    if node.name in _PASSED_THROUGH and len(node.positional) == 1 and not is_tool(node.name):
-        return find_calls(node.positional[0], is_tool, depth + 1)
-    return [RawCall(node.name, node.keywords, node.positional, container=node.keywords)]
 
 
 def _find_in_list(node: list[Node], is_tool: IsTool, depth: int) -> list[RawCall]:
@@ -202,7 +198,12 @@ def _read_named(node: dict[str, Node], name_key: str) -> list[RawCall]:
         return [RawCall(name, siblings, [], container=node)]
     first = node[keys[0]]
     values = [first]
-    if isinstance(first, list) and _are_several(first):
+    # A list of objects holds the arguments of several calls, unless it is one argument.
+    if (
+        isinstance(first, list)
+        and len(first) > 1
+        and all(isinstance(value, dict) and "value" not in value for value in first)
+    ):
         values = first
     doubts = _list_doubts(node, keys)
     return [_make_call(name, value)._replace(repairs=doubts) for value in values]
@@ -215,11 +216,6 @@ def _list_doubts(node: dict[str, Node], keys: list[str]) -> tuple[Guess, ...]:
     if not node.keys() <= CALL_KEYS:
         return (_OTHER_KEYS,)
     return ()
-
-
-def _are_several(values: list[Node]) -> bool:
-    """Whether a list holds the arguments of several calls, and not one argument."""
-    return len(values) > 1 and all(isinstance(value, dict) and "value" not in value for value in values)
 
 
 def _make_call(name: str, value: Node) -> RawCall:
@@ -290,17 +286,12 @@ def _parse_block(kind: str, name: str, body: str, parsed: Node) -> _ParsedValue:
 
 def _list_calls(name: str, node: Node, is_tool: IsTool) -> list[RawCall]:
     """The calls in a value, which is the arguments of `name` if one stood before it."""
-    if name and not isinstance(node, CallNode):
-        return [_make_named(name, node)]
-    return find_calls(node, is_tool)
-
-
-def _make_named(name: str, node: Node) -> RawCall:
-    """The call of a name that stood before its arguments."""
+    if not name or isinstance(node, CallNode):
+        return find_calls(node, is_tool)
     arguments = _unwrap_string(node)
     if isinstance(arguments, dict):
-        return RawCall(name, arguments, [], container=arguments)
-    return RawCall(name, None, [], UnreadableValue("The arguments must be one object."))
+        return [RawCall(name, arguments, [], container=arguments)]
+    return [RawCall(name, None, [], UnreadableValue("The arguments must be one object."))]
 
 
 def _parse_value(text: str, parsed: Node) -> _ParsedValue:

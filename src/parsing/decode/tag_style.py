@@ -31,6 +31,7 @@ _OPEN_TAG = re.compile(r"<(?:[^<>]|<\|\w{1,24}\|>)*(?:<(?:\|\w{0,24}\|?)?)?\Z|\]
 _SECTION = {"s": r"<!\[CDATA\[", "e": r"\]\]>"}
 _LEAD = LazyPattern(r"(.*)<\{key\}>\s*", re.DOTALL)
 _OTHER_GROUPS = LazyPattern(r"\(\?P<(?!name>)\w+>")
+_ONE_TAG = LazyPattern(r"\s*(?:<[^<>]*>\s*)?")  # or nothing
 _WORD = r"[^\W\d][\w.-]{0,63}"
 _SPACE = LazyPattern(r"\s*")
 
@@ -110,7 +111,7 @@ class TagStyle:
         self.tags = re.compile("|".join(f"(?P<{kind}>{tags[kind]})" for kind in kinds), flags)
         closers = (argument.value_end.strip(), call.call_end.strip(), *markers.closers)
         openers = (call.call, argument.key, *markers.openers)
-        if all(map(_is_one_tag, (*openers, *closers))):
+        if all(map(_ONE_TAG.fullmatch, (*openers, *closers))):
             self.starts = _OPEN_TAG
         else:
             self.starts = _compile_any(text[:1] for text in (argument.key, *closers, *markers.openers, "<", "]"))
@@ -200,12 +201,6 @@ def _compile_value_end(closer: str, flags: int, cuts_last: bool) -> tuple[re.Pat
         marks.add("\n")
         pattern = rf"\n?{pattern}|\n\Z"
     return re.compile(pattern, flags), _compile_any(marks)
-
-
-def _is_one_tag(template: str) -> bool:
-    """Whether a template is nothing but one tag in angle brackets, or empty."""
-    template = template.strip()
-    return not template or (template.rfind("<") == 0 and template.find(">") == len(template) - 1)
 
 
 def _compile_any(characters: Iterable[str]) -> re.Pattern[str]:

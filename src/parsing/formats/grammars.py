@@ -69,21 +69,19 @@ class BlockBody(NamedTuple):
 def decode(start: BlockStart, body: BlockBody, is_tool: IsTool) -> DecodedBlock:
     """The calls of a block, or the problem with it: strict parsing first, repair where that fails."""
     if start.kind == "text":
-        text = body.text.rstrip().removesuffix(start.closer)
-        return _check_names([_decode_text(start.name, text.strip())], cut=not body.ended)
+        # Elements hold the arguments, or the text is the only one.
+        text = body.text.rstrip().removesuffix(start.closer).strip()
+        members = find_children(text)
+        call = join_members(start.name, members)
+        if text and not members:
+            call = RawCall(start.name, {}, [text])
+        return _check_names([call], cut=not body.ended)
     if start.kind == "labels":
         return _check_names([decode_label_line(start.name, body.text.strip())])
     if start.kind == "attributes":
         calls = decode_attributes(start.name, body.text)
         return _check_names(calls, cut=not body.ended and not calls)
     return decode_value(start.kind, start.name, body.text, body.parsed, is_tool, ended=body.ended)
-
-
-def _decode_text(name: str, text: str) -> RawCall:
-    """The call of a name and its input: elements that hold the arguments, or the text of the only one."""
-    if members := find_children(text):
-        return join_members(name, members)
-    return RawCall(name, {}, [text] if text else [])
 
 
 def _check_names(calls: list[RawCall], *, cut: bool = False) -> DecodedBlock:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import cast
 
 from ...types.messages import JSON
 from ..decode.call_shapes import ARGUMENT_KEYS, NAME_KEYS
@@ -225,7 +224,10 @@ class JSONArgumentReader(ArgumentReader):
         found = self._after_scalar.match(self._pending)
         if found is None:
             return None
-        value: JSON = _load_scalar(found["value"])
+        try:
+            value: JSON = json.loads(found["value"])
+        except ValueError:
+            value = None
         kind = self._types[self._key]
         if type(value) is not kind and not (kind is float and type(value) is int):
             self._step = None
@@ -281,13 +283,6 @@ class CallArgumentReader(JSONArgumentReader):
         if _OTHER_STRING.match(self._pending):
             self.stop()
         return ""
-
-
-def _load_scalar(text: str) -> JSON:
-    try:
-        return cast("JSON", json.loads(text))
-    except ValueError:
-        return None
 
 
 def encode_text(text: str) -> str:

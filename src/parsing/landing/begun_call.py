@@ -71,7 +71,10 @@ class BegunCall:
         if self._is_proven:
             return piece
         self._unsent += piece
-        self._is_proven = any(map(self._is_new, self._list_strings()))
+        # A string that stands in nothing the model was given proves that the call is none of that.
+        self._is_proven = any(
+            not any(given.may_hold(string) for given in self._given) for string in self._list_strings()
+        )
         return self._unsent if self._is_proven else ""
 
     def _pass_head(self, head: str) -> str:
@@ -113,9 +116,6 @@ class BegunCall:
         if arguments.open_chars >= self._proof_chars:
             self._proof_chars = 2 * arguments.open_chars
             yield arguments.read_open_string()[:-_UNSURE_CHARS]
-
-    def _is_new(self, string: str) -> bool:
-        return not any(given.may_hold(string) for given in self._given)
 
     def finish(self, call: ToolCall) -> str | None:
         """The rest of the arguments of the whole call; None if it does not begin as what has left."""

@@ -167,7 +167,11 @@ class BlockReader:
             return self._end(follower, end)
         if follower.size > MAX_BLOCK_CHARS:
             self.follower = None
-            return self._reject_long("".join(follower.parts), end)
+            block, body = self._block, "".join(follower.parts)
+            raw, rest = self._head + body[:MAX_BLOCK_CHARS], body[MAX_BLOCK_CHARS:]
+            origin = self._formats.find_origin(block.opener, block.kind)
+            self._writer.emit(Malformed(self._classifier.reject_long(block.name, raw, origin, MAX_BLOCK_CHARS), raw))
+            return GivenBack(rest, "", end, 0, self._in_fence)
         if self.is_undecided:
             if given_back := self._give_back_data("".join(follower.parts), end):
                 self.follower = None
@@ -281,13 +285,6 @@ class BlockReader:
         self.rescan -= len(text) - end
         self._settle(BlockBody(text[:end], True))
         return text[end:]
-
-    def _reject_long(self, body: str, end: int) -> GivenBack:
-        """A block without an end is malformed; what is too much of it is text."""
-        block, raw = self._block, self._head + body[:MAX_BLOCK_CHARS]
-        origin = self._formats.find_origin(block.opener, block.kind)
-        self._writer.emit(Malformed(self._classifier.reject_long(block.name, raw, origin, MAX_BLOCK_CHARS), raw))
-        return GivenBack(body[MAX_BLOCK_CHARS:], "", end, 0, self._in_fence)
 
     def finish(self, text: str, start: int, final: bool, *, truncated: bool) -> Taken | None:
         """Takes what closes the block, and emits it; None if that needs more text. `start`: where the body ended."""

@@ -412,8 +412,12 @@ class StreamParser:
             return NeedMore(at)  # the fence may be longer
         position = buffer.locate(at)
         marker = self._find_marker(position, final)
-        if isinstance(marker, Skip) or (isinstance(marker, Marker) and not self._may_begin_call(marker)):
+        if isinstance(marker, Skip):
             return marker
+        if isinstance(marker, Marker):
+            is_call = self._formats.opener.match(text, marker.at)
+            if marker.role in ("opens", "closes") or not is_call:
+                return marker
         return self._choose(marker, self._detector.detect(position), position, final)
 
     def _choose(
@@ -443,12 +447,6 @@ class StreamParser:
                 return None
             position = buffer.locate(start)
         return self._reasoning.find_marker(position, final=final)
-
-    def _may_begin_call(self, marker: Marker) -> bool:
-        return (
-            marker.role not in ("opens", "closes")
-            and self._formats.opener.match(self._buffer.text, marker.at) is not None
-        )
 
     def _detect_result(self, at: int) -> Marker | NeedMore | None:
         """After a call: whether a line begins at `at`, or behind the line end there, with a result that was made up."""

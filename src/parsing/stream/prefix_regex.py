@@ -32,8 +32,11 @@ Part = Union[PrefixPattern, str]  # a string is matched literally
 def any_of(texts: Iterable[str]) -> PrefixPattern:
     """The longest of `texts` that matches; a tree, so that a common beginning is compared once."""
     distinct = dict.fromkeys(texts)
-    if len(distinct) < 2:
-        return _spell("".join(distinct))
+    if len(distinct) < 2:  # the tree has a single branch, or none
+        text, prefix = "".join(distinct), END
+        for character in reversed(text):
+            prefix = f"(?:{END}|{re.escape(character)}{prefix})"
+        return PrefixPattern(re.escape(text), prefix)
     branches: dict[str, list[str]] = {}
     for text in filter(None, distinct):
         branches.setdefault(text[0], []).append(text[1:])
@@ -45,14 +48,6 @@ def any_of(texts: Iterable[str]) -> PrefixPattern:
     elif len(trees) > 1:
         whole = f"(?:{whole})"
     return PrefixPattern(whole, f"(?:{prefix})")
-
-
-def _spell(text: str) -> PrefixPattern:
-    """One text, as the tree of a single branch, or of none."""
-    prefix = END
-    for character in reversed(text):
-        prefix = f"(?:{END}|{re.escape(character)}{prefix})"
-    return PrefixPattern(re.escape(text), prefix)
 
 
 def any_begun(texts: Iterable[str]) -> str:
