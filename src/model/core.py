@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import BotError
 from ..types.effects import Turn
-from ..types.messages import Message, Named, ToolChoice, ToolDefinition
+from ..types.messages import Message, ToolChoice, ToolDefinition
 from .state import ModelState
 from .turn import ModelTurn
 
@@ -29,7 +28,4 @@ class ModelCore(ModelState):
         ServerError, WireError, and BotError if the chosen tool is not offered. No call of a turn that raises may be
         run. What it learns is kept once the server accepts a request: a turn that fails changes nothing for others.
         """
-        offered = [tool.name for tool in tools if not tool.named_by]
-        if isinstance(tool_choice, Named) and tool_choice.name not in offered:
-            raise BotError(f"There is no tool {tool_choice.name}, so the model cannot be made to call it.")
-        yield from ModelTurn(self, messages, tools, tool_choice).run()
+        return ModelTurn(self, messages, tools, tool_choice).run()

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from ..errors import (
+    BotError,
     ModelNotFound,
     ParserFailed,
     RequestFailed,
@@ -34,7 +35,7 @@ from ..providers.server_errors import judge_own_words, may_repeat
 from ..providers.wire_json import load_json
 from ..types.effects import Aside, Await, Fetch, Turn
 from ..types.events import ModelEvent, Notice, PromptChanged
-from ..types.messages import Message, SystemMessage, ToolChoice, ToolDefinition, UserMessage
+from ..types.messages import Message, Named, SystemMessage, ToolChoice, ToolDefinition, UserMessage
 from .answer import Answer
 from .recovery import Recovery
 from .request_builder import remove_fields
@@ -64,7 +65,9 @@ class ModelTurn:
 
     def run(self) -> Turn[None]:
         """See ModelCore.respond."""
-        state = self._state
+        state, choice = self._state, self._choice
+        if isinstance(choice, Named) and choice.name not in (tool.name for tool in self._tools if not tool.named_by):
+            raise BotError(f"There is no tool {choice.name}, so the model cannot be made to call it.")
         try:
             if self._tools:
                 yield from self._wait_for_first_turn()
