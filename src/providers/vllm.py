@@ -253,7 +253,7 @@ def _is_plain(schema: object) -> bool:
     kinds = schema.get("type", [])
     if not isinstance(kinds, list):
         kinds = [kinds]
-    return _TYPES.issuperset(kinds) and _has_plain_bounds(schema)
+    return all(isinstance(kind, str) and kind in _TYPES for kind in kinds) and _has_plain_bounds(schema)
 
 
 def _has_plain_bounds(schema: Mapping[str, Any]) -> bool:

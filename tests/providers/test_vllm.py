@@ -116,6 +116,8 @@ def test_what_a_grammar_can_hold(schema):
         {"type": "string", "pattern": "(?<!x)y"},
         {"type": "string", "format": "uuid"},
         {"type": "nonsense"},
+        {"type": {"of": "string"}},
+        {"type": [["string"]]},
         {"$ref": "#/$defs/Missing"},
         {"type": "integer", "maximum": 2**70},
         {"type": "integer", "minimum": "1"},
