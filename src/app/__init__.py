@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from . import spans as spans
     from . import toolset as toolset
 
-_LATE = ("panel", "runtime", "sampling", "spans", "toolset")
-
 
 def __getattr__(name: str) -> object:
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return import_module(f".{name}", __name__)
+    try:
+        return import_module(f".{name}", __name__)
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":  # one that the module imports
+            raise
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

@@ -124,8 +124,11 @@ def scan_ports(settings: Settings, ports: Mapping[int, str] = USUAL_PORTS) -> li
     numbers = find_open_ports(list(ports))
     if not numbers:
         return []
-    with ThreadPoolExecutor(len(numbers)) as pool:
-        servers = list(pool.map(lambda port: _identify(_point_at(settings, port)), numbers))
+    settings = replace(settings, places={**settings.places, "vllm.base_url": PLACE, "vllm.provider": PLACE})
+    local = replace(settings.vllm, api_key="", headers={})
+    targets = [replace(settings, vllm=replace(local, base_url=f"http://localhost:{port}/v1")) for port in numbers]
+    with ThreadPoolExecutor(len(targets)) as pool:
+        servers = list(pool.map(_identify, targets))
     return [each for each in servers if each[1]]
 
 
@@ -175,11 +178,6 @@ def _identify(settings: Settings) -> tuple[Settings, list[str]]:
     if not is_vllm:
         settings = replace(settings, vllm=replace(settings.vllm, provider="ollama"))
     return settings, models
-
-
-def _point_at(settings: Settings, port: int) -> Settings:
-    vllm = replace(settings.vllm, base_url=f"http://localhost:{port}/v1", api_key="", headers={})
-    return replace(settings, vllm=vllm, places={**settings.places, "vllm.base_url": PLACE, "vllm.provider": PLACE})
 
 
 def _list_warnings(settings: Settings) -> Iterator[str]:

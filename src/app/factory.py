@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config import Settings, describe_environment, get_user_guide, read_guides, render_guides
@@ -139,10 +138,6 @@ class Factory:
 
         return make_policy(self.settings, None).is_unreadable(path)
 
-    def _is_unreadable_file(self, path: Path) -> bool:
-        root = self.settings.root
-        return path.is_relative_to(root) and self.is_unreadable(str(path.relative_to(root)))
-
     def make_system_messages(self) -> list[Message]:
         """How a conversation begins: the system prompt, with what AGENTS.md files say."""
         prompt, root = self.settings.system_prompt, self.settings.root
@@ -157,7 +152,13 @@ class Factory:
             notes.append(describe_environment(root, self.settings.security, time.strftime("%Y-%m-%d, %A")))
         guides = []
         if self.settings.workspace.agents_md:
-            guides = read_guides(root, get_user_guide(os.environ), is_unreadable=self._is_unreadable_file)
+            guides = read_guides(
+                root,
+                get_user_guide(os.environ),
+                is_unreadable=lambda path: (
+                    path.is_relative_to(root) and self.is_unreadable(str(path.relative_to(root)))
+                ),
+            )
         rules = render_guides(guides)
         if rules:
             from ..types.special_tokens import neutralize_with_note

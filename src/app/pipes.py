@@ -48,7 +48,10 @@ async def open_pipes(
     reader.feed_data(received)
     file = os.fdopen(incoming, "rb", 0)
     reading: asyncio.BaseTransport | None = None
-    if _may_wait(incoming):
+    mode = os.fstat(incoming).st_mode
+    if (
+        stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(incoming)
+    ):  # else a file or /dev/null: nothing to wait for
         reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
     else:
         reader.feed_data(file.read())
@@ -65,9 +68,3 @@ async def open_pipes(
         if reading:
             reading.close()
         transport.close()
-
-
-def _may_wait(descriptor: int) -> bool:
-    """Whether a read can wait for more, as from a pipe or a terminal; not from a file or /dev/null."""
-    mode = os.fstat(descriptor).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)

@@ -16,7 +16,6 @@ from ..agent.loop import AgentLoop
 from ..agent.pruning import compute_output_budget
 from ..agent.subagents import SubagentModel
 from ..config import Settings
-from ..config.settings import VllmSettings
 from ..errors import BotError, describe_error
 from ..security.permissions.approval import Answer, Approver, CannotRun, Request
 from ..security.sandbox.deferred import DeferredSandbox
@@ -197,8 +196,10 @@ def make_runtime(
     context = make_tool_context(settings, policy)
     if workplace:
         context = context.rewire(chat_jobs=workplace.jobs, files=workplace.files)
-    trust = TrustMemory(settings.state, settings.root)
-    context = context.rewire(diagnose=_make_diagnose(settings.get_model_settings(model.name), trust))
+    if settings.get_model_settings(model.name).diagnostics and TrustMemory(settings.state, settings.root).is_trusted:
+        from ..tools.sources.diagnostics import Diagnostics  # start-up is measured
+
+        context = context.rewire(diagnose=Diagnostics().check)  # it asks the project's checkers, which run its code
     agent = AgentLoop(
         model.core,
         make_tools(settings, only, lambda: model.context_length),
@@ -221,15 +222,6 @@ def make_runtime(
     return Runtime(
         agent, model, settings, sandbox, context.wiring.todos, connections.cancelled, workplace, make_repairing
     )
-
-
-def _make_diagnose(vllm: VllmSettings, trust: TrustMemory) -> Callable[..., Generator[str, bool, str]] | None:
-    """What asks the project's checkers, which run its code: where the user trusts it."""
-    if not vllm.diagnostics or not trust.is_trusted:
-        return None
-    from ..tools.sources.diagnostics import Diagnostics  # start-up is measured
-
-    return Diagnostics().check
 
 
 def _recall_path(settings: Settings, model: Model) -> None:

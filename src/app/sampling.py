@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..config import Settings
+from ..config.settings import VllmSettings
 from ..errors import ConfigError
 from ..providers.table import PROVIDERS
 from ..types.messages import JSON
@@ -34,11 +35,7 @@ def make_model_body(settings: Settings, model: str) -> dict[str, JSON]:
     vllm = settings.get_model_settings(model)
     row = PROVIDERS[vllm.provider]
     values = {name: value for name in SAMPLING if (value := getattr(vllm, name)) not in (None, "", (), [], {})}
-    unknown = next((name for name in values if name not in row.sampling), "")
-    if vllm.temperature is not None and not row.has_temperature:
-        unknown = "temperature"
-    if unknown:
-        raise ConfigError(f"{_find_place(settings, unknown)}: the API of {vllm.provider} has no such setting.")
+    _refuse_unknown(settings, vllm, values)
     body: dict[str, Any] = {}
     for name, value in values.items():
         if name == "stop":
@@ -49,10 +46,14 @@ def make_model_body(settings: Settings, model: str) -> dict[str, JSON]:
     return merge_objects(body, vllm.extra_body)
 
 
-def _find_place(settings: Settings, name: str) -> str:
-    """Where a setting of the server was set."""
-    found = name
-    for key, place in settings.places.items():
-        if key.rpartition(".")[2] == name and key.partition(".")[0] in ("vllm", "models", "servers"):
-            found = place  # the last one counts
-    return found
+def _refuse_unknown(settings: Settings, vllm: VllmSettings, names: Iterable[str]) -> None:
+    """Raises ConfigError, which names the place, for what the API does not take."""
+    row = PROVIDERS[vllm.provider]
+    unknown = [name for name in names if name not in row.sampling]
+    if vllm.temperature is not None and not row.has_temperature:
+        unknown.insert(0, "temperature")
+    if unknown:
+        name, tables = unknown[0], ("vllm.", "models.", "servers.")
+        keys = [key for key in settings.places if key.startswith(tables) and key.rpartition(".")[2] == name]
+        places = [name, *(settings.places[key] for key in keys)]
+        raise ConfigError(f"{places[-1]}: the API of {vllm.provider} has no such setting.")  # the last place counts

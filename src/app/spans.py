@@ -95,7 +95,12 @@ class Spans:
         elif isinstance(event, (CallStarted, CallDenied)):
             self._tools[event.call.id] = self._begin_tool(event.call.id, event.call.name)
         elif isinstance(event, CallFinished):
-            self._finish_tool(event)
+            result = event.result
+            span = self._tools.pop(event.call.id, None) or self._begin_tool(event.call.id, result.name)
+            if result.kind == "error":
+                span.set_attribute("error.type", "denied" if result.is_denied else "tool_error")
+                span.set_status(StatusCode.ERROR)
+            span.end()
 
     def end(self, error: BaseException | None) -> None:
         for span in (*self._tools.values(), self._chat, self._agent):
@@ -144,13 +149,6 @@ class Spans:
             }
         )
         return span
-
-    def _finish_tool(self, event: CallFinished) -> None:
-        span = self._tools.pop(event.call.id, None) or self._begin_tool(event.call.id, event.result.name)
-        if event.result.kind == "error":
-            span.set_attribute("error.type", "denied" if event.result.is_denied else "tool_error")
-            span.set_status(StatusCode.ERROR)
-        span.end()
 
     def _start_child(self, name: str, kind: Any) -> Any:
         return self._tracer.start_span(name, set_span_in_context(self._agent), kind=kind)

@@ -131,19 +131,14 @@ def _encode_text(text: str) -> list[JSON]:
 def _encode_block(block: Block) -> list[JSON]:
     if isinstance(block, Text):
         return _encode_text(block.text)
-    if isinstance(block, Reasoning):
-        return _encode_reasoning(block)
+    if isinstance(block, Reasoning):  # thoughts of other models have no signature, and would be refused
+        if "redacted_thinking" in block.metadata:
+            return [{"type": "redacted_thinking", "data": block.metadata["redacted_thinking"]}]
+        if "signature" in block.metadata:
+            return [{"type": "thinking", "thinking": block.text, "signature": block.metadata["signature"]}]
+        return []
     name, arguments = make_sendable(block)
     return [{"type": "tool_use", "id": block.id, "name": name, "input": arguments}]
-
-
-def _encode_reasoning(block: Reasoning) -> list[JSON]:
-    """The thought with its signature; thoughts of other models have none and would be refused."""
-    if "redacted_thinking" in block.metadata:
-        return [{"type": "redacted_thinking", "data": block.metadata["redacted_thinking"]}]
-    if "signature" in block.metadata:
-        return [{"type": "thinking", "thinking": block.text, "signature": block.metadata["signature"]}]
-    return []
 
 
 def _encode_result(result: ToolResult) -> JSON:

@@ -110,19 +110,20 @@ def _encode_tools(tools: Sequence[ToolDefinition]) -> list[JSON]:
 def _encode_message(message: Message) -> bytes:
     """Empty for a system prompt, which is a setting of the session."""
     if isinstance(message, UserMessage):
-        return encode_json(_encode_user(message))
+        text, images = _detach_images(message.blocks, message.text)
+        attachments = [{**each, "type": "blob"} for each in images]
+        return encode_json({"role": "user", "text": text, "attachments": attachments})
     if isinstance(message, Response):
-        return encode_json(_encode_response(message))
+        sendable = [make_sendable(call) for call in message.requested_calls]
+        calls = [f"Calls {name}: {dump_json(arguments)}" for name, arguments in sendable]
+        ids = [call.id for call in message.requested_calls]
+        text = "\n".join(filter(None, [message.text, *calls]))
+        return encode_json({"role": "assistant", "text": text, "id": message.id, "answer": message.text, "calls": ids})
     if isinstance(message, ToolResults):
         results = [_encode_result(each) for each in message.results]
         texts = [f"Result of {each.name} ({each.tool_call_id}): {each.text}" for each in message.results]
         return encode_json({"role": "tool", "text": "\n".join(texts), "results": results})
     return b""
-
-
-def _encode_user(message: UserMessage) -> dict[str, JSON]:
-    text, images = _detach_images(message.blocks, message.text)
-    return {"role": "user", "text": text, "attachments": [{**each, "type": "blob"} for each in images]}
 
 
 def _detach_images(blocks: Sequence[JSON], text: str) -> tuple[str, list[dict[str, JSON]]]:
@@ -135,14 +136,6 @@ def _detach_images(blocks: Sequence[JSON], text: str) -> tuple[str, list[dict[st
     if images:
         text = join_block_texts(each for each in as_dicts(blocks) if each.get("type") != "image")
     return text, images
-
-
-def _encode_response(message: Response) -> dict[str, JSON]:
-    sendable = [make_sendable(call) for call in message.requested_calls]
-    calls = [f"Calls {name}: {dump_json(arguments)}" for name, arguments in sendable]
-    ids: list[JSON] = [call.id for call in message.requested_calls]
-    text = "\n".join(filter(None, [message.text, *calls]))
-    return {"role": "assistant", "text": text, "id": message.id, "answer": message.text, "calls": ids}
 
 
 def _encode_result(result: ToolResult) -> dict[str, JSON]:

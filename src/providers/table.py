@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -31,22 +32,15 @@ class Provider(NamedTuple):
     has_temperature: bool = True
 
 
-def _make_anthropic_codec(new_id: NewId) -> Codec:
-    from .anthropic import AnthropicCodec  # start-up is measured
-
-    return AnthropicCodec(new_id)
-
-
-def _make_gemini_codec(new_id: NewId) -> Codec:
-    from .gemini.codec import GeminiCodec  # start-up is measured
-
-    return GeminiCodec(new_id)
+def _load_codec(module: str, name: str, new_id: NewId) -> Codec:
+    """One that is loaded when it is first used: start-up is measured."""
+    codec: Codec = getattr(import_module(module, __package__), name)(new_id)
+    return codec
 
 
-def _make_copilot_codec(new_id: NewId) -> Codec:
-    from .copilot import CopilotCodec  # start-up is measured
-
-    return CopilotCodec(new_id)
+_ANTHROPIC_CODEC = partial(_load_codec, ".anthropic", "AnthropicCodec")
+_GEMINI_CODEC = partial(_load_codec, ".gemini.codec", "GeminiCodec")
+_COPILOT_CODEC = partial(_load_codec, ".copilot", "CopilotCodec")
 
 
 _OPENAI = {
@@ -74,9 +68,9 @@ PROVIDERS: Mapping[str, Provider] = {
     # Its own SDK sends the key as a bearer token too, and vLLM's /v1/messages reads it nowhere else. The version is
     # the one that vLLM and proxies speak; 2026-10-21 refuses `temperature` for every model.
     "anthropic": Provider(
-        _make_anthropic_codec, headers=MappingProxyType({"anthropic-version": "2023-06-01"}), sampling=_ANTHROPIC
+        _ANTHROPIC_CODEC, headers=MappingProxyType({"anthropic-version": "2023-06-01"}), sampling=_ANTHROPIC
     ),
-    "gemini": Provider(_make_gemini_codec, "x-goog-api-key", "", sampling=_GEMINI),
-    "vertex": Provider(_make_gemini_codec, sampling=_GEMINI),
-    "copilot": Provider(_make_copilot_codec, sampling=_COPILOT, has_temperature=False),
+    "gemini": Provider(_GEMINI_CODEC, "x-goog-api-key", "", sampling=_GEMINI),
+    "vertex": Provider(_GEMINI_CODEC, sampling=_GEMINI),
+    "copilot": Provider(_COPILOT_CODEC, sampling=_COPILOT, has_temperature=False),
 }

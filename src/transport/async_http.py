@@ -237,18 +237,16 @@ class AsyncClient(ServerAccess):
                     raise
                 left -= 1
 
-    def _make_cookie_jar(self) -> aiohttp.abc.AbstractCookieJar:
-        if not self._keeps_cookies:
-            return aiohttp.DummyCookieJar()
-        return aiohttp.CookieJar(unsafe=True)  # of one server, which may be named by its IP address
-
     def _make_session(self) -> aiohttp.ClientSession:
         is_secure = self.base_url.startswith("https:")
+        jar: aiohttp.abc.AbstractCookieJar = aiohttp.DummyCookieJar()
+        if self._keeps_cookies:
+            jar = aiohttp.CookieJar(unsafe=True)  # of one server, which may be named by its IP address
         trace = aiohttp.TraceConfig()
         trace.on_connection_create_start.append(_note_connection)
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=make_tls_context(self._route) if is_secure else False),
-            cookie_jar=self._make_cookie_jar(),
+            cookie_jar=jar,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect),
             trace_configs=[trace],
             read_bufsize=READ_BYTES,

@@ -233,7 +233,9 @@ class _Cli:
             if kind == "permission.requested":
                 self._decide(session, data)
             elif kind == "external_tool.requested":
-                self._give_result(session, data)
+                result = self._results.get(str(data.get("toolCallId")), _NOT_RUN)
+                params = {"sessionId": session.id, "requestId": data.get("requestId"), "result": result}
+                self._request("session.tools.handlePendingToolCall", params)
             elif kind == "model.call_failure":
                 raise _read_failure(data)
             elif kind == "session.error" and not session.answer_id:
@@ -252,11 +254,6 @@ class _Cli:
             decision = {"kind": "reject", "feedback": result["textResultForLlm"]}
         params = {"sessionId": session.id, "requestId": data.get("requestId"), "result": decision}
         self._request("session.permissions.handlePendingPermissionRequest", params)
-
-    def _give_result(self, session: CopilotSession, data: dict[str, Any]) -> None:
-        result = self._results.get(str(data.get("toolCallId")), _NOT_RUN)
-        params = {"sessionId": session.id, "requestId": data.get("requestId"), "result": result}
-        self._request("session.tools.handlePendingToolCall", params)
 
     def _call(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The result of a request to the CLI; events that come before it are kept. Raises ServerError for a refusal."""

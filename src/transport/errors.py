@@ -124,7 +124,8 @@ def translate(error: Exception, base_url: str, connect_timeout: float, *, has_an
     for row in _TRANSLATIONS:
         for cause in causes:
             if isinstance(cause, row.cause) and re.search(row.pattern, str(cause)):
-                flaw, hint = _find_flaw(cause)
+                unknown = f"its certificate is not valid: {getattr(cause, 'verify_message', '') or _describe(cause)}"
+                flaw, hint = _CERTIFICATE_FLAWS.get(getattr(cause, "verify_code", 0), (unknown, _CA_HINT))
                 words = {"url": base_url, "host": urlsplit(base_url).hostname, "cause": _describe(cause), "flaw": flaw}
                 return row.error(row.message.format(**words), row.hint or hint)
     if isinstance(error, _CONNECTION_ERRORS):
@@ -143,12 +144,6 @@ def _list_causes(error: BaseException) -> Iterator[BaseException]:
 def _build_connect_error(base_url: str, reason: str, has_answered: bool) -> ConnectFailed:
     error = ConnectFailed if has_answered else NeverReached
     return error(f"No server at {base_url} ({urlsplit(base_url).netloc}: {reason}).", START_HINT)
-
-
-def _find_flaw(cause: BaseException) -> tuple[str, str]:
-    """What is wrong with a certificate, and the hint; of no use for other causes."""
-    unknown = f"its certificate is not valid: {getattr(cause, 'verify_message', '') or _describe(cause)}", _CA_HINT
-    return _CERTIFICATE_FLAWS.get(getattr(cause, "verify_code", 0), unknown)
 
 
 def _describe(error: BaseException) -> str:

@@ -8,7 +8,16 @@ from typing import Any
 
 from ...agent.dispatch import NOT_FINISHED, make_error
 from ...errors import ConfigError
-from ...types.messages import Message, Response, SystemMessage, ToolResults, Usage, read_message, split_open_turn
+from ...types.messages import (
+    Message,
+    Response,
+    SystemMessage,
+    ToolResult,
+    ToolResults,
+    Usage,
+    read_message,
+    split_open_turn,
+)
 from ..model import check_messages
 
 TYPE, VERSION = "conversation", 1
@@ -45,7 +54,9 @@ class Conversation(list[Message]):
     @property
     def usage(self) -> Usage:
         """The tokens of all its answers, and of their prompts, as the server counted them."""
-        return sum((usage for message in self for usage in _list_usages(message) if usage), Usage())
+        results = [each for message in self if isinstance(message, ToolResults) for each in message.results]
+        counted = [each.usage for each in (*self, *results) if isinstance(each, (Response, ToolResult))]
+        return sum(filter(None, counted), Usage())
 
     def to_dict(self) -> dict[str, Any]:
         """What `from_dict` takes. It holds JSON values only."""
@@ -99,11 +110,3 @@ def read_conversation(stored: object, system: str) -> Conversation:
     if system and not (stored and isinstance(stored[0], SystemMessage)):
         stored.insert(0, SystemMessage(system))
     return stored
-
-
-def _list_usages(message: Message) -> list[Usage | None]:
-    if isinstance(message, Response):
-        return [message.usage]
-    if isinstance(message, ToolResults):
-        return [each.usage for each in message.results]
-    return []

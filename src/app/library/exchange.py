@@ -322,7 +322,10 @@ class Exchange:
         agent, conversation = self._agent, self._agent.conversation
         yield from agent.resolve_model()
         if "opentelemetry.trace" in sys.modules:  # the program around the library uses it
-            self._begin_spans()
+            from ..spans import make_library_spans
+
+            self._spans = make_library_spans(agent.request_settings)
+            self._spans.begin(agent.describe())
         form, choice, held = self._form, self._tool_choice, None
         if form and (choice == "none" or not agent.tools):
             held = form.schema
@@ -335,12 +338,6 @@ class Exchange:
             self._record.pending = agent.pending
         if form and self.result.is_complete:
             self._record.value = form.read(self._record.text)
-
-    def _begin_spans(self) -> None:
-        from ..spans import make_library_spans
-
-        self._spans = make_library_spans(self._agent.request_settings)
-        self._spans.begin(self._agent.describe())
 
     def see(self, event: Event) -> Event:
         """Record the event; returns it as the program gets it. Raises what the approve function did wrong."""

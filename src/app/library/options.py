@@ -77,7 +77,9 @@ class Options(NamedTuple):
         _check_overrides(self.overrides)
         sampling = {**dict.fromkeys(Sampling.__annotations__), **self.sampling}
         workspace = resolve_path(str(self.workspace), "workspace", "folder")
-        added = _resolve_added(self.add_dirs, workspace)
+        added = tuple(resolve_path(str(each), "add_dirs", "folder") for each in self.add_dirs)
+        home = os.path.expanduser("~")  # noqa: PTH111 - raises nothing, as Path's does
+        check_added(added, workspace, (), {**os.environ, "HOME": home})
         timeout = _check_timeout(self.timeout)
         return self._replace(workspace=workspace, add_dirs=added, sampling=sampling, timeout=timeout)
 
@@ -99,14 +101,6 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "workspace": ((str, Path), "the path of a folder"),
     "add_dirs": ((list, tuple), "a list of folders"),
 }
-
-
-def _resolve_added(folders: Sequence[str | Path], workspace: Path) -> tuple[Path, ...]:
-    """Raises ConfigError."""
-    added = tuple(resolve_path(str(each), "add_dirs", "folder") for each in folders)
-    home = os.path.expanduser("~")  # noqa: PTH111 - raises nothing, as Path's does
-    check_added(added, workspace, (), {**os.environ, "HOME": home})
-    return added
 
 
 def _check_overrides(overrides: Overrides) -> None:

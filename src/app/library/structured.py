@@ -33,7 +33,12 @@ class Form:
         if isinstance(wanted, Mapping):
             self.schema = dict(wanted)
         else:
-            self._types = _list_arms(wanted)
+            self._types = (wanted,)
+            if get_origin(wanted) in (
+                Union,
+                UnionType,
+            ):  # each is tried: msgspec takes no two objects, and no two lists
+                self._types = get_args(wanted)
             self.schema = _describe_arms(self._types)
         self._validator = ArgumentValidator(self.schema)
         if wrong := attempt(self._compile, str):
@@ -94,13 +99,6 @@ class Form:
         if errors:
             raise BotError(f"The answer does not fit the schema: {'; or: '.join(errors)}")
         return value
-
-
-def _list_arms(wanted: Any) -> tuple[Any, ...]:
-    """The types of a union, each of which is tried: msgspec takes no two objects, and no two lists."""
-    if get_origin(wanted) in (Union, UnionType):
-        return get_args(wanted)
-    return (wanted,)
 
 
 def _is_pydantic(wanted: Any) -> bool:

@@ -138,31 +138,26 @@ class GeminiCodec(Codec):
         return {"functionCall": sent, **_get_signature(metadata)}
 
     def _encode_result(self, result: ToolResult) -> JSON:
-        sent: dict[str, JSON] = {"name": make_sendable_name(result.name), "response": _encode_value(result)}
+        response: JSON = {"output": result.value}  # `output` and `error` are the documented keys
+        if result.kind == "error":
+            response = describe_failure(result)
+        elif result.kind == "data" and isinstance(result.value, dict):  # an object is its own output
+            response = result.value
+        sent: dict[str, JSON] = {"name": make_sendable_name(result.name), "response": response}
         if result.tool_call_id in self._served_ids:
             sent["id"] = result.tool_call_id
         return {"functionResponse": sent}
 
 
-def _encode_value(result: ToolResult) -> JSON:
-    """`output` and `error` are the documented keys; an object is its own output."""
-    if result.kind == "error":
-        return describe_failure(result)
-    if result.kind == "data" and isinstance(result.value, dict):
-        return result.value
-    return {"output": result.value}
-
-
 def _encode_tools(tools: Sequence[ToolDefinition]) -> JSON:
-    return [{"functionDeclarations": [_encode_tool(tool) for tool in tools]}]
-
-
-def _encode_tool(tool: ToolDefinition) -> JSON:
-    declaration: dict[str, JSON] = {"name": tool.name, "description": tool.description}
-    parameters = reduce_schema(tool.parameters)
-    if "properties" in parameters:  # an object without properties is refused
-        declaration["parameters"] = parameters
-    return declaration
+    declarations: list[JSON] = []
+    for tool in tools:
+        declaration: dict[str, JSON] = {"name": tool.name, "description": tool.description}
+        parameters = reduce_schema(tool.parameters)
+        if "properties" in parameters:  # an object without properties is refused
+            declaration["parameters"] = parameters
+        declarations.append(declaration)
+    return [{"functionDeclarations": declarations}]
 
 
 def _encode_choice(choice: ToolChoice) -> JSON:

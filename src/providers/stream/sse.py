@@ -90,8 +90,9 @@ class EventDecoder:
         colon = self._buffer.find(b":", start, end)
         if colon < 0:  # a field without a value
             colon = end
-        if colon == start:
-            self._keep_comment(bytes(self._buffer[start:end]))
+        # A comment is kept for whoever forwards them; of those that nobody takes only a few.
+        if colon == start and len(self.comments) < MAX_COMMENTS:
+            self.comments.append(bytes(self._buffer[start : min(end, start + MAX_COMMENT_BYTES)]))
         if self._buffer[start:colon] not in _DATA:
             return
         value = colon + 1
@@ -101,11 +102,6 @@ class EventDecoder:
         with memoryview(self._buffer) as view:
             self._data.append(bytes(view[value:end]))
         self._held += end - value
-
-    def _keep_comment(self, line: bytes) -> None:
-        """One for whoever forwards them; of those that nobody takes only a few are kept."""
-        if len(self.comments) < MAX_COMMENTS:
-            self.comments.append(line[:MAX_COMMENT_BYTES])
 
     def _skip_bom(self) -> bool:
         """Skip a byte order mark; False while there are too few bytes to tell."""
