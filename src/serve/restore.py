@@ -86,7 +86,7 @@ class HistoryDigest:
         for message in messages[len(self.marks) :]:
             if message.get("role") == "assistant":
                 calls = as_dicts(message.get("tool_calls"))
-                self.answer = _read_text(message), _describe_calls(calls)
+                self.answer = _read_text(message), describe_calls(message)
                 data = encode_json(self.answer)
                 self.keys[len(self.marks)] = self._make_key(data)
                 data += encode_json(list_ids(calls))
@@ -149,11 +149,7 @@ class HistoryMemo:
 
 def describe_calls(message: Mapping[str, Any]) -> list[list[str]]:
     """Names and arguments of an answer's calls, without what clients change: the spelling of arguments."""
-    return _describe_calls(as_dicts(message.get("tool_calls")))
-
-
-def _describe_calls(calls: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    functions = [as_dict(call.get("function")) for call in calls]
+    functions = [as_dict(call.get("function")) for call in as_dicts(message.get("tool_calls"))]
     return [[as_str(each.get("name")), _read_arguments(each.get("arguments"))] for each in functions]
 
 

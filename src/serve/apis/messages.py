@@ -190,17 +190,24 @@ def convert_answer(answer: Mapping[str, Any]) -> dict[str, Any]:
         }
         content.append({"type": "tool_use", **block})
     reason, sequence = _convert_reason(choice, is_complete=bool(message.get("tool_calls")))
-    converted = {
+    described = _describe(answer, content or [{"type": "text", "text": ""}], reason, sequence)
+    return {name: value for name, value in described.items() if value is not None}
+
+
+def _describe(
+    answer: Mapping[str, Any], content: list[dict[str, Any]], reason: str | None, sequence: str | None
+) -> dict[str, Any]:
+    """The message with this content. `answer`: the chat completion, or its first chunk."""
+    return {
         "id": answer.get("id"),
         "type": "message",
         "role": "assistant",
-        "content": content or [{"type": "text", "text": ""}],
+        "content": content,
         "model": answer.get("model"),
         "stop_reason": reason,
         "stop_sequence": sequence,
         "usage": _convert_usage(answer.get("usage")),
     }
-    return {name: value for name, value in converted.items() if value is not None}
 
 
 def _sign(thought: str) -> str:
@@ -246,7 +253,7 @@ class MessagesStream:
     def feed(self, chunk: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if not self._has_begun:
             self._has_begun = True
-            yield {"type": "message_start", "message": self._begin(chunk)}
+            yield {"type": "message_start", "message": _describe(chunk, [], None, None)}
         self._usage = chunk.get("usage") or self._usage
         for choice in as_dicts(chunk.get("choices")):
             delta = as_dict(choice.get("delta"))
@@ -269,18 +276,6 @@ class MessagesStream:
         usage = _convert_usage(self._usage)
         yield {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": sequence}, "usage": usage}
         yield {"type": "message_stop"}
-
-    def _begin(self, chunk: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "id": chunk.get("id"),
-            "type": "message",
-            "role": "assistant",
-            "content": [],
-            "model": chunk.get("model"),
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": _convert_usage(chunk.get("usage")),
-        }
 
     def _feed_call(self, piece: dict[str, Any]) -> Iterator[dict[str, Any]]:
         index, function = piece.get("index") or 0, as_dict(piece.get("function"))

@@ -297,7 +297,7 @@ class StreamGuard(_Guard):
         waits: Waits = "all" if thinks else "unsure"
         super().__init__(request, new_id, waits=waits, may_be_cut=may_be_cut, fits_native=fits_native)
         self._chunks: deque[HeldChunk] = deque()
-        self._last = b""  # the chunk that came last
+        self.last = b""  # the chunk that came last
         self._ready: list[bytes] = []  # in the order of the answer
         self._writer = CallWriter()
         self._is_over = False
@@ -327,8 +327,8 @@ class StreamGuard(_Guard):
         for data in last:
             self._decoder.read_event(data, [])
         self._take_in(())
-        if is_done and self._last and not any(chunk.is_last for chunk in self._chunks):
-            self._take_in([build_end(json.loads(self._last), name_end(has_calls=bool(self._native)))])
+        if is_done and self.last and not any(chunk.is_last for chunk in self._chunks):
+            self._take_in([build_end(json.loads(self.last), name_end(has_calls=bool(self._native)))])
         self._is_over = True
         super().close()
 
@@ -347,11 +347,6 @@ class StreamGuard(_Guard):
             return None
         text = "".join(event.response.text for event in self._decoder.cut() if isinstance(event, Completed))
         return text[: len(text) - sum(chunk.unsent for chunk in self._chunks)]
-
-    @property
-    def last(self) -> bytes:
-        """The chunk that came last; b"" if none came."""
-        return self._last
 
     def _take_in(self, chunks: Sequence[bytes]) -> list[bytes]:
         """Decode and parse what has passed, and the chunks; returns those to send."""
@@ -391,7 +386,7 @@ class StreamGuard(_Guard):
     def _hold(self, data: bytes, events: Sequence[WireEvent]) -> HeldChunk:
         """The chunk with these events, as the client may get it."""
         self._follow_native(events)
-        self._last = data
+        self.last = data
         size, calls = _measure(events)
         is_last = _FINISHED in data and _UNFINISHED not in data
         if size and self._may_be_rest:
@@ -426,11 +421,11 @@ class StreamGuard(_Guard):
         deltas = front.deltas
         if deltas:
             front.size, front.deltas = -1, []
-        return build_chunks(json.loads(self._last), deltas)
+        return build_chunks(json.loads(self.last), deltas)
 
     def _write_pieces(self, pieces: Sequence[dict[str, Any]]) -> list[bytes]:
         """Chunks with these pieces of calls."""
-        return build_chunks(json.loads(self._last), [{"tool_calls": [piece]} for piece in pieces])
+        return build_chunks(json.loads(self.last), [{"tool_calls": [piece]} for piece in pieces])
 
     def _is_bare(self, data: bytes) -> bool:
         """Whether the chunk carries nothing but token ids that the client did not ask for."""
