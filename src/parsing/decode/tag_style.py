@@ -26,8 +26,8 @@ _LOOSE = {  # what closes a call or a value under another name
 }
 # What may yet become a tag where text goes on: unlike `a < b`, and no longer than most tags.
 _BEGUN_TAG = r"<(?:/[^<>]{0,120}|[\w.:|｜-]{1,80}(?:[ \t=][^<>\n]{0,80})?)?"
-# With special tokens in its name; or the end of a section.
-_OPEN_TAG = re.compile(r"<(?:[^<>]|<\|\w{1,24}\|>)*(?:<(?:\|\w{0,24}\|?)?)?\Z|\]\]?\Z")
+# With special tokens in its name, unlike `a < b`; or the end of a section.
+_OPEN_TAG = re.compile(r"<(?!\s[^｜|])(?:[^<>]|<\|\w{1,24}\|>)*(?:<(?:\|\w{0,24}\|?)?)?\Z|\]\]?\Z")
 _SECTION = {"s": r"<!\[CDATA\[", "e": r"\]\]>"}
 _LEAD = LazyPattern(r"(.*)<\{key\}>\s*", re.DOTALL)
 _OTHER_GROUPS = LazyPattern(r"\(\?P<(?!name>)\w+>")

@@ -328,17 +328,23 @@ class FormatSet:
         """The rows whose marker ends `opener`, and the markers that open and close that wrapping of a block."""
         rows = self._list_last_rows(opener)
         last = _LAST_MARKER.search(opener)
-        is_wrapped = rows or last
-        if kind == "element" or not is_wrapped or (rows and rows[0].is_lone):
-            unended = [row for row in rows if row.syntax and not row.syntax.call_end]
-            begins = {row.template.partition("{call}")[0].strip() for row in unended}
-            ends = {row.closer for row in unended} or self._bare_closers
-            return rows, Markers(tuple(sorted(begins - {""})), tuple(sorted(ends)))
+        is_wrapped = bool(last)
+        if rows:
+            is_wrapped = not rows[0].is_lone
+        if kind == "element" or not is_wrapped:
+            return rows, self._make_bare_markers(rows)
         openers, closers = {row.opener for row in rows}, {row.closer for row in rows}
         if last:
             openers.add(last[0].strip())
             closers.add(f"</{last[1]}>")
         return rows, Markers(tuple(sorted(openers)), tuple(sorted(closers - {""})))
+
+    def _make_bare_markers(self, rows: Iterable[Format]) -> Markers:
+        """What stands around calls that nothing wraps, where their own tags do not end them."""
+        unended = [row for row in rows if row.syntax and not row.syntax.call_end]
+        begins = {row.template.partition("{call}")[0].strip() for row in unended}
+        ends = {row.closer for row in unended} or self._bare_closers
+        return Markers(tuple(sorted(begins - {""})), tuple(sorted(ends)))
 
     def _list_last_rows(self, opener: str) -> tuple[Format, ...]:
         """The rows whose marker ends `opener`, of those with the longest marker."""

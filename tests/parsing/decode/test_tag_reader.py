@@ -204,6 +204,11 @@ def test_text_that_follows_soon_may_belong_to_the_block():
     assert reader.feed("y\n</parameter>\n</function>\n</tool_call>", 0)[1] is False
 
 
+def test_a_sign_that_begins_no_tag_is_not_held_back():
+    reader, text = FORMAT_SET.make_tag_reader("tags", "<tool_call>"), "<function=f>\n<parameter=a>\nif a < b: return"
+    assert reader.feed(text, 0) == (len(text), False)
+
+
 def test_an_element_and_an_invocation_may_hold_json():
     assert parse_element("f", '{"a": 1}</f>')[0].arguments == {"a": 1}
     assert parse_invocations('<invoke name="f">{"a": </invoke>')[0].arguments is None
