@@ -1,6 +1,8 @@
 """`vllm-bot eval` as its user sees it."""
 
+import io
 import json
+from contextlib import redirect_stdout
 
 import pytest
 
@@ -21,19 +23,23 @@ def evaluate(url: str, tmp_path, *words: str) -> int:
 
 @pytest.fixture(scope="module")
 def first_eval(tmp_path_factory):
-    """A model whose server returns calls, and the file of an eval of it that came to its end with the tests' cases."""
+    """A model whose server returns calls, and an eval of it that came to its end with the tests' cases.
+
+    Of that, its file, how often the model was asked, and what was printed.
+    """
     folder = tmp_path_factory.mktemp("eval")
     with pytest.MonkeyPatch.context() as patch, open_model("native") as (url, answers):
         patch.chdir(folder)
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        assert evaluate(url, folder) == 0
-        yield url, answers, (folder / "out/results.jsonl").read_bytes(), len(answers.chats)
+        with redirect_stdout(io.StringIO()) as printed:
+            assert evaluate(url, folder) == 0
+        yield url, answers, (folder / "out/results.jsonl").read_bytes(), len(answers.chats), printed.getvalue()
 
 
 @pytest.fixture
 def evaluated(first_eval, tmp_path):
     """The address and the answers of the model, after that eval in this folder, and how often it was asked in it."""
-    url, answers, results, asked = first_eval
+    url, answers, results, asked, _ = first_eval
     (tmp_path / "out").mkdir()
     (tmp_path / "out/results.jsonl").write_bytes(results)
     write_cases(tmp_path / "own.yaml")
@@ -46,13 +52,11 @@ def read_lines(tmp_path) -> list[dict]:
     return [json.loads(line) for line in (tmp_path / "out/results.jsonl").read_text().splitlines()]
 
 
-def test_where_all_is_well_there_is_nothing_to_change(capsys, tmp_path):
-    with open_model("native") as (url, answers):
-        assert evaluate(url, tmp_path) == 0
-    shown = capsys.readouterr()
-    assert shown.out.startswith("Nothing to change: no arm does better than what you have.\n")
-    assert "no difference to native" in shown.out
-    assert len(answers.chats) <= 70
+def test_where_all_is_well_there_is_nothing_to_change(evaluated, first_eval, tmp_path):
+    asked, shown = first_eval[-2:]
+    assert shown.startswith("Nothing to change: no arm does better than what you have.\n")
+    assert "no difference to native" in shown
+    assert asked <= 70
     first, *runs, last = read_lines(tmp_path)
     assert (first["type"], first["model"], first["plan"]) == ("eval", "tiny", "quick")
     assert {run["type"] for run in runs} == {"run"}
