@@ -32,11 +32,6 @@ class RetryPolicy(NamedTuple):
     load_timeout: float = 300.0
 
 
-class Wait(NamedTuple):
-    seconds: float
-    notice: Notice
-
-
 def with_retries(
     attempt: Callable[[], Turn[T]],
     policy: RetryPolicy,
@@ -56,18 +51,16 @@ def with_retries(
             failure = error
         if failure.was_shown:
             raise failure
+        problem = failure.message.rstrip(".")
         if isinstance(failure, ServerLoading):
-            wait = _plan_loading_wait(failure, loading, policy, jitter())
+            seconds, plan = _plan_loading_wait(failure, loading, policy, jitter())
+            yield Notice(f"{problem}; {plan}.")
+            loading += yield from _wait_until_ready(seconds, check_ready)
         else:
-            wait = _plan_retry(failure, made, policy, jitter())
-        if wait is None:
-            raise failure
-        yield wait.notice
-        if isinstance(failure, ServerLoading):
-            loading += yield from _wait_until_ready(wait.seconds, check_ready)
-        else:
+            seconds, plan = _plan_retry(failure, made, policy, jitter())
+            yield Notice(f"{problem}; {plan}.")
             made += 1
-            yield Sleep(wait.seconds)
+            yield Sleep(seconds)
 
 
 def _wait_until_ready(seconds: float, check_ready: ReadinessCheck | None) -> Aside[float]:
@@ -85,8 +78,8 @@ def _wait_until_ready(seconds: float, check_ready: ReadinessCheck | None) -> Asi
     return waited
 
 
-def _plan_retry(error: RequestFailed, made: int, policy: RetryPolicy, jitter: float) -> Wait | None:
-    """The wait before attempt `made` + 1; None if there is to be none."""
+def _plan_retry(error: RequestFailed, made: int, policy: RetryPolicy, jitter: float) -> tuple[float, str]:
+    """The seconds before attempt `made` + 1, and what the user is told. Raises the error if there is to be none."""
     allowed = min(error.max_retries, policy.retries)
     asked = error.retry_after or 0.0
     if asked > MAX_RETRY_AFTER_S:
@@ -94,22 +87,19 @@ def _plan_retry(error: RequestFailed, made: int, policy: RetryPolicy, jitter: fl
         if asked >= 120:
             span = f"{asked / 60:.0f} minutes"
         error.hint = f"It asks to try again in {span}."
-        return None
+        raise error
     if made > allowed:
-        return None
+        raise error
     seconds = asked or min(MAX_WAIT_S, FIRST_WAIT_S * 2.0 ** min(made - 1, 10)) * (1 - JITTER * jitter)
-    return Wait(seconds, _build_notice(error, f"trying again in {seconds:.1f} s (attempt {made + 1} of {allowed + 1})"))
+    return seconds, f"trying again in {seconds:.1f} s (attempt {made + 1} of {allowed + 1})"
 
 
-def _plan_loading_wait(error: ServerLoading, waited: float, policy: RetryPolicy, jitter: float) -> Wait | None:
+def _plan_loading_wait(error: ServerLoading, waited: float, policy: RetryPolicy, jitter: float) -> tuple[float, str]:
+    """As _plan_retry."""
     left = policy.load_timeout - waited
     if left <= 0 or not policy.retries:
         return _plan_retry(error, 1, policy._replace(retries=0), jitter)
     # Half of the time waited so far: few notices, and the wait is at most half as long again as it had to be.
     seconds = error.retry_after or max(1.0, waited / 2) * (1 - JITTER * jitter)
     seconds = min(seconds, MAX_LOADING_WAIT_S, left)
-    return Wait(seconds, _build_notice(error, f"asking again in {seconds:.1f} s, for {left:.0f} s in all"))
-
-
-def _build_notice(error: RequestFailed, plan: str) -> Notice:
-    return Notice(f"{error.message.rstrip('.')}; {plan}.")
+    return seconds, f"asking again in {seconds:.1f} s, for {left:.0f} s in all"

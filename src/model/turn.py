@@ -71,10 +71,9 @@ class ModelTurn:
         try:
             if self._tools:
                 yield from self._wait_for_first_turn()
-            path = state.path
             if self._may_avoid_parser:
-                path = state.facts.avoid_parser(state.served, path)
-            self._path = replace(path, mended=state.shown.mends_history)
+                self._path = state.facts.avoid_parser(state.served, self._path)
+            self._path = replace(self._path, mended=state.shown.mends_history)
             yield from with_retries(self._attempt, state.retry_policy, state.jitter, state.server.check_health)
         except RequestFailed:
             yield from self._end_first_turn()
@@ -98,6 +97,7 @@ class ModelTurn:
             return
         if running := state.facts.claim(state.served):
             yield Await(running)
+            self._path = state.path
         else:
             self._claimed = state.served
 
