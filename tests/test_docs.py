@@ -17,7 +17,7 @@ from importlinter.api import read_configuration
 from src import Agent
 from src.cli.chat.slash.table import COMMANDS as SLASH_COMMANDS
 from src.cli.main import COMMANDS, make_parser
-from src.config import ENVIRONMENT, OPTIONS
+from src.config import ENVIRONMENT, SETTINGS
 from src.parsing.formats.table import FORMATS
 from tests.each import check_each, check_rows
 
@@ -95,7 +95,7 @@ NOT_OURS = {  # names of other programs, and of examples
     *("--flag", "--follow", "--served-model-name", "--shell", "--tool-parser-plugin", "vllm.general_plugins"),
     *("files_NAME", "iter_content", "iter_lines", "make_test_database", "model_providers.NAME", "patch_stdout"),
 }
-SECTIONS = {key.partition(".")[0] for key in OPTIONS}
+SECTIONS = {key.partition(".")[0] for key in SETTINGS}
 NAME = re.compile(r"(?<![\w./-])(?:--[a-z][\w-]+|[a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*)?)")
 
 
@@ -119,7 +119,7 @@ def exists(name: str) -> bool:
     """Whether a setting, a class of a module, an option or a name from code exists. Any other word is prose."""
     first, _, rest = name.partition(".")
     if first in SECTIONS and rest not in ("", "py"):
-        return name in OPTIONS or hasattr(Agent, rest)
+        return name in SETTINGS or hasattr(Agent, rest)
     if rest[:1].isupper() and not first[0].isupper():
         return first in sys.stdlib_module_names or any(is_defined(rest, path) for path in find_modules(first))
     is_from_code = name.startswith("--") or "_" in name or re.search("[a-z][A-Z]", name)

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -36,6 +35,7 @@ from acp.schema import (
     SetSessionModeResponse,
 )
 from acp.schema import Usage as ReportedUsage
+from msgspec.structs import replace
 
 from .. import __version__
 from ..app.discovery import find_server, locate_model

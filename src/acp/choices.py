@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 from acp.schema import (
@@ -18,6 +17,7 @@ from acp.schema import (
     SessionModeState,
     UnstructuredCommandInput,
 )
+from msgspec.structs import replace
 
 from ..app.factory import Factory
 from ..config import Settings

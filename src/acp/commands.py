@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ..app.undo import parse_count
 
@@ -15,7 +16,7 @@ COMMANDS: Mapping[str, str] = {
 COUNT_HINT = "number of turns"
 
 
-class Command(NamedTuple):
+class Command(Struct, frozen=True):
     name: str  # a key of COMMANDS
     turns: int
 

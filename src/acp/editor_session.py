@@ -5,10 +5,11 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from threading import Event as CancelToken
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
 
 from .. import app
 from ..app.call_title import find_title

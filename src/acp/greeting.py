@@ -6,7 +6,9 @@ Loading the SDK's schema takes most of a second, and an editor shows nothing bef
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 PROTOCOL_VERSION = 1
 SETUP = "setup"  # the method of authentication: the server's address and its key, asked for in a terminal
@@ -18,7 +20,7 @@ SETUP_ADVICE = (
 )
 
 
-class EditorAbilities(NamedTuple):
+class EditorAbilities(Struct, frozen=True):
     """What the editor offers: its own reading and writing of files, a terminal to sign in, forms to fill in."""
 
     reads_files: bool = False

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from threading import Event as CancelToken
 from threading import Lock
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..errors import Advice, ContextTooLong, RequestFailed, Suspended, WireError
 from ..model.stalls import STALL_PROMPTS, Stall, find_stall
@@ -75,8 +77,7 @@ NO_CALLS = "No tool may be called for this question: the user chose so."
 RESUMABLE_HINT = "What came is kept: ask to go on from there."
 
 
-@dataclass(eq=False, repr=False)
-class _Question:
+class _Question(Struct):
     """What the turns of one question share."""
 
     text: str

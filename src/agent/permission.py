@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..security.permissions.approval import (
     MODE_AFTER_PLAN,
@@ -50,7 +52,7 @@ ADVICE = (
 )
 
 
-class Permission(NamedTuple):
+class Permission(Struct, frozen=True):
     """`call` as it may run, or `denial_reason`, or `result`, which is known without a run.
 
     `user_note` is for the model, `reviews` a line each. `access` is what its command may do. `mode`: the one that holds
@@ -68,7 +70,7 @@ class Permission(NamedTuple):
     is_unasked: bool = False
 
 
-class AccessGrant(NamedTuple):
+class AccessGrant(Struct, frozen=True):
     """The access that a command may run with after it failed; None: no other, for this `reason`, which may be "".
 
     `call`: as the user changed it; None: as it was. `user_note` is for the model.
@@ -184,7 +186,7 @@ class PermissionGate:
                 return permission
             outcome = "approved it" if review.vote == "approve" else "came to no decision"
             decision = decision._replace(reason=f"{decision.reason}; its reviewers {outcome}")
-        request = self._make_request(call, ctx, decision, preview)._replace(reviews=reviews)
+        request = replace(self._make_request(call, ctx, decision, preview), reviews=reviews)
         return (yield from self._ask_user(request, offers_rule=not is_by_hook))
 
     def _decide_with_hooks(self, call: ToolCall) -> Aside[tuple[ToolCall, Decision, bool]]:
@@ -261,7 +263,7 @@ class PermissionGate:
             reason = f"with access=read it failed: {_quote_cause(report)}"
         if is_by_hook:
             reason = f"{reason}; {decision.reason}"
-        request = self._make_request(wider, ctx, decision._replace(reason=reason))._replace(has_begun=True)
+        request = replace(self._make_request(wider, ctx, decision._replace(reason=reason)), has_begun=True)
         permission = yield from self._ask_user(request)
         if permission.denial_reason:
             self._refused_lines.add(line)
@@ -273,7 +275,7 @@ class PermissionGate:
     def _offer_outside(self, call: ToolCall, ctx: ToolContext, report: CommandReport, line: str) -> Aside[AccessGrant]:
         reason = f"the sandbox refused it: {_quote_cause(report)}"
         request = Request(call, reason, lambda changed: self._revise(changed, ctx), access="outside")
-        request = request._replace(wider=("outside",), needs_person=True, has_begun=True)
+        request = replace(request, wider=("outside",), needs_person=True, has_begun=True)
         permission = yield from self._ask_user(request, offers_rule=False)
         if permission.denial_reason:
             self._refused_lines.add(line)
@@ -287,19 +289,20 @@ class PermissionGate:
 
     def _make_request(self, call: ToolCall, ctx: ToolContext, decision: Decision, preview: str = "") -> Request:
         request = Request(call, decision.reason, lambda changed: self._revise(changed, ctx), preview)
-        request = request._replace(access=decision.access, needs_person=decision.needs_person)
+        request = replace(request, access=decision.access, needs_person=decision.needs_person)
         if not decision.needs_person and self._is_free_edit(call):
-            request = request._replace(mode=MODE_OF_EDITS)
+            request = replace(request, mode=MODE_OF_EDITS)
         if decision.access is None:
             return request
         if self.policy.is_enforced:
             grants: tuple[Grant, ...] = ("network", "outside")
-            return request._replace(wider=tuple(grant for grant in grants if grant != decision.access))
+            wider = tuple(grant for grant in grants if grant != decision.access)
+            return replace(request, wider=wider)
         is_off = self.policy.sandbox is not None and self.policy.sandbox.kind == "off"  # the user does without
         if is_off or self._has_advised:
             return request
         self._has_advised = True
-        return request._replace(advice=ADVICE)
+        return replace(request, advice=ADVICE)
 
     def _is_free_edit(self, call: ToolCall) -> bool:
         """Whether an edit that asks in mode ask runs without asking in that of edits. A subagent switches no mode."""
@@ -341,7 +344,7 @@ class PermissionGate:
         if offers_rule:
             access = None if request.access == "outside" else request.access
             rule = self.policy.find_always_rule(call, access)
-        answer = yield from self.ask(request._replace(rule=str(rule or ""), can_save=self.policy.can_be_kept(call)))
+        answer = yield from self.ask(replace(request, rule=str(rule or ""), can_save=self.policy.can_be_kept(call)))
         if answer.allowed is not True:
             reason = answer.message or "the user said no."
             if request.reviews:
@@ -358,7 +361,7 @@ class PermissionGate:
             self.policy = replace(self.policy, mode=mode)
         if answer.arguments is not None and answer.arguments != call.arguments:
             permission = yield from self._apply_changes(request, answer, answer.arguments)
-            return permission._replace(mode=mode)
+            return replace(permission, mode=mode)
         if rule and (answer.always or answer.for_chat):
             self._add(rule)
         return Permission(call, user_note=_quote_user(answer), access=answer.access or request.access, mode=mode)

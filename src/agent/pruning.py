@@ -13,8 +13,9 @@ Pure: the messages are replaced in the given list. Calls keep their results, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from ..tools.sdk.result import write_whole
 from ..types.messages import MEDIA_CHARS, Message, ToolResult, ToolResults, count_media

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing
-from dataclasses import replace
 from threading import Event as CancelToken
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import BotError, Cancelled, Suspended, ToolError
 from ..security.permissions.approval import Answer, Request
@@ -33,7 +34,7 @@ report, and all that the other agent sees of your work. Make it complete, exact 
 you found or did, with the names of files and the lines, and what is left open."""
 
 
-class SubagentModel(NamedTuple):
+class SubagentModel(Struct, frozen=True):
     """What a subagent works with: its model, its conversation, and what drives its steps.
 
     `drive` performs the effects of its steps on a client of its own, and records them.
@@ -51,7 +52,7 @@ class SubagentModel(NamedTuple):
 OpenModel = Callable[[str, Sequence[Message], CancelToken], AbstractContextManager[SubagentModel]]
 
 
-class Question(NamedTuple):
+class Question(Struct, frozen=True):
     """What a subagent must ask the user."""
 
     request: Request
@@ -65,7 +66,7 @@ class _RelayedApprover:
         self._inbox = inbox
 
     def approve(self, request: Request) -> Future[Answer]:
-        question = Question(request._replace(reason=f"a subagent asks; {request.reason}"), Future())
+        question = Question(replace(request, reason=f"a subagent asks; {request.reason}"), Future())
         self._inbox.put(question)
         return question.answer
 

@@ -9,6 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from ..config import Settings
 from ..security.permissions.policy import Policy
 from ..security.permissions.rules import Rule, parse_rules
@@ -104,7 +106,7 @@ def defer_sandbox(settings: Settings) -> DeferredSandbox:
 
         if security.exec_enabled and security.container_image:
             options = ContainerOptions(security.container_image, security.container_runtime, security.container_cpus)
-            image_view = visible._replace(readable=own.readable)  # programs are those of the image
+            image_view = replace(visible, readable=own.readable)  # programs are those of the image
             return SandboxChoice(open_container(options, image_view, limits, environment))
         return choose(security.sandbox if security.exec_enabled else "off", visible, limits, environment)
 

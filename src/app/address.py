@@ -7,8 +7,9 @@ is. No key and none of the user's headers are sent for that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from ..config import Settings
 from ..config.settings import BASE_URLS

@@ -10,10 +10,12 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import cache
 from threading import Event as CancelToken
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..config import Settings
 from ..config.settings import BASE_URLS, VllmSettings
@@ -50,7 +52,7 @@ class OpenServer(NamedTuple):
         return run(question(self.server), self.client)
 
 
-class ReviewerModel(NamedTuple):
+class ReviewerModel(Struct, frozen=True):
     """A Reviewer, see security/permissions/review.py."""
 
     name: str
@@ -66,7 +68,7 @@ class ReviewerModel(NamedTuple):
         return texts[-1] if texts else ""
 
 
-class SeparateWriter(NamedTuple):
+class SeparateWriter(Struct, frozen=True):
     """A SummaryModel on another server: its effects are performed by its own client."""
 
     model: Model
@@ -83,7 +85,7 @@ class SeparateWriter(NamedTuple):
         return self.model.measure_fill(messages, tools, exact_from=exact_from)
 
 
-class Panel(NamedTuple):
+class Panel(Struct, frozen=True):
     """Models that answer side by side, and the one that sums up, with settings that lead to it.
 
     `chair` is None if the chat's own model sums up.

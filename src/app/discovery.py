@@ -8,9 +8,11 @@ shown as notices.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..config import GivenValue, Settings, check_value
 from ..errors import BotError, ConfigError, NeverReached, ServerError, join_names
@@ -33,7 +35,7 @@ Use another one: --base-url HOST, HOST:PORT or a URL
 Try without one: --demo"""
 
 
-class ServerTarget(NamedTuple):
+class ServerTarget(Struct, frozen=True):
     """The server and model that answer: `settings` lead to the server and name the model.
 
     `version` is vLLM's; empty for another server, or if it was not asked (see probe_call_path). `context` is in
@@ -96,13 +98,13 @@ def probe_call_path(target: ServerTarget) -> ServerTarget:
 
     settings = target.settings
     with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
-        target = target._replace(version=server.ask(lambda it: it.version()))
+        target = replace(target, version=server.ask(lambda it: it.version()))
     vllm = settings.get_model_settings(target.model)
     if vllm.provider != "vllm" or not vllm.enable_function_calling:
         return target
     memory = Factory(settings).server_memory
     if path := memory.find(settings.vllm.base_url, target.model, lambda: target.version):
-        return target._replace(path=path)
+        return replace(target, path=path)
     brief = Factory(replace(settings, vllm=replace(settings.vllm, max_tokens=1)))
     model = brief.connections.make_model(target.model, within=PROBE_TIMEOUT_S)
     try:
@@ -112,7 +114,7 @@ def probe_call_path(target: ServerTarget) -> ServerTarget:
             memory.save(settings.vllm.base_url, target.model, target.version, model.path)
     except (BotError, OSError):
         return target
-    return target._replace(path=model.path)
+    return replace(target, path=model.path)
 
 
 def scan_ports(settings: Settings, ports: Mapping[int, str] = USUAL_PORTS) -> list[tuple[Settings, list[str]]]:

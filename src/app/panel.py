@@ -9,7 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from msgspec import Struct
 
 from ..errors import BotError
 from ..types.special_tokens import neutralize_with_note
@@ -30,7 +32,7 @@ class PanelMember(Protocol):
         """The answer; empty if it is not complete. Raises BotError."""
 
 
-class PanelAnswer(NamedTuple):
+class PanelAnswer(Struct, frozen=True):
     """What one member said; `error` instead, if it gave no answer."""
 
     name: str

@@ -10,7 +10,9 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from functools import cache, partial
 from pathlib import Path
 from threading import Event as CancelToken
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ..agent.loop import AgentLoop
 from ..agent.pruning import compute_output_budget
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from .library.structured import Form
 
 
-class Workplace(NamedTuple):
+class Workplace(Struct, frozen=True):
     """Where the commands of a chat run, whichever models it uses, and where its tools find files.
 
     `jobs` are those in the background; `find_watch` gives what finds their changes to files, and those of other calls.
@@ -54,7 +56,7 @@ class Workplace(NamedTuple):
     files: TextFiles = DISK
 
 
-class Runtime(NamedTuple):
+class Runtime(Struct, frozen=True):
     """A running agent, and what a front end shows or saves of it.
 
     `sandbox` is where commands run; None if the tools run none. `todos` are content and status, as the model keeps

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..config import Settings
 from ..errors import BotError, ConfigError
 from ..security.sandbox.scratch import hold_folder, remove_abandoned
@@ -156,7 +158,7 @@ def _run_on_node(job: Job, timeout: float, gate: _GateClient) -> TaskOutcome | N
         if (address := gate.acquire()) == SHUT:
             return None
         try:
-            pool.start(job._replace(scratch=scratch, settings=point_to(job.settings, address)))
+            pool.start(replace(job, scratch=scratch, settings=point_to(job.settings, address)))
             while not (ended := pool.wait(timeout)):
                 pass
         finally:

@@ -12,7 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..app.state_files import SERVERS
 from ..config import Settings
@@ -27,7 +29,7 @@ from .tasks import BatchOptions, Task, select_relevant
 WAIT_S = 0.5
 
 
-class BatchProgress(NamedTuple):
+class BatchProgress(Struct, frozen=True):
     """`rows` and `total` count tasks; `seconds` is since the start, in which `ended` tasks ended.
 
     `running` is None where other machines know. `refusal`: why the server took the last task not yet, if that is so.
@@ -46,7 +48,7 @@ class BatchProgress(NamedTuple):
         return left * self.seconds / self.ended if self.ended else None
 
 
-class _Attempt(NamedTuple):
+class _Attempt(Struct, frozen=True):
     """A job that waits for a server. `number` counts from 1; `due` is when it may begin, by time.monotonic."""
 
     job: Job
@@ -124,7 +126,7 @@ class Batch:
                     now = time.monotonic()
                     for attempt, server in self._place(waiting, control, now):
                         placed[attempt.job.task.id] = attempt, server
-                        pool.start(attempt.job._replace(settings=point_to(attempt.job.settings, server)))
+                        pool.start(replace(attempt.job, settings=point_to(attempt.job.settings, server)))
                     if self.is_over_budget and not len(pool):
                         return
                     for job, outcome in pool.wait(WAIT_S):

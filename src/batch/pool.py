@@ -14,13 +14,14 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from multiprocessing import connection, current_process, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NoReturn
+
+from msgspec import Struct
 
 from ..errors import describe_error
 from ..security.sandbox.scratch import SOCKETS_PREFIX, hold_folder
@@ -31,8 +32,7 @@ END_GRACE_S = 10.0  # from SIGTERM to SIGKILL; a task ends the commands that it 
 EXIT_SIGNAL = 128
 
 
-@dataclass
-class Running:
+class Running(Struct):
     """A process and its task. `deadline`: on the monotonic clock."""
 
     job: Job

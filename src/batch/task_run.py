@@ -6,10 +6,12 @@ import os
 import shutil
 import time
 from contextlib import closing, suppress
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..app.access import defer_sandbox, make_policy, make_tool_context
 from ..app.factory import Factory
@@ -40,7 +42,7 @@ BACKOFF_S = 2.0  # before an attempt after a refusal, times the number of those 
 OVERLOAD_STATUS = (429, 503)
 
 
-class Job(NamedTuple):
+class Job(Struct, frozen=True):
     """A task with what its process needs. `scratch`: the folder of this batch on this machine.
 
     `patch`: what is applied to the clean folder before the checks run, and no model is asked; None: the model works.
@@ -53,7 +55,7 @@ class Job(NamedTuple):
     patch: str | None = None
 
 
-class TaskOutcome(NamedTuple):
+class TaskOutcome(Struct, frozen=True):
     """`conversation`: the journal. `is_overload`: the server refused for its load, so the task may be tried again."""
 
     row: Row
@@ -78,7 +80,7 @@ def run_task(job: Job) -> TaskOutcome:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     seconds = round(time.monotonic() - began, 3)
-    return outcome._replace(row=outcome.row._replace(seconds=seconds, sample=job.task.sample))
+    return replace(outcome, row=outcome.row._replace(seconds=seconds, sample=job.task.sample))
 
 
 def get_private_folder(job: Job) -> Path:

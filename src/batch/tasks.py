@@ -6,10 +6,12 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from ..config import Settings
 from ..config.settings import MODES
@@ -88,7 +90,7 @@ def select_relevant(settings: Settings) -> dict[str, Any]:
     other models counts only where some take part: as subagents, reviewers, or authors of summaries.
     """
     settings = replace(settings, vllm=settings.get_model_settings(settings.vllm.model))
-    known, defaults = asdict(settings), asdict(Settings())
+    known, defaults = (to_builtins(each, enc_hook=str) for each in (settings, Settings()))
     known["security"]["exec_max_timeout"] = settings.longest_timeout  # depends on where exec_timeout is set
     defaults["security"]["exec_max_timeout"] = Settings().longest_timeout
 
@@ -111,7 +113,7 @@ def select_relevant(settings: Settings) -> dict[str, Any]:
 TASK_KEYS = tuple(name for name in Task._fields if name not in ("sample", "extra"))
 
 
-class BatchOptions(NamedTuple):
+class BatchOptions(Struct, frozen=True):
     """`servers`: addresses; the first one is that of the settings. `timeout`: seconds for one task."""
 
     servers: tuple[str, ...]

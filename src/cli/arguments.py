@@ -169,8 +169,9 @@ def find_settings_file(options: argparse.Namespace) -> Path:
 
 def load_settings(options: argparse.Namespace, **more: object) -> Settings:
     """The settings in force under these options, and under `more`, by dotted key. Raises ConfigError."""
-    from dataclasses import replace
     from pathlib import Path
+
+    from msgspec.structs import replace
 
     from ..app.check_settings import check_settings
     from ..config import load

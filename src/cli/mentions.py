@@ -12,8 +12,10 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from ..beneath import find_place, split_place
 from ..errors import ToolError
@@ -41,7 +43,7 @@ MAX_FOLDER_ENTRIES = 200  # of a folder
 MAX_IMAGES = 10  # of one message
 
 
-class Mentions(NamedTuple):
+class Mentions(Struct, frozen=True):
     """A message with what it mentions. `notes`: a line about each mention, for the user.
 
     `images`: of each its name and its content block.

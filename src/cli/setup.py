@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from getpass import getpass
+
+from msgspec.structs import replace
 
 from ..app.discovery import discover, place_server
 from ..app.factory import Factory

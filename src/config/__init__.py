@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .agents_md import get_user_guide, read_guides, render_guides
-from .checks import KINDS, OPTIONS, GivenValue, check_value, get_default, split_key
+from .checks import KINDS, SETTINGS, GivenValue, check_value, split_key
 from .environment import describe_environment
 from .files import REMOVED, parse_words, write_setting
 from .load import ENVIRONMENT, list_settings, load, read_debug_level
@@ -14,15 +14,14 @@ __all__ = [
     "BASE_URLS",
     "ENVIRONMENT",
     "KINDS",
-    "OPTIONS",
     "REMOVED",
     "SECTIONS",
+    "SETTINGS",
     "GivenValue",
     "SecuritySettings",
     "Settings",
     "check_value",
     "describe_environment",
-    "get_default",
     "get_state_folder",
     "get_user_file",
     "get_user_guide",

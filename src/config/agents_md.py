@@ -12,7 +12,8 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ..beneath import find_relative, open_file
 from .locations import get_user_file
@@ -24,7 +25,7 @@ MAX_CHARS = 32_000  # of all of them; the farthest is cut first
 CUT_NOTE = "\n[cut: AGENTS.md is longer]"
 
 
-class Guide(NamedTuple):
+class Guide(Struct, frozen=True):
     path: Path
     text: str
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, Field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from msgspec import Struct
+
 from ..errors import Advice, ConfigError
 from ..types.lazy_pattern import LazyPattern
-from .settings import BASE_URLS, CALL_PATHS, GUARDS, MAIN_SERVER, SECTIONS
+from .settings import BASE_URLS, CALL_PATHS, GUARDS, MAIN_SERVER, SECTIONS, Option, Section
 
 MAX_NUMBER = 1e300  # excludes NaN and infinity; smaller integers fit into a float
 TABLES = ("models", "servers")  # sections of objects by name, whose keys are those of `vllm`
@@ -44,7 +45,7 @@ class GivenValue(NamedTuple):
         return f"{self.table}.{self.name}.{self.key.partition('.')[2]}"
 
 
-class Kind(NamedTuple):
+class Kind(Struct, frozen=True):
     """How a type is read: its name for people, the check of a value, and the conversion."""
 
     name: str
@@ -99,49 +100,65 @@ KINDS: Mapping[Any, Kind] = {
     tuple[str, ...]: Kind("a list of strings", partial(_is_list_of, str), tuple),
     tuple[Mapping[str, Any], ...]: Kind("a list of objects", partial(_is_list_of, dict), tuple),
 }
-OPTIONS: Mapping[str, Field[Any]] = {
-    f"{name}.{each.name}": each for name, section in SECTIONS.items() for each in fields(section)
+
+
+class Setting(Struct, frozen=True):
+    """A key that a user may set: its type, its default value, and what is said of it."""
+
+    type: Any
+    default: Any
+    option: Option
+
+
+def _list_settings(section: type[Section]) -> Iterator[tuple[str, Setting]]:
+    defaults = section()
+    for name, hint in section.__annotations__.items():
+        yield name, Setting(hint.__origin__, getattr(defaults, name), hint.__metadata__[0])
+
+
+SETTINGS: Mapping[str, Setting] = {
+    f"{name}.{field}": setting for name, section in SECTIONS.items() for field, setting in _list_settings(section)
 }
 
 
 def check_value(given: GivenValue) -> GivenValue:
     """The value, checked and converted. Raises ConfigError."""
     key, value, place, *_ = given
-    option = _find_option(given)
-    kind = KINDS[option.type]
+    setting = _find_setting(given)
+    kind = KINDS[setting.type]
     if not kind.accepts(value):
-        shown = f", got {shorten(value)}" if option.repr else ""
+        shown = f", got {shorten(value)}" if not setting.option.secret else ""
         expected = f"{place}: expected {kind.name}"
         raise ConfigError(Advice(expected + shown, expected.removesuffix(" or null") + shown))
     if not _is_json(value):
         raise ConfigError(f"{place}: it holds what JSON cannot: a set, bytes, NaN, or itself")
     if value is not None:
-        _check_bounds(value, place, **option.metadata)
+        _check_bounds(value, place, setting.option)
     if refine := REFINERS.get(key):
         return given._replace(value=refine(value, place))
     return given._replace(value=kind.convert(value))
 
 
-def _find_option(given: GivenValue) -> Field[Any]:
-    """The option of a value. Raises ConfigError where there is none, or none there."""
+def _find_setting(given: GivenValue) -> Setting:
+    """The setting of a value. Raises ConfigError where there is none, or none there."""
     key, _, place, table, name, _ = given
     if table == "servers" and (name == MAIN_SERVER or not _SERVER_NAME.fullmatch(name)):
         raise ConfigError(f"{place}: a server's name has letters, digits, _ . and -, and is not {MAIN_SERVER}")
-    option = OPTIONS.get(key)
-    if option is None:
+    setting = SETTINGS.get(key)
+    if setting is None:
         raise ConfigError(f"{place}: there is no such key{suggest_key(key)}")
-    if table == "models" and not option.metadata["per_model"]:
+    if table == "models" and not setting.option.per_model:
         raise ConfigError(f"{place}: this is a setting of the server, not of a model; set {key}")
-    return option
+    return setting
 
 
-def _check_bounds(value: Any, place: str, *, least: Any, most: Any, choices: Sequence[str], **_: object) -> None:
-    if least is not None and value < least:
-        raise ConfigError(f"{place}: expected at least {least:g}, got {value}")
-    if most is not None and value > most:
-        raise ConfigError(f"{place}: expected at most {most:g}, got {value}")
-    if choices and value not in choices:
-        raise ConfigError(f"{place}: expected one of {', '.join(choices)}, got {shorten(value)}")
+def _check_bounds(value: Any, place: str, option: Option) -> None:
+    if option.least is not None and value < option.least:
+        raise ConfigError(f"{place}: expected at least {option.least:g}, got {value}")
+    if option.most is not None and value > option.most:
+        raise ConfigError(f"{place}: expected at most {option.most:g}, got {value}")
+    if option.choices and value not in option.choices:
+        raise ConfigError(f"{place}: expected one of {', '.join(option.choices)}, got {shorten(value)}")
 
 
 def _refine_base_url(value: str, place: str) -> str:
@@ -223,10 +240,6 @@ def resolve_path(name: str, place: str, kind: Literal["file", "folder"], beside:
     raise ConfigError(f"{place}: there is no {kind} {shorten(name)}")
 
 
-def get_default(option: Field[Any]) -> Any:
-    return {} if option.default is MISSING else option.default
-
-
 def split_key(key: str) -> tuple[str, str, str]:
     """Table, name and key of a setting: `("", "", "vllm.model")`, or `("servers", "big", "vllm.base_url")`."""
     table, _, rest = key.partition(".")
@@ -241,7 +254,7 @@ def suggest_key(key: object) -> str:
     import difflib  # start-up is measured
 
     section, _, name = str(key).rpartition(".")
-    names = {each.partition(".")[2]: each for each in OPTIONS}
+    names = {each.partition(".")[2]: each for each in SETTINGS}
     if not section:
         names |= dict.fromkeys((*SECTIONS, *TABLES), "")
     beside = [each for each, full in names.items() if full.startswith(f"{section}.")]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..types.strict_json import loads_strict
-from .checks import OPTIONS, TABLES, GivenValue, shorten, split_key, suggest_key
+from .checks import SETTINGS, TABLES, GivenValue, shorten, split_key, suggest_key
 from .settings import SECTIONS
 
 REMOVED = object()
@@ -89,14 +89,14 @@ def parse_words(key: str, words: Sequence[str]) -> object:
 
     A list of strings may be given as words. The value is not checked.
     """
-    option, text = OPTIONS.get(split_key(key)[2]), " ".join(words)
-    if option is None or option.type is str:
+    setting, text = SETTINGS.get(split_key(key)[2]), " ".join(words)
+    if setting is None or setting.type is str:
         return text
     try:
         value: object = loads_strict(text)
     except (ValueError, RecursionError):
         value = text
-    if option.type == tuple[str, ...] and not isinstance(value, list):
+    if setting.type == tuple[str, ...] and not isinstance(value, list):
         return [*words]
     return value
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, asdict, replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec.structs import asdict, replace
 
 from ..errors import ConfigError
 from ..types.lazy_pattern import LazyPattern
 from .agents_md import get_user_guide
-from .checks import OPTIONS, GivenValue, check_value, resolve_path, split_key
+from .checks import SETTINGS, GivenValue, Setting, check_value, resolve_path, split_key
 from .files import read_settings_file
 from .locations import get_checkout_file, get_state_folder, get_user_file, list_default_files
 from .settings import BASE_URLS, MAIN_SERVER, SECTIONS, Settings, VllmSettings, WorkspaceSettings
@@ -32,24 +33,24 @@ HIDDEN = "(set)"  # in place of a secret
 def list_settings(settings: Settings) -> list[tuple[str, Any, str]]:
     """Each key with its value and where it was set. Secrets are not shown."""
     rows = []
-    for key, option in OPTIONS.items():
+    for key, setting in SETTINGS.items():
         section, _, name = key.partition(".")
         value = getattr(getattr(settings, section), name)
         given_as = key
         if section == "vllm" and settings.server not in ("", MAIN_SERVER):
             given_as = f"servers.{settings.server}.{name}"
-        rows.append((key, _hide(value, option), settings.places.get(given_as, "default")))
+        rows.append((key, _hide(value, setting), settings.places.get(given_as, "default")))
     for key, place in settings.places.items():
-        if key not in OPTIONS:
+        if key not in SETTINGS:
             table, name, option_key = split_key(key)
             entry = settings.models[name] if table == "models" else asdict(settings.servers[name])
             value = entry[option_key.partition(".")[2]]
-            rows.append((key, _hide(value, OPTIONS[option_key]), place))
+            rows.append((key, _hide(value, SETTINGS[option_key]), place))
     return rows
 
 
-def _hide(value: Any, option: Field[Any]) -> Any:
-    return HIDDEN if value and not option.repr else value
+def _hide(value: Any, setting: Setting) -> Any:
+    return HIDDEN if value and setting.option.secret else value
 
 
 def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
@@ -66,7 +67,9 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     for key in PROGRAM_KEYS:
         tool_files += _find_program_files(single, key, workspace)
     main, servers = _make_servers(single, _group(given, "servers"))
-    sections = {name: section(**_get_values(_select_section(name, single))) for name, section in SECTIONS.items()}
+    sections: dict[str, Any] = {
+        name: section(**_get_values(_select_section(name, single))) for name, section in SECTIONS.items()
+    }
     protected = map(str, filter(None, (path, *list_default_files(environ), get_user_guide(environ))))
     settings = Settings(
         **{**sections, "vllm": main},

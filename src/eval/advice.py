@@ -6,7 +6,8 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ..config import Settings
 from ..parsing import list_parsers
@@ -26,7 +27,7 @@ IN_THOUGHTS = (
 )
 
 
-class ServerFacts(NamedTuple):
+class ServerFacts(Struct, frozen=True):
     """`root`: the name of the weights; `template`: a chat template that was made for this model and shows tools."""
 
     model: str
@@ -39,7 +40,7 @@ class ServerFacts(NamedTuple):
         return self.root or self.model
 
 
-class Advice(NamedTuple):
+class Advice(Struct, frozen=True):
     """`headline`: what to change, in a line; `settings`: by their keys; `command`: how to start the server; `why`."""
 
     headline: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..app.check_settings import check_settings
 from ..config import GivenValue, Settings, check_value
@@ -15,8 +17,7 @@ TEMPERATURES = (0.0, 0.6)
 PATHS = ("tokens", "native", "template", "text")
 
 
-@dataclass(frozen=True, slots=True)
-class Arm:
+class Arm(Struct, frozen=True):
     """`name`: for people, and in the results; `changes`: values by the key of the setting."""
 
     name: str
@@ -44,8 +45,8 @@ class Arm:
                 vllm[name] = checked
             else:
                 others[name] = checked
-        text = replace(settings.text_protocol, **others)  # type: ignore[arg-type]  # checked above
-        changed = replace(settings, vllm=replace(settings.vllm, **vllm), text_protocol=text)  # type: ignore[arg-type]
+        text = replace(settings.text_protocol, **others)
+        changed = replace(settings, vllm=replace(settings.vllm, **vllm), text_protocol=text)
         check_settings(changed)
         return changed
 

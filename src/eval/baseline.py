@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ..errors import ConfigError
 from .advice import Advice
@@ -13,7 +14,7 @@ from .outcomes import Outcome, read_results
 from .statistics import ALPHA, compute_regression_p
 
 
-class Baseline(NamedTuple):
+class Baseline(Struct, frozen=True):
     """The best arm, and its outcomes that count."""
 
     arm: Arm

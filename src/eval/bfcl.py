@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,14 +30,13 @@ INSTALL = "Install it beside: pip install --no-deps bfcl-eval"
 Checker = Callable[..., Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class BfclTurn(Turn):
+class BfclTurn(Turn, frozen=True):
     """One answer. `functions` and `answers` are the package's own."""
 
     category: str = ""
     functions: tuple[Mapping[str, Any], ...] = ()
     answers: tuple[Mapping[str, Any], ...] = ()
-    checker: Checker = field(default=lambda *_: {}, repr=False, compare=False)
+    checker: Checker = lambda *_: {}
 
     def judge(self, calls: Sequence[ToolCall], text: str) -> str:  # noqa: ARG002 - as of a Turn
         output = [{call.name: dict(call.arguments)} for call in calls]

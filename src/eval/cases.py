@@ -12,11 +12,12 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType
 from typing import Any
+
+from msgspec import Struct
 
 from ..config.files import read_file
 from ..errors import ConfigError
@@ -34,8 +35,7 @@ MATCHERS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedCall:
+class ExpectedCall(Struct, frozen=True):
     """A call by the name of its tool and the arguments that count."""
 
     name: str
@@ -47,8 +47,7 @@ class ExpectedCall:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """One answer of the model. `ask`: what the user says before it; "" behind the results of calls.
 
     `expect`: the calls, in any order; None: they are not looked at. `results`: of the calls, in the order of `expect`.
@@ -74,8 +73,7 @@ class Turn:
         return next((result for expected, result in pairs if expected.fits(call)), NO_RESULT)
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     id: str
     tools: tuple[ToolDefinition, ...]
     turns: tuple[Turn, ...]

@@ -12,9 +12,10 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from msgspec import Struct, field
 
 from .. import __version__
 from ..errors import WireError
@@ -30,8 +31,7 @@ _MESSAGE_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id")
 _ROLES = {"system": "system", "developer": "system", "user": "user"}
 
 
-@dataclass(slots=True)
-class Exported:
+class Exported(Struct):
     """`written`: how many `unit` there are; `calls`: of the record. `left_out`: calls, by the reason."""
 
     unit: str
@@ -40,13 +40,12 @@ class Exported:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(slots=True)
-class _Conversation:
+class _Conversation(Struct):
     """`turns`: each answer as a step, by the number of messages before it; `last`: the call that has all of it."""
 
     name: str
     last: RecordLine
-    turns: dict[int, dict[str, Any]] = field(default_factory=dict)
+    turns: dict[int, dict[str, Any]] = {}
 
 
 def export_openai(lines: Iterable[RecordLine], out: Path) -> Exported:

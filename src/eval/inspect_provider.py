@@ -9,7 +9,6 @@ section `vllm` of the settings. Where a call came from, and what the chat would 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from inspect_ai.model import (
@@ -31,6 +30,7 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolCall as InspectCall
 from inspect_ai.tool import ToolChoice as InspectChoice
 from inspect_ai.tool import ToolFunction, ToolInfo
+from msgspec.structs import replace
 
 from ..app.async_model import AsyncModel, make_async_client
 from ..app.endpoint import DEFAULT_URL, make_core, make_settings

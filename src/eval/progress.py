@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from .arms import Arm
 from .search import Search
 
 
-class ProgressEstimate(NamedTuple):
+class ProgressEstimate(Struct, frozen=True):
     """`arm`: the one that is asked now; `requests`: so far, of so many `expected` in all."""
 
     arm: str

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Union
+from typing import Any, Union
+
+from msgspec import Struct
 
 from ..errors import ConfigError, WireError
 from ..providers.wire_json import as_dicts, load_json
 from ..serve.record.entry import VERSION
 
 
-class RecordLine(NamedTuple):
+class RecordLine(Struct, frozen=True):
     """A call of the API. `place`: FILE:LINE, counted from 1."""
 
     place: str
@@ -26,7 +28,7 @@ class RecordLine(NamedTuple):
         return bool(self.entry.get("redacted"))
 
 
-class DamagedLine(NamedTuple):
+class DamagedLine(Struct, frozen=True):
     place: str
     reason: str
 

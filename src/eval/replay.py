@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from .. import errors
 from ..errors import BotError, ClientError, StreamCut
@@ -34,7 +36,7 @@ class Unreadable(Exception):
     """The record lacks what a replay needs."""
 
 
-class Replayed(NamedTuple):
+class Replayed(Struct, frozen=True):
     """What the reader makes of a recorded answer now. `unanswered`: requests that the record holds no answer to.
 
     `sent`: the data of the events that the client would get, as a chat completion's.

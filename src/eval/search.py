@@ -10,7 +10,8 @@ The order is fixed, and each step follows from the outcomes alone: an eval that 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ..errors import BotError
 from .arms import Arm
@@ -25,7 +26,7 @@ ARM_PATIENCE = 3  # runs of an arm in a row that failed by themselves, after whi
 Sample = tuple[str, int]  # a case and its seed
 
 
-class Plan(NamedTuple):
+class Plan(Struct, frozen=True):
     """How thorough an eval is. `requests`: at most; `samples`: of the best arm, at most; `pairs`: runs of each arm, at
     most, on which two are compared; `margin`: a difference that is of no interest; `patience`: failures of the harness
     in a row after which it is given up.
@@ -43,7 +44,7 @@ QUICK = Plan("quick", requests=200, samples=400, pairs=40, margin=0.2)
 FULL = Plan("full", requests=4000, samples=400, pairs=400, margin=0.05)
 
 
-class Standing(NamedTuple):
+class Standing(Struct, frozen=True):
     """Where an arm stands against the best one when it was decided."""
 
     arm: Arm

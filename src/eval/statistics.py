@@ -15,7 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 ALPHA = 0.05  # for both directions together
 BIASED = 0.9  # the share of the discordant cases that a better arm wins, under the alternative of the test
@@ -25,7 +27,7 @@ ONE_SIDED_Z = NormalDist().inv_cdf(0.95)
 Verdict = Literal["better", "worse", "same", "open"]
 
 
-class Pairs(NamedTuple):
+class Pairs(Struct, frozen=True):
     """How often an arm and the one that it is compared with passed the same case: `wins` by the arm alone."""
 
     both: int

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from threading import Event as CancelToken
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import anyio
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
+from msgspec.structs import asdict
 
 from .. import __version__
 from ..app.keys import KeyRing

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event as CancelToken
+
+from msgspec import Struct
 
 from ..app.access import make_policy
 from ..app.call_title import find_title
@@ -27,8 +28,7 @@ MAX_DIFF_CHARS = 40_000  # of a report; clients cut longer ones themselves, anyw
 CUT = "# {count:,} more characters; `vllm-bot --resume {session}` in the folder, then /diff, shows all\n"
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """`outcome` is "done", or says why the model did not come to an end. `denied`: calls that the mode did not let run.
 
     `diff` is that of all files the task has changed.
@@ -119,12 +119,11 @@ def _converse(runtime: Runtime, session: Session, task: str, show: Callable[[str
     return run
 
 
-@dataclass
-class _Run:
+class _Run(Struct):
     """What happened. `denied`: calls, each with the reason. `failure`: of what ended it, "" if nothing did."""
 
     record: RunRecord
-    denied: list[str] = field(default_factory=list)
+    denied: list[str] = []
     failure: str = ""
 
     def add(self, event: Event, show: Callable[[str], object]) -> None:

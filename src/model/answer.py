@@ -6,7 +6,8 @@ On every path the answer's text goes through the stream parser, so that all end 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ..errors import (
     ConnectFailed,

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from ..types.lazy_pattern import LazyPattern
 
 MAX_PERIOD = 4  # rounds that repeat as one
@@ -23,7 +25,7 @@ _SAME = "{names}: the same calls gave the same results {times} times in a row"
 _NOTE = f"{_SAME}. Making them again gives nothing new: use these results, do something else, or answer."
 
 
-class Round(NamedTuple):
+class Round(Struct, frozen=True):
     """`calls`: name and arguments of each; `results`: what they gave, in any form that can be compared.
 
     `is_slow`: a call took longer than SLOW_S.

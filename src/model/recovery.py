@@ -11,8 +11,9 @@ docs/paths.md lists the ways to get that text; where there is none, the user is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
 
 from ..errors import Advice, RequestFailed
 from ..negotiation.server import ServerApi

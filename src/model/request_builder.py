@@ -7,8 +7,9 @@ strictness and its grammar. A request that is asked for twice, to be measured an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..negotiation.call_path import GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
 from ..negotiation.formats.structural_tags import find_format
@@ -34,8 +35,7 @@ from ..types.messages import (
 from .request_messages import MessageRenderer
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ModelOptions:
+class ModelOptions(Struct, frozen=True):
     """How one model is asked.
 
     `is_vllm`: whether to use what only vLLM has. `strict`: whether the server can hold calls to this schema.
@@ -52,12 +52,12 @@ class ModelOptions:
     stream: bool = True
     constrained: str = "auto"
     answer_schema: Mapping[str, JSON] | None = None
-    extra: Mapping[str, JSON] = field(default_factory=dict)
+    extra: Mapping[str, JSON] = {}
     send_thoughts: str = "auto"
     recovers_parser_errors: bool = True
 
 
-class _Input(NamedTuple):
+class _Input(Struct, frozen=True):
     """What a message gives the model to read: texts, each with the id of the call that it answers, or an empty one.
 
     `mentions_calls`: it holds a tag that calls are written in. `malformed`: ids of calls that only get an error.

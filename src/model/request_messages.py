@@ -7,8 +7,9 @@ every turn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from ..negotiation.call_gap import cut_message_gap
 from ..negotiation.call_path import CallPath

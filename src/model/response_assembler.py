@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ..parsing import (
     Answered,
@@ -266,13 +267,13 @@ class ResponseAssembler:
         for event in events:
             decisions += self.landing.decide(event)
             if isinstance(event, Malformed):
-                event = event._replace(malformed=self._add_example(event.malformed))
+                event = replace(event, malformed=self._add_example(event.malformed))
             elif isinstance(event, Reasoned):
                 self.thought_closer = event.closer
             elif isinstance(event, Answered):
                 self.thought_closer = ""
             elif isinstance(event, ParsedCall):
-                event = event._replace(call=fit_inner(event.call, self._index))
+                event = replace(event, call=fit_inner(event.call, self._index))
             self._answer.add(event)
         return [*decisions, *self.landing.close()] if is_over else decisions
 

@@ -8,7 +8,10 @@ is kept up to a limit. A server that loads its model has a time limit of its own
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias, TypeVar, Union
+from typing import TypeAlias, TypeVar, Union
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import RequestFailed, ServerLoading
 from ..types.effects import Aside, Sleep, Turn
@@ -25,7 +28,7 @@ MAX_RETRY_AFTER_S = 60.0
 JITTER = 0.25  # the part of a wait that is random, so that clients do not all return at once
 
 
-class RetryPolicy(NamedTuple):
+class RetryPolicy(Struct, frozen=True):
     """`retries`: attempts after the first; `load_timeout`: seconds to wait for a model to load."""
 
     retries: int = 2
@@ -98,7 +101,7 @@ def _plan_loading_wait(error: ServerLoading, waited: float, policy: RetryPolicy,
     """As _plan_retry."""
     left = policy.load_timeout - waited
     if left <= 0 or not policy.retries:
-        return _plan_retry(error, 1, policy._replace(retries=0), jitter)
+        return _plan_retry(error, 1, replace(policy, retries=0), jitter)
     # Half of the time waited so far: few notices, and the wait is at most half as long again as it had to be.
     seconds = error.retry_after or max(1.0, waited / 2) * (1 - JITTER * jitter)
     seconds = min(seconds, MAX_LOADING_WAIT_S, left)

@@ -7,7 +7,8 @@ else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ..errors import Advice, ModelNotFound, join_names
 from ..negotiation.answer_ids import AnswerIds
@@ -29,8 +30,7 @@ from .request_builder import ModelOptions, RequestBuilder
 from .retry import RetryPolicy
 
 
-@dataclass(slots=True)
-class Shown:
+class Shown(Struct):
     """What the answers of a conversation and the server's refusals have shown so far.
 
     `thought_closer`: what ends the thought that the chat template opens, "" until an answer showed it.

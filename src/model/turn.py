@@ -7,8 +7,9 @@ recovered from the answer's tokens (see recovery.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from ..errors import (
     BotError,

@@ -15,7 +15,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..parsing import ParsedCall, ParserEvent, StreamParser
 from ..parsing.arguments.tool_index import ToolIndex
@@ -32,7 +34,7 @@ _UNICODE_ESCAPE = LazyPattern(r"\\u(?!00[0-7])([0-9a-fA-F]{4})")
 _WORD = LazyPattern(r"[^\W_]+")
 
 
-class _Replacement(NamedTuple):
+class _Replacement(Struct, frozen=True):
     """The model's own ids of an answer, in place of what the template writes there in the rendered prompt."""
 
     start: int
@@ -40,7 +42,7 @@ class _Replacement(NamedTuple):
     ids: bytes
 
 
-class AskedPrompt(NamedTuple):
+class AskedPrompt(Struct, frozen=True):
     """A rendered prompt: size and checksum of all but its last token, which may become one with what follows."""
 
     size: int
@@ -80,7 +82,7 @@ class AnswerIds:
                 replacements = (*replacements, own)
         checksum.update(view[known:size])
         asked = AskedPrompt(size, checksum.digest(), ids[size:], replacements)
-        return rendered._replace(ids=_replace(view[:-1], replacements)), asked
+        return replace(rendered, ids=_replace(view[:-1], replacements)), asked
 
     def end(self, asked: AskedPrompt | None, answer: RawTokens, text: str) -> None:
         """A request was answered. `asked`: its prompt, if `extend` made it; `text`: what the answer's tokens are."""

@@ -7,7 +7,8 @@ as they came, the prompt would have them twice, and the server's prefix cache wo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ..providers.base import ChatRequest
 from ..types.effects import Aside

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
+
+from msgspec.structs import asdict, replace
 
 from ..errors import (
     ContentRejected,
@@ -24,6 +25,7 @@ from ..errors import (
     ToolsUnsupported,
 )
 from ..types.lazy_pattern import LazyPattern
+from ..types.value import Value
 
 Mode = Literal["tokens", "native", "template", "text"]
 MODES: tuple[Mode, ...] = ("tokens", "native", "template", "text")
@@ -101,8 +103,7 @@ _OF_EITHER = ("alternate", "fold_system", "text_only", "system_first", "written_
 _STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
 
 
-@dataclass(frozen=True, slots=True)
-class CallPath:
+class CallPath(Value, frozen=True, eq=False):
     """`reason`: how the mode came about, for the user; `order`: the modes to use, the first one first.
 
     `disabled_fields`: of a request, refused by the server; "tokens" stands for the mode of that name, and instead of
@@ -118,6 +119,7 @@ class CallPath:
     `proven`: an answer showed that the mode does what it is for: the prompt held the tools, or a call came as one.
     """
 
+    UNCOMPARED = ("mended", "order")
     mode: Mode = "native"
     reason: str = BY_DEFAULT
     alternate: bool = False
@@ -132,8 +134,8 @@ class CallPath:
     grammar: str = ""
     shows_thoughts: bool | None = None
     call_gap: str | None = None
-    mended: bool = field(default=False, compare=False)
-    order: tuple[Mode, ...] = field(default=MODES, compare=False)
+    mended: bool = False
+    order: tuple[Mode, ...] = MODES
 
     @property
     def sends_calls(self) -> bool:

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
+from msgspec import Struct
+
 from ..types.events import PrefixKept
 
 BLOCK_BYTES = 512  # some 100 tokens
@@ -51,7 +53,7 @@ class Sent(NamedTuple):
     has_system: bool
 
 
-class Fingerprint(NamedTuple):
+class Fingerprint(Struct, frozen=True):
     """Of a prompt and its answer: the checksums of the prompt up to the end of each whole block, and the rest as it is.
 
     So the last checksum tells whether a text begins with all blocks.
@@ -114,7 +116,7 @@ def write_ids(ids: bytes) -> bytes:
     return ids + b"," if ids else b""
 
 
-class Known(NamedTuple):
+class Known(Struct, frozen=True):
     """The beginning of a prompt that the turn before had, too: its size in bytes, its tokens, and its whole blocks."""
 
     size: int

@@ -10,8 +10,9 @@ prompts are compared with the size of the request alone, since the server may ha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from ..errors import ToolsDropped
 from ..providers import vllm

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from threading import Lock
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from ..types.effects import Aside, Await
 from .call_path import CallPath
@@ -20,8 +21,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
-class ServerInfo:
+class ServerInfo(Struct, frozen=True):
     """None: not asked yet. `context_lengths`: in tokens, by model. `version` is empty if the server does not say.
 
     `parameter_counts`: of the models whose number of parameters it tells. `owner`: of its models, as it says.
@@ -30,11 +30,11 @@ class ServerInfo:
     models: tuple[str, ...] | None = None
     context_lengths: Mapping[str, int] | None = None
     version: str | None = None
-    parameter_counts: Mapping[str, int] = field(default_factory=dict)
+    parameter_counts: Mapping[str, int] = {}
     owner: str = ""
 
 
-class ServedModel(NamedTuple):
+class ServedModel(Struct, frozen=True):
     """What a path is known for."""
 
     address: str

@@ -6,15 +6,15 @@ is asked in text at once, and natively again after a day: the server may have be
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 LAST_TURNS = 20  # that count
 MAX_FAILURES = 3  # of those, after which turns are asked in text
 TEXT_S = 24 * 60 * 60.0  # for so long
 
 
-@dataclass(frozen=True, slots=True)
-class ParserRecord:
+class ParserRecord(Struct, frozen=True):
     """Of a model on a server. `failures`: of the last native turns, the latest last. `text_until`: in seconds."""
 
     failures: tuple[bool, ...] = ()

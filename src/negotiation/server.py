@@ -8,10 +8,11 @@ models of the program, but not a failed connection.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from typing import TypeVar
 from urllib.parse import urljoin
+
+from msgspec.structs import replace
 
 from ..errors import Advice, ClientError, RequestFailed, ServerError, TokensUnsupported, Unauthorized
 from ..providers import server_errors, vllm

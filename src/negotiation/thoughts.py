@@ -7,7 +7,7 @@ difference there is sent in a chat of one token as well, whose usage tells.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ..providers.base import ChatRequest
 from ..types.effects import Aside

@@ -6,8 +6,9 @@ A token has at least one byte, and each answer tells the size of its prompt, so 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import ASK_FOR_LESS, ContextTooLong
 from ..providers.base import ChatRequest
@@ -20,7 +21,7 @@ MIN_ANSWER_TOKENS = 256  # that an answer needs
 MARGIN_TOKENS = 1  # some servers count one more than they say
 
 
-class _Counted(NamedTuple):
+class _Counted(Struct, frozen=True):
     """A prompt whose tokens the server has counted; `size` is in bytes."""
 
     messages: int

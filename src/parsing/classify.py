@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..types.lazy_pattern import LazyPattern
 from ..types.messages import MalformedCall, ToolCall
@@ -36,7 +37,7 @@ _BEGUN_CALL = LazyPattern(  # a name, and the key behind it
 _NAME_WORD = LazyPattern(r"[^\W\d][\w.:/-]*")
 
 
-class BlockText(NamedTuple):
+class BlockText(Struct, frozen=True):
     """A block as it stands in the answer.
 
     `explicit`: its format asks for a call. `is_bare`: nothing escapes the quotes or tags in its values. `after_text`:

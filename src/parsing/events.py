@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import NamedTuple, Union
+from typing import Union
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..types.events import ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import MalformedCall, Text, ToolCall
@@ -25,7 +27,7 @@ def is_safe(call: ToolCall) -> bool:
     return not (call.echo or call.guessed)
 
 
-class ParsedCall(NamedTuple):
+class ParsedCall(Struct, frozen=True):
     """A call that may run. `raw` is the block it came from; of several calls in one block the first has it.
 
     `is_bare`: nothing escapes the marks in its values, so that what follows may show that one of them goes on.
@@ -41,14 +43,14 @@ class ParsedCall(NamedTuple):
         return self.call.guessed
 
 
-class Malformed(NamedTuple):
+class Malformed(Struct, frozen=True):
     """A block that asks for a call and cannot be read as one. It never runs; the model gets `malformed.reason`."""
 
     malformed: MalformedCall
     raw: str
 
 
-class Cut(NamedTuple):
+class Cut(Struct, frozen=True):
     """Text that is neither shown nor a call: a result that the model made up, a reasoning marker.
 
     `is_empty_call`: markers of a call, and no call between them.
@@ -58,7 +60,7 @@ class Cut(NamedTuple):
     is_empty_call: bool = False
 
 
-class Reasoned(NamedTuple):
+class Reasoned(Struct, frozen=True):
     """A closing reasoning marker, `closer`, without an opening one: the text before it was reasoning.
 
     The chat template opened it, as it will in the next answer of the model.
@@ -68,7 +70,7 @@ class Reasoned(NamedTuple):
     closer: str
 
 
-class Doubted(NamedTuple):
+class Doubted(Struct, frozen=True):
     """The calls before may be text, if anything follows: a closing marker of reasoning, or one that ends a value.
 
     Of the first, `raw` is the marker; of the second it is empty, and the marker is text. `is_certain`: whether or not
@@ -79,14 +81,14 @@ class Doubted(NamedTuple):
     is_certain: bool = False
 
 
-class Answered(NamedTuple):
+class Answered(Struct, frozen=True):
     """The end of an answer in reasoning that was only assumed: it was the answer, whose events follow."""
 
 
 ParserEvent = Union[TextDelta, ReasoningDelta, ToolCallDelta, ParsedCall, Malformed, Cut, Reasoned, Doubted, Answered]
 
 
-class Extraction(NamedTuple):
+class Extraction(Struct, frozen=True):
     """`content` is the text to show; calls and malformed calls stand in the order the model wrote them."""
 
     content: str

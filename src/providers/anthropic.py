@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
+
+from msgspec import Struct
 
 from ..errors import CHECK_ADDRESS, WireError
 from ..types.caching import LastMemo, MessageMemo
@@ -93,7 +95,7 @@ def _encode_tools(tools: Sequence[ToolDefinition]) -> list[JSON]:
     ]
 
 
-class _Fragment(NamedTuple):
+class _Fragment(Struct, frozen=True):
     """The blocks of a message as comma-separated JSON; `results` come first in their turn."""
 
     role: str

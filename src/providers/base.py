@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Union
+
+from msgspec import Struct
 
 from ..errors import BotError, ClientError, StreamCut, WireError
 from ..types.events import Completed, ModelEvent
 from ..types.messages import JSON, MalformedCall, Message, ToolCall, ToolChoice, ToolDefinition, ToolResult
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ChatRequest:
+class ChatRequest(Struct, frozen=True):
     """A request for one turn. `tools` are those offered natively.
 
     `options` are fields of the body that only some servers know and others may refuse; `extra` those that the user
@@ -27,14 +27,14 @@ class ChatRequest:
     temperature: float | None = None
     max_tokens: int | None = None
     tool_choice: ToolChoice = "auto"
-    options: Mapping[str, JSON] = field(default_factory=dict)
+    options: Mapping[str, JSON] = {}
     stream: bool = True
-    extra: Mapping[str, JSON] = field(default_factory=dict)
+    extra: Mapping[str, JSON] = {}
     max_tokens_name: str = ""
     is_mended: bool = False
 
 
-class RawTokens(NamedTuple):
+class RawTokens(Struct, frozen=True):
     """The token ids of an answer; `unaccounted`: how many of them became neither text nor a call.
 
     `end`: the token with which the model ended its turn, which is none of them; None where it was cut off.
@@ -45,7 +45,7 @@ class RawTokens(NamedTuple):
     end: int | None = None
 
 
-class PromptSize(NamedTuple):
+class PromptSize(Struct, frozen=True):
     """As the server says before the answer. `ids`: the tokens, as it writes them inside of a list."""
 
     ids: bytes
@@ -61,7 +61,7 @@ class HttpRequest(NamedTuple):
     body: bytes
 
 
-class Broken(NamedTuple):
+class Broken(Struct, frozen=True):
     """An error that came in one chunk with events, and after them."""
 
     error: BotError

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ..types.messages import JSON
 from .base import Codec
@@ -16,7 +17,7 @@ from .vllm import fits_nothing, fits_openai_strict, fits_xgrammar
 NewId = Callable[[], str]
 
 
-class Provider(NamedTuple):
+class Provider(Struct, frozen=True):
     """`strict`: whether a tool with this schema may be sent as strict.
 
     `sampling`: what its API calls the settings of sampling; a dot leads into an object. `has_temperature`: whether

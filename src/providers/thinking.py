@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from ..types.messages import JSON
 
 Fields: TypeAlias = "Mapping[str, JSON]"
 
 
-class Thinking(NamedTuple):
+class Thinking(Struct, frozen=True):
     """`models`: a pattern for the lower-case name without the organization. `fields`: for each word that it knows.
 
     `why` it does not know the others, where there is more to say.

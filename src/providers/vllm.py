@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from ..errors import WireError
 from ..types.messages import JSON, Named, Response, StopReason, Text, ToolChoice, ToolDefinition
@@ -27,7 +29,7 @@ TRIGGER = "TOOL_CALL:"
 MAX_BLANKS = 16  # in a row: with more, a weak model may write nothing else
 
 
-class TokenizedPrompt(NamedTuple):
+class TokenizedPrompt(Struct, frozen=True):
     """A prompt as made by the server's template and tokenizer."""
 
     tokens: list[int]

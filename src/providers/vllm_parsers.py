@@ -7,10 +7,11 @@ out are those registered in vLLM 0.32, vllm/tool_parsers/__init__.py and vllm/re
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from msgspec import Struct
 
 
-class Family(NamedTuple):
+class Family(Struct, frozen=True):
     """`pattern` matches the model's name; `template` is one of vLLM's examples/, if the model's own will not do."""
 
     pattern: str

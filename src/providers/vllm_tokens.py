@@ -9,9 +9,10 @@ Served with --enable-scale-out. Shapes: vLLM 0.32, entrypoints/scale_out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from ..errors import TokensUnsupported
 from .base import Decoder, HttpRequest, WireEvent
@@ -25,7 +26,7 @@ _NULL = msgspec.Raw(b"null")
 _TEXT = msgspec.Raw(b'"text"')  # without it the answer is token ids alone
 
 
-class RenderedPrompt(NamedTuple):
+class RenderedPrompt(Struct, frozen=True):
     """`ids`: of the prompt, as the server writes them in a list, without brackets; `fields`: all that it answered."""
 
     ids: bytes

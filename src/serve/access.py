@@ -13,8 +13,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv6Address, ip_address
 from posixpath import normpath
-from typing import NamedTuple
 from urllib.parse import unquote_plus, urlsplit
+
+from msgspec import Struct
 
 from .apis.dialects import DIALECTS
 
@@ -47,7 +48,7 @@ CORS_HEADERS = "access-control-"
 PREFLIGHT_S = 600  # for which a browser need not ask again
 
 
-class AccessRules(NamedTuple):
+class AccessRules(Struct, frozen=True):
     """`hosts`, `origins` and `relay`: what the settings of these names add. `has_keys`: clients have keys."""
 
     hosts: Collection[str] = ()
@@ -56,7 +57,7 @@ class AccessRules(NamedTuple):
     has_keys: bool = False
 
 
-class Asked(NamedTuple):
+class Asked(Struct, frozen=True):
     """A request. `path` is decoded; the values of `headers` are all that came under a name in lower case."""
 
     method: str

@@ -7,8 +7,10 @@ that cannot be read is asked for again, at most `repair_turns` times.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias, TypeVar, Union
+from typing import Any, TypeAlias, TypeVar, Union
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import (
     AnswerUnfinished,
@@ -58,7 +60,7 @@ UNSHOWN_THOUGHTS = 3  # answers whose calls wait, after one that ended a thought
 AskerT = TypeVar("AskerT", ChatAsker, CountAsker)
 
 
-class WholeAnswer(NamedTuple):
+class WholeAnswer(Struct, frozen=True):
     """A whole answer, or a refusal."""
 
     status: int
@@ -66,13 +68,13 @@ class WholeAnswer(NamedTuple):
     content_type: str = "application/json"
 
 
-class Payload(NamedTuple):
+class Payload(Struct, frozen=True):
     """The data of server-sent events, to be sent at once."""
 
     events: list[bytes]
 
 
-class KeepAlive(NamedTuple):
+class KeepAlive(Struct, frozen=True):
     """Comments of the server in its stream: it is at work."""
 
     comments: bytes
@@ -142,7 +144,7 @@ class ChatTurn:
 
     def _negotiate(self, make_asker: type[AskerT]) -> Generator[Union[Effect, Output], Any, AskerT | None]:
         """Who has asked; None if the server refused, and the client gets what it answered."""
-        self.fact_key = self.fact_key._replace(version=(yield from self._server.version()))
+        self.fact_key = replace(self.fact_key, version=(yield from self._server.version()))
         self._asker = asker = make_asker(
             self.fact_key, self._facts, self._request, self._new_id, self.report, self._options
         )

@@ -6,9 +6,10 @@ What a refusal changes is this request's alone, until the server refuses a reque
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from ..errors import ParserFailed, ServerError, ToolsDropped
 from ..negotiation.call_gap import GAP_PROBE, learn_gap

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..negotiation.continuity import (
     CAUSES,
@@ -127,7 +128,7 @@ class Conversation:
         if kept.cause == "answer" and not self.restored:
             functions = [as_dict(call.get("function")) for call in self._last_calls]
             if self._spelling != _digest([as_str(each.get("arguments")) for each in functions]):
-                kept = kept._replace(cause="arguments")
+                kept = replace(kept, cause="arguments")
         self._warn(kept)
         return kept
 

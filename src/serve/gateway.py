@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import aiohttp
 from aiohttp import HttpVersion11, web
+from msgspec.structs import replace
 from yarl import URL
 
 from ..app.endpoint import random_id
@@ -104,7 +105,7 @@ class Gateway:
         self._upstreams = upstreams
         self._metrics = metrics
         self.keys = keys  # others may take their place
-        self._rules = rules._replace(has_keys=keys is not None)
+        self._rules = replace(rules, has_keys=keys is not None)
         self._options = options
         self._keep_alive = keep_alive
         self._session: aiohttp.ClientSession | None = None

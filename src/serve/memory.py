@@ -12,13 +12,13 @@ import signal
 import socket
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 from time import monotonic
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 MAX_BYTES = 64_000_000  # of answers and of all workers' histories
 HISTORIES_BYTES = 8_000_000  # of a worker, where there are one or two
@@ -33,7 +33,7 @@ _SIZE_BYTES = 4
 T = TypeVar("T")
 
 
-class MemoryShare(NamedTuple):
+class MemoryShare(Struct, frozen=True):
     """In bytes: for the answers, and for the histories of each worker."""
 
     answers: int
@@ -49,8 +49,7 @@ def share_memory(workers: int) -> MemoryShare:
 log = logging.getLogger(__name__.rpartition(".")[0])
 
 
-@dataclass(slots=True)
-class _Entry(Generic[T]):
+class _Entry(Struct, Generic[T]):
     value: T
     size: int
     used_at: float

@@ -6,8 +6,9 @@ A turn (chat_turn.py) reads the answer, asks what `find_ask` names, if anything,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias, Union
+
+from msgspec.structs import replace
 
 from ..model.stalls import STALL_PROMPTS, Stall, find_stall
 from ..negotiation.call_path import THOUGHTS_FIELD
@@ -130,7 +131,7 @@ def decide_outcome(answer: FinishedAnswer, ask: Ask, more: Response, formed: str
             lacks_form = not fits_form(text, answer.form)
     ending = Ending(calls, text, is_replaced, answer.completed)
     if text.split() == answer.own_text.split():
-        ending = ending._replace(text=None)
+        ending = replace(ending, text=None)
     response = _make_response(answer, text, [*native, *answer.completed.values(), *calls])
     return Outcome(ending, response, landed, _count_guards(ask, more, calls, native), lacks_form)
 

@@ -8,8 +8,9 @@ what it refuses of that one too is a fact about the server. The client's own req
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from ..errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupported
 from ..negotiation.call_path import CallPath

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct, field
 
 from ..types.events import PrefixKept
 from ..types.messages import NATIVE, Usage
@@ -14,7 +15,7 @@ LOST = "lost"
 RELAYED_PATH = "relayed"  # in place of a call path, in the request log and in a record
 
 
-class LandedCall(NamedTuple):
+class LandedCall(Struct, frozen=True):
     """A call that was sent to the client. `how`: native, text, recovered or repaired. `repairs`: what was mended.
 
     Or one that was not: `lost`, it cannot be read, and the client has its text. Its name is that of a tool, or empty.
@@ -31,8 +32,7 @@ class LandedCall(NamedTuple):
         return {"name": self.name, "how": self.how, "origin": self.origin}
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Struct):
     """What was done for one request. `repairs`: what had to be mended in the text of calls.
 
     `rescues`: why the turn was asked again: "parser", the server's failed on the answer; "rest", the stream broke off.
@@ -42,10 +42,10 @@ class Report:
     """
 
     path: str = ""
-    calls: list[LandedCall] = field(default_factory=list)
-    repairs: list[str] = field(default_factory=list)
-    rescues: list[str] = field(default_factory=list)
-    mended: list[str] = field(default_factory=list)
+    calls: list[LandedCall] = []
+    repairs: list[str] = []
+    rescues: list[str] = []
+    mended: list[str] = []
     guards: Counter[str] = field(default_factory=Counter)
     extra_requests: int = 0
     usage: Usage | None = None

@@ -11,11 +11,12 @@ import re
 import sys
 import time
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+from msgspec import Struct, field
 
 from ..errors import ConfigError
 from ..providers.wire_json import encode_json
@@ -32,8 +33,7 @@ _ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 log = logging.getLogger(__name__.rpartition(".")[0])
 
 
-@dataclass(slots=True)
-class RequestRecord:
+class RequestRecord(Struct):
     """`id`: the client's own, if it has sent a plain one. `exchange`: what was done, for a guarded request.
 
     `status`: of the answer; 499 if the client has gone before its end. `first_byte_at`: by the same clock as `began`.

@@ -12,9 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b, sha256
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from ..errors import WireError
 from ..negotiation.history.exchange_text import WRITTEN, leave_out
@@ -34,7 +35,7 @@ _CACHE_MARK = "cache_control"
 _CACHE_MARK_BYTES = _CACHE_MARK.encode()
 
 
-class KeptAnswer(NamedTuple):
+class KeptAnswer(Struct, frozen=True, array_like=True):
     """`arguments`: of each call, as the model wrote them; empty where the usual way of writing gives them."""
 
     ids: tuple[str, ...]
@@ -49,7 +50,7 @@ class KeptAnswer(NamedTuple):
 decode_kept = msgspec.msgpack.Decoder(KeptAnswer).decode
 
 
-class RestoredAnswer(NamedTuple):
+class RestoredAnswer(Struct, frozen=True):
     """A client's answer with what was put back. `values`: what was kept of it; `renamed`: ids it had otherwise."""
 
     values: tuple[bytes, ...]

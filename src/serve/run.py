@@ -11,7 +11,6 @@ import ssl
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from multiprocessing.process import BaseProcess
@@ -22,6 +21,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from msgspec.structs import replace
 
 from ..app.async_model import make_async_client
 from ..app.keys import read_keys

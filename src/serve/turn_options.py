@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from ..config.settings import DEFAULT_GUARDS
 
 
-class TurnOptions(NamedTuple):
+class TurnOptions(Struct, frozen=True):
     """`repair_turns`: how often a call that cannot be read is asked for again. `recovers_parser_errors`: an answer that
     the server's parser made an error of is asked for once more, with calls in the text. `constrained`: "auto", "on" or
     "off", as `text_protocol.constrained`. `guards`: those that are on.

@@ -8,10 +8,10 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker
 from multiprocessing.process import BaseProcess
 
+from msgspec import Struct
 from prometheus_client.multiprocess import mark_process_dead
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -25,8 +25,7 @@ TERMINAL = "/dev/tty"
 log = logging.getLogger(__name__.rpartition(".")[0])
 
 
-@dataclass
-class Place:
+class Place(Struct):
     """The place of a worker, and of those that replace it. Times are of the monotonic clock.
 
     `failures`: how many workers ended early, one after another. `due`: when the next one starts.

@@ -8,7 +8,8 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ..types.messages import (
     JSON,
@@ -46,7 +47,7 @@ PAGE = """<!doctype html>
 """
 
 
-class Section(NamedTuple):
+class Section(Struct, frozen=True):
     """One part of a conversation. `speaker` is you, model, thought, call or tool."""
 
     speaker: str
@@ -54,7 +55,7 @@ class Section(NamedTuple):
     text: str
 
 
-class SavedConversation(NamedTuple):
+class SavedConversation(Struct, frozen=True):
     title: str
     facts: Mapping[str, str]  # shown at the top
     messages: Sequence[Message]

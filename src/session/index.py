@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from ..types.messages import JSON, Message, Response, ToolResults, UserMessage
 from .journal import make_storable
 from .replay import JournalError, Replay, replay
@@ -59,7 +61,7 @@ class Summary(NamedTuple):
         return not (self.turns or self.problem)
 
 
-class Match(NamedTuple):
+class Match(Struct, frozen=True):
     session: Summary
     speaker: str  # "you", "model" or "tool"
     snippet: str

@@ -18,9 +18,10 @@ import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from ..errors import BotError
 from ..types.lazy_pattern import LazyPattern
@@ -38,8 +39,7 @@ _decode = json.JSONDecoder().raw_decode
 Redact = Callable[[str], str]
 
 
-@dataclass(slots=True, eq=False)
-class Record:
+class Record(Struct, eq=False):
     """One line of a journal: its kind, its number, and its other fields.
 
     A `line` that was read is parsed when its fields are first needed; `problems` gets a sentence if that fails.
@@ -49,7 +49,7 @@ class Record:
     number: int
     known_fields: Mapping[str, Any] | None = None
     line: bytes = b""
-    problems: list[str] = field(default_factory=list)
+    problems: list[str] = []
 
     @property
     def fields(self) -> Mapping[str, Any]:

@@ -16,8 +16,9 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from ..errors import BotError
 from ..types.file_names import escape_name
@@ -57,15 +58,14 @@ class JournalError(BotError):
         self.meta = meta or {}
 
 
-@dataclass
-class Replay:
+class Replay(Struct):
     """`partial` is the last message if its end is missing; `lost` the results made up for the last calls."""
 
     state: SessionState
-    messages: list[Message] = field(default_factory=list)
+    messages: list[Message] = []
     partial: Response | None = None
-    lost: list[ToolResult] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    lost: list[ToolResult] = []
+    problems: list[str] = []
     unended: bool = False  # the last line has no line end
     torn: bool = False  # and is not complete
 

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ..errors import BotError
 from ..types.events import CallFinished, CallStarted, Compacted, Completed, Event, Notice, TextDelta
@@ -34,7 +35,7 @@ def ignore_processes(processes: Iterable[StartedProcess]) -> Mapping[StartedProc
     return {}
 
 
-class Undone(NamedTuple):
+class Undone(Struct, frozen=True):
     """What was undone. `calls` had begun, and may have had effects that are not undone.
 
     `watched`: ids of those whose changes to files were undone, but which may have had other effects.

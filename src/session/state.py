@@ -10,8 +10,10 @@ remove entries from the end, so `undo` shows again what a compaction hid. A reco
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..types.file_names import FileState
 from ..types.messages import JSON, Response
@@ -24,8 +26,7 @@ UNDONE_ROWS = ("entries", "compactions", "points", "writes", "started", "todos",
 TODO_NAMES = (TODO_WRITE, "write_todos")  # under which it is called
 
 
-@dataclass(slots=True)
-class MessageEntry:
+class MessageEntry(Struct):
     """A record that is a message, or a piece of an answer. `size` is the number of messages it stands for.
 
     A response with calls stands for two: the other holds the results. `records` are the record itself and those that
@@ -35,10 +36,10 @@ class MessageEntry:
     kind: str
     number: int
     size: int = 1
-    records: list[Record] = field(default_factory=list, repr=False, compare=False)
+    records: list[Record] = []
 
 
-class Compaction(NamedTuple):
+class Compaction(Struct, frozen=True):
     """A summary that hides all entries before index `first` but the system prompt."""
 
     number: int
@@ -53,7 +54,7 @@ class Point(NamedTuple):
     question: str | None
 
 
-class Write(NamedTuple):
+class Write(Struct, frozen=True):
     """A file written by a tool, as it was before and after; None means there was no file.
 
     `after` is NOT_KNOWN if the program stopped before it was known. `call` is the id of the call that wrote the file.
@@ -66,7 +67,7 @@ class Write(NamedTuple):
     after: FileState | None = NOT_KNOWN
 
 
-class WatchedCall(NamedTuple):
+class WatchedCall(Struct, frozen=True):
     """A call whose changes to files are among the writes; `is_complete`: all of them."""
 
     number: int
@@ -74,7 +75,7 @@ class WatchedCall(NamedTuple):
     is_complete: bool
 
 
-class UndoneTurn(NamedTuple):
+class UndoneTurn(Struct, frozen=True):
     """What an undo removed, by the name of its list; `number` is that of the undo's record."""
 
     number: int
@@ -85,7 +86,7 @@ class UndoneTurn(NamedTuple):
         return self.rows["writes"]
 
 
-class StartedCall(NamedTuple):
+class StartedCall(Struct, frozen=True):
     """`arguments`: those it ran with, where they are not those of the answer."""
 
     number: int
@@ -94,7 +95,7 @@ class StartedCall(NamedTuple):
     arguments: dict[str, JSON] | None = None
 
 
-class Todos(NamedTuple):
+class Todos(Struct, frozen=True):
     """The number of a result, and the arguments of its call."""
 
     number: int
@@ -109,27 +110,26 @@ def list_since(rows: Sequence[Row], number: int) -> list[Row]:
     return [row for row in rows if row.number >= number]
 
 
-@dataclass
-class SessionState:
+class SessionState(Struct):
     """`keep_records`: keep the records of messages, so that replay can read the messages from them."""
 
-    meta: dict[str, JSON] = field(default_factory=dict)
+    meta: dict[str, JSON] = {}
     name: str = ""
     next: int = 0  # the number of the next record
-    entries: list[MessageEntry] = field(default_factory=list)
-    compactions: list[Compaction] = field(default_factory=list)
-    points: list[Point] = field(default_factory=list)
-    writes: list[Write] = field(default_factory=list)
-    processes: list[StartedProcess] = field(default_factory=list)  # of the last answer's calls, and in the background
-    open_writes: list[int] = field(default_factory=list)  # indexes of the writes of the running call
-    started: list[StartedCall] = field(default_factory=list)
+    entries: list[MessageEntry] = []
+    compactions: list[Compaction] = []
+    points: list[Point] = []
+    writes: list[Write] = []
+    processes: list[StartedProcess] = []  # of the last answer's calls, and in the background
+    open_writes: list[int] = []  # indexes of the writes of the running call
+    started: list[StartedCall] = []
     running: str = ""  # the id of the call that started last
-    todos: list[Todos] = field(default_factory=list)
-    watched: list[WatchedCall] = field(default_factory=list)
-    undone: list[UndoneTurn] = field(default_factory=list)  # that can be done again, the last one last
-    keep_records: bool = field(default=False, compare=False, repr=False)
-    _response: Record | None = field(default=None, compare=False, repr=False)  # the last one
-    _todo_calls: dict[str, Mapping[str, JSON]] | None = field(default=None, compare=False, repr=False)  # in it, by id
+    todos: list[Todos] = []
+    watched: list[WatchedCall] = []
+    undone: list[UndoneTurn] = []  # that can be done again, the last one last
+    keep_records: bool = False
+    _response: Record | None = None  # the last one
+    _todo_calls: dict[str, Mapping[str, JSON]] | None = None  # in it, by id
 
     @property
     def visible(self) -> Sequence[MessageEntry]:
@@ -272,7 +272,7 @@ class SessionState:
         place = next((each for each in self.open_writes if self.writes[each].path == path), None)
         if place is not None:
             self.open_writes.remove(place)
-            self.writes[place] = self.writes[place]._replace(after=_read_digest(record.fields.get("after")))
+            self.writes[place] = replace(self.writes[place], after=_read_digest(record.fields.get("after")))
 
     def _add_changes(self, record: Record) -> None:
         call, files = str(record.fields.get("call", "")), record.fields.get("files")

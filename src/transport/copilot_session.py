@@ -5,8 +5,9 @@ Messages are the JSON that providers/copilot.py makes of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 _SPEAKERS = {"user": "User", "assistant": "You", "tool": "Tools"}
 _RETOLD = """\
@@ -15,16 +16,15 @@ This is the conversation so far. Go on with it: answer what is last in it.
 {conversation}"""
 
 
-@dataclass
-class CopilotSession:
+class CopilotSession(Struct):
     """`known`: the messages that it has, but for its own last answer, of which the rest tells."""
 
     id: str
     settings: dict[str, Any]
-    known: list[dict[str, Any]] = field(default_factory=list)
+    known: list[dict[str, Any]] = []
     answer_id: str = ""
     answer: str = ""
-    calls: list[str] = field(default_factory=list)
+    calls: list[str] = []
 
     def find_news(self, messages: list[dict[str, Any]]) -> dict[str, Any] | None:
         """The message to continue with; None if the conversation does not go on where the session stands."""

@@ -12,9 +12,9 @@ import ssl
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
@@ -25,7 +25,7 @@ _CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
 
 
-class Route(NamedTuple):
+class Route(Struct, frozen=True):
     """`proxy`: its address, or "". `verify`: the path of certificates, True for certifi's, or False: no check.
 
     `cert`: the client's own certificate, as the path of it, or the paths of it and of its key; empty: none.

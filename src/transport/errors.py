@@ -11,9 +11,9 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from urllib3 import exceptions as urllib3_errors
 
 from ..errors import (
@@ -62,7 +62,7 @@ _CONNECTION_ERRORS = (urllib3_errors.NewConnectionError, urllib3_errors.Protocol
 _CLOSED = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 
 
-class _Translation(NamedTuple):
+class _Translation(Struct, frozen=True):
     """For a cause of this type whose words match `pattern`; `message` may hold {url}, {host}, {cause} and {flaw}."""
 
     cause: type[BaseException] | tuple[type[BaseException], ...]

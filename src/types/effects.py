@@ -8,7 +8,9 @@ and the end of the turn, end it. The agent's loop is such a generator too. See t
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union
+
+from msgspec import Struct
 
 from .events import Event, ModelEvent
 
@@ -20,7 +22,7 @@ T = TypeVar("T")
 MIN_ERROR_STATUS = 400  # of HTTP
 
 
-class Open(NamedTuple):
+class Open(Struct, frozen=True):
     """Send a request whose answer is read in pieces. The answer is a ReplyHead.
 
     `path` is relative to the server's address, or with a leading slash to its root, above /v1.
@@ -31,15 +33,15 @@ class Open(NamedTuple):
     body: bytes | None = None
 
 
-class Read(NamedTuple):
+class Read(Struct, frozen=True):
     """The answer is the next bytes of the open answer; None at its end."""
 
 
-class Release(NamedTuple):
+class Release(Struct, frozen=True):
     """The open answer is not read further; its connection may serve the next request. The answer is None."""
 
 
-class Fetch(NamedTuple):
+class Fetch(Struct, frozen=True):
     """Send a request and read its answer, which is a Reply. `within`: a limit for all of it, in seconds."""
 
     method: str
@@ -48,13 +50,13 @@ class Fetch(NamedTuple):
     within: float | None = None
 
 
-class Sleep(NamedTuple):
+class Sleep(Struct, frozen=True):
     """The answer is None."""
 
     seconds: float
 
 
-class Await(NamedTuple):
+class Await(Struct, frozen=True):
     """The answer is the result of the future, which another thread or task settles; what that raises is raised.
 
     `keeps_answer`: the open answer stays open meanwhile.
@@ -64,7 +66,7 @@ class Await(NamedTuple):
     keeps_answer: bool = False
 
 
-class ReplyHead(NamedTuple):
+class ReplyHead(Struct, frozen=True):
     """`retry_after`: seconds that the server asks to wait. `headers`: all of them, where the gateway asks.
 
     `had_key`: an API key was sent with the request.
@@ -87,7 +89,7 @@ class ReplyHead(NamedTuple):
         return 200 <= self.status < 300
 
 
-class Reply(NamedTuple):
+class Reply(Struct, frozen=True):
     head: ReplyHead
     body: bytes
 

@@ -1,17 +1,20 @@
 """The neutral format of conversations, the same for every provider. No I/O.
 
 A call keeps its arguments as an object, and a result keeps its value unchanged: only parsing/prompt.py and providers
-turn them into a provider's text. The values are frozen dataclasses, because they are stored and compared.
+turn them into a provider's text. The values are frozen, because they are stored and compared.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, Union, cast
 
-from .serialization import STORED, Serializable, read_as
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
+
+from .serialization import Serializable, read_as
+from .value import Value
 
 MAX_CALLS = 32  # of one answer that may run, malformed ones counted
 
@@ -28,8 +31,7 @@ CHECKS_LEAD = "The change was made. The project's checks now say:"  # of a note 
 MEDIA_CHARS = 4000  # that an image or a sound counts for where a conversation's size is estimated: 1,000 tokens
 
 
-@dataclass(frozen=True, slots=True)
-class ToolDefinition:
+class ToolDefinition(Value, frozen=True, eq=False):
     """A tool as it is described to a model. `name` matches [a-zA-Z0-9_-]{1,64}, `parameters` is a JSON Schema object.
 
     `strict` asks the server to constrain calls to the schema. `strict_parameters` is the schema for servers that then
@@ -38,17 +40,17 @@ class ToolDefinition:
     "": prompts hold the definition. Calls of both are read.
     """
 
+    UNCOMPARED = ("strict_parameters", "aliases")
     name: str
     description: str
     parameters: Mapping[str, JSON]
     strict: bool = False
     named_by: str = ""
-    strict_parameters: Mapping[str, JSON] | None = field(default=None, repr=False, compare=False)
-    aliases: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    strict_parameters: Mapping[str, JSON] | None = None
+    aliases: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """The choice of one tool, which the model must call. A tool may be named `auto`, `none` or `required`."""
 
     name: str
@@ -58,8 +60,7 @@ class Named:
 ToolChoice: TypeAlias = Union[Literal["auto", "none", "required"], Named]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall(Serializable):
+class ToolCall(Serializable, frozen=True):
     """A model's request to run a tool, in whatever format it came.
 
     `repaired` names the repairs that its text needed; `echo` says that the model only repeated it from its input;
@@ -70,16 +71,18 @@ class ToolCall(Serializable):
     """
 
     TYPE = "call"
+    UNCOMPARED = ("written", "real_path")
+    UNSTORED = ("real_path",)
     id: str
     name: str
     arguments: Mapping[str, JSON]
     origin: Origin = NATIVE
     repaired: tuple[str, ...] = ()
     echo: bool = False
-    metadata: Mapping[str, JSON] = field(default_factory=dict)
+    metadata: Mapping[str, JSON] = {}
     guessed: bool = False
-    written: str = field(default="", repr=False, compare=False, metadata=STORED)
-    real_path: str | None = field(default=None, repr=False, compare=False)
+    written: str = ""
+    real_path: str | None = None
 
 
 _ARGUMENTS = json.JSONEncoder(ensure_ascii=False)  # json.dumps makes one a call
@@ -90,8 +93,7 @@ def write_arguments(arguments: Mapping[str, JSON]) -> str:
     return _ARGUMENTS.encode(dict(arguments))
 
 
-@dataclass(frozen=True, slots=True)
-class MalformedCall(Serializable):
+class MalformedCall(Serializable, frozen=True):
     """An attempt at a call that cannot be read. It never runs; its result tells the model the `reason`.
 
     `raw` is the text as the model wrote it; `name` is empty if no name could be read.
@@ -110,18 +112,18 @@ class MalformedCall(Serializable):
         return {}
 
 
-@dataclass(frozen=True, slots=True)
-class Usage(Serializable):
+class Usage(Serializable, frozen=True):
     """Numbers of tokens, as the server counted them. `cached_tokens`: those of the input that it had already read.
 
     `thought_tokens`: those of the output that were thoughts, shown or not, where the server tells. They are not stored.
     """
 
     TYPE = "usage"
+    UNCOMPARED = UNSTORED = ("thought_tokens",)
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    thought_tokens: int = field(default=0, compare=False)
+    thought_tokens: int = 0
 
     def __add__(self, other: Usage | None) -> Usage:
         if other is None:
@@ -133,8 +135,7 @@ class Usage(Serializable):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult(Serializable):
+class ToolResult(Serializable, frozen=True):
     """The result of a call. `value` is a string (kind text), any JSON value (data) or a sentence for the model (error).
 
     For kind multimodal it is a list of content blocks, see ContentBlock.
@@ -150,6 +151,8 @@ class ToolResult(Serializable):
     """
 
     TYPE = "result"
+    UNCOMPARED = ("diff", "seconds", "ending", "exit_code", "reply", "own_chars")
+    UNSTORED = ("diff", "seconds")
     tool_call_id: str
     name: str
     kind: Literal["text", "data", "error", "multimodal"]
@@ -157,12 +160,12 @@ class ToolResult(Serializable):
     ref: str = ""
     is_denied: bool = False
     usage: Usage | None = None
-    diff: str = field(default="", repr=False, compare=False)
-    seconds: float = field(default=0.0, repr=False, compare=False)
-    ending: str = field(default="", repr=False, compare=False, metadata=STORED)
-    exit_code: int | None = field(default=None, repr=False, compare=False, metadata=STORED)
-    reply: str = field(default="", repr=False, compare=False, metadata=STORED)
-    own_chars: int | None = field(default=None, repr=False, compare=False, metadata=STORED)
+    diff: str = ""
+    seconds: float = 0.0
+    ending: str = ""
+    exit_code: int | None = None
+    reply: str = ""
+    own_chars: int | None = None
 
     @property
     def has_command_failed(self) -> bool:
@@ -234,22 +237,20 @@ def detach_media(results: Sequence[ToolResult]) -> tuple[list[ToolResult], tuple
     return texts, tuple(media)
 
 
-@dataclass(frozen=True, slots=True)
-class Text(Serializable):
+class Text(Serializable, frozen=True):
     """`metadata` is opaque and is sent back to the provider on the next turn, as in ToolCall and Reasoning."""
 
     TYPE = "text"
     text: str
-    metadata: Mapping[str, JSON] = field(default_factory=dict)
+    metadata: Mapping[str, JSON] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Reasoning(Serializable):
+class Reasoning(Serializable, frozen=True):
     """A thought. `metadata`: as in Text."""
 
     TYPE = "reasoning"
     text: str
-    metadata: Mapping[str, JSON] = field(default_factory=dict)
+    metadata: Mapping[str, JSON] = {}
 
 
 def is_open_thought(block: object) -> bool:
@@ -277,16 +278,14 @@ Block = Union[Text, Reasoning, ToolCall, MalformedCall]
 ENVIRONMENT_PREFIX = "Environment: "  # begins the paragraph of a system prompt that tells date, system and branch
 
 
-@dataclass(frozen=True, slots=True)
-class SystemMessage(Serializable):
+class SystemMessage(Serializable, frozen=True):
     """What the conversation begins with: instructions for the model."""
 
     TYPE = "system"
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class UserMessage(Serializable):
+class UserMessage(Serializable, frozen=True):
     """What the user says: `text` alone, or `blocks` of text, images and sound in their order.
 
     Where there are blocks, `text` follows from them, with a note for each image or sound. `typed` is what the user
@@ -300,7 +299,7 @@ class UserMessage(Serializable):
 
     def __post_init__(self) -> None:
         if self.blocks:
-            object.__setattr__(self, "text", join_block_texts(self.blocks))
+            force_setattr(self, "text", join_block_texts(self.blocks))
 
     @property
     def title(self) -> str:
@@ -317,8 +316,7 @@ class UserMessage(Serializable):
         return UserMessage("", tuple(block for block in blocks if block != {"type": "text", "text": ""}))
 
 
-@dataclass(frozen=True, slots=True)
-class Response(Serializable):
+class Response(Serializable, frozen=True):
     """The model's turn: its blocks in the order they came, and why it stopped.
 
     `provider_stop_reason` is the provider's own word, such as content_filter, where no StopReason has its meaning.
@@ -329,15 +327,17 @@ class Response(Serializable):
     """
 
     TYPE = "response"
+    UNCOMPARED = ("id", "written", "kept_text")
+    UNSTORED = ("id", "kept_text")
     content: tuple[Block, ...]
     stop_reason: StopReason = "end_turn"
     usage: Usage | None = None
     model: str = ""
     provider_stop_reason: str = ""
-    id: str = field(default="", compare=False)
-    writer: str = field(default="", repr=False)
-    written: str = field(default="", repr=False, compare=False, metadata=STORED)
-    kept_text: str = field(default="", repr=False, compare=False)
+    id: str = ""
+    writer: str = ""
+    written: str = ""
+    kept_text: str = ""
 
     @property
     def text(self) -> str:
@@ -375,8 +375,7 @@ class Response(Serializable):
         return bool(self.content) and all(isinstance(block, Reasoning) for block in self.content)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResults(Serializable):
+class ToolResults(Serializable, frozen=True):
     """The results of one turn's calls, in the order of the calls."""
 
     TYPE = "results"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, Union, get_args
+from typing import Literal, Protocol, Union, get_args
+
+from msgspec import Struct
 
 # What a command needs: the workspace to read, the workspace to change, or that and the network.
 Access = Literal["read", "write", "network"]
@@ -12,7 +14,7 @@ ACCESSES: tuple[Access, ...] = get_args(Access)  # each includes those before it
 Grant = Union[Access, Literal["outside"]]  # outside: without the sandbox, which only the user can allow
 
 
-class Launch(NamedTuple):
+class Launch(Struct, frozen=True):
     """How to start a command, and what to call once its program has ended."""
 
     argv: Sequence[str]

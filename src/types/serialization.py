@@ -1,33 +1,34 @@
 """Values as JSON objects, and back: a value that is read equals the one that was written.
 
-"type" names the class of an object. Fields that have their default value, or do not count in a comparison, are left
-out, and unknown ones are ignored; a field of the second kind may be marked as STORED.
+"type" names the class of an object. Fields that have their default value are left out, and unknown ones are ignored.
 How a field is read follows from its type. JSON may come from a file that somebody edited, so reading checks types.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
 from functools import cache, partial
-from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
-STORED: Mapping[str, bool] = {"stored": True}  # metadata of a field
+from msgspec import NODEFAULT
+from msgspec.structs import fields
+
+from .value import Value
+
 T = TypeVar("T", bound="Serializable")
 _PLAIN_KINDS: Mapping[Any, type] = {Mapping: dict, dict: dict, Literal: str}  # a newer version may know more words
 Reader = Callable[[Any], Any]
 
 
-class Serializable:
-    """Base of dataclasses that are stored; `TYPE` is the class's name in JSON."""
+class Serializable(Value, frozen=True, eq=False):
+    """Base of values that are stored. `TYPE` is the class's name in JSON. `UNSTORED`: the fields that are left out."""
 
-    __slots__ = ()
     TYPE: ClassVar[str]
+    UNSTORED: ClassVar[tuple[str, ...]] = ()
 
     def to_dict(self) -> dict[str, Any]:
         written: dict[str, Any] = {"type": self.TYPE}
-        kind: Any = type(self)
-        for name, default in _list_defaults(kind):
+        for name, default in _list_defaults(type(self)):
             value = getattr(self, name)
             if value != default or type(value) is not type(default):
                 written[name] = _write(value)
@@ -38,8 +39,7 @@ class Serializable:
         """Raises ValueError if `value` is not an object of this type."""
         if not isinstance(value, dict) or value.get("type") != cls.TYPE:
             raise ValueError(f"expected an object of type {cls.TYPE}")
-        kind: Any = cls
-        readers = _list_readers(kind)
+        readers = _list_readers(cls)
         try:
             return cls(**{name: readers[name](held) for name, held in value.items() if name in readers})
         except TypeError as error:  # a field is missing
@@ -62,21 +62,21 @@ def _write(value: Any) -> Any:
 
 
 @cache
-def _list_defaults(kind: type[Any]) -> list[tuple[str, object]]:
+def _list_defaults(kind: type[Serializable]) -> list[tuple[str, object]]:
+    """The fields that are stored, each with its default. A required one has NODEFAULT, which equals no value."""
     defaults: list[tuple[str, object]] = []
     for each in fields(kind):
         default = each.default
-        if each.default_factory is not MISSING:
+        if each.default_factory is not NODEFAULT:
             default = each.default_factory()
-        if each.compare or each.metadata.get("stored"):
+        if each.name not in kind.UNSTORED:
             defaults.append((each.name, default))
     return defaults
 
 
 @cache
-def _list_readers(kind: type[Any]) -> dict[str, Reader]:
-    hints = get_type_hints(kind)
-    return {each.name: _reader_of(hints[each.name]) for each in fields(kind)}
+def _list_readers(kind: type[Serializable]) -> dict[str, Reader]:
+    return {each.name: _reader_of(each.type) for each in fields(kind)}
 
 
 @cache

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from src.agent.dispatch import NOT_FINISHED, TOO_MANY, TOO_MANY_NOTICE
 from src.errors import ToolError

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from src.security.permissions.approval import Answer
 from src.security.permissions.hooks import HookReport, HookVerdict

@@ -1,8 +1,8 @@
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from src.agent.compaction import Compactor
 from src.agent.dispatch import NOT_FINISHED, LoopWatch

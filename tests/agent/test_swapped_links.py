@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from src.agent.dispatch import ToolDispatcher, TurnCalls
 from src.agent.permission import PermissionGate

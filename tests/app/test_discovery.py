@@ -1,8 +1,8 @@
 import json
 import os
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from src import config
 from src.app.candidates import USUAL_PORTS

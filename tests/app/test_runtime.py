@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from src.app.access import defer_sandbox, make_policy, make_tool_context
 from src.app.connect import FACTS

@@ -5,8 +5,9 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from src.app.endpoint import make_settings
 from src.batch.results import CheckResult, Row

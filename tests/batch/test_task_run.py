@@ -1,8 +1,7 @@
 """One task from its folder to its row."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from src.app.endpoint import make_settings
 from src.batch.task_run import Job, run_task

@@ -1,9 +1,9 @@
 """Reading the file of tasks."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from src.batch.tasks import Task, read_tasks, repeat_tasks, select_relevant
 from src.config import Settings

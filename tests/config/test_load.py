@@ -7,19 +7,18 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 import src
 from src.config import (
     BASE_URLS,
     KINDS,
-    OPTIONS,
     SECTIONS,
+    SETTINGS,
     Settings,
-    get_default,
     get_state_folder,
     list_default_files,
     list_settings,
@@ -56,7 +55,7 @@ def refusal(path: Path | None = None, overrides: dict | None = None, environ: di
 
 
 def sections(settings: Settings) -> dict:
-    everything = asdict(settings)
+    everything = to_builtins(settings, enc_hook=str)
     return {name: everything[name] for name in SECTIONS}
 
 
@@ -504,12 +503,12 @@ def test_a_provider_there_is_not_is_refused_with_those_there_are(write):
 def table() -> str:
     """The table of docs/configuration.md, from the fields."""
     rows = ["| key | holds | default | what it is for |", "|---|---|---|---|"]
-    for key, option in OPTIONS.items():
-        holds = KINDS[option.type].name.removeprefix("an ").removeprefix("a ")
-        limits = (("at least", option.metadata["least"]), ("at most", option.metadata["most"]))
+    for key, setting in SETTINGS.items():
+        holds = KINDS[setting.type].name.removeprefix("an ").removeprefix("a ")
+        limits = (("at least", setting.option.least), ("at most", setting.option.most))
         bound = "".join(f", {name} {limit:g}" for name, limit in limits if limit is not None)
-        default = json.dumps(get_default(option))
-        rows.append(f"| `{key}` | {holds}{bound} | `{default}` | {option.metadata['about']} |")
+        default = json.dumps(setting.default)
+        rows.append(f"| `{key}` | {holds}{bound} | `{default}` | {setting.option.about} |")
     return "\n".join(rows)
 
 

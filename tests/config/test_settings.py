@@ -10,7 +10,7 @@ from src.app.sampling import SAMPLING
 from src.config.settings import SECTIONS
 from tests.sources import SOURCES, nodes
 
-OPTIONS = {(section, name) for section, settings in SECTIONS.items() for name in settings.__dataclass_fields__}
+OPTIONS = {(section, name) for section, settings in SECTIONS.items() for name in settings.__struct_fields__}
 READ_BY_LOAD = {  # that decide on others before there are Settings
     ("vllm", "available_models"),
     ("vllm", "default_model_index"),
@@ -53,6 +53,8 @@ def list_reads(path: Path) -> Iterator[tuple[str, str]]:
                 yield node.value.attr, node.attr
             elif isinstance(node.value, ast.Name) and node.value.id in aliases:
                 yield aliases[node.value.id], node.attr
+            elif isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith(".get_model_settings"):
+                yield "vllm", node.attr
 
 
 def test_every_options_value_is_read_somewhere():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import astuple, replace
+
 from src.app.endpoint import make_settings
 from src.eval.advice import ServerFacts, advise
 from src.eval.arms import NO_THOUGHTS, drop_grammar, list_paths, list_variations
@@ -24,7 +26,7 @@ def find_advice(run, facts: ServerFacts = FACTS, vary=lambda *_: []):
 
 def test_where_native_calls_arrive_nothing_is_to_be_changed():
     advice = find_advice(lambda *at: right(*at, origins=("native",)))
-    assert advice == ("Nothing to change: no arm does better than what you have.", {}, "", ())
+    assert astuple(advice) == ("Nothing to change: no arm does better than what you have.", {}, "", ())
 
 
 def run_leaking(arm, *at):
@@ -97,7 +99,7 @@ def test_a_template_that_shows_tools_is_named_where_the_own_hides_them():
         return right(arm, *at, origins=("text",))
 
     template = Path("/x/chat_template.jinja")
-    assert find_advice(run, FACTS._replace(template=template)).command == f"{CALLING} hermes --chat-template {template}"
+    assert find_advice(run, replace(FACTS, template=template)).command == f"{CALLING} hermes --chat-template {template}"
     assert "The chat template shows the model no tools." in find_advice(run).why
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from src.eval.progress import ProgressEstimate, estimate_progress
 from src.eval.search import QUICK
 
@@ -20,7 +22,7 @@ def test_the_time_left_is_that_of_the_requests_left():
 
 
 def test_at_the_end_nothing_is_left():
-    search = make_search(right, QUICK._replace(requests=4000, samples=40))
+    search = make_search(right, replace(QUICK, requests=4000, samples=40))
     search.measure_only(PATHS[0])
     progress = estimate_progress(search, PATHS[0])
     assert progress.requests == len(CASES)
@@ -28,7 +30,7 @@ def test_at_the_end_nothing_is_left():
 
 
 def test_a_path_that_the_server_refuses_is_not_expected_to_be_asked():
-    plan = QUICK._replace(requests=4000, samples=40)
+    plan = replace(QUICK, requests=4000, samples=40)
     taken = make_search(right, plan)
     refused = make_search(
         lambda arm, *at: right(arm, *at) if arm.name == "native" else wrong(arm, *at, "refused"), plan

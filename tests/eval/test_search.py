@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from src.eval.arms import Arm
 from src.eval.progress import count_all_requests
@@ -110,15 +111,15 @@ def test_an_arm_alone_keeps_what_counts_where_its_last_runs_failed_by_themselves
     def run(arm, case, seed):
         return right(arm, case, seed) if CASES.index(case) < 32 else wrong(arm, case, seed, "harness")
 
-    search = make_search(run, QUICK._replace(samples=36))
+    search = make_search(run, replace(QUICK, samples=36))
     assert search.measure_only(PATHS[0]) == PATHS[0]
 
 
 def test_an_arm_without_a_run_is_not_the_best():
-    search = make_search(right, QUICK._replace(requests=2))
+    search = make_search(right, replace(QUICK, requests=2))
     assert search.find_best(PATHS) is None
     assert search.standings["native"].reason == "there are too few requests for one run"
-    assert make_search(right, QUICK._replace(requests=2)).measure_only(PATHS[0]) is None
+    assert make_search(right, replace(QUICK, requests=2)).measure_only(PATHS[0]) is None
 
 
 def test_two_paths_that_fail_by_themselves_do_not_hide_a_third():
@@ -158,7 +159,7 @@ def test_of_ten_equal_arms_another_is_taken_for_better_in_one_of_ten_evals_at_mo
     stayed = 0
     for seed in range(60):
         run = answer_by_chance(seed, draw_difficulties(random.Random(seed), 0.8))
-        stayed += make_search(run, QUICK._replace(requests=800), vary=vary).find_best(PATHS) == PATHS[0]
+        stayed += make_search(run, replace(QUICK, requests=800), vary=vary).find_best(PATHS) == PATHS[0]
     assert stayed >= 54
 
 
@@ -170,7 +171,7 @@ def test_the_same_outcomes_lead_the_same_way():
 
 
 def test_each_case_gets_another_seed_in_each_round():
-    search = make_search(right, QUICK._replace(samples=80))
+    search = make_search(right, replace(QUICK, samples=80))
     assert search.samples[0] == (CASES[0], 0)
     assert search.samples[40] == (CASES[0], 1)
 
@@ -225,7 +226,7 @@ def test_an_arm_that_fails_from_some_case_on_is_left_undecided():
 
 
 def test_where_the_requests_run_out_an_arm_stays_undecided():
-    search = make_search(right, QUICK._replace(requests=30))
+    search = make_search(right, replace(QUICK, requests=30))
     assert search.find_best(PATHS) == PATHS[0]
     assert search.standings["text"].verdict == "open"
     assert search.requests <= 30

@@ -13,11 +13,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from msgspec.structs import replace
 
 from src.app.connect import Connections
 from src.app.endpoint import make_settings

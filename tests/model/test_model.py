@@ -1,8 +1,8 @@
 import itertools
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from src.app.endpoint import random_id
 from src.errors import (

@@ -1,9 +1,9 @@
 """Servers that leave a user without tools, calls or the truth, unless what they do counts and not what they say."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from src.errors import ServerError, StreamCut, WireError
 from src.model.recovery import ASKING_AGAIN_NOTICE, ASKING_WHOLE_NOTICE, PART_LOST_NOTICE

@@ -5,11 +5,11 @@ With the chat templates of real models, and a tokenizer that knows several ids f
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from src.model.request_builder import ModelOptions, RequestBuilder
 from src.negotiation import CallPath

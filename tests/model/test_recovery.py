@@ -3,9 +3,9 @@
 import itertools
 import json
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from src.model.recovery import (
     ASKING_AGAIN_NOTICE,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from src.errors import ContextTooLong, ServerError
 from src.negotiation.call_path import NO_PARSER as WITHOUT_PARSER

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from src.errors import ServerError
 from src.negotiation import CallPath

@@ -8,6 +8,7 @@ import collections
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from src.parsing import StreamParser, extract_tool_calls, gathered
 from src.parsing.formats.envelopes import REASONING
@@ -135,7 +136,7 @@ def test_no_value_of_markers_is_changed_in_silence(row, pieces, size):
 @pytest.mark.thorough
 @check_each(row=ROWS)
 def test_a_long_value_with_its_own_tags_is_not_changed_in_silence(row):
-    tags = [row.opener, row.closer, *(row.syntax[:4] if row.syntax else ())]
+    tags = [row.opener, row.closer, *(astuple(row.syntax)[:4] if row.syntax else ())]
     text, arguments = write_call(row, "".join(f"line {n} {tags[n % len(tags)]}\n" for n in range(LONG_LINES)))
     assert judge(extract_tool_calls(text, [WRITE]), arguments) != "changed"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from src.providers.base import ChatRequest
 from src.types.messages import Named, Response, Text, ToolCall, ToolDefinition, ToolResult, ToolResults, UserMessage

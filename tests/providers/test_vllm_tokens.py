@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from src.errors import TokensUnsupported
 from src.providers.base import RawTokens, decode
@@ -35,7 +36,7 @@ def test_a_rendered_prompt_goes_back_as_it_came_and_asks_for_text():
 
 
 def test_a_rendered_prompt_with_other_ids_keeps_its_other_fields():
-    other = read_rendered(json.dumps(RENDERED).encode())._replace(ids=b"1,2,33")
+    other = replace(read_rendered(json.dumps(RENDERED).encode()), ids=b"1,2,33")
     assert json.loads(other.request.body) == RENDERED | {"output_mode": "text", "token_ids": [1, 2, 33]}
 
 

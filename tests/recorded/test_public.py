@@ -53,7 +53,7 @@ def test_the_package_has_these_names():
 @check_rows("name", FIELDS)
 def test_a_value_has_these_fields(name):
     kind = getattr(src, name)
-    assert list(getattr(kind, "_fields", None) or kind.__dataclass_fields__)[: len(FIELDS[name])] == FIELDS[name]
+    assert list(getattr(kind, "_fields", None) or kind.__struct_fields__)[: len(FIELDS[name])] == FIELDS[name]
 
 
 def test_an_agent_is_connected_with_these_parameters():

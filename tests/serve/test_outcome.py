@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from src.negotiation.call_path import THOUGHTS_FIELD
 from src.serve.chunks.guard import Ending
 from src.serve.outcome import FinishedAnswer, decide_outcome, find_ask, write_ask
@@ -149,7 +151,7 @@ def test_an_empty_answer_goes_back_with_its_thoughts_where_the_server_takes_them
 )
 def test_what_the_client_gets(answer, more, ending):
     outcome = decide_outcome(answer, "", more)
-    assert outcome.ending._replace(calls=[*outcome.ending.calls]) == ending._replace(calls=[*ending.calls])
+    assert replace(outcome.ending, calls=[*outcome.ending.calls]) == replace(ending, calls=[*ending.calls])
     assert not outcome.lacks_form
 
 

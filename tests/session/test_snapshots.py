@@ -4,6 +4,7 @@ import errno
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from src.session.snapshots import Snapshots, read_state
 from src.session.state import Write
@@ -59,7 +60,7 @@ class TestRestoring:
         assert self.snapshots.restore([write], restore_file) == ([], [], [])
 
     def test_a_content_that_was_not_saved_is_a_reason_to_skip(self, write):
-        missing = write._replace(before=FileState(0, "0" * 64))
+        missing = replace(write, before=FileState(0, "0" * 64))
         assert self.snapshots.restore([missing], restore_file).skipped == [
             (write.path, "its earlier content was not saved")
         ]

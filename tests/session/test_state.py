@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from src.agent.loop import AgentLoop
 from src.errors import StreamCut
@@ -148,6 +151,18 @@ class Live:
         self.session = self.session.fork(open_store(self.folder).create_journal())
 
 
+ONLY_FOR_REPLAY = {"keep_records", "records", "_response", "_todo_calls"}
+
+
+def select_compared(value: Any) -> Any:
+    """The state as plain values, without what only a replay keeps beside it."""
+    if isinstance(value, Struct):
+        value = asdict(value)
+    if isinstance(value, dict):
+        return {key: select_compared(each) for key, each in value.items() if key not in ONLY_FOR_REPLAY}
+    return [select_compared(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
 OPERATIONS = [name for name in vars(Live) if not name.startswith("_")]
 
 
@@ -159,7 +174,7 @@ def test_the_state_of_a_replayed_journal_is_that_of_the_live_session(tmp_path_fa
         getattr(live, name)()
     found = replay(live.session.path)
     assert found.problems == []
-    assert found.state == live.session.state
+    assert select_compared(found.state) == select_compared(live.session.state)
     assert found.messages == live.session.messages
     live.session.close()
 
@@ -237,7 +252,7 @@ class TestFold:
         after = fold(META, USER, RESPONSE, (kind, fields))
         for entry in after.entries:
             entry.size = 1
-        assert after == before
+        assert select_compared(after) == select_compared(before)
 
     @check_rows("kind", ["call", "result", "delta", "wrote", "cut", "compaction", "undo", "response"])
     def test_no_record_needs_another_before_it(self, kind):

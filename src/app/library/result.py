@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Literal, NoReturn, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from ...errors import LimitReached
 from ...types.events import (
@@ -43,8 +44,7 @@ HINTS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Result(Generic[T]):
+class Result(Struct, Generic[T], frozen=True):
     """The answer to one question. `str(result)` is its text.
 
     `stop_reason`: "end_turn" if the model ended its answer itself; "pending" if calls wait for an answer; "max_tokens",

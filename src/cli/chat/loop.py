@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
+from msgspec.structs import replace
+
 from ... import app
 from ...app.discovery import ServerTarget
 from ...app.factory import Factory
@@ -138,7 +140,7 @@ class Chat:
         state.session.notes = []
         settings, is_denied = state.settings, state.factory.is_unreadable
         mentions = read_mentions(question, settings.root, is_denied, settings.added, dropped=True)
-        mentions = mentions._replace(typed=typed or question)
+        mentions = replace(mentions, typed=typed or question)
         for note in mentions.notes:
             state.screen.say(f"  {note}")
         if mentions.images and state.ensure_runtime().model.path.text_only:

@@ -11,8 +11,10 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ... import app
 from ...app.factory import Factory
@@ -70,7 +72,7 @@ PageLines = Callable[[Sequence[str]], bool]
 Display: TypeAlias = "Union[PlainScreen, LiveScreen]"
 
 
-class ChatIO(NamedTuple):
+class ChatIO(Struct, frozen=True):
     """Reading from the terminal, for a chat.
 
     `read` works like input(); `turn` is entered around each answer, `suspend` around a program that takes the terminal.
@@ -335,7 +337,7 @@ def _estimate_chars(message: Message) -> int:
     return chars
 
 
-class SlashCommand(NamedTuple):
+class SlashCommand(Struct, frozen=True):
     """A slash command. `argument` describes its argument; `complete` gives the possible values."""
 
     name: str  # with its slash

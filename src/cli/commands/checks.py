@@ -12,8 +12,9 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Literal, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from ...app.access import defer_sandbox, make_policy
 from ...app.address import complete_address

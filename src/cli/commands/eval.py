@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ...app.factory import Factory
 from ...config import Settings, write_setting
 from ...errors import FAILED, INTERRUPTED, BotError
@@ -111,7 +113,7 @@ def run_eval(options: argparse.Namespace) -> int:
 def _choose_cases(options: argparse.Namespace) -> tuple[Plan, Sequence[Case]]:
     """What is run, and how often. Raises ConfigError."""
     plan = FULL if options.full else QUICK
-    plan = plan._replace(requests=options.requests or plan.requests)
+    plan = replace(plan, requests=options.requests or plan.requests)
     if options.data:
         return plan, read_bfcl(plan.pairs)
     return plan, read_cases(Path(options.own or BUILT_IN))

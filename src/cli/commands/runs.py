@@ -7,7 +7,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from ...app.discovery import discover
 from ...app.factory import Factory
@@ -17,7 +19,7 @@ from ...types.events import Event, Notice
 from ..oneshot.ask import refuse_to_choose
 
 
-class Step(NamedTuple):
+class Step(Struct, frozen=True):
     """How far a run is; `about`: what else is worth telling."""
 
     done: int

@@ -7,9 +7,10 @@ import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ...app.address import complete_address
 from ...app.keys import MAX_NAME_CHARS, PREFIX, hash_key

@@ -11,7 +11,7 @@ from ...app.check_settings import check_given
 from ...app.endpoint import choose_strict
 from ...app.factory import Factory
 from ...app.toolset import list_offered, make_tools
-from ...config import OPTIONS, REMOVED, list_settings, parse_words, split_key, write_setting
+from ...config import REMOVED, SETTINGS, list_settings, parse_words, split_key, write_setting
 from ...errors import ConfigError
 from ...model import make_strict
 from ...security.text.sanitize import sanitize
@@ -71,7 +71,7 @@ def _change_setting(options: argparse.Namespace) -> int:
         value = parse_words(key, words)
         check_given(key, value)
         shown = "set"
-        if (option := OPTIONS.get(split_key(key)[2])) and option.repr:
+        if (setting := SETTINGS.get(split_key(key)[2])) and not setting.option.secret:
             shown = f"= {json.dumps(value, ensure_ascii=False)}"
     else:
         value, shown = REMOVED, "not set"

@@ -7,19 +7,20 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
-from typing import NamedTuple
+
+from msgspec import Struct
 
 JSON, STREAM = "application/json", "text/event-stream"
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
-class LoopbackRequest(NamedTuple):
+class LoopbackRequest(Struct, frozen=True):
     method: str
     path: str
     body: bytes
 
 
-class LoopbackReply(NamedTuple):
+class LoopbackReply(Struct, frozen=True):
     """A list of `chunks` is sent with its length; any other iterable is sent chunk by chunk."""
 
     status: int

@@ -9,7 +9,9 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from .loopback import JSON, STREAM, LoopbackReply, LoopbackRequest
 
@@ -21,7 +23,7 @@ CHARS_PER_TOKEN = 4
 WORD_S = 0.012  # between words, so that the stream is visible
 
 
-class DemoTurn(NamedTuple):
+class DemoTurn(Struct, frozen=True):
     """A turn of the script: text, thought, and calls, as names with arguments."""
 
     text: str
@@ -40,7 +42,7 @@ class DemoTurn(NamedTuple):
 NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 
 
-class DemoRequest(NamedTuple):
+class DemoRequest(Struct, frozen=True):
     """A request as the script sees it. `native`: calls go out as tool_calls, and not in the text."""
 
     messages: list[dict[str, Any]]

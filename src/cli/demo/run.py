@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from .loopback import serve
 from .protocol import DemoServer
@@ -20,7 +21,7 @@ FILES = {
 }
 
 
-class Demo(NamedTuple):
+class Demo(Struct, frozen=True):
     """`overrides`: the settings that select the demo's server, whatever the user's own settings are."""
 
     folder: Path

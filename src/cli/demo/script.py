@@ -7,7 +7,10 @@ are done. On the text path results come back as text (src/parsing/prompt.py).
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .protocol import DemoRequest, DemoTurn
 
@@ -16,7 +19,7 @@ RESULTS_HEADING = "Tool execution results:"  # of results that come as text
 OFFERED = re.compile(r"^- \*\*(\w+)\(", re.MULTILINE)  # a tool in the instructions of the text path
 
 
-class Step(NamedTuple):
+class Step(Struct, frozen=True):
     """Text and the call that follows it: the first of `tools`, names with arguments, that is offered."""
 
     text: str
@@ -24,7 +27,7 @@ class Step(NamedTuple):
     thought: str = ""
 
 
-class Topic(NamedTuple):
+class Topic(Struct, frozen=True):
     """`words`: any of them in the question chooses it; `end` follows the last step."""
 
     words: frozenset[str]
@@ -105,7 +108,7 @@ NO_TOOL = "I would call a tool here, but none that I know is offered."
 def play_script(conversation: DemoRequest) -> DemoTurn:
     """The next turn, marked as the demo's."""
     turn = _next_turn(conversation)
-    return turn._replace(text=f"{MARK} {turn.text}")
+    return replace(turn, text=f"{MARK} {turn.text}")
 
 
 def _next_turn(conversation: DemoRequest) -> DemoTurn:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from ...errors import ANSWERED, DENIED, FAILED, INTERRUPTED, LIMIT, BotError, describe_error
 from ...types.events import (
@@ -27,14 +29,14 @@ from ...types.events import (
 from ...types.messages import Response
 
 
-class Member(NamedTuple):
+class Member(Struct, frozen=True):
     """`holds`: the JSON types that a value may have, as JSON Schema names them."""
 
     holds: tuple[str, ...]
     about: str
 
 
-class LineType(NamedTuple):
+class LineType(Struct, frozen=True):
     about: str
     fields: Mapping[str, Member]
 

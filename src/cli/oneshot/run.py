@@ -7,8 +7,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict, replace
 
 from ... import __version__, app
 from ...app.factory import Factory
@@ -95,8 +96,8 @@ def _hold_panel(factory: Factory, question: Question, outlet: Outlet) -> tuple[F
         )
     if panel.chair_settings:
         factory = factory.with_settings(panel.chair_settings)
-    return factory, question._replace(
-        before=f"{app.panel.render_material(answers)}\n\n{app.panel.REQUEST.format(question='')}"
+    return factory, replace(
+        question, before=f"{app.panel.render_material(answers)}\n\n{app.panel.REQUEST.format(question='')}"
     )
 
 

@@ -8,7 +8,9 @@ read once, and its meaning depends only on the line and the open block.
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 BlockKind = Literal["text", "item", "opener", "code", "closer"]
 
@@ -22,7 +24,7 @@ MIN_TABLE_ROWS = 3  # an open table is shown from this size: head, delimiter row
 INDENT = re.compile(r"[ \t]*")
 
 
-class Block(NamedTuple):
+class Block(Struct, frozen=True):
     """`text` is Markdown or a line of code; `gap`: an empty line precedes it; `language`: of the code."""
 
     kind: BlockKind

@@ -6,7 +6,8 @@ All are among the terminal's own sixteen, so that its palette decides. Bold, dim
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...types.lazy_pattern import LazyPattern
 
@@ -16,7 +17,7 @@ LIGHT_FROM = 0.5  # of white
 DARK_INDEXES = {"0", "1", "2", "3", "4", "5", "6", "8"}  # of the sixteen colours, in COLORFGBG
 
 
-class Colours(NamedTuple):
+class Colours(Struct, frozen=True):
     """SGR parameters of each use, empty for no colour; the names in rich of a colour and of a theme for code."""
 
     error: str

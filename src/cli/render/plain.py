@@ -10,7 +10,9 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TextIO
+from typing import TextIO
+
+from msgspec import Struct
 
 from ...security.text.sanitize import Sanitizer, reveal, sanitize
 from ...types.events import CallFinished, CallStarted, Completed, Event, Notice, ReasoningDelta, TextDelta
@@ -131,7 +133,7 @@ def _cut_start(quoted: str, columns: int, width: Callable[[str], int]) -> str:
     return f'"{ELLIPSIS}{text[start:]}"'
 
 
-class FoldedItem(NamedTuple):
+class FoldedItem(Struct, frozen=True):
     """A folded call or thought: its title and its full text, sanitized. `diff`: what follows, where there is one."""
 
     title: str

@@ -7,9 +7,10 @@ one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+
+from msgspec.structs import replace
 
 from ...parsing.formats.table import FORMATS
 from ...providers.wire_json import as_dict, as_dicts, as_str

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, takewhile
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
+
+from msgspec import Struct
 
 from ...providers.wire_json import as_str
 from ...types.lazy_pattern import LazyPattern
@@ -82,7 +84,7 @@ def place_late_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]
     return [*(each.join() for each in placed), *({"role": "user", "content": text} for text in waiting)]
 
 
-class _Placed(NamedTuple):
+class _Placed(Struct, frozen=True):
     """A message, and what stands behind its content. It is joined once: a client sends any number."""
 
     message: dict[str, Any]

@@ -12,9 +12,10 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, cast
+
+from msgspec.structs import replace
 
 from ...types.messages import JSON, ToolCall, ToolDefinition, unwrap_call, write_arguments
 from ...types.strict_json import loads_strict

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...types.lazy_pattern import LazyPattern
 from .json_repair import RepairReader, read_whole
@@ -64,7 +66,7 @@ _SURROGATE = LazyPattern(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")
 _CALL_IN_STRING = LazyPattern(r"\s*(?:[{\[]|[^\W\d][\w.\\-]{0,80}\()")
 
 
-class RawCall(NamedTuple):
+class RawCall(Struct, frozen=True):
     """A call as written. `arguments` is None if they are no object, and `problem` says why."""
 
     name: str
@@ -78,7 +80,7 @@ class RawCall(NamedTuple):
 IsTool = Callable[[str], bool]
 
 
-class DecodedBlock(NamedTuple):
+class DecodedBlock(Struct, frozen=True):
     """The calls of a block. `problem`: why it cannot be read, for the model; `cut`: its end is missing.
 
     `closers` end its values: tags named after arguments, and labels. What ends values in all rows is not among them.
@@ -166,7 +168,7 @@ def _find_in_string(node: str, is_tool: IsTool, depth: int) -> list[RawCall]:
     except (UnreadableValue, RecursionError):
         pass  # the calls before it count
     repairs = tuple(repair for repair in reader.repairs if isinstance(repair, Guess))
-    return [call._replace(repairs=(*call.repairs, *repairs)) for call in calls]
+    return [replace(call, repairs=(*call.repairs, *repairs)) for call in calls]
 
 
 def _find_in_object(node: dict[str, Node], is_tool: IsTool, depth: int) -> list[RawCall]:
@@ -206,7 +208,7 @@ def _read_named(node: dict[str, Node], name_key: str) -> list[RawCall]:
     ):
         values = first
     doubts = _list_doubts(node, keys)
-    return [_make_call(name, value)._replace(repairs=doubts) for value in values]
+    return [replace(_make_call(name, value), repairs=doubts) for value in values]
 
 
 def _list_doubts(node: dict[str, Node], keys: list[str]) -> tuple[Guess, ...]:
@@ -247,7 +249,7 @@ def _unwrap_string(node: Node) -> Node:
     return value
 
 
-class _ParsedValue(NamedTuple):
+class _ParsedValue(Struct, frozen=True):
     """`repairs` names what was wrong in the text; `unclosed` are the containers that the text ended in."""
 
     node: Node
@@ -280,7 +282,7 @@ def _parse_block(kind: str, name: str, body: str, parsed: Node) -> _ParsedValue:
     # The name may have slashes and colons, which no name in Python has.
     value = _parse_value("call" + body, None)
     if isinstance(value.node, CallNode):
-        value = value._replace(node=value.node._replace(name=name))
+        value = replace(value, node=replace(value.node, name=name))
     return value
 
 
@@ -302,7 +304,7 @@ def _parse_value(text: str, parsed: Node) -> _ParsedValue:
         return value
     if "&quot;" in text and '"' not in text:
         inner = _parse_value(unescape_entities(text), None)
-        return inner._replace(repairs=("entities", *inner.repairs))
+        return replace(inner, repairs=("entities", *inner.repairs))
     if text.startswith("{{") and text.endswith("}}"):
         text = text[1:]
     reader = RepairReader(text)

@@ -6,7 +6,9 @@ A key that is repeated is an error (types/strict_json.py says why).
 from __future__ import annotations
 
 import json
-from typing import NamedTuple, NoReturn, Union
+from typing import NoReturn, Union
+
+from msgspec import Struct
 
 from ...types.strict_json import build_unique
 
@@ -40,7 +42,7 @@ class Pair(dict[str, "Node"]):
     __slots__ = ()
 
 
-class CallNode(NamedTuple):
+class CallNode(Struct, frozen=True):
     """`name(...)` as written: its keyword arguments, its positional ones, and the source of the whole."""
 
     name: str

@@ -11,7 +11,8 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...types.lazy_pattern import LazyPattern
 from ..formats.tag_syntax import ELEMENT, MAX_TAG_CHARS, PREFIX, TagSyntax, compile_opening
@@ -37,7 +38,7 @@ _IS_STRING = LazyPattern(r"\b(?:string=\"true\"|type=\"string\")")
 _IS_OTHER = LazyPattern(r"\b(?:string=\"false\"|type=\"(?:number|integer|boolean|object|array|null)\")")
 
 
-class _Progress(NamedTuple):
+class _Progress(Struct, frozen=True):
     """How far a step read, whether the block ends there, and whether the next step needs no more text."""
 
     at: int
@@ -265,7 +266,7 @@ def _may_begin_argument(style: TagStyle, text: str, start: int) -> bool:
     return first is not None and len(text) - start <= MAX_TAG_CHARS and first.match(text, start) is not None
 
 
-class _Value(NamedTuple):
+class _Value(Struct, frozen=True):
     """The text of a value, where it is no section with the newlines that the format writes around it cut off."""
 
     key: ReadingStep

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .tag_style import Tag, TagStyle
 
@@ -33,7 +35,7 @@ _NEVER = 1 << 30
 Rank = Callable[[str, str], int]  # of a tool and a key: 2 for a required parameter, 1 for another, 0 for none
 
 
-class ReadingStep(NamedTuple):
+class ReadingStep(Struct, frozen=True):
     """One step of a reading, and the steps `before` it.
 
     `kind` is call, key, section, end (of a value), json or done; `text` is a name or a key, with its `attributes`.
@@ -59,7 +61,7 @@ class ReadingStep(NamedTuple):
         return next(step.text for step in self.iter_back() if step.kind == "call")
 
 
-class ReadingState(NamedTuple):
+class ReadingState(Struct, frozen=True):
     """Where a reading is. In a value of the argument `key`, `depth` counts the tags that are open in it."""
 
     place: str  # arguments, value, section, section end, after, done
@@ -70,7 +72,7 @@ class ReadingState(NamedTuple):
 ARGUMENTS, AFTER, DONE = ReadingState("arguments"), ReadingState("after"), ReadingState("done")
 
 
-class Reading(NamedTuple):
+class Reading(Struct, frozen=True):
     """The cheapest way to a state; `other` is the cost of the next best; `is_clean`: no tag is missing in it."""
 
     cost: int
@@ -86,7 +88,7 @@ class Reading(NamedTuple):
         return list(self.step.iter_back())[::-1]
 
 
-class _Move(NamedTuple):
+class _Move(Struct, frozen=True):
     """A way from one reading to a state, with what it costs. `is_tied`: another way is as likely, whatever it costs."""
 
     state: ReadingState
@@ -115,7 +117,7 @@ class Readings:
     def add_object(self, start: int, end: int) -> None:
         """The arguments stand in one object."""
         for state, reading in self._readings.items():
-            self._readings[state] = reading._replace(step=ReadingStep(reading.step, "json", "", start, end))
+            self._readings[state] = replace(reading, step=ReadingStep(reading.step, "json", "", start, end))
 
     def is_complete(self, tag: Tag) -> bool:
         """Whether the block ends with `tag` in a reading that is clean and cheaper than all others."""
@@ -202,7 +204,7 @@ class Readings:
         step, depth = reading.step, state.depth
         if tag.kind in "PCB":
             boundary = self._weigh_boundary(tag, step, state.key)
-            inside = state._replace(depth=min(depth + 1, _MAX_DEPTH))
+            inside = replace(state, depth=min(depth + 1, _MAX_DEPTH))
             yield _Move(inside, reading, _QUOTED + boundary, step, is_tied=boundary > 0)
             if tag.kind == "P" and not depth and not style.is_element:
                 unlikely = _UNLIKELY * (not self._is_likely(step, tag.word))
@@ -211,7 +213,7 @@ class Readings:
                 yield _Move(ReadingState("value", tag.word), reading, _MISSING + unlikely, key, is_clean=False)
             return
         quoted = _QUOTED * (not depth and not tag.is_loose)
-        yield _Move(state._replace(depth=max(0, depth - 1)), reading, quoted, step)
+        yield _Move(replace(state, depth=max(0, depth - 1)), reading, quoted, step)
         cost = _OPEN * depth + _OTHER_NAME * tag.is_loose
         closes = _take(step, "end", tag)
         done = _take(closes, "done", tag)
@@ -237,7 +239,7 @@ class Readings:
         if tag.is_next and tag.kind == "b":
             yield _Move(DONE, reading, 0, _take(reading.step, "done", tag))
         passed = _pass_behind(tag, DONE, reading)
-        yield passed._replace(cost=passed.cost + self._unwrapped)
+        yield replace(passed, cost=passed.cost + self._unwrapped)
 
 
 def _iter_in_section(tag: Tag, state: ReadingState, reading: Reading) -> Iterator[_Move]:
@@ -249,7 +251,7 @@ def _iter_in_section(tag: Tag, state: ReadingState, reading: Reading) -> Iterato
         yield _Move(ReadingState("section end", state.key), reading, 0, closes)
         return
     if state.place == "section end" and tag.kind == "p" and tag.is_next and tag.word in ("", state.key):
-        yield _Move(ARGUMENTS, reading, 0, step._replace(end=tag.end))
+        yield _Move(ARGUMENTS, reading, 0, replace(step, end=tag.end))
     yield _Move(inside, reading, _QUOTED * (tag.kind == "p" and opening is not step), opening)
 
 
@@ -280,7 +282,7 @@ def _keep_cheaper(readings: dict[ReadingState, Reading], move: _Move) -> None:
         other = cost
     cheapest = readings.get(state)
     if cheapest and cheapest.cost <= cost:
-        readings[state] = cheapest._replace(other=min(cheapest.other, cost))
+        readings[state] = replace(cheapest, other=min(cheapest.other, cost))
         return
     if cheapest:
         other = min(other, cheapest.cost)

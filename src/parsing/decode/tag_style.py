@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from ...types.lazy_pattern import LazyPattern
 from ..formats.tag_syntax import (
     CALL_ELEMENTS,
@@ -41,7 +44,7 @@ def skip_space(text: str, at: int) -> int:
     return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches the empty string, too
 
 
-class Tag(NamedTuple):
+class Tag(Struct, frozen=True):
     """A tag: `kind` is P or p (an argument's), C or c (a call's), B or b (the wrapping marker's), s or e (CDATA's).
 
     A small letter closes. `is_loose`: it closes under another name than what was opened. `is_next`: only whitespace
@@ -57,7 +60,7 @@ class Tag(NamedTuple):
     is_next: bool
 
 
-class Opening(NamedTuple):
+class Opening(Struct, frozen=True):
     """What an opening tag decides: the word that it names, what stands before its element's name, and that name."""
 
     word: str = ""
@@ -97,7 +100,7 @@ class TagStyle:
         self.has_sections = key.element == "param"
         self.cuts_first, self.cuts_last = argument.key.endswith("\n"), argument.value_end.startswith("\n")
         self.wraps_loosely = not self.cuts_first and (argument == ELEMENT or call.call.startswith("<function="))
-        call = call._replace(call_end=call.call_end.replace("{name}", opening.word))
+        call = replace(call, call_end=call.call_end.replace("{name}", opening.word))
         tags = _compile_argument(argument, key, call, opening) | _compile_call(call, opening) | _SECTION
         for kind, wrapping in zip("Bb", markers, strict=True):
             tags[kind] = "|".join(map(re.escape, sorted(wrapping, key=len, reverse=True)))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
+
 
 class ReasoningPair(NamedTuple):
     """`ends_only_reasoning`: the closer counts without its opener, which the chat template may have written."""
@@ -18,7 +20,7 @@ class ReasoningPair(NamedTuple):
     ends_only_reasoning: bool = True
 
 
-class Envelope(NamedTuple):
+class Envelope(Struct, frozen=True):
     """Markers around the text of an answer, which count in any order.
 
     `place` limits words that are markup elsewhere: `wraps` has a pair, the first directly behind reasoning and the

@@ -6,7 +6,8 @@ Here is also what ends an answer: after a call, a line that begins a tool's resu
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...types.lazy_pattern import LazyPattern
 from ..decode.call_shapes import (
@@ -55,7 +56,7 @@ FABRICATED = PrefixMatcher(_RESULT, re.IGNORECASE)
 TAG_KINDS = frozenset(("tags", "pairs", "empty", "element"))
 
 
-class BlockBody(NamedTuple):
+class BlockBody(Struct, frozen=True):
     """The text of a block behind its opening marker.
 
     `ended`: its end was found. `parsed`: its value, an object or a list, if that was strict JSON and is read already.

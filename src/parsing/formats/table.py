@@ -16,14 +16,17 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON
 from .tag_syntax import ELEMENT, NOISE, TagSyntax
 
 
-class Format(NamedTuple):
+class Format(Struct, frozen=True):
     """One row. `opener` holds literal markers in order; `origin` names the row whose syntax this one shares.
 
     `template` is how the model's chat template writes a call: `{name}` and, for its arguments, `{args}` (an object),
@@ -152,7 +155,7 @@ FORMATS = (
     Format("mistral_v11", "Mistral v11 and later", "[TOOL_CALLS]", "named", "", "mistral", "[TOOL_CALLS]{name}[ARGS]{args}"),
     Format("qwen3_coder", "Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5, MiMo", "<tool_call>", "tags", "</tool_call>", "qwen3_coder, qwen3_xml, step3p5, mimo", "<tool_call>\n{call}</tool_call>", syntax=_FUNCTION),
     Format("qwen3_coder_drifted", "Qwen3-Coder, drifted", "<function=", "tags", "</tool_call>", "qwen3_coder (partly)", "{call}</tool_call>", "function_tag", syntax=_FUNCTION),
-    Format("seed_oss", "Seed-OSS", "<seed:tool_call>", "tags", "</seed:tool_call>", "seed_oss", "<seed:tool_call>\n{call}</seed:tool_call>", syntax=_FUNCTION._replace(key="<parameter={key}>", value_end="</parameter>\n")),
+    Format("seed_oss", "Seed-OSS", "<seed:tool_call>", "tags", "</seed:tool_call>", "seed_oss", "<seed:tool_call>\n{call}</seed:tool_call>", syntax=replace(_FUNCTION, key="<parameter={key}>", value_end="</parameter>\n")),
     Format("glm45", "GLM-4.5 to 4.7, Ling 3", "<tool_call>", "pairs", "</tool_call>", "glm45, glm47, ling3", "<tool_call>{call}</tool_call>", syntax=_PAIRS),
     Format("glm4", "GLM-4-9B", "", "named", "", "", "{name}\n{args}"),
     Format("poolside_user", "Laguna", "<user>", "pairs", "</user>", "", "<user>{call}</user>", syntax=_PAIRS),
@@ -180,7 +183,7 @@ FORMATS = (
     Format("jamba", "Jamba", "<tool_calls>", "json", "</tool_calls>", "jamba", "<tool_calls>[⟦\n " + _JSON + "⟧\n]</tool_calls>", "minimax_m1"),
     Format("hunyuan", "Hunyuan A13B", "<tool_calls>", "json", "</tool_calls>", "hunyuan_a13b", "<tool_calls>[⟦" + _JSON + "⟧]</tool_calls>", "minimax_m1",
            more_openers=("<answer>",), more_closers=("</answer>",)),
-    Format("hunyuan3", "Hunyuan 3 and 4", "<tool_calls><tool_call>", "pairs", "</tool_call></tool_calls>", "hy_v3, hy_v4", "<tool_calls><tool_call>{call}</tool_call></tool_calls>", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
+    Format("hunyuan3", "Hunyuan 3 and 4", "<tool_calls><tool_call>", "pairs", "</tool_call></tool_calls>", "hy_v3, hy_v4", "<tool_calls><tool_call>{call}</tool_call></tool_calls>", syntax=replace(_PAIRS, call="{name}<tool_sep>")),
     Format("internlm", "InternLM2", "<|action_start|><|plugin|>", "json", "<|action_end|>", "internlm", "<|action_start|><|plugin|>" + _PARAMETERS + "<|action_end|>"),
     Format("phi4_mini", "Phi-4-mini", "functools", "json", "", "phi4_mini_json", "functools[⟦" + _JSON + "⟧]",
            more_openers=("<|assistant|>",), more_closers=("<|end|>",), is_literal=False, shared_with="text"),
@@ -194,7 +197,7 @@ FORMATS = (
     Format("tool_code", "Gemma 2 and 3", "", "pythonic", "", "pythonic", "```tool_code\n{name}({keywords})\n```", "pythonic"),
     Format("cohere", "Command R, R7B, A", "<|START_ACTION|>", "json", "<|END_ACTION|>", "cohere_command3, cohere_command4", '<|START_ACTION|>[⟦{"tool_call_id": "0", "tool_name": "{name}", "parameters": {args}}⟧]<|END_ACTION|>',
            more_closers=("<|END_OF_TURN_TOKEN|>",)),
-    Format("step3", "Step 3", "<｜tool_call_begin｜>", "tags", "<｜tool_call_end｜>", "step3", "<｜tool_calls_begin｜>⟦<｜tool_call_begin｜>{call}<｜tool_call_end｜>⟧<｜tool_calls_end｜>", syntax=_INVOKE._replace(prefix="steptml:"),
+    Format("step3", "Step 3", "<｜tool_call_begin｜>", "tags", "<｜tool_call_end｜>", "step3", "<｜tool_calls_begin｜>⟦<｜tool_call_begin｜>{call}<｜tool_call_end｜>⟧<｜tool_calls_end｜>", syntax=replace(_INVOKE, prefix="steptml:"),
            more_openers=("<｜tool_call_begin｜>function<｜tool_sep｜>",)),
     Format("ernie45", "ERNIE-4.5", "<tool_call>", "json", "</tool_call>", "ernie45", "<tool_call>\n" + _JSON + "\n</tool_call>", "hermes",
            more_openers=("<response>",), more_closers=("</response>",)),
@@ -205,7 +208,7 @@ FORMATS = (
     Format("apertus", "Apertus", "<|tools_prefix|>", "json", "<|tools_suffix|>", "apertus", '<|tools_prefix|>[⟦{"{name}": {args}}⟧]<|tools_suffix|>'),
     Format("dots", "Dots", "<dots_function_call>", "tags", "</dots_function_call>", "dots", "<dots_function_call>⟦{call}⟧</dots_function_call>", syntax=_INVOKE),
     Format("gigachat3", "GigaChat 3", "<|function_call|>", "json", "", "gigachat3", "<|function_call|>" + _JSON),
-    Format("gigachat35", "GigaChat 3.5", "<｜GCML｜tool_calls>", "tags", "</｜GCML｜tool_calls>", "(none in 0.32)", "<｜GCML｜tool_calls>⟦{call}⟧</｜GCML｜tool_calls>", syntax=_DSML._replace(prefix="｜GCML｜")),
+    Format("gigachat35", "GigaChat 3.5", "<｜GCML｜tool_calls>", "tags", "</｜GCML｜tool_calls>", "(none in 0.32)", "<｜GCML｜tool_calls>⟦{call}⟧</｜GCML｜tool_calls>", syntax=replace(_DSML, prefix="｜GCML｜")),
     Format("minicpm5", "MiniCPM5", "<function name=", "tags", "</function>", "minicpm5", "{call}", syntax=TagSyntax('<function name="{name}">', '<param name="{key}">', "</param>", "</function>"),
            unwrapped=("<functionname=",)),
     Format("k2_horizon", "K2-Horizon", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls>⟦<ifm|tool_call>{call}</ifm|tool_call>⟧</ifm|tool_calls>", syntax=TagSyntax("{name}", "<arg_key>{key}</arg_key><arg_value>", "</arg_value>", "", "ifm|")),
@@ -235,7 +238,7 @@ FORMATS = (
            is_literal=False),
     # Second shapes of some models, and shapes of other tools that models imitate.
     Format("llama_builtin", "Llama 3 ipython, built-in tools", "<|python_tag|>", "pythonic", "", "", "<|python_tag|>{name}.call({keywords})"),
-    Format("muse_atem", "Muse, second shape", "<atem:function_calls>", "tags", "</atem:function_calls>", "muse_glimmer", "<atem:function_calls>⟦{call}⟧</atem:function_calls>", syntax=_INVOKE._replace(prefix="atem:")),
+    Format("muse_atem", "Muse, second shape", "<atem:function_calls>", "tags", "</atem:function_calls>", "muse_glimmer", "<atem:function_calls>⟦{call}⟧</atem:function_calls>", syntax=replace(_INVOKE, prefix="atem:")),
     Format("claude2", "Claude 2", "<function_calls>", "tags", "</function_calls>", "", "<function_calls>\n⟦{call}⟧</function_calls>", "anthropic", syntax=_TREE),
     Format("continue", "Continue", "TOOL_NAME:", "tags", "```", "", "```tool\n{call}```", syntax=TagSyntax("TOOL_NAME: {name}\n", "BEGIN_ARG: {key}\n", "\nEND_ARG\n", ""),
            is_literal=False, shared_with="text"),
@@ -248,11 +251,11 @@ FORMATS = (
     # Formats of 2026.
     Format("solar_open2", "Solar Open 2", "<|tool_call:start|>", "pairs", "<|tool_call:end|>", "", "<|tool_call:start|>{call}<|tool_call:end|>", syntax=TagSyntax("{name}\n", "<|tool_arg:start|>{key}<|tool_arg:value|>", "<|tool_arg:end|>\n", "")),
     Format("longcat_xml", "LongCat, in tags", "<longcat_tool_call>", "pairs", "</longcat_tool_call>", "", "<longcat_tool_call>{call}</longcat_tool_call>", syntax=TagSyntax("{name}\n", "<longcat_arg_key>{key}</longcat_arg_key>\n<longcat_arg_value>", "</longcat_arg_value>\n", "")),
-    Format("deepseek_v4_sampled", "DeepSeek V4, as sampled", "<｜DSML｜r:tool_calls>", "tags", "</｜DSML｜tool_calls>", "", "<｜DSML｜r:tool_calls>\n⟦{call}⟧</｜DSML｜tool_calls>", "deepseek_v4", syntax=_DSML._replace(prefix="｜DSML｜r:")),
-    Format("hunyuan3_json", "Hunyuan 3, open weights", "<tool_call:opensource>", "pairs", "<end_of_tool_call:opensource>", "", "<tool_call:opensource>{name}<tool_sep:opensource>{args}<end_of_tool_call:opensource>", "hunyuan3", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
+    Format("deepseek_v4_sampled", "DeepSeek V4, as sampled", "<｜DSML｜r:tool_calls>", "tags", "</｜DSML｜tool_calls>", "", "<｜DSML｜r:tool_calls>\n⟦{call}⟧</｜DSML｜tool_calls>", "deepseek_v4", syntax=replace(_DSML, prefix="｜DSML｜r:")),
+    Format("hunyuan3_json", "Hunyuan 3, open weights", "<tool_call:opensource>", "pairs", "<end_of_tool_call:opensource>", "", "<tool_call:opensource>{name}<tool_sep:opensource>{args}<end_of_tool_call:opensource>", "hunyuan3", syntax=replace(_PAIRS, call="{name}<tool_sep>")),
     Format("hunyuan3_open", "Hunyuan 3 and 4, open weights", "<tool_calls:opensource>\n<tool_call:opensource>", "pairs", "</tool_call:opensource>\n</tool_calls:opensource>", "hy_v3, hy_v4", "<tool_calls:opensource>\n<tool_call:opensource>{call}</tool_call:opensource>\n</tool_calls:opensource>", "hunyuan3", syntax=TagSyntax("{name}<tool_sep:opensource>\n", "<arg_key:opensource>{key}</arg_key:opensource>\n<arg_value:opensource>", "</arg_value:opensource>\n", ""),
            more_openers=("<tool_calls:opensource>",), more_closers=("</tool_calls:opensource>",)),
-    Format("hunyuan3_plain", "Hunyuan 3, without suffixes", "<tool_call>", "pairs", "<end_of_tool_call>", "", "<tool_call>{name}<tool_sep>{args}<end_of_tool_call>", "glm45", syntax=_PAIRS._replace(call="{name}<tool_sep>")),
+    Format("hunyuan3_plain", "Hunyuan 3, without suffixes", "<tool_call>", "pairs", "<end_of_tool_call>", "", "<tool_call>{name}<tool_sep>{args}<end_of_tool_call>", "glm45", syntax=replace(_PAIRS, call="{name}<tool_sep>")),
     Format("k2_horizon_typed", "K2-Horizon, with types", "<ifm|tool_call>", "pairs", "</ifm|tool_call>", "k2_horizon", "<ifm|tool_calls>⟦<ifm|tool_call>{call}</ifm|tool_call>⟧</ifm|tool_calls>", "k2_horizon", syntax=TagSyntax("{name}\n", "<arg_key>{key}</arg_key>\n<arg_type>{type}</arg_type>\n<arg_value>", "</arg_value>\n", "", "ifm|")),
     Format("solar_open", "Solar Open", "<|tool_call:name|>", "named", "<|tool_call:end|>", "", "<|tool_calls|>⟦<|tool_call:begin|>0000000001<|tool_call:name|>{name}<|tool_call:args|>{args}<|tool_call:end|>⟧"),
     Format("iquest", "IQuest", "<iquest_tool_call>", "pairs", "</iquest_tool_call>", "", "<iquest_tool_call>{call}</iquest_tool_call>", syntax=_PAIRS),

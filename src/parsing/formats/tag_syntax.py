@@ -10,7 +10,8 @@ import functools
 import json
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON
@@ -41,7 +42,7 @@ _PARTS = LazyPattern(
 )
 
 
-class TagSyntax(NamedTuple):
+class TagSyntax(Struct, frozen=True):
     """`call` begins a call and holds {name}; `key` begins an argument and holds {key}; two more end them.
 
     `prefix` stands before the name of each tag. A newline that ends `key` or begins `value_end` is no part of a value.

@@ -13,8 +13,10 @@ The chat, the gateway and the plugin render these decisions. The laws:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Union
+from typing import TYPE_CHECKING, Literal, Protocol, Union
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...types.events import ReasoningDelta, TextDelta, ToolCallDelta
 from ...types.messages import MalformedCall, ToolCall
@@ -27,47 +29,47 @@ if TYPE_CHECKING:
     from .begun_call import BegunCall
 
 
-class Show(NamedTuple):
+class Show(Struct, frozen=True):
     """Text of the answer, or of a thought."""
 
     text: str
     is_thought: bool = False
 
 
-class Mark(NamedTuple):
+class Mark(Struct, frozen=True):
     """A marker of a thought before any call: `raw` is no text of the answer. `ends_thought`: which nothing began."""
 
     raw: str
     ends_thought: bool = False
 
 
-class Drop(NamedTuple):
+class Drop(Struct, frozen=True):
     """What is neither text nor call: markers of calls alone, and behind a call what closes it and made-up results."""
 
     raw: str
 
 
-class Hold(NamedTuple):
+class Hold(Struct, frozen=True):
     """A block that is no safe call: it can be read otherwise, only repeats a given text, or cannot be read."""
 
     raw: str
     call: ToolCall | MalformedCall
 
 
-class CallBegins(NamedTuple):
+class CallBegins(Struct, frozen=True):
     """A call that leaves while it is written. What follows is its pieces, and then its end."""
 
     id: str
     name: str
 
 
-class CallPiece(NamedTuple):
+class CallPiece(Struct, frozen=True):
     """The JSON text that follows in the arguments."""
 
     arguments: str
 
 
-class CallEnds(NamedTuple):
+class CallEnds(Struct, frozen=True):
     """All pieces of the call have come."""
 
     call: ToolCall
@@ -75,14 +77,14 @@ class CallEnds(NamedTuple):
     begun: BegunCall
 
 
-class CallBreaks(NamedTuple):
+class CallBreaks(Struct, frozen=True):
     """A call that has begun, whose block `raw` does not end as a safe call that begins so."""
 
     begun: BegunCall
     raw: str
 
 
-class WholeCall(NamedTuple):
+class WholeCall(Struct, frozen=True):
     """A safe call that comes at once."""
 
     call: ToolCall

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Literal, Union
 
+from msgspec.structs import replace
+
 from ...types.events import ToolCallDelta
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import MalformedCall
@@ -402,7 +404,7 @@ class BlockReader:
         raw = self._head + body.text + closers
         decoded = self._decoded or decode(block, body, self._classifier.is_known)
         if truncated and not body.ended:
-            decoded = decoded._replace(problem=CUT_OFF, cut=True)
+            decoded = replace(decoded, problem=CUT_OFF, cut=True)
         origin = self._formats.find_origin(block.opener, block.kind)
         after_text = writer.called and writer.shown_chars > 0
         is_bare = block.kind in TAG_KINDS or any(map(body.text.__contains__, TOKEN_QUOTES))

@@ -8,7 +8,7 @@ before `start`, CONTEXT_CHARS of it at least, so that what precedes a block is r
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from ...types.lazy_pattern import LazyPattern
 from .lookback import LOOK_BACK_CHARS, Position
@@ -22,7 +22,7 @@ _BLANKS = LazyPattern(r"[ \t]{0,64}")
 _WHITESPACE = LazyPattern(r"\s{0,64}")
 
 
-class GivenBack(NamedTuple):
+class GivenBack(Struct, frozen=True):
     """Text that was taken and is read again: `raw`, which stands behind `before` and ends at `end` in the buffer.
 
     No block is searched for in its first `searched` characters. `in_fence`: whether a fence of code is open there.

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Union
 
+from msgspec.structs import replace
+
 from ...types.lazy_pattern import LazyPattern
 from ..arguments.tool_index import NameIndex
 from ..decode.call_shapes import CALL_KEYS, NAME_KEYS
@@ -264,7 +266,7 @@ class BlockDetector:
             return None
         if match["object"]:
             inner = self._detect_object(text, match.start("object"), at)
-            return inner._replace(body=at) if isinstance(inner, BlockStart) else inner
+            return replace(inner, body=at) if isinstance(inner, BlockStart) else inner
         name = match["name"] or match["set_name"]
         return BlockStart(at, at, "pythonic", "", explicit=False) if self._names.find(name) else None
 
@@ -301,7 +303,7 @@ class BlockDetector:
         inner = self._detect_quoted(text, at)
         if isinstance(inner, NeedMore):
             return NeedMore(at)
-        return inner._replace(start=at, must_end_line=False) if isinstance(inner, BlockStart) else None
+        return replace(inner, start=at, must_end_line=False) if isinstance(inner, BlockStart) else None
 
     def _detect_named_fence(self, text: str, at: int, word: PrecedingWord) -> Detection:
         """A name, then its arguments in a fence."""

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from ...types.lazy_pattern import LazyPattern
 from ..arguments.tool_index import NameIndex, normalize
 
@@ -63,7 +65,7 @@ class Position(NamedTuple):
     edge: int = 0
 
 
-class PrecedingWord(NamedTuple):
+class PrecedingWord(Struct, frozen=True):
     """`start` is where its decoration begins, `begin` its name; `mark` and `gap` follow, `previous` precedes it."""
 
     start: int

@@ -8,7 +8,8 @@ are bounded. What stands before an anchor is read in lookback.py.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...types.lazy_pattern import LazyPattern
 from .prefix_regex import (
@@ -162,7 +163,7 @@ RECIPIENT_CALL = PrefixMatcher(  # behind `to=` of a Harmony header
 )
 
 
-class BlockStart(NamedTuple):
+class BlockStart(Struct, frozen=True):
     """The beginning of a block.
 
     `start` is where its text begins, `body` where the text that is decoded begins. `kind` is a grammar of
@@ -181,13 +182,13 @@ class BlockStart(NamedTuple):
     closer: str = ""
 
 
-class NeedMore(NamedTuple):
+class NeedMore(Struct, frozen=True):
     """More text has to decide; the text from `start` on is held back."""
 
     start: int
 
 
-class Skip(NamedTuple):
+class Skip(Struct, frozen=True):
     """Text up to `end`: markers that no body follows, or inline code."""
 
     end: int

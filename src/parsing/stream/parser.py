@@ -14,9 +14,10 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from string import ascii_letters
 from typing import Any, ClassVar, Literal
+
+from msgspec.structs import replace
 
 from ...types.events import TextDelta
 from ...types.messages import MAX_CALLS, ToolDefinition

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from ...types.events import ReasoningDelta
 from ...types.lazy_pattern import LazyPattern
@@ -56,7 +58,7 @@ MAX_CUT_CHARS = 8192  # of markers in one answer; those behind them are text
 _SENTENCE_ENDS = frozenset(".!?…。")
 
 
-class Marker(NamedTuple):
+class Marker(Struct, frozen=True):
     at: int
     end: int
     role: _Role

@@ -9,9 +9,10 @@ Function calling and Thought signatures; Vertex AI's reference of the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from ...errors import ServerError
 from ...types.caching import LastMemo, MessageMemo

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from ...errors import ToolError
 from ...types.messages import JSON, ToolCall
@@ -22,7 +24,7 @@ class CannotRun(ToolError):
     """The call, as the user changed it, can never run: why."""
 
 
-class Request(NamedTuple):
+class Request(Struct, frozen=True):
     """The call, the reason that it does not run without asking, and what helps to decide.
 
     `revise` returns the request for the call as the user changed it. It raises CannotRun.
@@ -48,7 +50,7 @@ class Request(NamedTuple):
         return self.needs_person or self.call.guessed
 
 
-class Answer(NamedTuple):
+class Answer(Struct, frozen=True):
     """`message` goes to the model with a refusal; `arguments`: as the user changed them.
 
     `always`: the rule of the request holds from now on; `for_chat`: it holds in this conversation. `access`: what the
@@ -82,7 +84,7 @@ class Approver(Protocol):
     def approve(self, request: Request) -> Answer | Future[Answer]: ...
 
 
-class AutoApprover(NamedTuple):
+class AutoApprover(Struct, frozen=True):
     """Approves every call, but for one that needs a person, about which `other` is asked."""
 
     other: Approver
@@ -91,7 +93,7 @@ class AutoApprover(NamedTuple):
         return self.other.approve(request) if request.is_for_person else Answer(True)
 
 
-class NoApprover(NamedTuple):
+class NoApprover(Struct, frozen=True):
     """Refuses, and tells the model the reason of the question, so that it can do something else."""
 
     def approve(self, request: Request) -> Answer:

@@ -20,7 +20,9 @@ from pathlib import Path
 from shutil import which
 from tempfile import TemporaryFile
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from ...errors import ConfigError
 from ...types.messages import JSON, ToolCall, ToolResult
@@ -38,7 +40,7 @@ DECISIONS = ("deny", "ask")
 ANSWER_KEYS = ("decision", "reason", "note")  # the last one is for after a call
 
 
-class Hook(NamedTuple):
+class Hook(Struct, frozen=True):
     """A row of `hooks`. `tools` are patterns of names; of `turn_end` there are none."""
 
     command: tuple[str, ...]
@@ -219,7 +221,7 @@ class HookPrograms:
         return output
 
 
-class _Output(NamedTuple):
+class _Output(Struct, frozen=True):
     """How a program ended, and what it printed on standard output and standard error."""
 
     code: int

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from msgspec import Struct
 
 from ...types.messages import ToolCall, ToolResult
 
@@ -13,14 +15,14 @@ if TYPE_CHECKING:  # loads logging
 HookEvent = Literal["before_call", "after_call", "turn_end"]
 
 
-class HookVerdict(NamedTuple):
+class HookVerdict(Struct, frozen=True):
     """On a call that is to run; without an action there is nothing against it."""
 
     action: Literal["deny", "ask", ""] = ""
     reason: str = ""
 
 
-class HookReport(NamedTuple):
+class HookReport(Struct, frozen=True):
     """`notes` are for the model, `failures` for the user."""
 
     notes: tuple[str, ...] = ()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...types.sandbox import ACCESSES, Access, Grant
 from .rules import Action
 
 
-class PermissionMode(NamedTuple):
+class PermissionMode(Struct, frozen=True):
     """What a mode decides about calls of high risk. Tools of low risk are free in every mode.
 
     `free_access`: commands with this access, or less, run without asking; with more, and other tools: `others`.

@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...beneath import find_place, split_place
 from ...types.file_names import UNPASSABLE, escape_name
@@ -74,8 +76,7 @@ class Decision(NamedTuple):
     real_path: str | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Policy:
+class Policy(Struct, frozen=True):
     """What may run. `protected`: files that no tool may write; `sandbox`: where commands run, None: without one.
 
     `added`: folders, resolved, where tools may read and write as in the workspace. A place is a path below the

@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
 
 from ...errors import BotError, ConfigError
 from ...types.lazy_pattern import LazyPattern
@@ -81,7 +83,7 @@ class Reviewer(Protocol):
         """Raises BotError."""
 
 
-class ReviewerConfig(NamedTuple):
+class ReviewerConfig(Struct, frozen=True):
     """An entry of `review.models`: a server by its name in `servers`, or by its address."""
 
     base_url: str = ""
@@ -95,7 +97,7 @@ class ReviewerConfig(NamedTuple):
         return f"{self.model} at {self.server or self.base_url or self.provider}"
 
 
-class ReviewerVerdict(NamedTuple):
+class ReviewerVerdict(Struct, frozen=True):
     reviewer: str
     vote: Vote
     reason: str
@@ -105,7 +107,7 @@ class ReviewerVerdict(NamedTuple):
         return f"{self.reviewer}: {vote}: {self.reason}"
 
 
-class ReviewResult(NamedTuple):
+class ReviewResult(Struct, frozen=True):
     """`vote` is that of the board; "none" without a quorum."""
 
     vote: Vote
@@ -116,7 +118,7 @@ class ReviewResult(NamedTuple):
         return tuple(map(str, self.verdicts))
 
 
-class ReviewBoard(NamedTuple):
+class ReviewBoard(Struct, frozen=True):
     """`rule`: majority, unanimous or any. `on`: "high" (calls of high risk) or "ask" (calls that ask the user).
 
     `timeout`: seconds for all reviewers together.

@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from .seccomp import SETGID, SETUID
 
@@ -34,7 +35,7 @@ NO_CALL = -1
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-class AttributeCall(NamedTuple):
+class AttributeCall(Struct, frozen=True):
     """A system call. `numbers`: on x86_64 and aarch64. Of its arguments, -1 for none, the places of the folder, of the
     path (without one, the folder is the file), of the value and of the flags. `unit`: of fractions of a second, in ns.
     """

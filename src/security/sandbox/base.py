@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
 
+from msgspec.structs import replace
+
 from ...types.sandbox import Access, Launch
 from ..shell.local_requests import find_local_server
 from ..shell.reader import UnsafeToParse, parse_line
@@ -108,7 +110,7 @@ class SandboxBase(ABC):
         except BaseException:
             self.leftovers.set_aside()
             raise
-        return launch._replace(tidy_up=lambda: [*launch.tidy_up(), *self.leftovers.set_aside()])
+        return replace(launch, tidy_up=lambda: [*launch.tidy_up(), *self.leftovers.set_aside()])
 
     def _hold_programs(self, line: str, environment: Mapping[str, str]) -> Mapping[str, str]:
         """The variables, for a line that a rule about a server may allow: see find_local_server.

@@ -20,7 +20,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...errors import BotError
 from ...types.sandbox import Access, Launch
@@ -43,7 +44,7 @@ PROBE_SUCCESS = 42  # exit code
 PROBE = 'test -e .git && echo checkout; test -x "$1" && (: >"$TMPDIR/tried") && exit 42'
 
 
-class ContainerOptions(NamedTuple):
+class ContainerOptions(Struct, frozen=True):
     """`runtime`: podman, docker, or auto, the first of them that is there. `cpus`: as many at most; 0: all."""
 
     image: str

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ...types.sandbox import Access, Launch, Sandbox
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from .leftovers import Leftovers, SetAside
 
 
-class SandboxChoice(NamedTuple):
+class SandboxChoice(Struct, frozen=True):
     """`tried`: why each kind that comes before the chosen one cannot be used here. `note`: what it does not open."""
 
     sandbox: Sandbox

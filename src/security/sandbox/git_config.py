@@ -7,7 +7,7 @@ of git 2.47.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from ...types.lazy_pattern import LazyPattern
 
@@ -28,7 +28,7 @@ PLACES = (".url", ".pushurl", "core.worktree")  # entries whose value must be re
 PLACE = LazyPattern(r'(?!.*::)(?:"[^"\\\0]*"|[^"\\#;\0]*)')  # git runs a program to reach an address with ::
 
 
-class SafeConfig(NamedTuple):
+class SafeConfig(Struct, frozen=True):
     """`text`: the lines that run nothing; `dropped`: the names of the others; `worktrees`: values of core.worktree."""
 
     text: str

@@ -20,7 +20,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, Union
+from typing import Union
+
+from msgspec import Struct
 
 from ...beneath import get_mark
 from ...types.file_names import escape_name
@@ -38,7 +40,7 @@ from .running_files import (
 )
 
 
-class SetAside(NamedTuple):
+class SetAside(Struct, frozen=True):
     """`path`: relative to the workspace, or whole; `kept`: where it is now; `why`: what it would have run."""
 
     path: str
@@ -49,7 +51,7 @@ class SetAside(NamedTuple):
         return f"{escape_name(self.path)} ({escape_name(self.why)})"
 
 
-class SavedFile(NamedTuple):
+class SavedFile(Struct, frozen=True):
     """A file, link or folder as it was. `mark` begins with its mode, and changes whenever it does.
 
     `content`: of a file, or the target of a link; None: it is a folder, or was not saved.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 BYTES_PER_MB = 1_000_000
 BASH = Path("/bin/bash")
 LOAD_AVERAGE = Path("/proc/loadavg")
 
 
-class ResourceLimits(NamedTuple):
+class ResourceLimits(Struct, frozen=True):
     """`memory_mb` (heap, stack and private maps) and `file_mb` for each process; `processes` in all."""
 
     memory_mb: int = 8192

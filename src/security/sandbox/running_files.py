@@ -22,7 +22,8 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...types.lazy_pattern import LazyPattern
 from .git_config import find_value
@@ -74,7 +75,7 @@ READABLE = os.R_OK | os.X_OK
 RACY_NS = 50_000_000  # a folder that changed so shortly before it was read is read again
 
 
-class KnownFolder(NamedTuple):
+class KnownFolder(Struct, frozen=True):
     """`hits`: names in it that may run by themselves, links to such files included."""
 
     stamp: tuple[int, ...]

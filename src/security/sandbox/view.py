@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...types.sandbox import Access
 from .repository import find_repository
@@ -47,7 +49,7 @@ MAX_UNREADABLE = 500  # mounts of a command, of 0.2 ms each
 KEPT_VARIABLES = frozenset({"COLUMNS", "HOME", "LANG", "LANGUAGE", "LINES", "LOGNAME", "PATH", "TERM", "TZ", "USER"})
 
 
-class SandboxView(NamedTuple):
+class SandboxView(Struct, frozen=True):
     """`home` is a folder that commands must not see, or None if there is none."""
 
     workspace: Path
@@ -89,7 +91,7 @@ def complete_view(view: SandboxView, environment: Mapping[str, str], installatio
     shared = [each.folder for each in repositories if each.folder]
     found = {*own, *_list_programs(environment, home), *pythons, *shared}
     seen = [each for each in found if not (_contains(each, home) or _contains(each, workspace))]
-    return view._replace(home=home, readable=_drop_nested([*named, *seen]), warning=warning)
+    return replace(view, home=home, readable=_drop_nested([*named, *seen]), warning=warning)
 
 
 def select_environment(

@@ -14,6 +14,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from ...types.lazy_pattern import LazyPattern
 
 MAX_LINE_CHARS = 10_000
@@ -67,7 +70,7 @@ class UnsafeToParse(Exception):
     """A line cannot be read whole. The message is a clause for people that names the part of the line."""
 
 
-class ReadWord(NamedTuple):
+class ReadWord(Struct, frozen=True):
     """A word as the program gets it, without its quotes. `is_glob`: files that match it may stand in its place.
 
     `unknown`: why it is not known what the program gets; "": it is.
@@ -85,7 +88,7 @@ class Token(NamedTuple):
     word: ReadWord | None = None
 
 
-class ReadCommand(NamedTuple):
+class ReadCommand(Struct, frozen=True):
     """`reads`: the files its standard input comes from; `writes`: those that its output goes to."""
 
     words: tuple[ReadWord, ...]
@@ -134,12 +137,12 @@ def _add_word(command: ReadCommand, operator: str, word: ReadWord) -> ReadComman
     if word.unknown:
         raise UnsafeToParse(word.unknown)
     if not operator:
-        return command._replace(words=(*command.words, word))
+        return replace(command, words=(*command.words, word))
     if word.is_glob or not word.text:
         raise UnsafeToParse(f"it is not known which file {operator} means")
     if operator[0] == "<":
-        return command._replace(reads=(*command.reads, word))
-    return command._replace(writes=(*command.writes, word))
+        return replace(command, reads=(*command.reads, word))
+    return replace(command, writes=(*command.writes, word))
 
 
 def split_words(text: str) -> tuple[str, ...]:
@@ -165,7 +168,7 @@ def _check_command(command: ReadCommand) -> ReadCommand:
         raise UnsafeToParse(f"a variable is set that may change what runs: {name[:60]!a}")
     if name in RESERVED or words[0].is_glob or name == "!":
         raise UnsafeToParse(f"{name[:60]} makes it more than simple commands")
-    return command._replace(words=tuple(words))
+    return replace(command, words=tuple(words))
 
 
 def list_tokens(source: str, *, is_bash: bool = True) -> Iterator[Token]:

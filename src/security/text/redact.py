@@ -14,8 +14,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
-from typing import NamedTuple, Union
+from typing import Union
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from ...types.lazy_pattern import LazyPattern
 
@@ -63,7 +65,7 @@ _RUN = LazyPattern(rf"[A-Za-z0-9_.:/+=%-]{{{MIN_KEY_CHARS},}}", re.ASCII)  # eve
 Replacement = Union[str, Callable[[re.Match[str]], str]]
 
 
-class _Shape(NamedTuple):
+class _Shape(Struct, frozen=True):
     """`words`, divided by blanks: every text that the pattern matches contains one of them, in any case.
 
     `reach`: so many characters, from the first on, tell whether the pattern may match there, and hold a word.

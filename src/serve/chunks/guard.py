@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from ...errors import ServerError, WireError
 from ...model.recovery import MIN_CALL_TOKENS
@@ -88,7 +89,7 @@ class RecordingAssembler(ResponseAssembler):
         return decisions
 
 
-class Ending(NamedTuple):
+class Ending(Struct, frozen=True):
     """What an answer is to be at its end: the calls to send besides native ones.
 
     `text`: all of its text; None if that is as the server sent it. `is_replaced`: the calls stand for the server's
@@ -102,8 +103,7 @@ class Ending(NamedTuple):
     completed: Mapping[int, ToolCall] = {}
 
 
-@dataclass(slots=True)
-class _Segment:
+class _Segment(Struct):
     """A part of the text. `is_kept`: whether the client gets it; None: not known yet.
 
     `is_shown`: it is text of the answer, and no thought. `call`: what it holds, if that is sent at the end of the

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from ...errors import WireError
 from ...providers.wire_json import load_string
@@ -54,7 +56,7 @@ def find_prompt_ids(data: bytes) -> bytes:
     return prompt[1] if prompt else b""
 
 
-class WaitingChunk(NamedTuple):
+class WaitingChunk(Struct, frozen=True):
     """A chunk whose text may begin a call."""
 
     text: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from ...providers.wire_json import StructReader, WireStruct, as_str
 from ..chunks.intake import DONE
@@ -50,21 +51,19 @@ class _Chunk(WireStruct):
 _read = StructReader(_Chunk).read
 
 
-@dataclass(slots=True)
-class FoldedCall:
+class FoldedCall(Struct):
     id: str = ""
     name: str = ""
-    arguments: list[str] = field(default_factory=list)
+    arguments: list[str] = []
 
 
-@dataclass(slots=True)
-class FoldedChoice:
-    texts: list[str] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
-    calls: dict[int, FoldedCall] = field(default_factory=dict)
+class FoldedChoice(Struct):
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: dict[int, FoldedCall] = {}
     finish_reason: str = ""
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[Any] = field(default_factory=list)
+    token_ids: list[int] = []
+    logprobs: list[Any] = []
 
     def _add(self, choice: _Choice) -> None:
         self.finish_reason = choice.finish_reason or self.finish_reason
@@ -92,10 +91,9 @@ class FoldedChoice:
             call.arguments.append(as_str(piece.function.arguments))
 
 
-@dataclass(slots=True)
-class FoldedAnswer:
-    choices: dict[int, FoldedChoice] = field(default_factory=dict)
-    prompt_token_ids: list[int] = field(default_factory=list)
+class FoldedAnswer(Struct):
+    choices: dict[int, FoldedChoice] = {}
+    prompt_token_ids: list[int] = []
     usage: Any = None
 
     def add(self, data: bytes) -> None:

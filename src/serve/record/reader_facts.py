@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from ...negotiation.call_path import CallPath
 from ...negotiation.facts import FactStore, ServedModel, ServerInfo
@@ -16,7 +17,7 @@ def describe_facts(facts: FactStore, served: ServedModel) -> dict[str, Any]:
     path = facts.avoid_parser(served, facts.paths.get(served))
     ends = [tokens for model, tokens in facts.clean_ends.get(served.address) if model == served.model]
     return {
-        "info": asdict(facts.infos.get(served.address)),
+        "info": to_builtins(facts.infos.get(served.address)),
         "path": path.to_dict(),
         "thought_starts": sorted(facts.thought_starts.get(served)),
         "unshown_thoughts": facts.unshown_thoughts.get(served),

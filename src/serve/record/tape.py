@@ -6,8 +6,9 @@ that a chunk costs one append; what they say is read when the line is written (e
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from ...errors import BotError, Cancelled
 from ...negotiation.facts import FactStore
@@ -22,8 +23,7 @@ VERSION_PATH = "/version"
 Ending = Literal["whole", "broken", "cancelled"]
 
 
-@dataclass(slots=True)
-class Exchange:
+class Exchange(Struct):
     """A request to the server, and what it answered. `error`: the class in errors.py of what ended the answer.
 
     `is_aside`: it was asked besides the answer that the client waits for.
@@ -33,15 +33,14 @@ class Exchange:
     path: str
     status: int = 0
     content_type: str = ""
-    pieces: list[bytes] = field(default_factory=list)
+    pieces: list[bytes] = []
     is_over: bool = False
     is_aside: bool = False
     error: str = ""
     message: str = ""
 
 
-@dataclass(slots=True)
-class Tape:
+class Tape(Struct):
     """`api`: the path behind /v1/. `key`: the name of the client's key. `began_at`: seconds since 1970.
 
     `sent`: the data of the events that the client got, or the body of a whole answer, as a chat completion's.
@@ -58,10 +57,10 @@ class Tape:
     server: str = ""
     status: int = 0
     ended: Ending = "cancelled"
-    exchanges: list[Exchange] = field(default_factory=list)
-    sent: list[bytes] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-    reader: dict[str, Any] = field(default_factory=dict)
+    exchanges: list[Exchange] = []
+    sent: list[bytes] = []
+    facts: dict[str, Any] = {}
+    reader: dict[str, Any] = {}
 
     @property
     def size(self) -> int:

@@ -7,7 +7,9 @@ import io
 import os
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, BinaryIO, Literal, NamedTuple
+from typing import Annotated, Any, BinaryIO, Literal
+
+from msgspec import Struct
 
 from ...errors import ToolError
 from ...types.file_names import escape_name
@@ -156,7 +158,7 @@ def edit(
     return Changed(f"{done} {escape_name(path)}: {change.how} [sha256 {_sha256(data)}]\n{diff}", diff)
 
 
-class PlannedEdit(NamedTuple):
+class PlannedEdit(Struct, frozen=True):
     """The result of an edit: the text before (None: no file) and after, and `how` the place was found, in words."""
 
     old: OldFile | None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import takewhile
 from typing import Annotated, BinaryIO
+
+from msgspec.structs import replace
 
 from ...errors import ToolError
 from ..fs.line_window import read_part, read_window

@@ -7,8 +7,9 @@ submit_plan: mode plan ends in a plan, which the user accepts, changes or sends 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Annotated
+
+from msgspec.structs import replace
 
 from ...errors import ToolError
 from ..sdk.context import ToolContext

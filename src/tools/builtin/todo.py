@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Literal, TypedDict
+
+from msgspec.structs import replace
 
 from ...errors import ToolError
 from ..sdk.context import ToolContext

@@ -11,7 +11,9 @@ import codecs
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
+
+from msgspec import Struct
 
 from ...errors import ToolError
 from ...types.file_names import escape_name
@@ -23,7 +25,7 @@ from .text_files import DISK, OldFile
 READ_BYTES = 1 << 16
 
 
-class Encoding(NamedTuple):
+class Encoding(Struct, frozen=True):
     """A codec, and the byte order mark before the text, which may be empty."""
 
     bom: bytes

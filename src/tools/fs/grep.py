@@ -12,7 +12,9 @@ import io
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
+
+from msgspec import Struct
 
 from ...errors import ToolError
 from ...types.lazy_pattern import LazyPattern
@@ -29,7 +31,7 @@ MAX_LINE_CHARS = 500  # shown
 UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-class FoundLine(NamedTuple):
+class FoundLine(Struct, frozen=True):
     """A line to show: its number from 1, and whether it matches or only stands near a line that does."""
 
     number: int

@@ -15,7 +15,8 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...beneath import FOLDER, MAX_PATH_CHARS, READ, STEP, find_place, open_beneath, split_place, stat_beneath
 from ...errors import ToolError
@@ -33,7 +34,7 @@ KINDS = {
 }
 
 
-class Target(NamedTuple):
+class Target(Struct, frozen=True):
     """A path as the model gave it, for messages, and the components below the folder `top` that it leads to.
 
     None of these is a link. `top` is the workspace or an added folder.

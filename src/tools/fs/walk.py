@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO, NamedTuple
 
+from msgspec import Struct
+
 from ...beneath import FOLDER, READ, open_beneath, to_regular_file
 from ...errors import ToolError
 from ..sdk.context import ToolContext
@@ -25,7 +27,7 @@ WALK_TIMEOUT_S = 30.0  # for all files
 GIT_FOLDER = ".git"
 
 
-class IgnoreRule(NamedTuple):
+class IgnoreRule(Struct, frozen=True):
     """A line of a .gitignore: pathspec's expression, whether it ignores, and whether it ends with `/**`."""
 
     expression: re.Pattern[str]

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...errors import ToolError
 from ...types.process import StartedProcess
@@ -19,7 +20,7 @@ DEAD = "ZX"  # states: without an init, dead ones stay
 SCAN_S = 1.0  # seconds between counts of a command's processes, which look at each process of the machine
 
 
-class ProcessStatus(NamedTuple):
+class ProcessStatus(Struct, frozen=True):
     """`start`: in ticks since the machine started."""
 
     pid: int

@@ -10,11 +10,13 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
 from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
 from pathlib import Path
 from threading import Event
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...errors import ToolError
 from ...types.messages import ToolCall
@@ -37,15 +39,14 @@ from .wiring import RunState, Wiring
 T = TypeVar("T")
 
 
-class Clock(NamedTuple):
+class Clock(Struct, frozen=True):
     """The time; a test may replace it."""
 
     now: Callable[[], float] = time.time  # seconds since 1970
     monotonic: Callable[[], float] = time.monotonic  # seconds; never goes back
 
 
-@dataclass(frozen=True)
-class ToolContext:
+class ToolContext(Struct, frozen=True):
     """What a tool may know of where it runs.
 
     `cancelled` is set when the user interrupts: a long tool checks it and raises, or waits on it instead of sleeping.
@@ -53,16 +54,19 @@ class ToolContext:
     """
 
     workspace: Path  # file tools stay inside it
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # of commands
+    environment: Mapping[str, str] = {}  # of commands
     call: ToolCall | None = None  # the one that runs; None: there is none, as in a test
-    logger: logging.Logger = field(default=logging.getLogger("vllm_bot.tools"), repr=False)
-    clock: Clock = field(default=Clock(), repr=False)
-    overrides: Overrides = field(default_factory=dict, repr=False)
-    cancelled: Event = field(default_factory=Event, repr=False)
-    wiring: Wiring = field(default_factory=Wiring, repr=False)
+    logger: logging.Logger = logging.getLogger("vllm_bot.tools")
+    clock: Clock = Clock()
+    overrides: Overrides = {}
+    cancelled: Event = field(default_factory=Event)
+    wiring: Wiring = field(default_factory=Wiring)
 
     def __post_init__(self) -> None:
         check_overrides(self.overrides)
+
+    def __repr__(self) -> str:
+        return f"ToolContext(workspace={self.workspace!r}, call={self.call!r})"
 
     def rewire(self, **changes: Any) -> ToolContext:
         """The same context with these changes of its wiring."""

@@ -14,7 +14,9 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
+
+from msgspec import Struct
 
 from ...errors import ToolError
 from ...types.lazy_pattern import LazyPattern
@@ -27,7 +29,7 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class ToolOutput(NamedTuple):
+class ToolOutput(Struct, frozen=True):
     """What a tool returns that ran a command, or that stored its output itself: the text to show, and the reference.
 
     `ref` is empty if nothing was stored; `ending` and `exit_code` as in ToolResult.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from time import monotonic
 from typing import Any, NoReturn, ParamSpec, TypeVar
+
+from msgspec.structs import replace
 
 from ...errors import ConfigError
 from ...types.messages import RequestedCall, ToolCall, ToolDefinition, ToolResult, unwrap_call

@@ -10,8 +10,10 @@ import base64
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...errors import ToolError
 from ...types.images import describe_excess
@@ -31,8 +33,7 @@ def attempt(work: Callable[[], R], on_error: Callable[[Exception], R]) -> R:
         return on_error(error)
 
 
-@dataclass(frozen=True, slots=True)
-class Media:
+class Media(Struct, frozen=True):
     """An image or a sound that a tool returns, alone or in a list with strings; `mime_type` is e.g. "image/png"."""
 
     data: bytes
@@ -52,7 +53,7 @@ class NothingToChange(ToolError):
     """Raised by a preview: the call would change nothing. The message is its result, without a run."""
 
 
-class Changed(NamedTuple):
+class Changed(Struct, frozen=True):
     """What a tool returns that changed a file: the text for the model, and a unified diff for the user."""
 
     text: str

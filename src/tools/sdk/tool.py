@@ -15,11 +15,13 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import WRAPPER_ASSIGNMENTS, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, cast, get_args, overload
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...errors import BotError, ToolError
 from ...types.lazy_pattern import LazyPattern
@@ -51,8 +53,7 @@ NAME = LazyPattern(r"[a-zA-Z0-9_-]{1,64}")
 ANY_CONTEXT = "(context)"  # the context_parameter of a function that takes any arguments: no argument has that name
 
 
-@dataclass(frozen=True, eq=False)
-class Tool(Generic[P, R]):
+class Tool(Struct, Generic[P, R], frozen=True, eq=False, dict=True):
     """A function that a model may call, and that Python calls as before.
 
     `context_parameter` names the parameter that gets the ToolContext; "": none. `preview` describes what a call would
@@ -66,7 +67,7 @@ class Tool(Generic[P, R]):
     risk: Risk = "high"
     context_parameter: str = ""
     preview: Preview | None = None
-    converts: Mapping[str, Convert] = field(default_factory=dict, repr=False)
+    converts: Mapping[str, Convert] = {}
     access: Access | None = None
     runs_aside: bool = False
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any, Union
+
+from msgspec import Struct, field
 
 from ...errors import ToolError
 from ...types.process import StartedProcess
@@ -25,8 +26,7 @@ from .output_store import Outputs
 OnProcess = Callable[[StartedProcess], None]  # called for a command, perhaps by several threads
 
 
-@dataclass(eq=False, repr=False)
-class CommandReport:
+class CommandReport(Struct):
     """What the loop learns of a command that failed; `widest_access`, what a call can name, is for the command.
 
     `explanation`: what its access does not include, "" if that cannot be why it failed. `named_none`: the call named
@@ -73,8 +73,7 @@ class RunState:
         self.summary: str | None = None  # of the tool that ended the run, if one did
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Wiring:
+class Wiring(Struct, frozen=True):
     """See the module. `creating`: the key of the dependency that is being made with this context."""
 
     max_file_bytes: int = 10_000_000
@@ -106,7 +105,7 @@ class Wiring:
     # Runs a subagent to its end in the thread of its call: (prompt, context, may_change=, server=) -> its report. It
     # raises ToolError if there is none. None: no subagent can be started.
     run_task: Callable[..., str] | None = None
-    todos: list[tuple[str, str]] = field(default_factory=list)  # content and status, of todo_write
+    todos: list[tuple[str, str]] = []  # content and status, of todo_write
     run: RunState | None = None
     call_scope: Scope | None = None
     creating: str = ""

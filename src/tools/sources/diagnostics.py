@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...errors import ToolError
 from ...types.file_names import escape_name
@@ -37,7 +38,7 @@ Error = tuple[str, str]  # the path that the checker names, and its place with w
 ReadErrors = Callable[[str], Iterable[Error]]
 
 
-class Checker(NamedTuple):
+class Checker(Struct, frozen=True):
     """`configs`: files of a project that is checked by it, some only where they hold a text: `NAME:TEXT`.
 
     `words`: its command; the paths of the changed files follow if it `takes_files`.

@@ -10,7 +10,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from ...errors import ConfigError
 from .rows import Key, check_row, is_command, is_list_of, is_number, is_string, one_of
@@ -37,7 +39,7 @@ KEYS = {
 }
 
 
-class McpServerConfig(NamedTuple):
+class McpServerConfig(Struct, frozen=True):
     """A row of `tools.mcp`: either a `command` to start, with its arguments, or the `url` of a server."""
 
     name: str

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from ...errors import ConfigError
 
 
-class Key(NamedTuple):
+class Key(Struct, frozen=True):
     """What a key holds, in words that follow "is", and the check of a value."""
 
     what: str

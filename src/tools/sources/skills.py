@@ -17,7 +17,9 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
+
+from msgspec import Struct
 
 from ...beneath import find_relative, open_file
 from ...errors import ToolError
@@ -37,14 +39,14 @@ USUAL_CONTEXT = 8_192  # tokens, where the server does not say
 INTRODUCTION = "Read a skill, which says how to do work of its kind, before you do such work."
 
 
-class SkillFolder(NamedTuple):
+class SkillFolder(Struct, frozen=True):
     """A folder that holds `skills` or `commands`. `top`: where its files must be, links resolved; None: anywhere."""
 
     path: Path
     top: Path | None = None
 
 
-class Skill(NamedTuple):
+class Skill(Struct, frozen=True):
     """`path`: in its folder, to which links led when it was loaded. `is_command`: only the user runs it."""
 
     name: str
@@ -54,7 +56,7 @@ class Skill(NamedTuple):
     is_command: bool
 
 
-class SkillSet(NamedTuple):
+class SkillSet(Struct, frozen=True):
     """By name; of two with one name the first. `problems`: a sentence for each file that is left out."""
 
     skills: Mapping[str, Skill]

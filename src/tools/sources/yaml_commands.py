@@ -24,7 +24,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...errors import ConfigError, ToolError
 from ...types.messages import JSON, ToolDefinition
@@ -66,7 +69,7 @@ SCHEMA_KEYS = {
 }
 
 
-class CommandParameter(NamedTuple):
+class CommandParameter(Struct, frozen=True):
     """`default` replaces a value that is left out, unless it is None."""
 
     schema: Schema
@@ -75,7 +78,7 @@ class CommandParameter(NamedTuple):
     flag: str
 
 
-class CommandTemplate(NamedTuple):
+class CommandTemplate(Struct, frozen=True):
     """The words of a program, in which `{parameter}` stands for a value."""
 
     words: tuple[str, ...]
@@ -208,7 +211,7 @@ def _read_parameters(place: str, entries: dict[Any, Any]) -> dict[str, CommandPa
     if missing := [name for name in required if name not in schema["properties"]]:
         raise ConfigError(f"{place}: parameters: {missing[0]} is required, and not among the properties")
     return {
-        name: each if name in required else each._replace(required=False)
+        name: each if name in required else replace(each, required=False)
         for name, each in _read_parameters(place, schema["properties"]).items()
     }
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from src.batch.driver import BatchProgress
 from src.batch.results import Row
@@ -162,7 +163,7 @@ def test_a_terminal_shows_a_bar_with_the_same(monkeypatch):
 
 
 def test_a_server_that_refuses_is_told_while_its_tasks_are_tried_again():
-    assert batch._make_step(PROGRESS._replace(refusal="No server.")).about == f"{ABOUT}, trying again: No server."
+    assert batch._make_step(replace(PROGRESS, refusal="No server.")).about == f"{ABOUT}, trying again: No server."
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(99, "99 s"), (100, "2 min"), (7100, "118 min"), (7200, "2.0 h")])

@@ -5,8 +5,8 @@ import os
 import re
 import struct
 import termios
-from dataclasses import replace
 
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from src.cli.render.plain import PlainScreen, describe_result, format_call

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from src.negotiation.call_path import CallPath
 from src.negotiation.formats.structural_tags import find_format

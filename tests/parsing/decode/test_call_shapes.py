@@ -4,6 +4,7 @@ import pytest
 
 from src.parsing.decode.call_shapes import find_calls
 from src.parsing.decode.json_repair import RepairReader
+from src.parsing.decode.nodes import CallNode
 from tests.each import check_rows
 
 WAYS = {
@@ -85,7 +86,7 @@ def nest(text, times):
         ('{"name": "f", "arguments": "{\\"a\\": 1} {"}', [("f", {"a": 1}, [])]),
         ('{"name": "f", "arguments": "{\\"a\\": "}', [("f", {}, ['{"a": '])]),
         ('{"name": "f", "arguments": "{\\"a\\": 1"}', [("f", {}, ['{"a": 1'])]),
-        ('{"name": "f", "arguments": g(1)}', [("f", {}, [("g", {}, [1], "g(1)")])]),
+        ('{"name": "f", "arguments": g(1)}', [("f", {}, [CallNode("g", {}, [1], "g(1)")])]),
         (nest("f(a=1)", 6), [("f", {"a": 1}, [])]),
         (nest("f(a=1)", 7), []),
     ],

@@ -134,7 +134,7 @@ def test_a_call_that_is_not_in_json_leaves_while_it_is_written(name):
 
 def test_a_long_call_leaves_while_it_is_written():
     decisions = decide([*CALL[:200]], close=False)
-    assert decisions[0][1] == "write"
+    assert decisions[0].name == "write"
     assert sum(len(piece.arguments) for piece in decisions[1:]) > MIN_PROOF_CHARS
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from src.security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer, AutoApprover, Request
 from src.types.messages import ToolCall
 
@@ -14,7 +16,7 @@ def test_who_approves_all_and_who_refuses_all():
 
 
 def test_a_guessed_call_is_refused_where_no_person_is_there_and_the_model_is_told_why():
-    guessed = REQUEST._replace(call=ToolCall("1", "exec", {"command": "ls"}, guessed=True))
+    guessed = replace(REQUEST, call=ToolCall("1", "exec", {"command": "ls"}, guessed=True))
     for approver in (APPROVE_ALL, REFUSE_ALL):
         answer = approver.approve(guessed)
         assert not answer.allowed
@@ -24,7 +26,7 @@ def test_a_guessed_call_is_refused_where_no_person_is_there_and_the_model_is_tol
 
 
 def test_a_guessed_call_is_asked_about_where_all_others_are_approved():
-    guessed = REQUEST._replace(call=ToolCall("1", "exec", {"command": "ls"}, guessed=True))
+    guessed = replace(REQUEST, call=ToolCall("1", "exec", {"command": "ls"}, guessed=True))
     assert AutoApprover(AutoApprover(REFUSE_ALL)).approve(REQUEST).allowed
     assert AutoApprover(Agreeing()).approve(guessed).message == "go on"
 
@@ -42,4 +44,4 @@ def test_the_model_is_told_why_it_was_refused_and_what_needs_no_question():
     said = REFUSE_ALL.approve(REQUEST).message
     assert "(why)" in said
     assert "read, glob or grep" in said
-    assert "grep" not in REFUSE_ALL.approve(REQUEST._replace(call=ToolCall("1", "write", {}))).message
+    assert "grep" not in REFUSE_ALL.approve(replace(REQUEST, call=ToolCall("1", "write", {}))).message

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_type_hints
 
 import pytest
+from msgspec.structs import replace
 
-from src.config import OPTIONS
+from src.config import SETTINGS
 from src.config.settings import PROFILE_MODES
 from src.security.permissions.modes import MODES
 from src.security.permissions.policy import Policy
@@ -92,7 +92,7 @@ class TestModes:
         assert (decision.action, decision.rule) == ("ask", "sandbox")
 
     def test_the_settings_know_the_same_modes(self):
-        assert ("", *MODES) == OPTIONS["security.mode"].metadata["choices"]
+        assert ("", *MODES) == SETTINGS["security.mode"].option.choices
         assert {*PROFILE_MODES.values()} <= MODES.keys()
 
     @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from src.errors import ToolError
 from src.security.sandbox.bubblewrap import BubblewrapSandbox, Namespace
@@ -69,7 +70,7 @@ def test_the_network_and_the_home_are_the_sandboxs_own(tmp_path):
     words = sandbox.build_words("write")
     assert "--unshare-net" in words
     assert words[words.index(str(sandbox.scratch / "home")) + 1] == "/home/user"
-    assert "--unshare-net" not in make_sandbox(view._replace(network=True)).build_words("write")
+    assert "--unshare-net" not in make_sandbox(replace(view, network=True)).build_words("write")
 
 
 @check_rows("info", ["", "{}", "[]", '{"child-pid": "x"}', '{"child-pid": 999999999}'])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from src.security.sandbox.git_config import clean_config, find_value
+from src.security.sandbox.git_config import SafeConfig, clean_config, find_value
 from tests.each import check_rows
 
 CLONED = """\
@@ -23,7 +23,7 @@ CLONED = """\
 
 
 def test_a_configuration_that_runs_nothing_stays_as_it_is():
-    assert clean_config(CLONED) == (CLONED + "\n", (), ())
+    assert clean_config(CLONED) == SafeConfig(CLONED + "\n", (), ())
 
 
 @check_rows(

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from src.tools.sdk.context import ToolContext
 from src.tools.sources import diagnostics
@@ -147,7 +148,7 @@ def test_what_only_json_can_name_costs_no_other_errors_either(project):
     paths = (5, "\ud800.py", "\0.py", "a.py")
     report = [{"filePath": path, "messages": [{"message": "one\ntwo"}]} for path in paths]
     eslint = next(each for each in CHECKERS if each.name == "eslint")
-    project.diagnostics = Diagnostics([LINT._replace(read_errors=eslint.read_errors)])
+    project.diagnostics = Diagnostics([replace(LINT, read_errors=eslint.read_errors)])
     assert project.check(says=json.dumps(report)) == f"{CHECKS_LEAD}\na.py:1:1: one two [lint]"
 
 

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from src.errors import ToolError
 from src.tools import Tool, ToolContext

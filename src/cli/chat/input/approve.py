@@ -10,8 +10,9 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from ....app.factory import Factory
 from ....config import Settings
@@ -170,7 +171,7 @@ class TerminalApprover:
         """The answer of a key or with words for the model; None if it is neither."""
         word = typed.lower()
         if allowed := _find_permission(word, request):
-            return allowed._replace(arguments=request.call.arguments if is_changed else None)
+            return replace(allowed, arguments=request.call.arguments if is_changed else None)
         if word in ("", "n", "no"):
             return DENIED
         if has_rule(request, is_changed=is_changed):

@@ -10,10 +10,10 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pyte
 import pytest
+from msgspec.structs import replace
 
 from src.cli.chat.input.approve import TerminalApprover
 from src.cli.chat.input.question import OWN_LABELS
@@ -130,7 +130,8 @@ def make_calls(folder) -> Iterator[Request]:
 def make_twin(request: Request) -> Request:
     """The same question about a call that says nothing."""
     call = request.call
-    return request._replace(
+    return replace(
+        request,
         call=replace(call, name=call.name if is_plain(call.name) else "", arguments={"placeholder": PLACEHOLDER}),
         reason=PLACEHOLDER,
         preview="",

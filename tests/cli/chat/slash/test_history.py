@@ -2,10 +2,10 @@
 
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from src.agent.loop import AgentLoop
 from src.app.runtime import Runtime

@@ -1,7 +1,7 @@
 import io
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from src.cli.chat.slash.info import find_last_code, format_status_line
 from src.cli.chat.slash.table import run_command
