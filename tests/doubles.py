@@ -178,7 +178,9 @@ def context(folder: Path = Path("/")) -> ToolContext:
     return ToolContext(workspace=folder)
 
 
-POLICY = Policy(Path("/"))  # that of no settings at all
+# An edit is judged by the links in the whole workspace: that of a test is not the whole machine.
+NOWHERE = Path("/nowhere")
+POLICY = Policy(NOWHERE)  # that of no settings at all
 
 
 class ScriptedClient:

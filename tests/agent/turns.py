@@ -13,7 +13,7 @@ from src.tools import Registry
 from src.types.events import CallDenied, CallFinished, CallStarted
 from src.types.messages import ToolCall
 
-from ..doubles import context, perform
+from ..doubles import NOWHERE, context, perform
 
 
 class Asks:
@@ -32,7 +32,7 @@ class Turn:
     """The calls of one turn, run by `run`."""
 
     def __init__(self, *answers: Answer, at_most: int = 4, rules=(), board=None, hooks=None) -> None:
-        self.policy = Policy(Path("/"), rules=parse_rules(rules))
+        self.policy = Policy(NOWHERE, rules=parse_rules(rules))
         self.registry = Registry()
         self.approver = Asks(*answers)
         self.at_most = at_most

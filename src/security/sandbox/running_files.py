@@ -19,7 +19,6 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
@@ -94,7 +93,7 @@ class RunningFiles:
 
     def list(self, read_config: Callable[[Path], str]) -> Iterator[Path]:
         """All of them, some twice. `read_config` gives the text of a repository's configuration."""
-        for folder, hit in self.list_hits():
+        for folder, hit in self._list_hits():
             path = Path(folder, hit)
             if hit not in (GIT, "HEAD"):
                 yield path
@@ -163,7 +162,7 @@ class RunningFiles:
         top = find_top(link, self._tops) or link.parent
         return self.is_inside(link) and link.is_file() and not _is_running(str(link.relative_to(top)))
 
-    def list_hits(self) -> Iterator[tuple[str, str]]:
+    def _list_hits(self) -> Iterator[tuple[str, str]]:
         """Each folder with a name in it that may run by itself. Such a link is followed, but none behind it."""
         stack, known = [(str(top), str(top)) for top in self._tops], self._folders
         self._folders = {}
@@ -259,20 +258,13 @@ def is_running_by_itself(path: str) -> bool:
     return is_started or _is_running(path)
 
 
-@lru_cache(maxsize=8)  # each remembers the folders, so that only the first look takes a walk
-def _watch(top: Path) -> RunningFiles:
-    return RunningFiles([top])
-
-
 def is_run_by_link(path: Path, tops: Iterable[Path]) -> bool:
     """Whether a file, given by its real path, runs by itself under the name that a link gives it.
 
-    Links count wherever RunningFiles finds them, and all of those at the top of one of these folders or in a hidden
-    folder there, as editors and shells look.
+    Links count that are at the top of one of these folders, or in a hidden folder there, as editors and shells look.
     """
     for top in tops:
-        running = (Path(folder, name) for folder, name in _watch(top).list_hits())
-        for link in chain(top.glob("*"), top.glob(".*/*"), running):
+        for link in chain(top.glob("*"), top.glob(".*/*")):
             if link.is_symlink() and path.is_relative_to(target := os.path.realpath(link)):
                 alias = link.relative_to(top) / path.relative_to(target)
                 if is_running_by_itself(str(alias)):

@@ -466,20 +466,6 @@ def test_a_file_that_runs_by_itself_is_not_written_without_asking(mode, action, 
 
 
 @pytest.mark.parametrize(
-    ("link", "target"),
-    [(".vscode", "files/deep"), ("sub/.vscode", "files/deep"), ("a/b/.envrc", "files/deep/tasks.json")],
-)
-def test_a_file_asks_that_runs_by_itself_through_a_link_at_any_depth(link, target, workspace):
-    (workspace / "files" / "deep").mkdir(parents=True)
-    (workspace / link).parent.mkdir(parents=True, exist_ok=True)
-    policy = Policy(workspace, mode="auto")
-    assert policy.decide(write_call("files/deep/tasks.json"), "high").action == "allow"
-    (workspace / link).symlink_to(workspace / target)
-    assert policy.decide(write_call("files/deep/tasks.json"), "high").action == "ask"
-    assert policy.decide(write_call("files/tasks.json"), "high").action == "allow"
-
-
-@pytest.mark.parametrize(
     "path", [".bashrc", ".ssh/authorized_keys", "x/../.config/autostart/a.desktop", "link/tasks.json", "hooks/pre-push"]
 )
 def test_where_a_command_would_be_undone_a_file_tool_asks(path, workspace):
