@@ -76,7 +76,7 @@ def _list_defaults(kind: type[Serializable]) -> list[tuple[str, object]]:
 
 @cache
 def _list_readers(kind: type[Serializable]) -> dict[str, Reader]:
-    return {each.name: _reader_of(each.type) for each in fields(kind)}
+    return {each.name: _reader_of(each.type) for each in fields(kind) if each.name not in kind.UNSTORED}
 
 
 @cache

@@ -37,12 +37,17 @@ def draw_pictures() -> dict[str, str]:
     """SVG by file name."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        Terminal(Path(folder), None, options=["--demo"], columns=COLUMNS, rows=ROWS) as chat,
+        Terminal(Path(folder), None, options=["--demo"], columns=COLUMNS, rows=ROWS, prepare=_use_usual_folder) as chat,
     ):
         chat.prompts()
         chat.line("fix it")
         chat.shows(r"Run it\? \[y/N\]")
         return {"question.svg": render_screen(chat)}
+
+
+def _use_usual_folder() -> None:
+    """Have the demo make its files in /tmp, whatever folder the tests have."""
+    tempfile.tempdir = "/tmp"
 
 
 def render_screen(chat: Terminal) -> str:

@@ -21,6 +21,7 @@ from src.types.messages import (
     UserMessage,
     read_message,
 )
+from src.types.serialization import Serializable
 from tests.each import check_rows
 
 texts = st.text(st.characters(), max_size=20)  # lone surrogates as well: a model may write them
@@ -118,6 +119,16 @@ def test_a_part_that_is_read_equals_the_one_written(written):
 def test_a_part_of_another_type_is_an_error():
     with pytest.raises(ValueError, match="type call"):
         ToolCall.from_dict(Text("hi").to_dict())
+
+
+@pytest.mark.parametrize("kind", Serializable.__subclasses__(), ids=lambda kind: kind.__name__)
+def test_the_fields_that_are_not_compared_or_stored_are_fields(kind):
+    assert {*kind.UNCOMPARED, *kind.UNSTORED} <= {*kind.__struct_fields__}
+
+
+def test_a_field_that_is_not_stored_is_not_read_either():
+    written = ToolCall("c", "read", {"path": "a"}).to_dict() | {"real_path": "/etc/shadow"}
+    assert ToolCall.from_dict(written).real_path is None
 
 
 def test_an_unknown_field_is_ignored():

@@ -44,7 +44,7 @@ HINTS: dict[str, str] = {
 }
 
 
-class Result(Struct, Generic[T], frozen=True):
+class Result(Struct, Generic[T], frozen=True, weakref=True):
     """The answer to one question. `str(result)` is its text.
 
     `stop_reason`: "end_turn" if the model ended its answer itself; "pending" if calls wait for an answer; "max_tokens",

@@ -46,7 +46,7 @@ class Clock(Struct, frozen=True):
     monotonic: Callable[[], float] = time.monotonic  # seconds; never goes back
 
 
-class ToolContext(Struct, frozen=True):
+class ToolContext(Struct, frozen=True, weakref=True):
     """What a tool may know of where it runs.
 
     `cancelled` is set when the user interrupts: a long tool checks it and raises, or waits on it instead of sleeping.

@@ -53,7 +53,7 @@ NAME = LazyPattern(r"[a-zA-Z0-9_-]{1,64}")
 ANY_CONTEXT = "(context)"  # the context_parameter of a function that takes any arguments: no argument has that name
 
 
-class Tool(Struct, Generic[P, R], frozen=True, eq=False, dict=True):
+class Tool(Struct, Generic[P, R], frozen=True, eq=False, dict=True, weakref=True):
     """A function that a model may call, and that Python calls as before.
 
     `context_parameter` names the parameter that gets the ToolContext; "": none. `preview` describes what a call would
@@ -76,6 +76,9 @@ class Tool(Struct, Generic[P, R], frozen=True, eq=False, dict=True):
             if hasattr(self.function, name):
                 self.__dict__[name] = getattr(self.function, name)
         self.__dict__["__wrapped__"] = self.function
+
+    def __copy__(self) -> Tool[P, R]:  # that of Struct copies no names of the function
+        return replace(self)
 
     def __repr__(self) -> str:
         return f"<Tool {self.signature}>"

@@ -26,7 +26,7 @@ from .output_store import Outputs
 OnProcess = Callable[[StartedProcess], None]  # called for a command, perhaps by several threads
 
 
-class CommandReport(Struct):
+class CommandReport(Struct, eq=False):
     """What the loop learns of a command that failed; `widest_access`, what a call can name, is for the command.
 
     `explanation`: what its access does not include, "" if that cannot be why it failed. `named_none`: the call named
@@ -73,7 +73,7 @@ class RunState:
         self.summary: str | None = None  # of the tool that ended the run, if one did
 
 
-class Wiring(Struct, frozen=True):
+class Wiring(Struct, frozen=True, eq=False):
     """See the module. `creating`: the key of the dependency that is being made with this context."""
 
     max_file_bytes: int = 10_000_000

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
+import weakref
 from functools import partial
 from pathlib import Path
 
@@ -58,6 +60,16 @@ def test_it_is_described_as_its_function_is():
     assert (made.__name__, made.__doc__) == ("weather", weather.__doc__)
     assert inspect.signature(made) == inspect.signature(weather)
     assert repr(made) == "<Tool weather(city: string, days?: integer)>"
+
+
+def test_a_copy_is_described_alike():
+    assert inspect.signature(copy.copy(tool(weather))) == inspect.signature(weather)
+    assert copy.copy(tool(weather)).__name__ == "weather"
+
+
+def test_it_may_be_referenced_weakly():
+    made = tool(weather)
+    assert weakref.ref(made)() is made
 
 
 def test_name_and_description_may_be_given():
