@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+PLAIN_TOOLS = ("add", "slow", "freeze", "rant", "refuse")
+
 
 def main(mode: str, port: int) -> None:
     if mode == "hang":
@@ -99,16 +101,20 @@ def tell_lies() -> None:
 
 
 def serve_plainly() -> None:
-    """Tools that add, take a while, fill standard error, and block the server so that it reads no message."""
+    """Tools that add, take a while, fill standard error, refuse, and block the server so that it reads no message."""
     for asked in read_requests():
         if asked["method"] == "tools/list":
-            write_result(asked, {"tools": [describe_tool(name) for name in ("add", "slow", "freeze", "rant")]})
+            write_result(asked, {"tools": [describe_tool(name) for name in PLAIN_TOOLS]})
         elif asked["method"] == "ping":
             write_result(asked, {})
         elif asked["method"] == "tools/call":
             call, given = asked["params"]["name"], asked["params"].get("arguments", {})
             if call == "freeze":
                 time.sleep(60)
+            if call == "refuse":
+                error = {"code": -32000, "message": "Issue 7 is already closed"}
+                print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}), flush=True)
+                continue
             if call == "rant":
                 sys.stderr.write("all is lost\n" * given["lines"] + "or not?\n")
                 sys.stderr.flush()

@@ -43,6 +43,7 @@ PIPE_BYTES = 65_536  # that a pipe holds
 MAX_SCHEMA_CHARS = 50_000  # of a tool, as JSON
 PING_TIMEOUT_S = 5.0  # for a server that did not answer a call in time
 CLOSE_TIMEOUT_S = 5.0  # the SDK waits for two seconds, and kills after two more
+VALUE_KEYWORDS = ("const", "default", "enum", "examples")  # of a schema; a property called so keeps its title, too
 SDK_LOGGERS = ("mcp", "client")
 NO_SDK = "MCP servers are configured (tools.mcp), and the SDK is not installed"
 
@@ -207,7 +208,7 @@ class McpServer:
         try:
             return self._loop.run(called, ctx.cancelled, timeout)
         except Exception as error:
-            if _is_closed(error):
+            if _is_closed(error) and not self._answers_ping():
                 self.restart()
             elif time.monotonic() - began >= timeout and not ctx.cancelled.is_set():
                 if self._answers_ping():
@@ -356,16 +357,17 @@ def _fit_schema(schema: Any) -> dict[str, JSON]:
     return {**fit, "type": "object"} if isinstance(fit, dict) else {"type": "object"}
 
 
-def _drop_foreign(schema: Any) -> Any:
+def _drop_foreign(schema: Any, is_value: bool = False) -> Any:
+    """`is_value`: it stands in a value that a schema names, where fastjsonschema would follow references, too."""
     if isinstance(schema, list):
-        return [_drop_foreign(each) for each in schema]
+        return [_drop_foreign(each, is_value) for each in schema]
     if not isinstance(schema, dict):
         return schema
     return {
-        key: _drop_foreign(value)
+        key: _drop_foreign(value, is_value or key in VALUE_KEYWORDS)
         for key, value in schema.items()
         if key not in ("$id", "$schema")
-        and not (key == "title" and isinstance(value, str))  # repeats the name
+        and not (key == "title" and isinstance(value, str) and not is_value)  # repeats the name
         and not (key == "$ref" and not str(value).startswith("#"))
     }
 
@@ -395,8 +397,14 @@ def _to_part(block: Any) -> str | Media:
 
 
 def _is_closed(error: BaseException) -> bool:
-    """Whether the SDK says so of the connection."""
-    return "closed" in f"{type(error).__name__} {error}".lower()
+    """Whether the SDK may say so of the connection; a server's own errors may have the same code."""
+    from anyio import ClosedResourceError
+    from mcp import MCPError
+    from mcp_types import CONNECTION_CLOSED
+
+    if isinstance(error, MCPError):
+        return error.code == CONNECTION_CLOSED
+    return isinstance(error, ClosedResourceError)
 
 
 def _describe_error(error: BaseException | None) -> str:

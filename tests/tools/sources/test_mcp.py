@@ -216,6 +216,17 @@ class TestTrouble:
             assert run(tools["small_slow"], seconds=2) == ("error", "Error executing tool: it took longer than 0.3 s")
             assert [server.task for server in servers.servers] == [task]
 
+    def test_an_error_that_speaks_of_something_closed_is_no_reason_to_start_the_server_again(self):
+        with closing(connected(PLAIN | {"timeout": PATIENCE_S})) as servers:
+            tools = {tool.definition.name: tool for tool in servers.tools}
+            (task,) = [server.task for server in servers.servers]
+            for _ in range(2):
+                assert run(tools["small_refuse"]) == (
+                    "error",
+                    "Error executing tool: MCPError: Issue 7 is already closed",
+                )
+            assert [server.task for server in servers.servers] == [task]
+
 
 class Hints(NamedTuple):
     read_only_hint: bool
@@ -301,6 +312,15 @@ class TestSchemas:
     def test_a_property_may_be_called_title(self):
         schema = {"title": "addArguments", "properties": {"title": {"title": "Title", "type": "string"}}}
         assert _fit_schema(schema)["properties"] == {"title": {"type": "string"}}
+
+    def test_values_that_a_schema_names_keep_their_title(self):
+        options = {"default": {"title": "a"}, "enum": [{"title": "a"}, {"title": "b"}], "title": "Options"}
+        kind = {"const": {"title": "c", "more": {"title": "d"}}, "examples": [{"title": "e"}]}
+        found = _fit_schema({"properties": {"options": options, "kind": kind}})["properties"]
+        assert found == {"options": {key: options[key] for key in ("default", "enum")}, "kind": kind}
+
+    def test_a_value_holds_no_reference_out_of_the_schema(self):
+        assert _fit_schema({"default": {"$ref": "http://10.0.0.1/x"}}) == {"type": "object", "default": {}}
 
     def test_a_pattern_that_never_ends_is_not_tried(self, small):
         schema = {"type": "object", "properties": {"pattern": {"type": "string", "pattern": "(a+)+$"}}}
