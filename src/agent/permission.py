@@ -157,7 +157,7 @@ class PermissionGate:
             return False
         if self._decide_by_policy(call)[1].action != "allow":
             return False
-        verdict = yield from self._ask_hooks(call)
+        verdict = yield from self._ask_hooks(call, "read")
         return not verdict.action
 
     def decide(self, call: ToolCall, ctx: ToolContext, task: str) -> Aside[Permission]:
@@ -194,15 +194,20 @@ class PermissionGate:
         call, decision = self._decide_by_policy(call)
         if decision.action == "deny":
             return call, decision, False
-        verdict = yield from self._ask_hooks(call)
+        verdict = yield from self._ask_hooks(call, decision.access)
         if not verdict.action:
             return call, decision, False
         return call, decision._replace(action=verdict.action, reason=verdict.reason, needs_person=True), True
 
-    def _ask_hooks(self, call: ToolCall) -> Aside[HookVerdict]:
-        """What the user's hooks say to a call that the policy does not deny."""
+    def _ask_hooks(self, call: ToolCall, access: Grant | None) -> Aside[HookVerdict]:
+        """What the user's hooks say to a call that the policy does not deny.
+
+        A command is shown with the access that it gets, which a rule may grant to one that names none.
+        """
         if not self._hooks or not self._hooks.find("before_call", call.name):
             return HookVerdict()
+        if call.name == "exec" and access:
+            call = replace(call, arguments={**call.arguments, "access": access})
         return (yield from await_hooks(self._hooks, self._hooks.judge(call, self.policy.mode)))
 
     def tell_hooks(self, call: ToolCall, result: ToolResult) -> Aside[HookReport]:
@@ -264,7 +269,7 @@ class PermissionGate:
         if is_by_hook:
             reason = f"{reason}; {decision.reason}"
         request = replace(self._make_request(wider, ctx, decision._replace(reason=reason)), has_begun=True)
-        permission = yield from self._ask_user(request)
+        permission = yield from self._ask_user(request, offers_rule=not is_by_hook)
         if permission.denial_reason:
             self._refused_lines.add(line)
             return AccessGrant(None, f"access=write was refused: {permission.denial_reason}")
@@ -378,7 +383,7 @@ class PermissionGate:
             revised = request.revise(call)
         except CannotRun as error:
             return Permission(call, f"the user changed the arguments: {error.message}")
-        verdict = yield from self._ask_hooks(revised.call)
+        verdict = yield from self._ask_hooks(revised.call, answer.access or revised.access)
         if verdict.action == "deny":
             return Permission(revised.call, f"the user changed the arguments: {verdict.reason}")
         new = ToolResult(call.id, call.name, "data", dict(arguments)).text

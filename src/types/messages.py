@@ -132,6 +132,7 @@ class Usage(Serializable, frozen=True):
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
+            self.thought_tokens + other.thought_tokens,
         )
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from src.security.permissions.approval import Answer
 from src.security.permissions.hooks import HookReport, HookVerdict
 from src.security.permissions.policy import Policy
+from src.security.permissions.rules import parse_rules
 from src.tools import REGISTRY
 from src.types.effects import Await
 from src.types.events import CallDenied, CallFinished, Notice
@@ -96,6 +97,54 @@ def test_a_second_run_with_more_access_about_which_a_hook_asks_needs_a_person():
     (request,) = turn.approver.asked
     assert (request.access, request.needs_person) == ("write", True)
     assert request.reason.endswith("; hook x: sure?")
+
+
+WRITES = ("exec", {"command": '[ "$ACCESS" != read ]'})
+
+
+def run_commands(*calls, hooks, answers=(), rules=(), mode="ask"):
+    turn = Turn(*answers, hooks=hooks)
+    sandbox = LabelledSandbox()
+    turn.registry, turn.policy = REGISTRY, Policy(Path("/"), mode, parse_rules(rules), sandbox=sandbox)
+    return turn.run(*calls, sandbox=sandbox)
+
+
+def list_judged_accesses(hooks):
+    return [heard[2].get("access") for heard in hooks.heard if heard[0] == "before"]
+
+
+def test_hooks_judge_the_access_that_a_line_got_for_good():
+    hooks = ScriptedHooks()
+    turn = run_commands(WRITES, WRITES, hooks=hooks, answers=[Answer(True)])
+    assert list_judged_accesses(hooks) == ["read", "write", "write"]
+    assert len(turn.approver.asked) == 1
+
+
+def test_a_hook_that_asks_about_an_access_is_asked_once_for_each_run_that_gets_it():
+    hooks = ScriptedHooks(HookVerdict(), ASK, ASK, DENY)
+    turn = run_commands(WRITES, WRITES, WRITES, hooks=hooks, answers=[Answer(True), Answer(True)])
+    assert list_judged_accesses(hooks) == ["read", "write", "write", "write"]
+    assert [each.access for each in turn.approver.asked] == ["write", "write"]
+    assert turn.values[2] == "Not run: hook x: no"
+
+
+def test_hooks_judge_the_access_that_a_rule_of_the_settings_grants():
+    hooks = ScriptedHooks(DENY)
+    rule = {"tool": "exec", "command": "touch", "action": "allow"}
+    run_commands(("exec", {"command": "touch a"}), hooks=hooks, rules=[rule])
+    assert list_judged_accesses(hooks) == ["write"]
+
+
+def test_hooks_judge_the_access_that_the_user_gave_to_a_command_they_changed():
+    hooks = ScriptedHooks(HookVerdict(), DENY)
+    changed = Answer(True, arguments={"command": "echo", "access": "write"}, access="network")
+    run_commands(("exec", {"command": "echo a", "access": "write"}), hooks=hooks, answers=[changed])
+    assert list_judged_accesses(hooks) == ["write", "network"]
+
+
+def test_no_rule_is_offered_where_a_hook_asks_about_a_second_run():
+    turn = run_commands(WRITES, hooks=ScriptedHooks(HookVerdict(), ASK), answers=[Answer(False)])
+    assert [each.rule for each in turn.approver.asked] == [""]
 
 
 def test_a_call_that_the_policy_denies_is_no_hooks_business():

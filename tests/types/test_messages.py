@@ -2,7 +2,7 @@
 
 import pytest
 
-from src.types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, ToolResult, UserMessage
+from src.types.messages import MalformedCall, Reasoning, Response, Text, ToolCall, ToolResult, Usage, UserMessage
 from tests.each import check_rows
 
 CALL, BROKEN = ToolCall("c1", "look", {}), MalformedCall("c2", "", "{", "no end")
@@ -55,3 +55,7 @@ def test_the_text_of_a_user_message_follows_from_its_blocks():
 )
 def test_two_user_messages_become_one(first, second, both):
     assert first.merge(second) == both
+
+
+def test_a_sum_of_usages_counts_thoughts():
+    assert (Usage(1, 9, 0, thought_tokens=7) + Usage(1, 4, 0, thought_tokens=2)).thought_tokens == 9
