@@ -127,7 +127,9 @@ def check_value(given: GivenValue) -> GivenValue:
     setting = _find_setting(given)
     kind = KINDS[setting.type]
     if not kind.accepts(value):
-        shown = f", got {shorten(value)}" if not setting.option.secret else ""
+        shown = ""
+        if not setting.option.secret and not setting.option.secret_parts:
+            shown = f", got {shorten(value)}"
         expected = f"{place}: expected {kind.name}"
         raise ConfigError(Advice(expected + shown, expected.removesuffix(" or null") + shown))
     if not _is_json(value):

@@ -66,6 +66,9 @@ def write_setting(path: Path, key: str, value: object) -> None:
         replace_json(Path(os.path.realpath(path)), sections)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise ConfigError(f"{path}: it would hold half of a surrogate pair, {half}, which is no text") from error
 
 
 def replace_json(file: Path, content: object) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import asdict, replace
 from ..errors import ConfigError
 from ..types.lazy_pattern import LazyPattern
 from .agents_md import get_user_guide
-from .checks import SETTINGS, GivenValue, Setting, check_value, resolve_path, split_key
+from .checks import SETTINGS, GivenValue, check_value, resolve_path, split_key
 from .files import read_settings_file
 from .locations import get_checkout_file, get_state_folder, get_user_file, list_default_files
 from .settings import BASE_URLS, MAIN_SERVER, SECTIONS, Settings, VllmSettings, WorkspaceSettings
@@ -27,7 +27,6 @@ PROGRAM_KEYS = ("tools.mcp", "hooks.before_call", "hooks.after_call", "hooks.tur
 SCRIPT_NAME = LazyPattern(r"(?!-)[\w.+@/-]{1,200}\.\w{1,10}")
 DEBUG_LEVELS = {"1": 1, "2": 2}
 VERTEX_URL = "https://REGION-aiplatform.googleapis.com/v1/projects/PROJECT/locations/REGION/publishers/google"
-HIDDEN = "(set)"  # in place of a secret
 
 
 def list_settings(settings: Settings) -> list[tuple[str, Any, str]]:
@@ -39,18 +38,14 @@ def list_settings(settings: Settings) -> list[tuple[str, Any, str]]:
         given_as = key
         if section == "vllm" and settings.server not in ("", MAIN_SERVER):
             given_as = f"servers.{settings.server}.{name}"
-        rows.append((key, _hide(value, setting), settings.places.get(given_as, "default")))
+        rows.append((key, setting.option.hide(value), settings.places.get(given_as, "default")))
     for key, place in settings.places.items():
         if key not in SETTINGS:
             table, name, option_key = split_key(key)
             entry = settings.models[name] if table == "models" else asdict(settings.servers[name])
             value = entry[option_key.partition(".")[2]]
-            rows.append((key, _hide(value, SETTINGS[option_key]), place))
+            rows.append((key, SETTINGS[option_key].option.hide(value), place))
     return rows
-
-
-def _hide(value: Any, setting: Setting) -> Any:
-    return HIDDEN if value and setting.option.secret else value
 
 
 def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[str, str]) -> Settings:

@@ -20,13 +20,15 @@ PROFILE_MODES: Mapping[str, str] = {"read-only": "plan", "ask": "ask", "workspac
 CALL_PATHS = ("tokens", "native", "template", "text")  # src/negotiation/call_path.py says what each does
 GUARDS = ("fit", "empty", "form", "unknown", "announced", "loops")  # docs/serve.md says what each does
 DEFAULT_GUARDS = ("fit", "empty", "form")
+HIDDEN = "(set)"  # in place of a secret
 WEEK_S = 7 * 24 * 3600.0  # the longest wait; the system's clocks cannot hold every number
 
 
 class Option(Struct, frozen=True):
     """What is said of a field that a user may set: its meaning, the limits of a number, and the choices for a word.
 
-    `secret`: its value is not shown. `per_model`: an entry of `models` may set it for the models that it names.
+    `secret`: its value is not shown. `secret_parts`: in each object of a list, the keys whose values are not shown.
+    `per_model`: an entry of `models` may set it for the models that it names.
     """
 
     about: str
@@ -35,6 +37,15 @@ class Option(Struct, frozen=True):
     choices: tuple[str, ...] = ()
     secret: bool = False
     per_model: bool = False
+    secret_parts: tuple[str, ...] = ()
+
+    def hide(self, value: Any) -> Any:
+        """The value as it may be shown."""
+        if value and self.secret:
+            return HIDDEN
+        if not self.secret_parts:
+            return value
+        return tuple({**row, **dict.fromkeys(filter(row.get, self.secret_parts), HIDDEN)} for row in value)
 
 
 # Of each provider. The one of Vertex AI depends on project and region. Copilot's stands for the CLI's own sign-in.
@@ -53,8 +64,9 @@ class Section(Struct, frozen=True):
     """A part of the settings, each field of which is annotated with an Option. Secrets are not shown."""
 
     def __repr__(self) -> str:
-        shown = (name for name, hint in type(self).__annotations__.items() if not hint.__metadata__[0].secret)
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+        options = {name: hint.__metadata__[0] for name, hint in type(self).__annotations__.items()}
+        shown = {name: option.hide(getattr(self, name)) for name, option in options.items() if not option.secret}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
 class VllmSettings(Section, frozen=True):
@@ -258,7 +270,8 @@ class ToolSettings(Section, frozen=True):
         tuple[Mapping[str, Any], ...],
         Option(
             'MCP servers to take tools from, e.g. `{"name": "files", "command": ["mcp-files", "."]}`; outside the '
-            "sandbox"
+            "sandbox",
+            secret_parts=("env", "headers"),
         ),
     ] = ()
     search: Annotated[

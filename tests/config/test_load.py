@@ -140,6 +140,23 @@ def test_a_servers_key_is_a_secret_and_goes_to_no_other_server(write):
     assert settings.with_model("big").key_to_send == "CANARY-1"
 
 
+MCP_ROWS = [
+    {"name": "web", "url": "http://h/mcp", "headers": {"Authorization": "Bearer CANARY-1"}},
+    {"name": "files", "command": ["mcp-files"], "env": {"TOKEN": "CANARY-2"}, "headers": {}},
+]
+
+
+def test_headers_and_variables_of_mcp_servers_are_secrets_and_the_rest_of_a_row_is_shown(write):
+    settings = load(write({"tools": {"mcp": MCP_ROWS}}), {}, {})
+    assert "CANARY" not in repr(settings) + repr(list_settings(settings))
+    assert {key: value for key, value, _ in list_settings(settings)}["tools.mcp"] == (
+        {"name": "web", "url": "http://h/mcp", "headers": "(set)"},
+        {"name": "files", "command": ["mcp-files"], "env": "(set)", "headers": {}},
+    )
+    assert [*settings.tools.mcp] == MCP_ROWS
+    assert "CANARY" not in refusal(write({"tools": {"mcp": {"headers": {"Authorization": "CANARY"}}}}))
+
+
 def test_command_line_beats_environment_beats_file_beats_defaults(write):
     path = write({"vllm": {"model": "of file", "base_url": "http://file/v1", "api_key": "of-file"}})
     settings = load(

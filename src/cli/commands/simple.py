@@ -72,7 +72,7 @@ def _change_setting(options: argparse.Namespace) -> int:
         check_given(key, value)
         shown = "set"
         if (setting := SETTINGS.get(split_key(key)[2])) and not setting.option.secret:
-            shown = f"= {json.dumps(value, ensure_ascii=False)}"
+            shown = f"= {json.dumps(setting.option.hide(value), ensure_ascii=False)}"
     else:
         value, shown = REMOVED, "not set"
     write_setting(file, key, value)

@@ -190,6 +190,22 @@ class TestSetting:
         assert change("set", key, value)[1] == f"{key} set  ({change.file})\n"
         assert change("unset", key)[1] == f"{key} not set  ({change.file})\n"
 
+    def test_headers_of_an_mcp_server_are_not_printed(self, change):
+        row = {"name": "web", "url": "http://h/mcp", "headers": {"Authorization": "Bearer CANARY"}}
+        shown = json.dumps([{**row, "headers": "(set)"}])
+        assert change("set", "tools.mcp", json.dumps([row]))[1] == f"tools.mcp = {shown}  ({change.file})\n"
+        assert json.loads(change.file.read_text())["tools"]["mcp"] == [row]
+
+    def test_a_file_with_half_of_a_surrogate_pair_is_refused_and_stays_as_it_is(self, change):
+        change.file.parent.mkdir()
+        text = '{"vllm": {"model": "\\ud800"}}'
+        change.file.write_text(text)
+        code, _, err = change("set", "vllm.top_k", "20")
+        assert (code, err.count("\n")) == (2, 1)
+        assert f"{change.file}: it would hold half of a surrogate pair, '\\ud800', which is no text" in err
+        assert [*change.file.parent.iterdir()] == [change.file]
+        assert change.file.read_text() == text
+
     @pytest.mark.parametrize(
         ("words", "said"),
         [
