@@ -12,7 +12,9 @@ from hashlib import sha256
 from typing import Any
 
 from ...providers.wire_json import as_dict, as_dicts, as_str, dump_json
+from ...types.events import ReasoningDelta, TextDelta, ToolCallDelta
 from ...types.messages import write_arguments
+from .call_order import CallOrder, Piece
 
 _BILLING = "x-anthropic-billing-header"  # Claude Code's, with a hash of its own in each request
 # Claude Code tells how many tokens are left, in a message that is another one in each request.
@@ -244,9 +246,8 @@ class MessagesStream:
         self._open = ""  # the kind of the open block
         self._index = 0  # of the open or the next block
         self._thought: list[str] = []
-        self._arguments: list[str] = []  # of the last call
-        self._call_ids: dict[int, str] = {}
-        self._call = -1  # the index of the open call
+        self._calls: list[list[str]] = []  # the arguments of each, in pieces
+        self._order = CallOrder()
         self._last: dict[str, Any] = {}  # the choice with the finish reason
         self._usage: object = None
 
@@ -256,37 +257,41 @@ class MessagesStream:
             yield {"type": "message_start", "message": _describe(chunk, [], None, None)}
         self._usage = chunk.get("usage") or self._usage
         for choice in as_dicts(chunk.get("choices")):
-            delta = as_dict(choice.get("delta"))
-            if thought := delta.get("reasoning") or delta.get("reasoning_content"):
-                yield from self._open_block("thinking", {"thinking": ""})
-                self._thought.append(thought)
-                yield self._make_delta({"type": "thinking_delta", "thinking": thought})
-            if text := delta.get("content"):
-                yield from self._open_block("text", {"text": ""})
-                yield self._make_delta({"type": "text_delta", "text": text})
-            for piece in as_dicts(delta.get("tool_calls")):
-                yield from self._feed_call(piece)
+            for piece in self._order.feed(as_dict(choice.get("delta"))):
+                yield from self._feed_piece(piece)
             if choice.get("finish_reason"):
                 self._last = choice
 
     def close(self) -> Iterator[dict[str, Any]]:
         """The events at the end."""
+        for piece in self._order.close():
+            yield from self._feed_piece(piece)
         yield from self._close_block()
-        reason, sequence = _convert_reason(self._last, is_complete=bool(self._call_ids) and _is_json(self._arguments))
+        is_complete = bool(self._calls) and all(map(_is_json, self._calls))
+        reason, sequence = _convert_reason(self._last, is_complete=is_complete)
         usage = _convert_usage(self._usage)
         yield {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": sequence}, "usage": usage}
         yield {"type": "message_stop"}
 
-    def _feed_call(self, piece: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        index, function = piece.get("index") or 0, as_dict(piece.get("function"))
-        if index not in self._call_ids and (name := function.get("name")):
-            self._call_ids[index] = as_str(piece.get("id"))
+    def _feed_piece(self, piece: Piece) -> Iterator[dict[str, Any]]:
+        if isinstance(piece, ReasoningDelta):
+            yield from self._open_block("thinking", {"thinking": ""})
+            self._thought.append(piece.text)
+            yield self._make_delta({"type": "thinking_delta", "thinking": piece.text})
+        elif isinstance(piece, TextDelta):
+            yield from self._open_block("text", {"text": ""})
+            yield self._make_delta({"type": "text_delta", "text": piece.text})
+        else:
+            yield from self._feed_call(piece)
+
+    def _feed_call(self, piece: ToolCallDelta) -> Iterator[dict[str, Any]]:
+        if piece.name:
+            self._calls.append([])
             yield from self._close_block()
-            self._arguments, self._call = [], index
-            yield from self._open_block("tool_use", {"id": self._call_ids[index], "name": name, "input": {}})
-        if (arguments := function.get("arguments")) and index == self._call:
-            self._arguments.append(arguments)
-            yield self._make_delta({"type": "input_json_delta", "partial_json": arguments})
+            yield from self._open_block("tool_use", {"id": piece.id or "", "name": piece.name, "input": {}})
+        if piece.arguments_delta:
+            self._calls[-1].append(piece.arguments_delta)
+            yield self._make_delta({"type": "input_json_delta", "partial_json": piece.arguments_delta})
 
     def _open_block(self, kind: str, fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if self._open != kind:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...providers.wire_json import as_dict, as_dicts, as_str
+from ...types.events import ReasoningDelta, TextDelta
+from .call_order import CallOrder, Piece
 from .responses_request import ToolNames, read_arguments, read_payload
 
 _ECHOED: Mapping[str, Any] = {
@@ -156,7 +158,7 @@ class ResponsesStream:
         self._numbers = itertools.count()
         self._output: list[dict[str, Any]] = []  # items that are done
         self._item: _OpenItem | None = None
-        self._calls: set[int] = set()
+        self._order = CallOrder()
         self._usage: object = None
         self._status = "completed"
 
@@ -182,18 +184,15 @@ class ResponsesStream:
             yield from self._begin(chunk.get("created"))
         self._usage = chunk.get("usage") or self._usage
         for choice in as_dicts(chunk.get("choices")):
-            delta = as_dict(choice.get("delta"))
-            if thought := delta.get("reasoning") or delta.get("reasoning_content"):
-                yield from self._feed_item("reasoning", thought)
-            if text := delta.get("content"):
-                yield from self._feed_item("message", text)
-            for piece in as_dicts(delta.get("tool_calls")):
-                yield from self._feed_call(piece)
+            for piece in self._order.feed(as_dict(choice.get("delta"))):
+                yield from self._feed_piece(piece)
             if choice.get("finish_reason") == "length":
                 self._status = "incomplete"
 
     def close(self) -> Iterator[dict[str, Any]]:
         """The events at the end."""
+        for piece in self._order.close():
+            yield from self._feed_piece(piece)
         yield from self._close_item()
         response = self._maker.make(self._status, self._output, self._usage)
         yield self._number({"type": f"response.{self._status}", "response": response})
@@ -207,19 +206,22 @@ class ResponsesStream:
     def _number(self, event: dict[str, Any]) -> dict[str, Any]:
         return {**event, "sequence_number": next(self._numbers)}
 
-    def _feed_item(self, kind: str, text: str) -> Iterator[dict[str, Any]]:
+    def _feed_piece(self, piece: Piece) -> Iterator[dict[str, Any]]:
+        if isinstance(piece, ReasoningDelta):
+            yield from self._feed_text("reasoning", piece.text)
+        elif isinstance(piece, TextDelta):
+            yield from self._feed_text("message", piece.text)
+        else:
+            if piece.name:
+                kind = self._maker.choose_kind(piece.name)
+                yield from self._open_item(_OpenItem(kind, self._maker.new_id(), piece.id or "", piece.name))
+            if piece.arguments_delta:
+                yield from self._add(piece.arguments_delta)
+
+    def _feed_text(self, kind: str, text: str) -> Iterator[dict[str, Any]]:
         if self._item is None or self._item.kind != kind:
             yield from self._open_item(_OpenItem(kind, self._maker.new_id()))
         yield from self._add(text)
-
-    def _feed_call(self, piece: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        index, function = piece.get("index") or 0, as_dict(piece.get("function"))
-        if index not in self._calls and (name := as_str(function.get("name"))):
-            self._calls.add(index)
-            kind = self._maker.choose_kind(name)
-            yield from self._open_item(_OpenItem(kind, self._maker.new_id(), index, as_str(piece.get("id")), name))
-        if (arguments := as_str(function.get("arguments"))) and self._item and self._item.index == index:
-            yield from self._add(arguments)
 
     def _open_item(self, item: _OpenItem) -> Iterator[dict[str, Any]]:
         yield from self._close_item()
@@ -287,11 +289,10 @@ _TEXTS: Mapping[str, dict[str, Any]] = {"message": make_text(""), "reasoning": {
 class _OpenItem:
     """An item of the output that is being written. `part`: the kind of content that its text is in."""
 
-    def __init__(self, kind: str, suffix: str, index: int = -1, call_id: str = "", function: str = "") -> None:
+    def __init__(self, kind: str, suffix: str, call_id: str = "", function: str = "") -> None:
         self.kind = kind
         self.suffix = suffix
         self.id = f"{_PREFIXES[kind]}_{suffix}"
-        self.index = index
         self.call_id = call_id
         self.function = function
         self.event = _EVENTS.get(kind, "")
