@@ -1126,6 +1126,16 @@ def test_what_is_no_request_gets_an_error_of_the_api(tmp_path, path, data, heade
     drive(tmp_path, lambda _: say("x"), use)
 
 
+@pytest.mark.parametrize(("path", "body"), STREAMED)
+def test_an_answer_without_a_choice_is_an_error_of_the_api(tmp_path, path, body):
+    async def use(client, fake):
+        async with client.post(path, json=body) as reply:
+            answer = await reply.json()
+            assert (reply.status, "not a chat completion" in answer["error"]["message"]) == (502, True)
+
+    drive(tmp_path, lambda _: {**say("x"), "choices": []}, use)
+
+
 def test_a_body_that_does_not_come_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(gateway, "BODY_TIMEOUT_S", 0.05)
 
