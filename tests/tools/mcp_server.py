@@ -1,6 +1,6 @@
-"""A small MCP server for the tests: `python mcp_server.py [stdio | http PORT | write | plain | many N | lie | hang | die]`.
+"""A small MCP server for the tests: `python mcp_server.py [stdio | http PORT | write | plain | frail | many N | lie | hang | die]`.
 
-`plain`, `many`, `banner` and `lie` do without the SDK, which takes half a second to load.
+`plain`, `frail`, `many`, `banner` and `lie` do without the SDK, which takes half a second to load.
 """
 
 import json
@@ -12,10 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PLAIN_TOOLS = ("add", "slow", "freeze", "rant", "refuse")
+PLAIN_TOOLS = ("add", "slow", "freeze", "rant")
+FRAIL_TOOLS = (*PLAIN_TOOLS, "refuse", "crash")
+CALLS_TO_CRASH = 4
 
 
 def main(mode: str, port: int) -> None:
+    if starts := os.environ.get("STARTS"):
+        with Path(starts).open("a") as file:
+            file.write(f"{os.getpid()}\n")
     if mode == "hang":
         time.sleep(60)
     if mode.startswith("banner"):
@@ -30,7 +35,10 @@ def main(mode: str, port: int) -> None:
         tell_lies()
         return
     if mode in ("plain", "banner"):
-        serve_plainly()
+        serve_plainly(PLAIN_TOOLS)
+        return
+    if mode == "frail":
+        serve_plainly(FRAIL_TOOLS)
         return
     if mode == "many":
         serve_many(port)
@@ -100,11 +108,12 @@ def tell_lies() -> None:
             write_result(asked, answers[asked["method"]])
 
 
-def serve_plainly() -> None:
-    """Tools that add, take a while, fill standard error, refuse, and block the server so that it reads no message."""
+def serve_plainly(names: tuple[str, ...]) -> None:
+    """Tools that may add, take a while, fill standard error, refuse, crash, and block the server so that it reads no message."""
+    crashes = 0
     for asked in read_requests():
         if asked["method"] == "tools/list":
-            write_result(asked, {"tools": [describe_tool(name) for name in PLAIN_TOOLS]})
+            write_result(asked, {"tools": [describe_tool(name) for name in names]})
         elif asked["method"] == "ping":
             write_result(asked, {})
         elif asked["method"] == "tools/call":
@@ -114,6 +123,11 @@ def serve_plainly() -> None:
             if call == "refuse":
                 error = {"code": -32000, "message": "Issue 7 is already closed"}
                 print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}), flush=True)
+                continue
+            if call == "crash":
+                crashes += 1
+                if crashes == CALLS_TO_CRASH:
+                    os._exit(1)
                 continue
             if call == "rant":
                 sys.stderr.write("all is lost\n" * given["lines"] + "or not?\n")

@@ -21,7 +21,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from importlib.util import find_spec
-from threading import Event
+from threading import Event, Lock
 from typing import Any, TextIO
 
 from ...errors import ToolError, describe_error
@@ -65,12 +65,12 @@ class McpServers:
                 logger.addHandler(_SdkLog(logging.WARNING))
         atexit.register(self.close)
         for server in self.servers:
-            server.start()
+            server.restart(None)
         self._add_all()
 
     def restart(self, server: McpServer) -> None:
         """Start a server again, and take the tools that it lists now."""
-        server.restart()
+        server.restart(server.connection)
         self._add_all()
 
     def _add_all(self) -> None:
@@ -87,16 +87,17 @@ class McpServers:
     def close(self) -> None:
         """End the servers, within CLOSE_TIMEOUT_S; also called at the exit of the program."""
         atexit.unregister(self.close)
-        for server in self.servers:
-            server.stop()
-        wait([server.task for server in self.servers if server.task], CLOSE_TIMEOUT_S)
+        connections = [server.connection for server in self.servers if server.connection]
+        for connection in connections:
+            connection.stop()
+        wait([connection.task for connection in connections], CLOSE_TIMEOUT_S)
         self._loop.close()
 
     def _add(self, server: McpServer) -> None:
         names = {tool.definition.name for tool in self.tools}
         server.tool_names = ()
-        offered = server.list_tools()
-        if server.is_list_cut:
+        offered, is_list_cut = server.list_tools()
+        if is_list_cut:
             self.notices.append(
                 f"MCP server {server.config.name}: its list of tools has more than {MAX_PAGES} pages and is cut there."
             )
@@ -122,60 +123,36 @@ class McpServers:
 
 
 class McpServer:
-    """One server. `start` begins to connect, `list_tools` waits for that."""
+    """One server, over connections that follow each other: it may be started again."""
 
     def __init__(self, config: McpServerConfig, loop: AsyncLoop) -> None:
         self.config = config
-        self.task: Future[None] | None = None
-        self.is_list_cut = False
+        self.connection: _Connection | None = None
         self.tool_names: tuple[str, ...] = ()  # those that are taken
         self.problem = ""  # why it is left out, or its last call failed
         self._loop = loop
-        self._ready: Future[list[Any]] = Future()
-        self._client: Any = None
-        self._stopped: Any = None
-        self._stderr = b""  # the end of it
+        self._lock = Lock()  # of `connection`: calls run in several threads
 
-    def start(self) -> None:
-        """Begin to connect; also to a server that has ended."""
-        self._ready = Future()
-        self._stderr, self.problem = b"", ""
-        self._deadline = time.monotonic() + self.config.start_timeout
-        self.task = self._loop.start(self._serve())
-
-    def stop(self) -> None:
-        """Ask it to end, without waiting."""
-        if self._stopped is not None and self.task and not self.task.done():
-
-            async def set_stopped() -> None:
-                self._stopped.set()
-
-            self._loop.start(set_stopped())
+    def restart(self, seen: _Connection | None) -> None:
+        """End the connection that the caller saw, and begin to connect again, unless another caller did so before."""
+        with self._lock:
+            if self.connection is not seen:
+                return
+            if seen is not None:
+                seen.stop()
+                wait([seen.task], CLOSE_TIMEOUT_S)
+            self.problem = ""
+            self.connection = _Connection(self.config, self._loop)
 
     @property
     def state(self) -> str:
         """`connected`, or why it is not."""
-        if self.task is None:
-            return "not started"
-        if self.task.done():
-            return "ended" if self._ready.done() else "not connected"
-        return "connected" if self._ready.done() else "starting"
+        return "not started" if self.connection is None else self.connection.state
 
-    def list_tools(self) -> list[Any]:
-        """Its tools as the SDK gives them. Raises ToolError if it cannot be reached."""
-        assert self.task is not None  # noqa: S101 - it was started
-        either: list[Future[Any]] = [self._ready, self.task]
-        wait(either, max(0.0, self._deadline - time.monotonic()), FIRST_COMPLETED)
-        if self._ready.done():
-            return self._ready.result()
-        error: BaseException | None = TimeoutError()  # _serve is ending it
-        if self.task.done():
-            error = self.task.exception()
-        while grouped := getattr(error, "exceptions", None):  # the SDK raises groups
-            error = grouped[0]
-        late = f"it did not list its tools within {self.config.start_timeout:g} s"
-        reason = late if isinstance(error, TimeoutError) else _describe_error(error)
-        raise ToolError(f"{reason}{self._stderr_tail()}")
+    def list_tools(self) -> tuple[list[Any], bool]:
+        """Its tools as the SDK gives them, and whether there are more. Raises ToolError if it cannot be reached."""
+        assert self.connection is not None  # noqa: S101 - it was started
+        return self.connection.list_tools()
 
     def make_tool(self, listed: Any) -> Tool:
         """Make a Tool of a listed one."""
@@ -200,21 +177,23 @@ class McpServer:
         return Tool(definition, call, risk, ANY_CONTEXT)
 
     def _call(self, name: str, arguments: Mapping[str, JSON], ctx: ToolContext) -> Any:
-        if self.task is None or self.task.done():  # it has ended
-            self.start()
-        self.list_tools()
+        if self.connection is None or self.connection.task.done():  # it has ended
+            self.restart(self.connection)
+        connection = self.connection
+        assert connection is not None  # noqa: S101 - it was started
+        connection.list_tools()
         timeout, began = self.config.timeout, time.monotonic()
-        called = self._client.call_tool(name, dict(arguments), read_timeout_seconds=timeout)
+        called = connection.client.call_tool(name, dict(arguments), read_timeout_seconds=timeout)
         try:
             return self._loop.run(called, ctx.cancelled, timeout)
         except Exception as error:
-            if _is_closed(error) and not self._answers_ping():
-                self.restart()
+            if _is_closed(error) and not connection.answers_ping():
+                self.restart(connection)
             elif time.monotonic() - began >= timeout and not ctx.cancelled.is_set():
-                if self._answers_ping():
+                if connection.answers_ping():
                     raise ToolError(f"it took longer than {timeout:g} s") from error
-                last_words = self._stderr_tail()
-                self.restart()
+                last_words = connection.stderr_tail()
+                self.restart(connection)
                 raise ToolError(
                     f"it took longer than {timeout:g} s, and the server does not answer a ping: it is started again"
                     f"{last_words}"
@@ -223,21 +202,59 @@ class McpServer:
                 raise ToolError(_describe_error(error)) from error
             raise
 
-    def _answers_ping(self) -> bool:
+
+class _Connection:
+    """One start of a server. Nothing of it is another start's, so that one that ends late changes no later one."""
+
+    def __init__(self, config: McpServerConfig, loop: AsyncLoop) -> None:
+        self.config = config
+        self.client: Any = None
+        self._loop = loop
+        self._ready: Future[tuple[list[Any], bool]] = Future()
+        self._stopped: Any = None
+        self._stderr = b""  # the end of it
+        self._deadline = time.monotonic() + config.start_timeout
+        self.task = loop.start(self._serve())
+
+    def stop(self) -> None:
+        """Ask it to end, without waiting. One that still starts ends once it has connected, or at `start_timeout`."""
+
+        async def set_stopped() -> None:
+            self._stopped.set()
+
+        if not self.task.done():
+            self._loop.start(set_stopped())  # the loop runs it after the first step of _serve
+
+    @property
+    def state(self) -> str:
+        """`connected`, or why it is not."""
+        if self.task.done():
+            return "ended" if self._ready.done() else "not connected"
+        return "connected" if self._ready.done() else "starting"
+
+    def list_tools(self) -> tuple[list[Any], bool]:
+        """Wait for them. Raises ToolError if the server cannot be reached."""
+        either: list[Future[Any]] = [self._ready, self.task]
+        wait(either, max(0.0, self._deadline - time.monotonic()), FIRST_COMPLETED)
+        if self._ready.done():
+            return self._ready.result()
+        error: BaseException | None = TimeoutError()  # _serve is ending it
+        if self.task.done():
+            error = self.task.exception()
+        while grouped := getattr(error, "exceptions", None):  # the SDK raises groups
+            error = grouped[0]
+        late = f"it did not list its tools within {self.config.start_timeout:g} s"
+        reason = late if isinstance(error, TimeoutError) else _describe_error(error)
+        raise ToolError(f"{reason}{self.stderr_tail()}")
+
+    def answers_ping(self) -> bool:
         """Whether any answer comes: a server of the protocol of 2026-07-28 answers that there is no such method."""
 
         def ping() -> bool:
-            self._loop.run(self._client.session.send_ping(), Event(), PING_TIMEOUT_S)
+            self._loop.run(self.client.session.send_ping(), Event(), PING_TIMEOUT_S)
             return True
 
         return attempt(ping, lambda error: not isinstance(error, ToolError) and not _is_closed(error))
-
-    def restart(self) -> None:
-        """End it, and begin to connect again."""
-        self.stop()
-        if self.task:
-            wait([self.task], CLOSE_TIMEOUT_S)
-        self.start()
 
     async def _serve(self) -> None:
         import asyncio
@@ -245,12 +262,12 @@ class McpServer:
         from anyio import fail_after  # what the SDK is built on; it lets the SDK end what it started
 
         self._stopped = asyncio.Event()
-        _server.set(self)
+        _connection.set(self)
         with fail_after(self.config.start_timeout) as limit:
             async with self._connect() as client:
-                listed, self.is_list_cut = await _list_pages(client)
+                listed = await _list_pages(client)
                 limit.deadline = float("inf")
-                self._client = client
+                self.client = client
                 self._ready.set_result(listed)
                 await self._stopped.wait()
 
@@ -310,13 +327,13 @@ class McpServer:
         """Add a line to what the server said."""
         self._keep_end(f"{line}\n".encode("utf-8", "replace"))
 
-    def _stderr_tail(self) -> str:
+    def stderr_tail(self) -> str:
         """The last line of its standard error."""
         lines = self._stderr.decode("utf-8", "replace").strip().splitlines()
         return f"\nIt said: {lines[-1][:200]}" if lines else ""
 
 
-_server: ContextVar[McpServer] = ContextVar("server")  # whose task runs
+_connection: ContextVar[_Connection] = ContextVar("connection")  # whose task runs
 
 
 class _SdkLog(logging.Handler):
@@ -325,8 +342,8 @@ class _SdkLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         line = error.errors()[0].get("input", "") if error and hasattr(error, "errors") else error or ""  # of pydantic
-        if server := _server.get(None):
-            server.note(f"{record.getMessage()}: {line}" if line else record.getMessage())
+        if connection := _connection.get(None):
+            connection.note(f"{record.getMessage()}: {line}" if line else record.getMessage())
 
 
 async def _list_pages(client: Any) -> tuple[list[Any], bool]:

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from src.errors import ToolError
 from src.tools import Tool, ToolContext
 from src.tools.process.async_loop import AsyncLoop
 from src.tools.sdk.validation import WrongArguments
+from src.tools.sources import mcp
 from src.tools.sources.mcp import (
     MAX_PAGES,
     McpServer,
@@ -44,6 +46,7 @@ SMALL = {
 }
 
 PLAIN = SMALL | {"args": [SERVER, "plain"]}
+FRAIL = SMALL | {"args": [SERVER, "frail"]}
 
 
 def connected(*rows, workspace=Path("/")):
@@ -132,7 +135,8 @@ class TestTrouble:
             assert run(rant, lines=1_000_000)[0] == "text"
             assert measure_open_files() - before < 1_000_000
             wait_until(
-                lambda: servers.servers[0]._stderr_tail() == "\nIt said: or not?", "its last words are not known"
+                lambda: servers.servers[0].connection.stderr_tail() == "\nIt said: or not?",
+                "its last words are not known",
             )
 
     def test_a_server_that_cannot_be_reached_is_a_notice_and_the_others_stay(self):
@@ -192,9 +196,9 @@ class TestTrouble:
     def test_a_server_that_is_started_again_offers_its_tools_again_and_the_others_stay(self):
         with closing(connected(PLAIN, PLAIN | {"name": "other"})) as servers:
             small, other = servers.servers
-            before, task, others_task = servers.tools, small.task, other.task
+            before, connection, others = servers.tools, small.connection, other.connection
             servers.restart(small)
-            assert (small.task is task, other.task is others_task) == (False, True)
+            assert (small.connection is connection, other.connection is others) == (False, True)
             assert [tool.definition.name for tool in servers.tools] == [tool.definition.name for tool in before]
             assert run(servers.tools[0], a=2, b=3) == ("text", "5")
 
@@ -212,20 +216,53 @@ class TestTrouble:
     def test_a_call_that_takes_too_long_on_a_server_that_answers_is_no_reason_to_start_it_again(self):
         with closing(connected(PLAIN | {"timeout": 0.3})) as servers:
             tools = {tool.definition.name: tool for tool in servers.tools}
-            (task,) = [server.task for server in servers.servers]
+            (connection,) = [server.connection for server in servers.servers]
             assert run(tools["small_slow"], seconds=2) == ("error", "Error executing tool: it took longer than 0.3 s")
-            assert [server.task for server in servers.servers] == [task]
+            assert [server.connection for server in servers.servers] == [connection]
 
     def test_an_error_that_speaks_of_something_closed_is_no_reason_to_start_the_server_again(self):
-        with closing(connected(PLAIN | {"timeout": PATIENCE_S})) as servers:
+        with closing(connected(FRAIL | {"timeout": PATIENCE_S})) as servers:
             tools = {tool.definition.name: tool for tool in servers.tools}
-            (task,) = [server.task for server in servers.servers]
+            (connection,) = [server.connection for server in servers.servers]
             for _ in range(2):
                 assert run(tools["small_refuse"]) == (
                     "error",
                     "Error executing tool: MCPError: Issue 7 is already closed",
                 )
-            assert [server.task for server in servers.servers] == [task]
+            assert [server.connection for server in servers.servers] == [connection]
+
+    def test_a_crash_under_several_calls_starts_the_server_again_once(self, tmp_path):
+        starts = tmp_path / "starts"
+        with closing(connected(FRAIL | {"timeout": PATIENCE_S, "env": {"STARTS": str(starts)}})) as servers:
+            tools = {tool.definition.name: tool for tool in servers.tools}
+            with ThreadPoolExecutor(4) as pool:  # it crashes as soon as it has got four calls
+                kinds = list(pool.map(lambda _: run(tools["small_crash"])[0], range(4)))
+            assert kinds == ["error"] * 4
+            assert run(tools["small_add"], a=1) == ("text", "2")
+            assert len(starts.read_text().splitlines()) == 2
+
+    def test_a_server_that_is_started_again_while_it_starts_ends_on_its_own(self, monkeypatch):
+        (config,) = parse_servers([PLAIN], {"SECRET": ""}, Path("/"))
+        with closing(McpServers([])) as servers:
+            server = McpServer(config, servers._loop)
+            servers.servers.append(server)
+            server.restart(None)
+            first = server.connection
+            with monkeypatch.context() as impatient:
+                impatient.setattr(mcp, "CLOSE_TIMEOUT_S", 0)
+                server.restart(first)
+            server.list_tools()
+            wait_until(first.task.done, "the first one stays")
+            assert (first.state, server.state) == ("ended", "connected")
+
+    def test_a_server_is_not_started_again_for_a_connection_that_another_has_replaced(self):
+        with closing(connected(PLAIN)) as servers:
+            (server,) = servers.servers
+            first = server.connection
+            server.restart(first)
+            second = server.connection
+            server.restart(first)
+            assert server.connection is second
 
 
 class Hints(NamedTuple):
@@ -354,8 +391,8 @@ class OfferingServer:
     is_list_cut: bool = False
     tool_names: tuple[str, ...] = ()
 
-    def list_tools(self) -> list[Listed]:
-        return self.offered
+    def list_tools(self) -> tuple[list[Listed], bool]:
+        return self.offered, self.is_list_cut
 
     def make_tool(self, listed: Listed) -> Tool:
         return McpServer(self.config, AsyncLoop()).make_tool(listed)
