@@ -66,7 +66,10 @@ def describe_savings(definitions: Sequence[ToolDefinition], search: str) -> str:
     tools, tokens = measure_savings(definitions)
     if not tools:
         return ""
-    saved = f"(tools.search: {search}): about {tokens:,} tokens less"
+    amount = f"{tokens:,} tokens less"
+    if tokens < 0:
+        amount = f"{-tokens:,} tokens more, as they are few"
+    saved = f"(tools.search: {search}): about {amount}"
     return f"{tools:,} tools are only named in prompts, and found with {TOOL_SEARCH} {saved}"
 
 
