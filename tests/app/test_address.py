@@ -49,6 +49,7 @@ def test_the_likeliest_address_is_tried_first():
     assert list_candidates("gpu:8443")[0] == "https://gpu:8443/v1"
     assert list_candidates("http://gpu") == ["http://gpu/v1", "http://gpu"]
     assert list_candidates("gpu:1/v1/chat/completions") == ["http://gpu:1/v1", "https://gpu:1/v1"]
+    assert list_candidates("gpu:1/v1/chat/completions/") == ["http://gpu:1/v1", "https://gpu:1/v1"]
 
 
 def test_scheme_and_path_are_found_by_asking():

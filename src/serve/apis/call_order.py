@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Union
 
 from ...providers.stream.response_builder import ResponseBuilder
-from ...providers.wire_json import as_dict, as_dicts
+from ...providers.wire_json import as_dict, as_dicts, as_str
 from ...types.events import ReasoningDelta, TextDelta, ToolCallDelta
 from ..chunks.json_prefix import JsonPrefix
 
@@ -61,9 +61,14 @@ class CallOrder:
         yield from self._release(is_over=True)
 
     def _read(self, delta: Mapping[str, Any]) -> Iterator[Piece]:
-        if thought := delta.get("reasoning") or delta.get("reasoning_content"):
+        if thought := as_str(delta.get("reasoning")) or as_str(delta.get("reasoning_content")):
             yield ReasoningDelta(thought)
-        if text := delta.get("content"):
+        for part in as_dicts(delta.get("content")):  # Mistral's API sends parts
+            for thinking in as_dicts(part.get("thinking")):
+                yield ReasoningDelta(as_str(thinking.get("text")))
+            if text := as_str(part.get("text")):
+                yield TextDelta(text)
+        if text := as_str(delta.get("content")) or as_str(delta.get("refusal")):
             yield TextDelta(text)
         for call in as_dicts(delta.get("tool_calls")):
             function = as_dict(call.get("function"))

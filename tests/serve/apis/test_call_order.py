@@ -84,6 +84,20 @@ def read_stream(api, chunks):
     return maker.read([*events, *maker.stream.close()])
 
 
+@pytest.mark.parametrize("api", [Messages, Responses])
+@pytest.mark.parametrize(
+    ("delta", "text"),
+    [
+        ({"content": [{"type": "text", "text": "Then."}]}, "Then."),
+        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]}, "Hm."),
+        ({"refusal": "No."}, "No."),
+    ],
+    ids=["parts", "a thought in parts", "a refusal"],
+)
+def test_text_is_told_in_whatever_form_a_server_sends_it(api, delta, text):
+    assert read_stream(api, [make_chunk(delta)]) == [(None, text)]
+
+
 BEGIN = piece(0, '{"a"', "f", "c0")
 APIS = pytest.mark.parametrize("api", [Messages, Responses])
 
