@@ -159,9 +159,9 @@ def run_client(installed: Installation, client: str, url: str, formats: Sequence
     question = make_task(client, workspace).ask(formats)
     environment = {"PATH": f"{installed.programs}:{os.environ['PATH']}", "HOME": str(home), "TERM": "dumb"}
     if client in PACKAGES:
-        launch = PROGRAMS[client][0](url, MODEL, folder, CONTEXT_TOKENS)
-        environment |= launch.environment
-        command = [client, *launch.command, *_make_words(client, question, environment, folder)]
+        words, variables = PROGRAMS[client][0](url, MODEL, folder, CONTEXT_TOKENS)
+        environment |= variables
+        command = [client, *words, *_make_words(client, question, environment, folder)]
     else:
         command = [installed.python, str(Path(__file__).with_name("sdk_agents.py")), client, f"{url}/v1", question]
     # claude's options of lists would swallow a word; opencode puts one between quotes, and escapes those in it.
