@@ -103,7 +103,7 @@ _OF_EITHER = ("alternate", "fold_system", "text_only", "system_first", "written_
 _STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
 
 
-class CallPath(Value, frozen=True, eq=False):
+class CallPath(Value, frozen=True):
     """`reason`: how the mode came about, for the user; `order`: the modes to use, the first one first.
 
     `disabled_fields`: of a request, refused by the server; "tokens" stands for the mode of that name, and instead of

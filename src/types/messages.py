@@ -31,7 +31,7 @@ CHECKS_LEAD = "The change was made. The project's checks now say:"  # of a note 
 MEDIA_CHARS = 4000  # that an image or a sound counts for where a conversation's size is estimated: 1,000 tokens
 
 
-class ToolDefinition(Value, frozen=True, eq=False):
+class ToolDefinition(Value, frozen=True):
     """A tool as it is described to a model. `name` matches [a-zA-Z0-9_-]{1,64}, `parameters` is a JSON Schema object.
 
     `strict` asks the server to constrain calls to the schema. `strict_parameters` is the schema for servers that then

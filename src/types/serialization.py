@@ -20,7 +20,7 @@ _PLAIN_KINDS: Mapping[Any, type] = {Mapping: dict, dict: dict, Literal: str}  # 
 Reader = Callable[[Any], Any]
 
 
-class Serializable(Value, frozen=True, eq=False):
+class Serializable(Value, frozen=True):
     """Base of values that are stored. `TYPE` is the class's name in JSON. `UNSTORED`: the fields that are left out."""
 
     TYPE: ClassVar[str]
