@@ -55,25 +55,25 @@ class BlockText(Struct, frozen=True):
     is_mentioned: bool = False
 
 
-def _may_be_positional(values: list[Node], tool: IndexedTool) -> bool:
-    """Whether values without names may be the first arguments of the tool."""
-    if not tool.properties:
-        return True
-    schemas = list(tool.properties.values())
-    return len(values) <= len(schemas) and all(map(_may_stand_for, values, schemas, itertools.repeat(tool)))
+def _may_be_arguments(arguments: dict[str, Node], positional: list[Node], tool: IndexedTool) -> bool:
+    if len(positional) == 1 and not arguments and isinstance(positional[0], dict):
+        arguments, positional = positional[0], []  # which stands for them
+    for key, value in arguments.items():
+        if key in ARGUMENT_KEYS and isinstance(value, dict):  # which holds the arguments
+            arguments = value
+    members = [*zip(tool.properties, positional, strict=False), *arguments.items()]
+    return len(positional) <= len(tool.properties) and all(_may_be_argument(*member, tool) for member in members)
 
 
 def _may_be_argument(key: str, value: Node, tool: IndexedTool) -> bool:
     """Whether a member, whose value may be cut off, may be an argument of the tool or hold all of them."""
-    if not tool.properties or value in (None, "") or (key in ARGUMENT_KEYS and isinstance(value, str)):
+    if value in (None, "") or (key in ARGUMENT_KEYS and isinstance(value, str)):
         return True
     parameter = match_parameter(tool, key)
-    return parameter is not None and _may_stand_for(value, tool.properties[parameter], tool)
-
-
-def _may_stand_for(value: object, schema: object, tool: IndexedTool) -> bool:
-    """Whether a value may be that of a parameter, which a list or an object often is not."""
-    return not isinstance(value, (dict, list)) or accepts_kind(tool, schema, get_kind(value))
+    if parameter is None:
+        return False
+    is_container = isinstance(value, (dict, list))  # which the value of a parameter often is not
+    return not is_container or accepts_kind(tool, tool.properties[parameter], get_kind(value))
 
 
 class CallClassifier:
@@ -118,15 +118,7 @@ class CallClassifier:
         tool = self._tools.find(call.name)
         if tool is None or call.arguments is None or call.repairs:
             return False
-        arguments = call.arguments
-        if len(call.positional) == 1 and not arguments and isinstance(call.positional[0], dict):
-            arguments = call.positional[0]  # which stands for them
-        elif not _may_be_positional(call.positional, tool):
-            return False
-        for key, value in arguments.items():
-            if key in ARGUMENT_KEYS and isinstance(value, dict):  # which holds the arguments
-                arguments = value
-        return all(_may_be_argument(key, value, tool) for key, value in arguments.items())
+        return not tool.properties or _may_be_arguments(call.arguments, call.positional, tool)
 
     def is_known(self, name: str) -> bool:
         return self._tools.find(name) is not None

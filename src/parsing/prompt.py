@@ -80,7 +80,17 @@ def render_call(call: ToolCall) -> str:
 
 def render_results(results: Sequence[ToolResult]) -> str:
     """The results of one turn as one text, each under the name of its tool."""
-    return "\n\n".join([RESULTS_HEADING, *map(_render_result, results)])
+    parts = [RESULTS_HEADING]
+    for result in results:
+        # Nothing in the result closes its pair of tags, and the same result always has the same ones.
+        fence, numbers = "tool_output", [int(number or 1) for number in _FENCE_END.findall(result.text)]
+        if numbers:
+            fence += f"_{max(numbers) + 1}"
+        heading = f"[{result.name}]"
+        if result.failure:
+            heading += f" ({result.failure})"
+        parts.append(f"{heading}\n<{fence}>\n{result.text}\n</{fence}>")
+    return "\n\n".join(parts)
 
 
 def render_message(message: Message) -> Message:
@@ -121,14 +131,6 @@ def _render_block(block: Text | ToolCall | MalformedCall) -> str:
     return (
         f'TOOL_CALL: {{"name": {json.dumps(block.name)}, "args": {block.raw}\n'  # its raw text is the arguments alone
     )
-
-
-def _render_result(result: ToolResult) -> str:
-    """The result inside a pair of tags that nothing in it closes; the same result always has the same tags."""
-    mark, text = f" ({result.failure})" if result.failure else "", result.text
-    take_events = [int(number or 1) for number in _FENCE_END.findall(text)]
-    fence = f"tool_output_{max(take_events) + 1}" if take_events else "tool_output"
-    return f"[{result.name}]{mark}\n<{fence}>\n{text}\n</{fence}>"
 
 
 def _render_tool(tool: ToolDefinition) -> str:

@@ -166,20 +166,18 @@ class RepairReader:
             if key is None:
                 members.append(self.read_value("item"))  # a Python set
                 self.repairs["set"] = None
+                continue
+            value: Node = ""
+            self.skip_space()
+            if self.is_at(",}") and "unquoted keys" in self.repairs:  # models that write such keys write no empty text
+                self.repairs[_NO_TEXT] = None
             else:
-                put(result, key, self._read_member())
-                self._read_simple_members(result)
+                value = self.read_value("pair")
+            put(result, key, value)
+            self._read_simple_members(result)
         if members and result:
             raise UnreadableValue("Some of it is neither a key nor its value: are the quotes inside a string escaped?")
         return members or result
-
-    def _read_member(self) -> Node:
-        """The value behind a key; models that write bare keys write nothing for an empty text."""
-        self.skip_space()
-        if self.is_at(",}") and "unquoted keys" in self.repairs:
-            self.repairs[_NO_TEXT] = None
-            return ""
-        return self.read_value("pair")
 
     def _read_simple_members(self, result: dict[str, Node]) -> None:
         """Members with a simple value, each read in one match."""

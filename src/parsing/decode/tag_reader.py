@@ -32,6 +32,7 @@ MAX_TAGS = 2048  # in one block, which is cut off behind them
 _NEEDS_SECTION = LazyPattern(r"[<&\n]")
 _MARKER_CHARS = 62
 _FOREIGN_END = LazyPattern(rf"</{PREFIX}(?:function|invoke|tool_calls?|function_calls?|call|tool)>", re.IGNORECASE)
+_BEGUN_MARKER = LazyPattern(rf"<(?!/).{{0,{_MARKER_CHARS - 1}}}\Z", re.DOTALL)  # of one that opens something
 _OTHER_MARKER = LazyPattern(r"<(?!/)[^<>\n]{1,60}>")
 # What formats that flag their values write into the tag.
 _IS_STRING = LazyPattern(r"\b(?:string=\"true\"|type=\"string\")")
@@ -65,7 +66,7 @@ class TagReader:
         self.size = 0
         self.may_end: Callable[[str], object] = bool
         self.written_name = ""
-        self.arguments_at = -1
+        self.arguments_at = 0
         self.style: TagStyle | None = None
         self._syntaxes = tuple(syntaxes)
         self._markers = markers
@@ -189,8 +190,7 @@ class TagReader:
         if match.lastgroup in ("b", "B"):
             return self._may_be_longer(text, match)
         low = max(at, len(text) - _MAX_CALL_TAGS_CHARS)
-        first = style.first_of_call
-        return first is not None and low < match.start() and first.search(text, low, match.start()) is not None
+        return low < match.start() and style.first_of_call.search(text, low, match.start()) is not None
 
     def _may_be_longer(self, text: str, match: re.Match[str]) -> bool:
         """Whether more text may make a marker a longer one."""
@@ -208,7 +208,7 @@ class TagReader:
             return self._resume(at)
         if not _closes(own, style) and _OTHER_MARKER.match(text, start):
             return _Progress(at, not _may_begin_argument(style, text, start), False)
-        if not own and not self._final and _may_begin_marker(text, start):
+        if not own and not self._final and _BEGUN_MARKER.match(text, start):
             return _Progress(at, False, False)
         return self._look_for_closer(style, text, at, start)
 
@@ -254,16 +254,9 @@ def _closes(match: re.Match[str] | None, style: TagStyle) -> bool:
     return kind in "cb" or (kind == "p" and not style.is_element)
 
 
-def _may_begin_marker(text: str, start: int) -> bool:
-    """Whether more text may make it a marker that opens something."""
-    is_tag = text[start : start + 1] == "<" and text[start + 1 : start + 2] != "/"
-    return is_tag and len(text) - start <= _MARKER_CHARS
-
-
 def _may_begin_argument(style: TagStyle, text: str, start: int) -> bool:
     """Whether more text may make it an argument that several tags begin."""
-    first = style.first_of_key
-    return first is not None and len(text) - start <= MAX_TAG_CHARS and first.match(text, start) is not None
+    return len(text) - start <= MAX_TAG_CHARS and style.first_of_key.match(text, start) is not None
 
 
 class _Value(Struct, frozen=True):
@@ -324,7 +317,7 @@ class _TagCallBuilder:
             self.guessed |= not _NEEDS_SECTION.search(value)
         else:
             value = self._cut_newlines(self._cut_indentation(begin, value))
-        self.guessed |= bool(self._style.boundary and self._style.boundary.search(value))
+        self.guessed |= self._style.boundary.search(value) is not None
         return _Value(begin, value, is_section)
 
     def _cut_indentation(self, key: ReadingStep, value: str) -> str:

@@ -37,6 +37,7 @@ _OTHER_GROUPS = LazyPattern(r"\(\?P<(?!name>)\w+>")
 _ONE_TAG = LazyPattern(r"\s*(?:<[^<>]*>\s*)?")  # or nothing
 _WORD = r"[^\W\d][\w.-]{0,63}"
 _SPACE = LazyPattern(r"\s*")
+_NOTHING = re.compile(r"(?!)")
 
 
 def skip_space(text: str, at: int) -> int:
@@ -86,8 +87,9 @@ NO_MARKERS = Markers()
 class TagStyle:
     """The tags of one block: how a call and its first argument are opened decides how they are closed.
 
-    `first_of_call` and `first_of_key`: the first of the several tags that begin a call or an argument, if there are.
-    `boundary`: the end of a value and that tag; where they stand in a value, the key between them is broken.
+    `first_of_call` and `first_of_key`: the first of the several tags that begin a call or an argument; they match
+    nothing where one tag does. `boundary`: the end of a value and that tag; where they stand in a value, the key
+    between them is broken.
     `cuts_first` and `cuts_last`: the format writes a newline at that end of a value. `wraps_loosely`: models that
     write this format often put newlines around a value. `has_sections`: the format writes CDATA sections.
     What may yet become a tag begins with a match of `starts`; `may_end` finds what ends one. In a value,
@@ -106,7 +108,7 @@ class TagStyle:
             tags[kind] = "|".join(map(re.escape, sorted(wrapping, key=len, reverse=True)))
         self.first_of_call = _compile_first_tag(call.call)
         self.first_of_key = _compile_first_tag(argument.key)
-        self.boundary = re.compile(tags["p"] + r"\s*" + self.first_of_key.pattern) if self.first_of_key else None
+        self.boundary = re.compile(tags["p"] + r"\s*" + self.first_of_key.pattern)
         if opening.element and not self.is_element:
             tags |= _LOOSE
         kinds = (kind for kind in "cCBbPpdqse" if tags.get(kind))
@@ -152,17 +154,18 @@ def _compile_argument(argument: TagSyntax, key: Opening, call: TagSyntax, openin
     before, ends = re.escape(lead[1]), call.call_end.split()
     # The first of several tags that end a call ends no argument.
     other = rf"(?!{_compile_closing(ends[0], opening)})" if len(ends) > 1 else ""
-    first = None if before else _compile_first_tag(call.call)
-    opens = (rf"(?!{first.pattern})" if first else "") + rf"{before}<(?P<word>{_WORD})(?:\s[^<>]{{0,200}})?>"
+    opens = rf"{before}<(?P<word>{_WORD})(?:\s[^<>]{{0,200}})?>"
+    if not before:
+        opens = rf"(?!{_compile_first_tag(call.call).pattern}){opens}"
     return {"P": opens, "p": rf"{other}{before}</(?P<closed>{_WORD})\s?>"}
 
 
-def _compile_first_tag(template: str) -> re.Pattern[str] | None:
-    """The pattern of the first of several tags in a template; None if there is one alone, or the first holds a name."""
+def _compile_first_tag(template: str) -> re.Pattern[str]:
+    """The pattern of the first of several tags in a template; it matches nothing if that is alone or holds a name."""
     template = template.replace(NOISE, "")
     first = template.partition(">")[0] + ">"
     if template.count("<") < 2 or "{" in first:
-        return None
+        return _NOTHING
     return re.compile(_OTHER_GROUPS.sub("(?:", compile_opening(first, of_call=False).pattern))
 
 

@@ -104,9 +104,9 @@ def compile_opening(template: str, *, of_call: bool, key: str = "") -> re.Patter
     `key`: of a call, how its arguments begin.
     """
     ahead = ""
-    if of_call and not _FRAMED.search(template):
+    if of_call:
         ahead = _compile_ahead(template, key)
-    elif not of_call and template.endswith("\n"):
+    elif template.endswith("\n"):
         template = template[:-1]  # one newline behind it, if there is one, is cut off from the value
         if template.endswith("}"):
             ahead = r"(?=\n)"
@@ -118,7 +118,9 @@ def compile_opening(template: str, *, of_call: bool, key: str = "") -> re.Patter
 
 
 def _compile_ahead(template: str, key: str) -> str:
-    """What ends a name that nothing in its own template ends: the tag of an argument, or the line."""
+    """What ends a name that nothing in its own template ends: the tag of an argument, or the line; else nothing."""
+    if _FRAMED.search(template):
+        return ""
     if not template.startswith("{"):
         return r"(?<=\n)"
     if key.startswith("<"):

@@ -227,14 +227,18 @@ class BlockReader:
         block, classifier, body = self._block, self._classifier, "".join(follower.parts)
         if isinstance(follower, TagReader):
             body += ahead
-            written, text = follower.written_name, body[_find_arguments_line(follower, body) :]
+            at = follower.arguments_at
+            written, text, line = follower.written_name, body[at:], body[:at].rpartition("\n")[2]
+            if not line.strip():
+                text = line + text
         else:
             written, text = block.name or self._find_name(body[:_HEAD_CHARS]), body
         name = classifier.resolve_name(written)
-        if name or len(body) > _HEAD_CHARS:
-            self._previewed = name
         if not name:
+            if len(body) > _HEAD_CHARS:
+                self._previewed = ""
             return ""
+        self._previewed = name
         may_be_certain = block.explicit and not (self._is_mentioned or self._is_fenced_among_text)
         self.certain_kind, self.certain_style = "", None
         if may_be_certain and classifier.is_certain(written, self._lead):
@@ -290,31 +294,25 @@ class BlockReader:
 
     def finish(self, text: str, start: int, final: bool, *, truncated: bool) -> Taken | None:
         """Takes what closes the block, and emits it; None if that needs more text. `start`: where the body ended."""
-        ends_line = self._find_line_end(text, start, final)
-        if ends_line is None or (ends_line and not self._take_closers(text, start, final)):
+        if self._block.must_end_line and not self._closer_chars and not LINE_END.match(text, start):
+            if not LINE_END.is_prefix(text, start):
+                return self._give_back("", start)
+            if not final:
+                return None
+        if not self._take_closers(text, start, final):
             return None
         end = start + self._closer_chars
         closers = text[start:end]
-        if not ends_line:
-            return self._give_back(closers, end)
         if self._is_emitted:
             self._writer.emit(Cut(closers))
             return end
-        is_mentioned = self._is_mentioned or self._find_mention(text, end, final)
+        is_mentioned = self._find_mention(text, end, final)
         if is_mentioned is None:
             return None
         self._is_mentioned = is_mentioned
         if self._emit_calls(closers, truncated):
             return end
         return self._give_back(closers, end)
-
-    def _find_line_end(self, text: str, start: int, final: bool) -> bool | None:
-        """Whether the block ends its line, if it has to; None if that needs more text."""
-        if not self._block.must_end_line or self._closer_chars or LINE_END.match(text, start):
-            return True
-        if not LINE_END.is_prefix(text, start):
-            return False
-        return final or None
 
     def emit_early(self, text: str, start: int) -> int | None:
         """Emits the block's calls if it is one, whatever markers may yet close it; returns where it ends so far."""
@@ -342,7 +340,9 @@ class BlockReader:
         return block.opener != OWN and (block.explicit or lead[-1] != ":")
 
     def _find_mention(self, text: str, end: int, final: bool) -> bool | None:
-        """Whether what follows the block, from `end` on, shows that it is quoted; None if that needs more text."""
+        """Whether the block is quoted, as what follows it from `end` on may show; None if that needs more text."""
+        if self._is_mentioned:
+            return True
         if self._is_fenced_among_text:
             is_last = skip_whitespace(text, end) == len(text)
             return None if is_last and not final else not is_last
@@ -451,15 +451,6 @@ class BlockReader:
         if is_fence:
             in_fence = raw.count(FENCE, 0, size) % 2 == 1
         return GivenBack(raw, self._before, end, size, in_fence)
-
-
-def _find_arguments_line(reader: TagReader, body: str) -> int:
-    """Where the arguments begin in the body, or their line, if blanks alone precede them on it."""
-    at = max(0, reader.arguments_at)
-    start = body.rfind("\n", 0, at) + 1
-    if body[start:at].strip():
-        return at
-    return start
 
 
 def _find_kind(block: BlockStart, follower: Follower) -> tuple[CertainKind, TagStyle | None]:

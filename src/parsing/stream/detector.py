@@ -30,7 +30,6 @@ from .lookback import (
     find_hold,
     find_own_marker,
     find_preceding_name,
-    is_word_char,
     search_back,
     starts_line,
 )
@@ -38,7 +37,8 @@ from .openers import BlockStart, NeedMore, Skip, await_match
 from .reasoning import MARKER
 
 _RECIPIENT = LazyPattern(TO + r"\Z")
-_FUNCTOOLS = "functools"
+_FUNCTOOLS = LazyPattern(r"(?<!\w)functools\Z")
+_FUNCTOOLS_CHARS = len("functools")
 _BODY_KINDS = {"(": "pythonic", "{": "named", '"': "named"}  # by the first character behind a name
 _LABEL = LazyPattern(
     r"(?<![\w.\\/:$-])\*{0,3}`?(action|(?:tool|function)(?:[ _]name|[ _]call)?|name)[*`\"']{0,4}\Z",
@@ -238,7 +238,9 @@ class BlockDetector:
         text, at = position.text, position.at
         lead, opener = find_own_marker(position), openers.OWN
         if lead < 0:
-            lead, opener = _find_functools(position), _FUNCTOOLS
+            match, base = search_back(_FUNCTOOLS, text, max(position.floor, at - _FUNCTOOLS_CHARS), at, position.edge)
+            if match:
+                lead, opener = base + match.start(), match[0]
         if lead >= 0:
             inside = text[at + 1 : at + 66].lstrip()
             if not inside or text[at + 1 :] == "[":  # three brackets begin no block
@@ -423,15 +425,6 @@ class BlockDetector:
         if not self._names.find(match["name"]) or not (kind == "named" or starts_line(line)):
             return None
         return BlockStart(at, match.start("bracket"), kind, ">>>", match["name"], False)
-
-
-def _find_functools(position: Position) -> int:
-    """Where `functools` before the anchor begins; -1 if it does not stand there."""
-    text, at, floor, _, edge = position
-    lead = at - len(_FUNCTOOLS)
-    if lead < floor or not text.startswith(_FUNCTOOLS, lead) or is_word_char(text[max(edge, lead - 1) : lead]):
-        return -1
-    return lead
 
 
 make_detector = lru_cache(maxsize=8)(BlockDetector)  # the next answer mostly has the same tools on offer
