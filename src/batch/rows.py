@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
 
 EXAMPLE = 'Each line is a task of its own, such as {"id": "1", "prompt": "Fix the test."}'
+TABLES = (".parquet", ".arrow")
 SHARD = re.compile(r"(.+)-\d+-of-\d+")  # of a split: test-00000-of-00002.parquet
 
 
@@ -18,13 +19,13 @@ def list_files(path: Path) -> list[Path]:
     """The file, or those of the only split in a data set's folder. Raises ConfigError."""
     if not path.is_dir():
         return [path]
-    files = sorted(each for each in path.rglob("*") if each.suffix in (".jsonl", *READERS) and each.is_file())
+    files = sorted(each for each in path.rglob("*") if each.suffix in (".jsonl", *TABLES) and each.is_file())
     splits = {_name_split(each) for each in files}
     if len(splits) > 1:
         example = files[-1].with_name(f"{files[-1].stem.partition('-')[0]}*{files[-1].suffix}")
         raise ConfigError(f"{path} holds more than one split: {', '.join(sorted(splits))}.", f"Name one: {example}")
     if not files:
-        raise ConfigError(f"{path} holds no file of tasks.", f"It may hold .jsonl, {', '.join(READERS)}.")
+        raise ConfigError(f"{path} holds no file of tasks.", f"It may hold .jsonl, {', '.join(TABLES)}.")
     return files
 
 
@@ -41,8 +42,8 @@ def _name_split(file: Path) -> str:
 def read_rows(path: Path) -> Iterator[tuple[str, object]]:
     """The place of each row, and the row. Raises ConfigError for what cannot be read."""
     try:
-        if read := READERS.get(path.suffix):
-            for number, row in enumerate(_read_table(path, read), 1):
+        if path.suffix in TABLES:
+            for number, row in enumerate(_read_table(path), 1):
                 yield f"{path}, row {number}", row
             return
         lines = path.read_bytes().split(b"\n")
@@ -69,32 +70,20 @@ def _read_json(line: bytes) -> object:
         raise ValueError("it is nested too deep") from None
 
 
-def _read_table(path: Path, read: Callable[[Path], Any]) -> list[dict[str, Any]]:
+def _read_table(path: Path) -> list[dict[str, Any]]:
     """Its rows with JSON values only: a date becomes a text. Raises ConfigError."""
     try:
-        import pyarrow
+        from pyarrow import ArrowException, ipc, parquet
     except ImportError as error:
         raise ConfigError(f"{path} needs pyarrow.", "Install it: pip install 'vllm-bot[parquet]'") from error
     try:
-        rows = read(path).to_pylist()
-    except pyarrow.ArrowException as error:
+        with path.open("rb") as file:
+            if path.suffix == ".arrow":  # as `save_to_disk` of `datasets` writes it
+                table = ipc.open_stream(file).read_all()
+            else:
+                table = parquet.ParquetFile(file).read()
+        rows = table.to_pylist()
+    except ArrowException as error:
         raise ConfigError(f"{path}: {str(error).partition(chr(10))[0]}.", "Is it whole?") from error
     made: list[dict[str, Any]] = json.loads(json.dumps(rows, default=str))
     return made
-
-
-def _read_parquet(path: Path) -> Any:
-    from pyarrow import parquet
-
-    return parquet.ParquetFile(path).read()
-
-
-def _read_arrow(path: Path) -> Any:
-    """As `save_to_disk` of `datasets` writes it."""
-    from pyarrow import ipc
-
-    with path.open("rb") as file:
-        return ipc.open_stream(file).read_all()
-
-
-READERS: dict[str, Callable[[Path], Any]] = {".parquet": _read_parquet, ".arrow": _read_arrow}

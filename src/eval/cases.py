@@ -195,7 +195,7 @@ def _read_turn(place: str, row: Mapping[str, Any], tools: Mapping[str, ToolDefin
         raise ConfigError(f"{place}: there is no key {min(unknown)!r}.", EXAMPLE)
     check = str(row.get("assert", ""))
     if check:
-        _try_check(place, check)
+        _try(_compile, check, f"{place}: assert")
     elif "expect" not in row:
         raise ConfigError(f"{place}: it needs `expect`, `assert`, or both.", EXAMPLE)
     expect = _read_expected(place, row["expect"] or [], tools) if "expect" in row else None
@@ -211,11 +211,13 @@ def _read_expected(place: str, rows: object, tools: Mapping[str, ToolDefinition]
     return tuple(_read_call(place, each, tools) for each in rows)
 
 
-def _try_check(place: str, check: str) -> None:
+def _try(compile: Callable[[Any], object], source: Any, place: str) -> None:
+    """Raises ConfigError for what cannot be compiled."""
     try:
-        _compile(check)
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:  # the last two: nested too deep
-        raise ConfigError(f"{place}: assert: {str(error) or 'it is nested too deep'}.") from error
+        compile(source)
+    except (re.error, SyntaxError, TypeError, ValueError, MemoryError, RecursionError) as error:
+        # The last two tell nothing: it is nested too deep.
+        raise ConfigError(f"{place}: {str(error) or 'it is nested too deep'}.") from error
 
 
 def _read_call(place: str, row: object, tools: Mapping[str, ToolDefinition]) -> ExpectedCall:
@@ -231,15 +233,8 @@ def _read_call(place: str, row: object, tools: Mapping[str, ToolDefinition]) -> 
         raise ConfigError(f"{place}: the arguments of {name}: expected an object, got {arguments!r:.60}.")
     for key, value in arguments.items():
         if isinstance(value, dict) and "matches" in value:
-            _try_pattern(f"{place}: {name}.{key}", value["matches"])
+            _try(re.compile, value["matches"], f"{place}: {name}.{key}: matches")
     return ExpectedCall(name, arguments)
-
-
-def _try_pattern(place: str, pattern: Any) -> None:
-    try:
-        re.compile(pattern)
-    except (re.error, TypeError) as error:
-        raise ConfigError(f"{place}: matches: {error}.") from error
 
 
 def _read_tools(path: Path, rows: object) -> dict[str, ToolDefinition]:

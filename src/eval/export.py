@@ -169,19 +169,28 @@ def _make_trajectory(conversation: _Conversation) -> dict[str, Any]:
 def _list_steps(messages: Sequence[Mapping[str, Any]], turns: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages as steps. An answer that was recorded itself has its tokens; results belong to their calls' step."""
     steps: list[dict[str, Any]] = []
+    owners: dict[str, dict[str, Any]] = {}  # the step of each call
     for place, message in enumerate(messages):
         role, text = message.get("role"), read_text(message.get("content"))
+        if role == "tool":
+            id = as_str(message.get("tool_call_id"))
+            if owner := owners.get(id):
+                observation = owner.setdefault("observation", {"results": []})
+                observation["results"].append({"source_call_id": id, "content": text})
+            else:  # a result of a call that is not in the conversation is shown to the model, too
+                steps.append({"source": "system", "message": "", "observation": {"results": [{"content": text}]}})
+            continue
         if role == "assistant" and place in turns:
-            steps.append(turns[place])
+            step = turns[place]
         elif role == "assistant":  # only the history tells of this answer
             rows = as_dicts(message.get("tool_calls"))
             calls = [{"id": each.get("id"), **as_dict(each.get("function"))} for each in rows]
             thought = as_str(message.get("reasoning")) or as_str(message.get("reasoning_content"))
-            steps.append(_make_step(text, thought, calls))
-        elif role == "tool":
-            _add_result(steps, as_str(message.get("tool_call_id")), text)
+            step = _make_step(text, thought, calls)
         else:
-            steps.append({"source": _ROLES.get(as_str(role), "user"), "message": text})
+            step = {"source": _ROLES.get(as_str(role), "user"), "message": text}
+        steps.append(step)
+        owners |= {call["tool_call_id"]: step for call in as_dicts(step.get("tool_calls"))}
     return steps
 
 
@@ -230,12 +239,3 @@ def _read_arguments(arguments: object) -> object:
         return load_json(arguments.encode(errors="replace"))
     except WireError:
         return arguments
-
-
-def _add_result(steps: list[dict[str, Any]], id: str, text: str) -> None:
-    """A result of a call that is not in the conversation is shown to the model, too."""
-    for step in reversed(steps):
-        if any(call["tool_call_id"] == id for call in as_dicts(step.get("tool_calls"))):
-            step.setdefault("observation", {"results": []})["results"].append({"source_call_id": id, "content": text})
-            return
-    steps.append({"source": "system", "message": "", "observation": {"results": [{"content": text}]}})

@@ -56,6 +56,9 @@ class BlockText(Struct, frozen=True):
 
 
 def _may_be_arguments(arguments: dict[str, Node], positional: list[Node], tool: IndexedTool) -> bool:
+    """Whether these, of which the last may be cut off, may be arguments of the tool."""
+    if not tool.properties:
+        return True
     if len(positional) == 1 and not arguments and isinstance(positional[0], dict):
         arguments, positional = positional[0], []  # which stands for them
     for key, value in arguments.items():
@@ -108,17 +111,18 @@ class CallClassifier:
     def may_be_call(self, name: str, text: str) -> bool:
         """Whether the beginning of an object may be that of a call: of the tool `name`, or of one that it names.
 
-        All that it holds so far has to be a call's.
+        All that it holds so far has to be a call's, of an offered tool and with no other arguments than that has.
         """
         calls = find_begun_calls(name, text, self.is_known)
-        return calls is None or any(map(self._may_be_begun, calls))
-
-    def _may_be_begun(self, call: RawCall) -> bool:
-        """Whether a call that is still being written is of an offered tool, and has no other arguments than that."""
-        tool = self._tools.find(call.name)
-        if tool is None or call.arguments is None or call.repairs:
-            return False
-        return not tool.properties or _may_be_arguments(call.arguments, call.positional, tool)
+        if calls is None:
+            return True
+        for call in calls:
+            tool = self._tools.find(call.name)
+            if tool is None or call.arguments is None or call.repairs:
+                continue
+            if _may_be_arguments(call.arguments, call.positional, tool):
+                return True
+        return False
 
     def is_known(self, name: str) -> bool:
         return self._tools.find(name) is not None

@@ -176,25 +176,21 @@ def _encode_result(result: ToolResult) -> JSON:
 
 
 def _encode_parts(blocks: object) -> JSON:
-    return [_PARTS.get(as_str(block.get("type")), _encode_text)(block) for block in as_dicts(blocks)]
+    return [*map(_encode_part, as_dicts(blocks))]
 
 
-def _encode_text(block: dict[str, Any]) -> JSON:
+def _encode_part(block: dict[str, Any]) -> JSON:
+    data, kind = block.get("data", ""), as_str(block.get("mimeType"))
+    match block.get("type"):
+        case "image":
+            return {"type": "image_url", "image_url": {"url": f"data:{kind or 'image/png'};base64,{data}"}}
+        case "audio":
+            form = kind.rpartition("/")[2]
+            return {"type": "input_audio", "input_audio": {"data": data, "format": _FORMATS.get(form, form)}}
     return {"type": "text", "text": block_text(block)}
 
 
-def _encode_image(block: dict[str, Any]) -> JSON:
-    url = f"data:{block.get('mimeType', 'image/png')};base64,{block.get('data', '')}"
-    return {"type": "image_url", "image_url": {"url": url}}
-
-
-def _encode_audio(block: dict[str, Any]) -> JSON:
-    kind = as_str(block.get("mimeType")).rpartition("/")[2]
-    return {"type": "input_audio", "input_audio": {"data": block.get("data", ""), "format": _FORMATS.get(kind, kind)}}
-
-
 _FORMATS = {"mpeg": "mp3", "x-wav": "wav"}  # OpenAI's names of formats that MIME calls otherwise
-_PARTS: Mapping[str, Callable[[dict[str, Any]], JSON]] = {"image": _encode_image, "audio": _encode_audio}
 
 
 class CompletionFunction(WireStruct):

@@ -314,7 +314,10 @@ class Gateway:
         try:
             with self._metrics.track(exchange, request.path.removeprefix("/v1/")):
                 answer = await exchange.answer(self._upstreams)
-            self._tell_guards(exchange)
+            for guard in exchange.report.guards:  # /metrics counts all changes
+                if (chat.model, guard) not in self._told:
+                    self._told.add((chat.model, guard))
+                    log.warning(GUARDED, guard, chat.model)
             return answer
         except NotGuarded:
             record.exchange = None
@@ -322,13 +325,6 @@ class Gateway:
         finally:
             if tape is not None:
                 tape.status = tape.status or exchange.status
-
-    def _tell_guards(self, exchange: GuardedExchange) -> None:
-        """Log the first change of each guard to the answers of a model; /metrics counts them all."""
-        for guard in exchange.report.guards:
-            if (exchange.chat.model, guard) not in self._told:
-                self._told.add((exchange.chat.model, guard))
-                log.warning(GUARDED, guard, exchange.chat.model)
 
     def _find_conversation(self, request: web.Request, chat: ChatBody, session: str) -> Conversation | None:
         if self._memory is None:

@@ -87,16 +87,13 @@ def _reader_of(hint: Any) -> Reader:
         return partial(_read_optional, _reader_of(Union[others]))
     classes = {each.TYPE: each for each in (hint, *arms) if isinstance(each, type) and issubclass(each, Serializable)}
     if get_origin(hint) is tuple:
-        return partial(_read_tuple, _reader_of(arms[0]))
+        read = _reader_of(arms[0])
+        return lambda value: tuple(map(read, _read_plain(list, value)))
     if classes:
         return partial(_read_object, classes)
     if hint in (str, int, bool):
         return partial(_read_plain, hint)
     return partial(_read_plain, _PLAIN_KINDS.get(get_origin(hint), object))
-
-
-def _read_tuple(read: Reader, value: object) -> tuple[Any, ...]:
-    return tuple(map(read, _read_plain(list, value)))
 
 
 def _read_optional(read: Reader, value: object) -> object:

@@ -129,17 +129,18 @@ def _find_in_list(node: list[Node], is_tool: IsTool, depth: int) -> list[RawCall
     if len(node) > 1 and isinstance(node[0], str) and is_tool(node[0]):
         if all(isinstance(item, str) and is_tool(item) for item in node):
             return []  # a list of tools
-        return [_read_list_call(str(node[0]), node[1:], node)]
+        return [_read_list_call(node)]
     return [call for item in node for call in find_calls(item, is_tool, depth + 1)]
 
 
-def _read_list_call(name: str, rest: list[Node], container: object) -> RawCall:
+def _read_list_call(node: list[Node]) -> RawCall:
     """A name and its arguments in one list: an object, pairs, or values by position."""
+    name, rest = str(node[0]), node[1:]
     if all(isinstance(item, Pair) for item in rest):
-        return join_members(name, [pair for item in rest for pair in item.items()], container)  # type: ignore[union-attr]  # all are pairs
+        return join_members(name, [pair for item in rest for pair in item.items()], node)  # type: ignore[union-attr]  # all are pairs
     if len(rest) == 1 and isinstance(rest[0], dict):
         return RawCall(name, rest[0], [], container=rest[0])
-    return RawCall(name, {}, rest, container=container)
+    return RawCall(name, {}, rest, container=node)
 
 
 def join_members(name: str, members: Iterable[tuple[str, Node]], container: object = None) -> RawCall:

@@ -135,11 +135,19 @@ class BracketMatcher:
             position = at + 1
         if character == "<" or character == "`":
             return self._scan_mark(text, at, start)
-        if self._opens_string(text, at, start):
-            self._quote = "”" if character == "“" else character
-        elif self._is_triple(text, at, start, character):
-            self._quote = character * 3
+        self._quote = self._find_quote(text, at, start)
         return at + 1
+
+    def _find_quote(self, text: str, at: int, start: int) -> str:
+        """What closes the string that the mark at `at` opens; empty if it opens none."""
+        mark = text[at]
+        if self._opens_string(text, at, start):
+            return "”" if mark == "“" else mark
+        if at > start and text[at - 1] != mark:
+            return ""
+        before = self._look_back(text, at, start)
+        is_triple = before.endswith(mark * 2) and before[:-2].rstrip()[-1:] in _OPENS_STRING
+        return mark * 3 if is_triple else ""
 
     def _scan_mark(self, text: str, at: int, start: int) -> int:
         mark = _MARK.match(text, at)
@@ -169,13 +177,6 @@ class BracketMatcher:
         if before[-1:] in _PREFIXES and len(before) == len(solid):
             solid = solid[:-1].rstrip()
         return solid[-1:] in _OPENS_STRING
-
-    def _is_triple(self, text: str, at: int, start: int, quote: str) -> bool:
-        """Whether two quotes stand directly before this one and a value may begin at the first."""
-        if at > start and text[at - 1] != quote:
-            return False
-        before = self._look_back(text, at, start)
-        return before.endswith(quote * 2) and before[:-2].rstrip()[-1:] in _OPENS_STRING
 
     def _look_back(self, text: str, at: int, start: int) -> str:
         """What stands before `at`, _LOOK_BACK_CHARS at most; what was passed earlier ends at `start`."""

@@ -177,7 +177,7 @@ def parse_arguments(raw: str, *, allow_empty: bool = True) -> dict[str, JSON]:
         value = loads_strict(
             raw,
             error=lambda key: ValueError(f"The arguments hold {key[:64]!r} twice."),
-            parse_constant=_refuse_constant,
+            parse_constant=_parse_float,
             parse_float=_parse_float,
         )
     except RecursionError:
@@ -193,15 +193,12 @@ def parse_arguments(raw: str, *, allow_empty: bool = True) -> dict[str, JSON]:
     return value
 
 
-def _parse_float(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"The arguments hold {digits[:20]}, which is too large a number.")
+def _parse_float(written: str) -> float:
+    """Refuses NaN and Infinity, which JSON does not have, and a number that is too large."""
+    number = float(written)
+    if not math.isfinite(number):
+        raise ValueError(f"The arguments hold {written[:20]}, which is no number, or one that is too large.")
     return number
-
-
-def _refuse_constant(name: str) -> JSON:
-    raise ValueError(f"The arguments hold {name}, which is not JSON.")
 
 
 def _is_deeper(value: Any, depth: int) -> bool:

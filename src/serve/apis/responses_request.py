@@ -45,7 +45,7 @@ class ToolNames:
     """
 
     def __init__(self, body: Mapping[str, Any]) -> None:
-        self.functions: list[dict[str, Any]] = []
+        self.functions: dict[str, dict[str, Any]] = {}  # of a chat request, by their names
         self.custom: set[str] = set()
         self.searches: set[str] = set()
         self._namespaces: dict[str, tuple[str, str]] = {}
@@ -66,18 +66,22 @@ class ToolNames:
         kind, name, fields = tool.get("type"), self.flatten(tool), tool
         if kind == "custom":
             self.custom.add(name)
-            fields = {"description": _describe_custom(tool), "parameters": _CUSTOM_SCHEMA}
+            about, form = as_str(tool.get("description")), as_dict(tool.get("format"))
+            if form.get("type") == "grammar":  # which no server can hold a string in JSON to
+                language, grammar = form.get("syntax", ""), form.get("definition", "")
+                about = f"{about}\n\nThe input follows this {language} grammar:\n{grammar}".strip()
+            fields = {"description": about, "parameters": _CUSTOM_SCHEMA}
         elif kind == TOOL_SEARCH and tool.get("execution") == "client":
             name = TOOL_SEARCH
             self.searches.add(name)
         elif kind != "function":
             return
-        if any(each["function"]["name"] == name for each in self.functions):
+        if name in self.functions:
             return  # it was found twice
         if tool["namespace"]:
             self._namespaces[name] = tool["namespace"], as_str(tool.get("name"))
         given = {key: fields[key] for key in ("description", "parameters", "strict") if fields.get(key) is not None}
-        self.functions.append({"type": "function", "function": {"name": name, **given}})
+        self.functions[name] = {"type": "function", "function": {"name": name, **given}}
 
     def flatten(self, call: Mapping[str, Any]) -> str:
         """The name of the function for a tool, or a call, of the client's."""
@@ -95,15 +99,6 @@ _CUSTOM_SCHEMA = {
     "required": [PAYLOAD],
     "additionalProperties": False,
 }
-
-
-def _describe_custom(tool: Mapping[str, Any]) -> str:
-    """With the grammar of the input, which no server can hold a string in JSON to."""
-    form = as_dict(tool.get("format"))
-    about = as_str(tool.get("description"))
-    if form.get("type") != "grammar":
-        return about
-    return f"{about}\n\nThe input follows this {form.get('syntax', '')} grammar:\n{form.get('definition', '')}".strip()
 
 
 def read_payload(arguments: str) -> str:
@@ -131,7 +126,7 @@ def to_chat(body: Mapping[str, Any], names: ToolNames) -> dict[str, Any]:
     if instructions := as_str(body.get("instructions")):
         chat["messages"].insert(0, {"role": "system", "content": instructions})
     if names.functions:
-        chat["tools"] = names.functions
+        chat["tools"] = [*names.functions.values()]
         chat["tool_choice"] = _convert_choice(body.get("tool_choice"), names)
     if chat.get("stream"):
         chat["stream_options"] = {"include_usage": True}
@@ -195,7 +190,7 @@ def _convert_item(item: dict[str, Any], names: ToolNames) -> Iterator[dict[str, 
         content = _convert_content(item.get("output"))
         if kind == "tool_search_output":
             found = ToolNames({"tools": item.get("tools")}).functions
-            content = f"Tools found: {', '.join(each['function']['name'] for each in found) or 'none'}"
+            content = f"Tools found: {', '.join(found) or 'none'}"
         yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": content}
     elif kind == "reasoning":
         thoughts = as_dicts(item.get("content")) or as_dicts(item.get("summary"))

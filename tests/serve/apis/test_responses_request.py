@@ -16,7 +16,7 @@ def convert(**body):
 
 
 def list_functions(**body):
-    return [each["function"]["name"] for each in ToolNames(body).functions]
+    return [*ToolNames(body).functions]
 
 
 def test_tools_of_every_kind_that_a_client_runs_become_functions():
@@ -25,7 +25,7 @@ def test_tools_of_every_kind_that_a_client_runs_become_functions():
 
 
 def test_the_grammar_of_a_custom_tool_is_told_the_model():
-    (function,) = ToolNames({"tools": [PATCH]}).functions
+    (function,) = ToolNames({"tools": [PATCH]}).functions.values()
     assert "start: x" in function["function"]["description"]
 
 
