@@ -60,6 +60,8 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
     import json
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # else an event waits 40 ms for the one before it to be acknowledged
+
         def do_GET(self) -> None:
             models = {"data": [{"id": name, "max_model_len": 4000} for name in server.models]}
             self._begin(200 if self.path.endswith("/models") else 404, "application/json")
