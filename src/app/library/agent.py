@@ -10,8 +10,6 @@ printed, nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ...tools.sdk.calls import ThreadCallRunner
@@ -21,8 +19,8 @@ from ...types.messages import ToolChoice
 from ..endpoint import DEFAULT_URL
 from .approval import Answers, Approval, Approve
 from .connection import BaseServer
-from .exchange import BaseAgent, Question
-from .options import NO_OVERRIDES, SYSTEM, Options, Overrides, Sampling, Stored, Tools
+from .exchange import BaseAgent, Exchange, Question
+from .options import AgentOptions, Options, Tools, name_options
 from .result import Result, raise_if_cut
 from .run import Run
 from .wording import rewording
@@ -43,6 +41,7 @@ class Agent(BaseAgent[ThreadCallRunner]):
         self._client = client
 
     @classmethod
+    @name_options
     def connect(
         cls,
         base_url: str = DEFAULT_URL,
@@ -50,19 +49,9 @@ class Agent(BaseAgent[ThreadCallRunner]):
         *,
         tools: Tools = (),
         approve: Approve | None = None,
-        system: str = SYSTEM,
-        tool_choice: ToolChoice = "auto",
-        conversation: Stored = None,
-        overrides: Overrides = NO_OVERRIDES,
-        max_tool_turns: int = 10,
-        compact: bool = True,
-        workspace: str | Path = ".",
-        add_dirs: Sequence[str | Path] = (),
-        timeout: float | None = None,
-        finish_announced: bool = False,
         api_key: str = "",
         provider: str = "vllm",
-        **sampling: Unpack[Sampling],
+        **options: Unpack[AgentOptions],
     ) -> Agent:
         """An agent on a server of its own: short for `Server(base_url, ...).agent(...)`, and the server is asked.
 
@@ -70,24 +59,8 @@ class Agent(BaseAgent[ThreadCallRunner]):
         impossible arguments, a model that the server has not, or one that must be named, TypeError or ValueError for
         tools that cannot be offered. Nothing is left open then.
         """
-        options = Options(
-            tools,
-            model,
-            system,
-            approve,
-            tool_choice,
-            conversation,
-            overrides,
-            max_tool_turns,
-            compact,
-            workspace,
-            add_dirs,
-            timeout,
-            finish_announced,
-            sampling,
-        )
         server = BaseServer[Agent, Approve](base_url, api_key=api_key, provider=provider)
-        agent = cls(server, server.make_client(), options)
+        agent = cls(server, server.make_client(), {"tools": tools, "model": model, "approve": approve, **options})
         try:
             with rewording():
                 run(agent.resolve_model(), agent._client)
@@ -109,8 +82,7 @@ class Agent(BaseAgent[ThreadCallRunner]):
         Raises ConfigError for impossible arguments; the run raises BotError.
         Whatever ends it early, leaving the loop over it included, the conversation can go on.
         """
-        self._run = Run(self._make_exchange(question, tool_choice, schema), self._client, self._context)
-        return self._run
+        return self._begin(self._make_exchange(question, tool_choice, schema))
 
     @overload
     def answer(
@@ -155,7 +127,10 @@ class Agent(BaseAgent[ThreadCallRunner]):
         `answers`: to each call of `pending`, by its id: True, False or an Answer. `schema`: as the question had it.
         Raises BotError if no call waits, ConfigError for answers that are missing or to other calls.
         """
-        self._run = Run(self._make_resumption(answers, schema), self._client, self._context)
+        return self._begin(self._make_resumption(answers, schema))
+
+    def _begin(self, exchange: Exchange) -> Run[Any]:
+        self._run = Run(exchange, self._client, self._context)
         return self._run
 
     def close(self) -> None:

@@ -19,8 +19,8 @@ from ..async_model import AsyncModel, make_async_client
 from .approval import Answers, Approval, AsyncApprove
 from .async_run import AsyncRun
 from .connection import BaseServer
-from .exchange import AsyncOnly, BaseAgent, Question
-from .options import Options, Sampling
+from .exchange import AsyncOnly, BaseAgent, Exchange, Question
+from .options import Options, Sampling, check_model
 from .result import Result, raise_if_cut
 from .wording import rewording
 
@@ -63,9 +63,7 @@ class AsyncAgent(AsyncOnly, BaseAgent[AsyncCallRunner]):
     ) -> AsyncRun[Any]: ...
     def ask(self, question: Question, *, tool_choice: ToolChoice | None = None, schema: object = None) -> AsyncRun[Any]:
         """As Agent.ask, to iterate with `async for`."""
-        exchange = self._make_exchange(question, tool_choice, schema)
-        self._run = AsyncRun(exchange, self._client, self._context, self._runner, self._run)
-        return self._run
+        return self._begin(self._make_exchange(question, tool_choice, schema))
 
     @overload
     async def answer(
@@ -100,7 +98,9 @@ class AsyncAgent(AsyncOnly, BaseAgent[AsyncCallRunner]):
     def resume(self, answers: Answers, *, schema: object = ...) -> AsyncRun[Any]: ...
     def resume(self, answers: Answers, *, schema: object = None) -> AsyncRun[Any]:
         """As Agent.resume, to iterate with `async for`."""
-        exchange = self._make_resumption(answers, schema)
+        return self._begin(self._make_resumption(answers, schema))
+
+    def _begin(self, exchange: Exchange) -> AsyncRun[Any]:
         self._run = AsyncRun(exchange, self._client, self._context, self._runner, self._run)
         return self._run
 
@@ -129,8 +129,8 @@ class AsyncServer(AsyncOnly, BaseServer[AsyncAgent, AsyncApprove]):
     async def model(self, model: str = "", **sampling: Unpack[Sampling]) -> AsyncModel:
         """As Server.model."""
         self.check_open()
-        options = Options((), model, sampling=sampling).check()
-        made = AsyncModel(self._client, self.make_core(model, options.sampling))
+        check_model(model, sampling)
+        made = AsyncModel(self._client, self.make_core(model, sampling))
         with rewording():
             made.core.name = await run_async(self.resolve_model(made.core), self._client)
         return made

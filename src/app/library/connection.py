@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -15,10 +15,10 @@ from ...errors import BotError, ConfigError, ServerError, join_names
 from ...model import ModelCore
 from ...transport import Client, Timeouts
 from ...types.effects import Aside
-from ...types.messages import JSON, ToolChoice
+from ...types.messages import JSON
 from ..endpoint import DEFAULT_URL, make_client, make_core, make_settings, take_only
 from .approval import AsyncApprove
-from .options import NO_OVERRIDES, SYSTEM, Options, Overrides, Sampling, Stored, Tools, describe_unknown
+from .options import AgentOptions, Options, Sampling, Tools, check_names, name_options
 from .wording import rewording
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ class BaseServer(Generic[AgentT, ApproveT]):
 
     def __new__(cls, *_: object, **options: object) -> Self:
         """Raises TypeError for an option that there is not."""
-        known = signature(cls.__init__).parameters
-        if unknown := next((name for name in options if name not in known), ""):
-            raise TypeError(describe_unknown(f"A {cls.__name__}", unknown, [*known][1:]))
+        check_names(f"A {cls.__name__}", options, [*signature(cls.__init__).parameters][1:])
         return super().__new__(cls)
 
     def __init__(
@@ -81,23 +79,14 @@ class BaseServer(Generic[AgentT, ApproveT]):
     def _open(self) -> None:
         """Make what the agents share."""
 
+    @name_options
     def agent(
         self,
         tools: Tools = (),
         model: str = "",
         *,
-        system: str = SYSTEM,
         approve: ApproveT | None = None,
-        tool_choice: ToolChoice = "auto",
-        conversation: Stored = None,
-        overrides: Overrides = NO_OVERRIDES,
-        max_tool_turns: int = 10,
-        compact: bool = True,
-        workspace: str | Path = ".",
-        add_dirs: Sequence[str | Path] = (),
-        timeout: float | None = None,
-        finish_announced: bool = False,
-        **sampling: Unpack[Sampling],
+        **options: Unpack[AgentOptions],
     ) -> AgentT:
         """A conversation with a model; without `model`, the server's only one. Nothing is sent before its question.
 
@@ -110,26 +99,10 @@ class BaseServer(Generic[AgentT, ApproveT]):
         conversation is summed up before it fills the model's context. `workspace`: the folder of tools that work on
         files; `add_dirs`: more of them. `timeout`: seconds for a whole answer, with all its requests and calls.
         `finish_announced`: whether the model is asked once more where its answer behind results ends in what it is
-        about to do. `sampling`: see Sampling.
+        about to do. The others are those of Sampling.
         Raises ConfigError for impossible arguments, TypeError or ValueError for tools that cannot be offered.
         """
-        options = Options(
-            tools=tools,
-            model=model,
-            system=system,
-            approve=approve,
-            tool_choice=tool_choice,
-            conversation=conversation,
-            overrides=overrides,
-            max_tool_turns=max_tool_turns,
-            compact=compact,
-            workspace=workspace,
-            add_dirs=add_dirs,
-            timeout=timeout,
-            finish_announced=finish_announced,
-            sampling=sampling,
-        )
-        return self._make_agent(options)
+        return self._make_agent({"tools": tools, "model": model, "approve": approve, **options})
 
     def __dir__(self) -> list[str]:
         """What its user may need, for completion."""
@@ -151,10 +124,10 @@ class BaseServer(Generic[AgentT, ApproveT]):
         return make_client(self._settings, **self._client_options)
 
     def make_core(
-        self, model: str, sampling: Mapping[str, Any], answer_schema: Mapping[str, JSON] | None = None
+        self, model: str, options: Mapping[str, Any], answer_schema: Mapping[str, JSON] | None = None
     ) -> ModelCore:
-        """One model's logic. Raises ConfigError for a setting that this provider does not take."""
-        values = {name: value for name, value in sampling.items() if value is not None}
+        """One model's logic. `options`: those of Sampling count. Raises ConfigError for one that it has not."""
+        values = {name: options[name] for name in Sampling.__annotations__ if options.get(name) is not None}
         settings = replace(self._settings, vllm=replace(self._settings.vllm, **values))
         return make_core(settings, model, answer_schema=answer_schema, is_name_fixed=True)
 

@@ -31,7 +31,7 @@ from ..model import check_messages
 from .approval import Answers, Approval, GivenAnswer, GivenAnswers, read_answers
 from .connection import CLOSED_HINT, BaseServer
 from .conversation import Conversation, read_conversation
-from .options import Options, Stored
+from .options import Options, Stored, check_options
 from .result import Result, RunRecord, list_attempts
 from .structured import Form
 from .wording import reword_event
@@ -64,28 +64,29 @@ class BaseAgent(Generic[RunnerT]):
         make_approver: Callable[[Any, RunnerT], Approver],
     ) -> None:
         """Raises ConfigError, TypeError and ValueError for options that cannot be used."""
-        self._registry = registry_of(options.tools)
-        self._options = options = options.check()
+        self._registry = registry_of(options.get("tools", ()))
+        self._options = options = check_options(options)
         self._server = server
         self._runner = make_runner(self._registry)
         self._approval: Approver = REFUSE_ALL
-        if options.approve is not None:
-            self._approval = make_approver(options.approve, self._runner)
+        approve = options.get("approve")
+        if approve is not None:
+            self._approval = make_approver(approve, self._runner)
         self._approver = GivenAnswers(self._approval)
-        self._check_choice(options.tool_choice)
-        added = tuple(map(Path, options.add_dirs))
-        self._policy = Policy(workspace=Path(options.workspace), added=added)
-        context = ToolContext(workspace=self._policy.workspace, overrides=cast(Any, options.overrides))
+        self._check_choice(options["tool_choice"])
+        added = tuple(map(Path, options["add_dirs"]))
+        self._policy = Policy(workspace=Path(options["workspace"]), added=added)
+        context = ToolContext(workspace=self._policy.workspace, overrides=cast(Any, options["overrides"]))
         self._context = context.rewire(added_folders=added)
-        self._core = self._make_core(options.model)
-        self._conversation = read_conversation(options.conversation, options.system)
+        self._core = self._make_core(options.get("model", ""))
+        self._conversation = read_conversation(options["conversation"], options["system"])
         self._loops: dict[str, AgentLoop] = {}
         self._lock = Lock()
         self._is_closed = False
         self._run: BaseRun[Any] | None = None
 
     def _make_core(self, model: str, schema: Mapping[str, JSON] | None = None) -> ModelCore:
-        return self._server.make_core(model, self._options.sampling, schema)
+        return self._server.make_core(model, self._options, schema)
 
     @property
     def conversation(self) -> Conversation:
@@ -94,7 +95,7 @@ class BaseAgent(Generic[RunnerT]):
 
     @conversation.setter
     def conversation(self, given: Stored) -> None:
-        self._conversation = read_conversation(given, self._options.system)
+        self._conversation = read_conversation(given, self._options["system"])
 
     @property
     def model(self) -> str:
@@ -138,9 +139,9 @@ class BaseAgent(Generic[RunnerT]):
                 self._context,
                 self._approver,
                 self._policy,
-                max_tool_turns=self._options.max_tool_turns,
-                finishes_announced=self._options.finish_announced,
-                compactor=Compactor(core, leaves_out=True) if self._options.compact else None,
+                max_tool_turns=self._options["max_tool_turns"],
+                finishes_announced=self._options["finish_announced"],
+                compactor=Compactor(core, leaves_out=True) if self._options["compact"] else None,
                 output_budget=lambda: compute_output_budget(core.context_limit),
                 runner=self._runner,
                 open_subagent=self._open_subagent,
@@ -191,12 +192,12 @@ class BaseAgent(Generic[RunnerT]):
     @property
     def timeout(self) -> float | None:
         """In seconds, for a whole answer."""
-        return self._options.timeout
+        return self._options["timeout"]
 
     @property
     def request_settings(self) -> Mapping[str, Any]:
         """What each request asks for, beside the conversation, for traces."""
-        return {"stream": True, **self._options.sampling}
+        return {"stream": True, **self._options}
 
     def take(self, given: Sequence[GivenAnswer] | None) -> None:
         """Begin a question, or what `given` are the answers for. Raises BotError."""
@@ -232,7 +233,7 @@ class BaseAgent(Generic[RunnerT]):
             self._run.cancel()
 
     def _make_exchange(self, question: Question, tool_choice: ToolChoice | None, schema: object) -> Exchange:
-        choice = self._options.tool_choice
+        choice = self._options["tool_choice"]
         if tool_choice is not None:
             choice = tool_choice
         self._check_choice(choice)

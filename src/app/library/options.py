@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from inspect import Parameter, signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypedDict, Union
+from typing import Any, TypeAlias, TypedDict, TypeVar, Union
 
 from ...config import GivenValue, check_value
 from ...config.checks import resolve_path
@@ -22,8 +23,7 @@ from .wording import rewording
 Tools: TypeAlias = Iterable[Union[Tool, Callable[..., object]]]
 Stored: TypeAlias = Union[Sequence[Message], Mapping[str, Any], None]
 Overrides: TypeAlias = Mapping[Any, Callable[..., Any]]  # a factory, its DependencyKey or the key's id -> another
-NO_OVERRIDES: Overrides = MappingProxyType({})
-SYSTEM = "You are a helpful assistant. Use the tools to look and to act, rather than guessing."
+FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 
 
 class Sampling(TypedDict, total=False):
@@ -44,55 +44,94 @@ class Sampling(TypedDict, total=False):
     extra_body: Mapping[str, JSON] | None  # more fields of the request, as this server names them
 
 
-class Options(NamedTuple):
-    """What an agent is made of, as it was given."""
+class AgentOptions(Sampling, total=False):
+    """What an agent may be given by name, beside its tools and who approves. What is not given is as in DEFAULTS."""
+
+    system: str
+    tool_choice: ToolChoice
+    conversation: Stored
+    overrides: Overrides
+    max_tool_turns: int
+    compact: bool
+    workspace: str | Path
+    add_dirs: Sequence[str | Path]
+    timeout: float | None
+    finish_announced: bool
+
+
+DEFAULTS: AgentOptions = {
+    "system": "You are a helpful assistant. Use the tools to look and to act, rather than guessing.",
+    "tool_choice": "auto",
+    "conversation": None,
+    "overrides": MappingProxyType({}),
+    "max_tool_turns": 10,
+    "compact": True,
+    "workspace": ".",
+    "add_dirs": (),
+    "timeout": None,
+    "finish_announced": False,
+}
+
+
+class Options(AgentOptions, total=False):
+    """All that an agent is made of."""
 
     tools: Tools
     model: str
-    system: str = SYSTEM
-    approve: AsyncApprove | None = None
-    tool_choice: ToolChoice = "auto"
-    conversation: Stored = None
-    overrides: Overrides = NO_OVERRIDES
-    max_tool_turns: int = 10
-    compact: bool = True
-    workspace: str | Path = "."
-    add_dirs: Sequence[str | Path] = ()
-    timeout: float | None = None
-    finish_announced: bool = False
-    sampling: Mapping[str, Any] = MappingProxyType({})
-
-    def check(self) -> Options:
-        """The same, with whole paths and names. Raises TypeError for an unknown name, ConfigError for a wrong value."""
-        if unknown := [each for each in self.sampling if each not in Sampling.__annotations__]:
-            names = {**self._asdict(), **Sampling.__annotations__}
-            raise TypeError(describe_unknown("An agent", unknown[0], names))
-        for name, (kinds, wanted) in _KINDS.items():
-            if not isinstance(value := getattr(self, name), kinds):
-                raise ConfigError(f"{name}: expected {wanted}, got {value!r}.")
-        given = {f"vllm.{name}": value for name, value in self.sampling.items() if value is not None}
-        with rewording():
-            for key, value in {"agent.max_tool_turns": self.max_tool_turns, **given}.items():
-                _check_setting(key, value)
-        _check_overrides(self.overrides)
-        sampling = {**dict.fromkeys(Sampling.__annotations__), **self.sampling}
-        workspace = resolve_path(str(self.workspace), "workspace", "folder")
-        added = tuple(resolve_path(str(each), "add_dirs", "folder") for each in self.add_dirs)
-        home = os.path.expanduser("~")  # noqa: PTH111 - raises nothing, as Path's does
-        check_added(added, workspace, (), {**os.environ, "HOME": home})
-        timeout = _check_timeout(self.timeout)
-        return self._replace(workspace=workspace, add_dirs=added, sampling=sampling, timeout=timeout)
+    approve: AsyncApprove | None
 
 
-def describe_unknown(owner: str, name: str, names: Collection[str]) -> str:
-    """That there is no such option, and which was meant, or which there are."""
-    near = find_near(name, dict.fromkeys(names))
-    hint = f"there are {', '.join(names)}."
-    if near:
-        hint = f"did you mean {near[0]}?"
-    return f"{owner} has no option {name!r}: {hint}"
+def name_options(function: FunctionT) -> FunctionT:
+    """Have `help`, and completion in a notebook, name what `**options` are, as type checkers and editors do."""
+    described = signature(function)
+    *named, _ = described.parameters.values()
+    options = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=DEFAULTS.get(name), annotation=kind.__forward_arg__)
+        for name, kind in AgentOptions.__annotations__.items()
+    ]
+    vars(function)["__signature__"] = described.replace(parameters=[*named, *options])
+    return function
 
 
+def check_options(given: Options) -> Options:
+    """The same, with the defaults and with whole paths. Raises TypeError for an unknown name, ConfigError for a wrong
+    value."""
+    check_names("An agent", given, Options.__annotations__)
+    options: Options = {**DEFAULTS, **given}
+    _check_values(options)
+    for key in options["overrides"]:
+        if not (isinstance(key, (DependencyKey, str)) or callable(key)):
+            raise ConfigError(f"overrides: expected a dependency's function or DependencyKey, got {key!r}.")
+    workspace = resolve_path(str(options["workspace"]), "workspace", "folder")
+    added = tuple(resolve_path(str(each), "add_dirs", "folder") for each in options["add_dirs"])
+    home = os.path.expanduser("~")  # noqa: PTH111 - raises nothing, as Path's does
+    check_added(added, workspace, (), {**os.environ, "HOME": home})
+    timeout = options["timeout"]
+    if timeout is not None:
+        if not isinstance(timeout, (int, float)) or not timeout > 0:
+            raise ConfigError(f"timeout: expected seconds, more than 0, or None, got {timeout!r}.")
+        timeout = min(timeout, WEEK_S)  # as long as the system's clocks can hold
+    return {**options, "workspace": workspace, "add_dirs": added, "timeout": timeout}
+
+
+def check_model(model: str, sampling: Sampling) -> None:
+    """Raises TypeError for an unknown name, ConfigError for a wrong value."""
+    check_names("A model", sampling, Sampling.__annotations__)
+    _check_values({"model": model, **sampling})
+
+
+def check_names(owner: str, given: Iterable[str], names: Collection[str]) -> None:
+    """Raises TypeError for an option that there is not: which was meant, or which there are."""
+    for name in given:
+        if name not in names:
+            near = find_near(name, dict.fromkeys(names))
+            hint = f"there are {', '.join(names)}."
+            if near:
+                hint = f"did you mean {near[0]}?"
+            raise TypeError(f"{owner} has no option {name!r}: {hint}")
+
+
+_SETTINGS = {name: f"vllm.{name}" for name in Sampling.__annotations__} | {"max_tool_turns": "agent.max_tool_turns"}
 _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "model": (str, "a name"),
     "system": (str, "a text"),
@@ -103,20 +142,16 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
 }
 
 
-def _check_overrides(overrides: Overrides) -> None:
+def _check_values(options: Mapping[str, Any]) -> None:
     """Raises ConfigError."""
-    for key in overrides:
-        if not (isinstance(key, (DependencyKey, str)) or callable(key)):
-            raise ConfigError(f"overrides: expected a dependency's function or DependencyKey, got {key!r}.")
-
-
-def _check_timeout(seconds: float | None) -> float | None:
-    """At most as long as the system's clocks can hold. Raises ConfigError."""
-    if seconds is None:
-        return None
-    if not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise ConfigError(f"timeout: expected seconds, more than 0, or None, got {seconds!r}.")
-    return min(seconds, WEEK_S)
+    for name, value in options.items():
+        if name in _KINDS:
+            kinds, wanted = _KINDS[name]
+            if not isinstance(value, kinds):
+                raise ConfigError(f"{name}: expected {wanted}, got {value!r}.")
+        elif name in _SETTINGS and value is not None:
+            with rewording():
+                _check_setting(_SETTINGS[name], value)
 
 
 def _check_setting(key: str, value: Any) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .structured import Form
 
 T = TypeVar("T")
-StopReason: TypeAlias = Literal[
+Ending: TypeAlias = Literal[  # of a question, where a StopReason is that of one response
     "end_turn", "pending", "max_tokens", "repetition", "max_tool_turns", "timeout", "stuck", "other"
 ]
 
@@ -57,7 +57,7 @@ class Result(Struct, Generic[T], frozen=True, weakref=True):
     """
 
     text: str
-    stop_reason: StopReason
+    stop_reason: Ending
     usage: Usage
     calls: tuple[CallFinished, ...]
     notices: tuple[str, ...]
@@ -73,7 +73,7 @@ class Result(Struct, Generic[T], frozen=True, weakref=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the model ended the answer itself."""
+        """Whether there is an answer that the model ended itself."""
         return self.stop_reason == "end_turn"
 
 
@@ -119,15 +119,15 @@ class RunRecord:
         word = self._completed[-1].response.provider_stop_reason if stop == "other" else ""
         return Result(self.text, stop, usage, calls, notices, self.value, self.pending, word)
 
-    def _find_stop(self) -> StopReason:
+    def _find_stop(self) -> Ending:
         if self.pending:
             return "pending"
         if self.has_expired:
             return "timeout"
         if self._has_hit_limit:
             return "max_tool_turns"
-        if not self._completed:
-            return "end_turn"
+        if not self._completed:  # the calls that waited were its last ones
+            return "stuck"
         response = self._completed[-1].response
         if response.stop_reason in ("max_tokens", "repetition"):
             return response.stop_reason

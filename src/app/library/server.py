@@ -13,7 +13,7 @@ from ..model import Model
 from .agent import Agent
 from .approval import Approve
 from .connection import BaseServer
-from .options import Options, Sampling
+from .options import Options, Sampling, check_model
 from .wording import rewording
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class Server(BaseServer[Agent, Approve]):
         Raises BotError if the server does not answer, ConfigError as `agent` does.
         """
         self.check_open()
-        options = Options((), model, sampling=sampling).check()
-        made = Model(self.make_client(), self.make_core(model, options.sampling))
+        check_model(model, sampling)
+        made = Model(self.make_client(), self.make_core(model, sampling))
         with rewording():
             made.core.name = run(self.resolve_model(made.core), self._client)
         return made
