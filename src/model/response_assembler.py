@@ -106,7 +106,10 @@ class ResponseAssembler:
         """Take in an event of the server; returns what is to be shown."""
         if isinstance(event, TextDelta):
             self._watch(event.text)
-            return _list_shown(self.absorb(self._parser.feed(event.text)))
+            found = self._parser.feed(event.text)
+            if not found:  # so it is with most pieces of a call
+                return ()
+            return _list_shown(self.absorb(found))
         if isinstance(event, Completed):
             fitted = tuple(map(self._fit_call, event.response.content))
             self.completed = replace(event.response, content=fitted)

@@ -140,6 +140,8 @@ def simplify(text: str) -> str:
 
 def _unescape(text: str) -> str:
     """The text with the characters that its backslashes stand for, however often it was encoded."""
+    if "\\" not in text:  # most texts: to look is faster than to replace nothing
+        return text
     return _decode_escapes(re.sub(r"\\+", r"\\", text))
 
 

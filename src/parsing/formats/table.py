@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from typing import Literal
 
 from msgspec import Struct
@@ -285,9 +286,16 @@ def _list_tags() -> frozenset[str]:
     return frozenset(tags | {row.marker for row in FORMATS if row.marker})
 
 
+@cache
+def _group_tags() -> Mapping[str, Sequence[str]]:
+    """By their first character: where a text has it not, it has none of them."""
+    tags = sorted(_list_tags())
+    return {first: tuple(group) for first, group in groupby(tags, key=lambda tag: tag[0])}
+
+
 def mentions_call(text: str) -> bool:
     """Whether a text quotes how calls are written, so that an answer to it may quote it, too."""
-    return any(map(text.__contains__, _list_tags()))
+    return any(first in text and any(map(text.__contains__, tags)) for first, tags in _group_tags().items())
 
 
 def find_last_tag(text: str) -> str:
