@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ..config import GivenValue, Settings, check_value, split_key
 from ..errors import ConfigError
+from ..security.permissions.rules import parse_rules
 
 if TYPE_CHECKING:
     from ..security.permissions.hooks import HookEvent
@@ -31,8 +32,6 @@ def check_settings(settings: Settings) -> None:
             own = (*settings.files, settings.state)
             check_added(settings.added, settings.root, own, os.environ)
     if settings.security.rules:
-        from ..security.permissions.rules import parse_rules
-
         with _name_file(settings, "security.rules"):
             parse_rules(settings.security.rules)
     if settings.review.models:

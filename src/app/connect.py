@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..agent.compaction import Compactor
 from ..config import Settings
 from ..config.settings import BASE_URLS, VllmSettings
 from ..errors import BotError, ConfigError
@@ -185,8 +186,6 @@ class Connections:
 
     def make_compactor(self, model: Model) -> Compactor:
         """What summarizes the conversations of `model`, with the model that the settings name for it."""
-        from ..agent.compaction import Compactor  # start-up is measured
-
         config = self.settings.agent
 
         @cache

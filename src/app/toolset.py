@@ -20,6 +20,7 @@ from ..tools import REGISTRY, Registry, Tool, registry_of
 from ..tools.builtin.task import offer_task, submit_plan
 from ..tools.sdk.tool_search import fill_much, make_search_tools
 from ..tools.sources import python_files
+from ..tools.sources.skills import make_skill_tool
 from ..types.messages import ToolDefinition
 from .access import make_policy
 from .state_files import TrustMemory
@@ -95,8 +96,6 @@ def _add_skills(more: list[Tool], settings: Settings, get_context: Callable[[], 
     loaded = TrustMemory(settings.state, settings.root).load_skills(os.environ)
     skills = [each for each in loaded.skills.values() if not each.is_command]
     if skills and "skill" not in (each.definition.name for each in more):
-        from ..tools.sources.skills import make_skill_tool
-
         more.append(make_skill_tool(skills, get_context()))
     return list(loaded.problems)
 

@@ -22,6 +22,7 @@ from ..errors import ToolError
 from ..types.file_names import escape_name, read_name
 from ..types.images import MAX_IMAGE_BYTES, SUFFIXES, describe_excess, detect_image
 from ..types.messages import ContentBlock, UserMessage
+from ..types.special_tokens import neutralize_with_note
 
 if TYPE_CHECKING:
     from ..tools.fs.paths import Target
@@ -181,8 +182,6 @@ def read_mentions(
 
     `is_denied`: whether a rule denies reading a place; `added`: the folders added to `root`. See find_place.
     """
-    from ..types.special_tokens import neutralize_with_note  # start-up is measured
-
     reader, seen = _Reader(root, is_denied, added), set()
     for path, name in [*_find_mentions(text, root), *(_find_dropped(text, root) if dropped else ())]:
         if (path or name) in seen:

@@ -16,6 +16,8 @@ from ..render.live import LiveScreen
 from ..tracing.debug import Debug
 from .input.application import ChatApplication
 from .input.approve import TerminalApprover, edit_in_editor
+from .input.picker import pick_row
+from .input.programs import show_in_pager
 from .input.terminal import fills_screen, get_size
 from .loop import make_state, preload_in_background, run_chat
 from .notify import Notifier
@@ -58,16 +60,12 @@ class FullChat:
             return run_chat(self._state, ChatIO(read, turn, self._application.suspend), resume, message)
 
     def _pick(self, title: str, search: Callable[[str], Sequence[tuple[str, str]]]) -> str | None:
-        from .input.picker import pick_row  # start-up is measured
-
         with self._application.suspend():
             return pick_row(title, search)
 
     def _page(self, lines: Sequence[str]) -> bool:
         if not fills_screen(lines):
             return False
-        from .input.programs import show_in_pager  # start-up is measured
-
         try:
             with self._application.suspend():
                 return show_in_pager("\n".join(lines) + "\n")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...config import Settings
 from ...errors import ConfigError
+from ...security.permissions.modes import MODES
 from ..arguments import load_settings
 from ..pipes import reserve_streams
 
@@ -70,7 +71,6 @@ def make_delegate(options: argparse.Namespace) -> DelegateServer:
         if not roots[-1].is_dir():
             raise ConfigError(f"--root: there is no folder {named}.")
     from ...mcp.server import DelegateServer
-    from ...security.permissions.modes import MODES
 
     def make_settings(folder: Path) -> Settings:
         # The roots bound what another agent reaches: more folders have to be named beside them.
