@@ -7,7 +7,7 @@ is kept up to a limit. A server that loads its model has a time limit of its own
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar, Union
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..errors import RequestFailed, ServerLoading
 from ..types.effects import Aside, Sleep, Turn
-from ..types.events import Notice
+from ..types.events import ModelEvent, Notice
 
 T = TypeVar("T")
 ReadinessCheck: TypeAlias = Callable[[], Aside[Union[bool, None]]]
@@ -40,11 +40,14 @@ def with_retries(
     policy: RetryPolicy,
     jitter: Callable[[], float],
     check_ready: ReadinessCheck | None = None,
+    *,
+    on_failure: Callable[[], Iterable[ModelEvent]] = tuple,
 ) -> Turn[T]:
     """The events of the first attempt that shows any, and its result; a Notice comes before each wait.
 
     `jitter` gives a number from 0 to 1; `check_ready` tells whether a server that was loading can serve by now, None
-    if it does not say. Raises what the last attempt raised.
+    if it does not say. The events of `on_failure` come before all else that follows a failure. Raises what the last
+    attempt raised.
     """
     made, loading = 1, 0.0
     while True:
@@ -52,6 +55,7 @@ def with_retries(
             return (yield from attempt())
         except RequestFailed as error:
             failure = error
+        yield from on_failure()
         if failure.was_shown:
             raise failure
         problem = failure.message.rstrip(".")

@@ -75,10 +75,13 @@ class ModelTurn:
             if self._may_avoid_parser:
                 self._path = state.facts.avoid_parser(state.served, self._path)
             self._path = replace(self._path, mended=state.shown.mends_history)
-            yield from with_retries(self._attempt, state.retry_policy, state.jitter, state.server.check_health)
-        except RequestFailed:
-            yield from self._end_first_turn()
-            raise
+            yield from with_retries(
+                self._attempt,
+                state.retry_policy,
+                state.jitter,
+                state.server.check_health,
+                on_failure=self._end_first_turn,
+            )
         finally:
             self._release_claim()
 
@@ -108,20 +111,15 @@ class ModelTurn:
             self._state.facts.release(claimed)
 
     def _end_first_turn(self) -> Iterator[ModelEvent]:
-        """From here on events may be given: those first that were held."""
+        """Other conversations need not wait any longer, and events may be given: those first that were held."""
         self._release_claim()
         held, self._held = self._held, []
         yield from held
 
     def _attempt(self) -> Turn[None]:
-        """One attempt; other conversations need not wait for the next one."""
+        """One attempt, on the path so far."""
         asker: Asker[ChatRequest, ModelEvent] = self
-        try:
-            yield from negotiate(asker, self._path, doubts_grammar=self._doubts_grammar)
-        except RequestFailed as error:
-            if error.max_retries:
-                yield from self._end_first_turn()
-            raise
+        return negotiate(asker, self._path, doubts_grammar=self._doubts_grammar)
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
         """See Asker, as for the next four."""
