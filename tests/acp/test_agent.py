@@ -453,7 +453,7 @@ def test_an_mcp_server_of_the_editor_gives_its_tools(tmp_path):
 
     async def work(url: str) -> None:
         async with open_program(make_settings(url), Editor()) as client:
-            mcp = McpServerStdio(name="the editor's", command=sys.executable, args=[program, "write"], env=[])
+            mcp = McpServerStdio(name="the editor's", command=sys.executable, args=[program, "plain"], env=[])
             session = await client.new_session(cwd=str(tmp_path), mcp_servers=[mcp])
             await client.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
 

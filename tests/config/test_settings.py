@@ -53,7 +53,7 @@ def list_reads(path: Path) -> Iterator[tuple[str, str]]:
                 yield node.value.attr, node.attr
             elif isinstance(node.value, ast.Name) and node.value.id in aliases:
                 yield aliases[node.value.id], node.attr
-            elif isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith(".get_model_settings"):
+            elif isinstance(node.value, ast.Call) and getattr(node.value.func, "attr", "") == "get_model_settings":
                 yield "vllm", node.attr
 
 

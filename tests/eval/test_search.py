@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from src.eval.arms import Arm
 from src.eval.progress import count_all_requests
 from src.eval.search import QUICK, HarnessFailed
+from tests.thorough import sample
 
 from .runs import CASES, PATHS, answer_by_chance, draw_difficulties, make_search, right, wrong
 
@@ -143,24 +144,26 @@ def test_comparing_takes_less_than_three_fifths_of_every_case_under_every_arm():
     assert search.compared < 0.6 * count_all_requests(search)
 
 
+@pytest.mark.thorough
 def test_two_equal_arms_differ_in_five_of_a_hundred_seeds_at_most():
-    same = 0
-    for seed in range(100):
+    same, seeds = 0, sample(range(100), 2)
+    for seed in seeds:
         search = make_search(answer_by_chance(seed, draw_difficulties(random.Random(seed), 0.8)))
         best = search.find_best(PATHS[:2])
         same += best == PATHS[0] and search.standings["template"].verdict == "same"
-    assert same >= 95
+    assert same >= 0.95 * len(seeds)
 
 
+@pytest.mark.thorough
 def test_of_ten_equal_arms_another_is_taken_for_better_in_one_of_ten_evals_at_most():
     def vary(arm, *_):
         return [arm.vary(f"change {number}", vllm__stream=False) for number in range(7)]
 
-    stayed = 0
-    for seed in range(60):
+    stayed, seeds = 0, sample(range(60), 3)
+    for seed in seeds:
         run = answer_by_chance(seed, draw_difficulties(random.Random(seed), 0.8))
         stayed += make_search(run, replace(QUICK, requests=800), vary=vary).find_best(PATHS) == PATHS[0]
-    assert stayed >= 54
+    assert stayed >= 0.9 * len(seeds)
 
 
 def test_the_same_outcomes_lead_the_same_way():

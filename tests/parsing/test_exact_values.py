@@ -134,7 +134,7 @@ def test_no_value_of_markers_is_changed_in_silence(row, pieces, size):
 
 
 @pytest.mark.thorough
-@check_each(row=ROWS)
+@check_each(row=sample(ROWS, 3, 1))
 def test_a_long_value_with_its_own_tags_is_not_changed_in_silence(row):
     tags = [row.opener, row.closer, *(astuple(row.syntax)[:4] if row.syntax else ())]
     text, arguments = write_call(row, "".join(f"line {n} {tags[n % len(tags)]}\n" for n in range(LONG_LINES)))

@@ -1,6 +1,6 @@
 """A small MCP server for the tests: `python mcp_server.py [stdio | http PORT | write | plain | frail | many N | lie | hang | die]`.
 
-`plain`, `frail`, `many`, `banner` and `lie` do without the SDK, which takes half a second to load.
+`write`, `plain`, `frail`, `many`, `banner` and `lie` do without the SDK, which takes half a second to load.
 """
 
 import json
@@ -36,6 +36,9 @@ def main(mode: str, port: int) -> None:
         return
     if mode in ("plain", "banner"):
         serve_plainly(PLAIN_TOOLS)
+        return
+    if mode == "write":  # a name that, behind that of a server, may be another tool's
+        serve_plainly(("add", "write"))
         return
     if mode == "frail":
         serve_plainly(FRAIL_TOOLS)
@@ -75,21 +78,9 @@ def main(mode: str, port: int) -> None:
         return "done"
 
     @server.tool()
-    def leave() -> str:
-        """End the server."""
-        os._exit(1)
-
-    @server.tool()
     def where() -> dict[str, str]:
         """Say where it runs, and with which token."""
         return {"folder": str(Path.cwd()), "token": os.environ.get("TOKEN", "")}
-
-    if mode == "write":
-
-        @server.tool()
-        def write() -> str:
-            """Have a name that, behind that of a server, may be another tool's."""
-            return "written"
 
     if mode == "http":
         server.run("streamable-http", port=port)

@@ -10,10 +10,10 @@ from src.parsing import StreamParser, gathered
 from src.parsing.formats.format_set import FormatSet
 from src.parsing.formats.table import FORMATS
 from src.types.messages import Named
-from tests.each import check_each
+from tests.each import check_each, check_rows
 from tests.parsing.formats.odd_rows import ODD_ROWS
 from tests.parsing.laws import READ, TOOLS, WEATHER, join_all
-from tests.thorough import is_thorough
+from tests.thorough import is_thorough, take_turns
 
 WITH_ROW = {row.name: FormatSet((*FORMATS, row)) for row in ODD_ROWS}
 WITH_ALL = FormatSet((*FORMATS, *ODD_ROWS))
@@ -59,8 +59,13 @@ READ_FILE = ("read", {"path": "src/a b.txt"})
 @pytest.mark.thorough
 @check_each(row=ODD_ROWS, sizes=CUTS)
 def test_one_call_is_read_in_any_pieces(row, sizes):
-    for formats in (WITH_ROW[row.name], WITH_ALL):
-        check_calls(parse(row.write(*LOOK_UP), formats, sizes), row, [LOOK_UP])
+    check_calls(parse(row.write(*LOOK_UP), WITH_ROW[row.name], sizes), row, [LOOK_UP])
+
+
+@pytest.mark.thorough
+@check_rows("row, sizes", take_turns(ODD_ROWS, CUTS))
+def test_one_call_is_read_beside_all_other_odd_rows(row, sizes):
+    check_calls(parse(row.write(*LOOK_UP), WITH_ALL, sizes), row, [LOOK_UP])
 
 
 @pytest.mark.thorough

@@ -111,10 +111,6 @@ class TestTools:
             kind, said, *_ = small["small_slow"].execute({"seconds": 2}, within)
         assert (kind, said) == ("error", "Error executing tool: it was cancelled")
 
-    def test_one_that_ended_is_started_again(self, small):
-        assert run(small["small_leave"])[0] == "error"
-        assert run(small["small_add"], a=1) == ("text", "2")
-
 
 def measure_open_files():
     """The bytes in the files that this process has open."""

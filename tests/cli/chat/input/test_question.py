@@ -205,6 +205,6 @@ def find_forged_lines(request: Request, size: tuple[int, int]) -> list[str]:
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_no_line_of_a_hostile_call_looks_like_the_question(size, tmp_path):
     calls = list(make_calls(tmp_path))
-    chosen = sample(range(CALLS), 8 * len(SIZES), start=SIZES.index(size))
+    chosen = sample(range(CALLS), 16 * len(SIZES), start=SIZES.index(size))
     forged = {number: find_forged_lines(calls[number], size) for number in chosen}
     assert {number: lines for number, lines in forged.items() if lines} == {}
