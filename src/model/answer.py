@@ -5,7 +5,7 @@ On every path the answer's text goes through the stream parser, so that all end 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -75,7 +75,7 @@ class Answer:
         self.prompt_ids = b""
         self.asked: AskedPrompt | None = None
 
-    def open(self) -> Aside[Decoder]:
+    def _open(self) -> Aside[Decoder]:
         """Its decoder, once the server has accepted the request. Raises ServerError and ToolsDropped."""
         state = self._state
         wire = state.builder.encode(self._request)
@@ -103,27 +103,36 @@ class Answer:
         self.prompt_ids = prompt.ids
         return prompt.request
 
-    def read(self, decoder: Decoder) -> Turn[None]:
-        """The events to show, until the answer ends."""
+    def read(self, accept: Callable[[], Iterable[ModelEvent]]) -> Turn[None]:
+        """The events to show, until the answer ends. `accept` gives the first ones, once the server has accepted it."""
         assembler = self.assembler
         limit = MAX_CHARS_PER_TOKEN * (self._state.context_limit or DEFAULT_CONTEXT_TOKENS)
         is_over = False
-        while not is_over:
-            events, is_over = decode_piece(decoder, (yield from read_piece()))
-            for event in events:
-                if isinstance(event, PromptSize):
-                    self.prompt_ids = event.ids
-                for shown in self._watch.take(event, assembler.feed(event)):
-                    self._shown_kinds.add(type(shown))
-                    yield shown
-            raise_broken(events)
-            is_over = is_over or assembler.repeats
-            if not is_over and assembler.size > limit:
-                yield from assembler.cut(decoder.cut())
-                return
-        yield Release()
+        try:
+            decoder = yield from self._open()
+            yield from accept()
+            while not is_over:
+                events, is_over = decode_piece(decoder, (yield from read_piece()))
+                for event in events:
+                    if isinstance(event, PromptSize):
+                        self.prompt_ids = event.ids
+                    for shown in self._watch.take(event, assembler.feed(event)):
+                        self._shown_kinds.add(type(shown))
+                        yield shown
+                raise_broken(events)
+                is_over = is_over or assembler.repeats
+                if not is_over and assembler.size > limit:
+                    yield from assembler.cut(decoder.cut())
+                    break
+            else:
+                yield Release()
+        except RequestFailed as error:
+            self._note_failure(error)
+            yield from assembler.flush()
+            raise
+        yield from self._learn()
 
-    def note_failure(self, error: RequestFailed) -> None:
+    def _note_failure(self, error: RequestFailed) -> None:
         """Note what an error says of the server, and whether anything was shown. Raises TokensUnsupported."""
         kinds = self._shown_kinds
         if isinstance(error, WireError) and self._is_from_tokens and not kinds:
@@ -134,7 +143,7 @@ class Answer:
             kinds = kinds - {ReasoningDelta}
         error.was_shown = bool(kinds)
 
-    def learn(self) -> Turn[None]:
+    def _learn(self) -> Turn[None]:
         """Keep what a whole answer shows of the server and its model."""
         state, turn, path, request = self._state, self.assembler, self._path, self._request
         if self._tools and path.mode == "native":

@@ -15,7 +15,6 @@ from ..errors import (
     BotError,
     ModelNotFound,
     ParserFailed,
-    RequestFailed,
     ServerError,
     TokensUnsupported,
     ToolsDropped,
@@ -24,7 +23,7 @@ from ..errors import (
 from ..negotiation.call_gap import GAP_PROBE, learn_gap
 from ..negotiation.call_path import PARSER_FAILED, CallPath, Downgrade, blames_grammar
 from ..negotiation.continuity import Sent
-from ..negotiation.evidence import PromptWatch, look_at_template, try_grammar
+from ..negotiation.evidence import look_at_template, try_grammar
 from ..negotiation.facts import ServedModel
 from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, detect_format
 from ..negotiation.history.mending import blames_history, describe_mended, may_blame_history
@@ -227,7 +226,12 @@ class ModelTurn:
         changed = tuple(name for name, value in before.items() if value != now[name])
         if changed and len(request.messages) > 2:
             self._held.append(PromptChanged(changed))
-        answer = yield from self._read_answer(request, path, prompt_watch)
+
+        def make_answer(asked: ChatRequest) -> Answer:
+            return Answer(state, asked, self._readable, path, prompt_watch, self._raw_prompt)
+
+        answer, accept = make_answer(request), partial(self._note_accepted, path)
+        yield from answer.read(accept)
         turn = answer.assembler
         state.answer_ids.end(answer.asked, turn.tokens, turn.completed.raw_text)
         is_system = isinstance(next(iter(request.messages), None), SystemMessage)
@@ -237,7 +241,8 @@ class ModelTurn:
             yield kept
 
         def replay(asked: ChatRequest) -> Aside[ResponseAssembler]:
-            again = yield from watch(self._read_answer(asked, path, prompt_watch), lambda _: None, is_shown=False)
+            again = make_answer(asked)
+            yield from watch(again.read(accept), lambda _: None, is_shown=False)
             return again.assembler
 
         def disable_native() -> str:
@@ -258,23 +263,13 @@ class ModelTurn:
             sent_notices=state.shown.notices,
         ).run()
 
-    def _read_answer(self, request: ChatRequest, path: CallPath, prompt_watch: PromptWatch) -> Turn[Answer]:
-        """The events of one answer, and the whole."""
+    def _note_accepted(self, path: CallPath) -> Iterator[ModelEvent]:
+        """Keep that the server takes requests on this path. The events that were held for that."""
         state = self._state
-        answer = Answer(state, request, self._readable, path, prompt_watch, self._raw_prompt)
-        try:
-            decoder = yield from answer.open()
-            state.path = path
-            if self._readable:
-                state.facts.accepted.update(state.served, lambda _: True)
-            yield from self._end_first_turn()
-            yield from answer.read(decoder)
-        except RequestFailed as error:
-            answer.note_failure(error)
-            yield from answer.assembler.flush()
-            raise
-        yield from answer.learn()
-        return answer
+        state.path = path
+        if self._readable:
+            state.facts.accepted.update(state.served, lambda _: True)
+        return self._end_first_turn()
 
     def change(self, path: CallPath, refusal: ServerError, body: ChatRequest, without: Set[str]) -> Aside[CallPath]:  # noqa: ARG002
         state = self._state
