@@ -122,9 +122,11 @@ class Answer:
                 raise_broken(events)
                 is_over = is_over or assembler.repeats
                 if not is_over and assembler.size > limit:
+                    yield from self._watch.release()
                     yield from assembler.cut(decoder.cut())
                     break
             else:
+                yield from self._watch.release()
                 yield Release()
         except RequestFailed as error:
             self._note_failure(error)

@@ -161,6 +161,10 @@ class PromptWatch:
         self._held += shown
         if self._sizes is not None and not isinstance(event, Completed):
             return ()
+        return self.release()
+
+    def release(self) -> Sequence[ModelEvent]:
+        """What is held, for an answer that is ended here: the size of its prompt will not come."""
         held, self._held = self._held, []
         return held
 

@@ -20,6 +20,10 @@ DISABLED = {
 }
 
 
+REPEATED = [{"content": "So: "}, *[{"content": "and so on, "}] * 2000]
+ENDLESS = [{"content": " ".join(map(str, range(start, start + 100_000)))} for start in range(0, 800_000, 100_000)]
+
+
 def generated(*texts):
     choices = [{"index": 0, "text": text, "token_ids": [5], "finish_reason": None} for text in texts]
     choices[-1]["finish_reason"] = "stop"
@@ -180,6 +184,15 @@ class TestTemplate:
         served = Served(HELLO, tokenize=tokenize, path=self.PATH)
         assert served.ask().text == "Hello"
         assert not served.model.path.proven
+
+    @check_rows("answer, reason", [(REPEATED, "repetition"), (ENDLESS, "max_tokens")])
+    def test_an_answer_that_is_ended_before_its_prompt_is_known_is_shown(self, answer, reason):
+        served = Served(answer, tokenize=tokenize, path=self.PATH)
+        response = served.ask()
+        shown = "".join(event.text for event in served.events if isinstance(event, TextDelta))
+        assert response.stop_reason == reason
+        assert response.text
+        assert shown.startswith(response.text)
 
     def test_with_no_other_way_in_the_order_the_user_is_told(self):
         served = Served([{"finish": "stop", "usage": {"prompt_tokens": 100, "completion_tokens": 5}}], tokenize=tokenize,
