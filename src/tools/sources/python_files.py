@@ -52,13 +52,15 @@ def _load(name: str, path: str) -> ModuleType:
         if known == PACKAGE or known.startswith(f"{PACKAGE}."):
             sys.modules.setdefault(PUBLIC + known.removeprefix(PACKAGE), package)
     module = sys.modules[name] = module_from_spec(spec)
-    error = _run(spec, module)
-    if error is not None or not list_tools(module):
-        del sys.modules[name]
-    if error is not None:
-        raise ConfigError(_describe_error(path, error)) from error
-    if not list_tools(module):
-        raise ConfigError(f"{path}: there is no tool in it: no function has the decorator @tool")
+    try:
+        error = _run(spec, module)
+        if error is not None:
+            raise ConfigError(_describe_error(path, error)) from error
+        if not list_tools(module):
+            raise ConfigError(f"{path}: there is no tool in it: no function has the decorator @tool")
+    except BaseException:  # also Ctrl-C: half a module would count as loaded the next time
+        sys.modules.pop(name, None)
+        raise
     return module
 
 

@@ -78,6 +78,17 @@ def test_an_error_names_file_and_line(load, text, said):
     assert load(text).startswith(said)
 
 
+def test_a_file_that_ctrl_c_stopped_is_run_again_the_next_time(load, tmp_path):
+    path, stopped = tmp_path / "mine.py", tmp_path / "stopped"
+    tool = GREET.format(package="src").replace("{{", "{").replace("}}", "}")
+    first = f"{tool}\nfrom pathlib import Path\nmark = Path({str(stopped)!r})\n"
+    path.write_text(f"{first}if not mark.exists():\n    mark.touch()\n    raise KeyboardInterrupt\nfinished = True\n")
+    with pytest.raises(KeyboardInterrupt):
+        python_files.load([str(path)])
+    (greet,) = python_files.load([str(path)])
+    assert greet.function.__globals__["finished"]
+
+
 def test_another_kind_of_file_is_refused(load):
     assert load("x", "mine.txt").startswith("/mine.txt: a file with tools is a Python file")
 
