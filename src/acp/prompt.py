@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from xml.sax.saxutils import quoteattr
 
 from ..app.changes import relate
 from ..types.images import describe_excess, detect_image
@@ -41,7 +42,8 @@ class PromptReader:
         text = "\n\n".join(filter(None, [typed, *self._material]))
         if not self._images:
             return UserMessage(text, typed=typed if self._material else "")
-        return UserMessage("", (*self._images, {"type": "text", "text": text}), typed=typed)
+        texts: list[ContentBlock] = [{"type": "text", "text": text}] if text else []
+        return UserMessage("", (*self._images, *texts), typed=typed)
 
     def _add(self, block: Any) -> None:
         if block.type == "text":
@@ -65,7 +67,7 @@ class PromptReader:
         shown, self._room = text[: self._room], max(self._room - len(text), 0)
         if len(shown) < len(text):
             shown += f"\n[{len(text) - len(shown):,} more characters; read the file]"
-        self._material.append(neutralize_with_note(f'<file path="{name}">\n{shown}\n</file>'))
+        self._material.append(neutralize_with_note(f"<file path={quoteattr(name)}>\n{shown}\n</file>"))
 
     def _mention(self, name: str) -> None:
         """Name a file where the editor put it in the text; two that touch each other are told apart."""
