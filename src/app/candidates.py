@@ -30,6 +30,7 @@ def list_candidates(address: str, *, has_v1: bool = True) -> list[str]:
             break
     scheme, _, rest = address.rpartition("://")
     host, _, path = rest.partition("/")
+    host = host.removesuffix(":")  # behind which no port was written
     if host.isdecimal():  # of this machine, a port
         host = f"localhost:{host}"
     bases = [f"{scheme}://{host}"] if scheme else _list_bases(host)
@@ -41,7 +42,7 @@ def list_candidates(address: str, *, has_v1: bool = True) -> list[str]:
 
 def _list_bases(host: str) -> list[str]:
     """The schemes and ports at which a server of this host may listen."""
-    if urlsplit(f"//{host}").port:
+    if urlsplit(f"//{host}").port is not None:
         schemes = ("https", "http") if host.endswith("443") else ("http", "https")
         return [f"{scheme}://{host}" for scheme in schemes]
     first, *others = (f"http://{host}:{port}" for port in USUAL_PORTS)

@@ -47,6 +47,10 @@ def test_the_likeliest_address_is_tried_first():
     ]
     assert list_candidates("8190")[:2] == ["http://localhost:8190/v1", "http://localhost:8190"]
     assert list_candidates("gpu:8443")[0] == "https://gpu:8443/v1"
+    assert list_candidates("gpu:") == list_candidates("gpu")
+    assert list_candidates("0") == [
+        f"{scheme}://localhost:0{end}" for scheme in ("http", "https") for end in ("/v1", "")
+    ]
     assert list_candidates("http://gpu") == ["http://gpu/v1", "http://gpu"]
     assert list_candidates("gpu:1/v1/chat/completions") == ["http://gpu:1/v1", "https://gpu:1/v1"]
     assert list_candidates("gpu:1/v1/chat/completions/") == ["http://gpu:1/v1", "https://gpu:1/v1"]
