@@ -119,6 +119,8 @@ def _expect_object(place: str, values: object) -> dict[Any, Any]:
 def _move_mcp_servers(path: Path, sections: dict[Any, Any]) -> None:
     """Turn `mcpServers`, an object of servers by name as most programs have it, into rows of tools.mcp."""
     tools = sections.get("tools", {})
+    if tools is None and MCP_SERVERS in sections:
+        tools = {}  # a section of YAML in which all is commented out
     if not isinstance(tools, dict):
         return
     for holder in (sections, tools):

@@ -598,6 +598,10 @@ class TestMcpServers:
             {"name": "files", "command": "mcp-files", "args": ["."]},
         )
 
+    def test_the_usual_spelling_is_read_beside_a_section_in_which_nothing_is_left(self, write):
+        file = write("tools:\n  # search: always\nmcpServers: {files: {command: mcp-files}}\n", "c.yaml")
+        assert load(file, {}, {}).tools.mcp == ({"name": "files", "command": "mcp-files"},)
+
     def test_a_list_under_the_usual_spelling_is_refused(self, write):
         assert refusal(write({"mcpServers": [{"command": "x"}]})) == (
             "config.json: mcpServers: expected an object of servers by name, each an object"
