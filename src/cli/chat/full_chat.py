@@ -32,7 +32,7 @@ class FullChat:
     """The screen, the application that reads keys, and who is asked about calls."""
 
     def __init__(self, target: ServerTarget, debug: Debug, colours: Colours, *, yes: bool) -> None:
-        live = make_live_screen()
+        self._live = live = make_live_screen()
         live.choose_colours(colours)
         debug.show = live.put
         self._state = state = make_state(target, live, debug, lambda: AutoApprover(asking) if yes else asking)
@@ -53,7 +53,7 @@ class FullChat:
 
     def run(self, resume: str | None, message: str) -> int:
         """Returns the exit code. Raises BotError."""
-        preload_in_background(self._state)
+        preload_in_background(self._state, lambda: self._live.refresh())  # which the application sets below
         with self._application.run():
             read = self._notifier.watch_read(self._application.read)
             turn = self._notifier.watch_turn(self._application.turn)

@@ -201,7 +201,7 @@ def _show_ended_jobs(state: State) -> None:
         state.screen.draw(Notice(job.summarize_end()))
 
 
-def preload_in_background(state: State) -> None:
+def preload_in_background(state: State, show_estimate: Callable[[], None] = lambda: None) -> None:
     """Load what the first answer needs while the user reads and types, and estimate what its tools take."""
 
     def load() -> None:
@@ -209,5 +209,6 @@ def preload_in_background(state: State) -> None:
         from ...app import connect  # noqa: F401
 
         state.estimate_overhead()
+        show_estimate()
 
     threading.Thread(target=load, daemon=True).start()

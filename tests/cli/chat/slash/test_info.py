@@ -1,8 +1,10 @@
 import io
+from queue import Queue
 
 import pytest
 from msgspec.structs import replace
 
+from src.cli.chat.loop import preload_in_background
 from src.cli.chat.slash.info import find_last_code, format_status_line
 from src.cli.chat.slash.table import run_command
 from src.cli.chat.state import AnswerClock, State
@@ -87,6 +89,12 @@ def test_the_first_estimate_counts_the_tools(state):
     before = state.context_used
     state.estimate_overhead()
     assert state.context_used > before + 500
+
+
+def test_the_first_estimate_is_drawn_as_soon_as_it_is_known(state):
+    drawn: Queue[int] = Queue()
+    preload_in_background(state, lambda: drawn.put(state.overhead_tokens))
+    assert drawn.get(timeout=60) > 500
 
 
 def test_the_speed_of_an_answer_is_that_of_its_tokens_and_of_the_time_between_its_events():
