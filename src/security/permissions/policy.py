@@ -113,12 +113,11 @@ class Policy(Struct, frozen=True):
             return Decision("deny", why, "protected")
         if why := self._explain_reach(call):
             return Decision("deny", why, "workspace")
-        if found := self._find_rule("deny", call, "denied"):
-            return Decision("deny", RULE_REASONS["deny"], str(found[0]), access)
         decision = (
-            self._ask_by_rule(call, access)
+            self._decide_by_rule("deny", call, access)
+            or self._decide_by_rule("ask", call, access)
             or self._decide_command(call)
-            or self._allow_by_rule(call, access)
+            or self._decide_by_rule("allow", call, access)
             or self._decide_by_mode(call, risk, access)
         )
         return _ask_if_doubtful(decision, call, risk)
@@ -201,23 +200,21 @@ class Policy(Struct, frozen=True):
     def with_rule(self, rule: Rule) -> Policy:
         return replace(self, rules=(*self.rules, rule))
 
-    def _ask_by_rule(self, call: ToolCall, access: Access | None) -> Decision | None:
-        """The question that a rule wants. A line that one which denies cannot read asks a person."""
-        if found := self._find_rule("deny", call, "unreadable"):
-            reason = f"a rule may deny it, and {found[1]}"
-            return Decision("ask", reason, str(found[0]), access, needs_person=True)
-        if found := self._find_rule("ask", call, "denied", "unreadable"):
-            return Decision("ask", RULE_REASONS["ask"], str(found[0]), access)
-        return None
+    def _decide_by_rule(self, action: Action, call: ToolCall, access: Access | None) -> Decision | None:
+        """What the first rule with this action that speaks of the call decides.
 
-    def _find_rule(self, action: Action, call: ToolCall, *verdicts: str) -> tuple[Rule, str] | None:
-        """The first rule with this action whose judgement of the call is one of these, and the reason of that."""
+        A line that no rule can read may be any: one which asks asks about it, one which denies has a person asked.
+        """
+        doubt = None
         for rule in self.rules:
-            if rule.action == action:
-                verdict, reason = self._judge(rule, call)
-                if verdict in verdicts:
-                    return rule, reason
-        return None
+            if rule.action != action:
+                continue
+            verdict, reason = self._judge(rule, call)
+            if verdict == "denied" or (verdict == "unreadable" and action == "ask"):
+                return Decision(action, RULE_REASONS[action], str(rule), access)
+            if verdict == "unreadable" and action == "deny" and doubt is None:
+                doubt = Decision("ask", f"a rule may deny it, and {reason}", str(rule), access, needs_person=True)
+        return doubt
 
     def _explain_protection(self, call: ToolCall) -> str:
         only_reads = _get_named_access(call) in (None, "read")
@@ -292,17 +289,16 @@ class Policy(Struct, frozen=True):
             return decision._replace(reason=f"{decision.reason}; no rule can allow it, as {unread}")
         return decision
 
-    def _allow_by_rule(self, call: ToolCall, access: Access | None) -> Decision | None:
-        if found := self._find_rule("allow", call, "denied"):
-            return Decision("allow", RULE_REASONS["allow"], str(found[0]), access)
-        return None
-
     @property
     def _allows_some_commands(self) -> bool:
         return any(rule.command for rule in self.rules if rule.action == "allow")
 
     def _grant(self, line: str, commands: tuple[ReadCommand, ...], named: Access | None) -> Decision | None:
-        granted = self._find_granted(line, commands)
+        # The rules that may grant a command its access, each with what a user calls it.
+        rules = [(rule, str(rule)) for rule in self.rules if rule.action == "allow" and rule.matches_tool("exec")]
+        for each in self.allowed_commands:
+            rules.append((Rule("exec", "allow", each), f"security.allowed_commands: {each}"))
+        granted = self._find_granted(line, commands, rules)
         if granted is None:
             return None
         widest = min(granted[0], self.widest_access, key=ACCESSES.index)
@@ -313,20 +309,14 @@ class Policy(Struct, frozen=True):
             return None
         return Decision("allow", RULE_REASONS["allow"], granted[1], access)
 
-    def _list_granting(self) -> list[tuple[Rule, str]]:
-        """The rules that may grant a command its access, each with what a user calls it."""
-        rules = [(rule, str(rule)) for rule in self.rules if rule.action == "allow" and rule.matches_tool("exec")]
-        for line in self.allowed_commands:
-            rules.append((Rule("exec", "allow", line), f"security.allowed_commands: {line}"))
-        return rules
-
-    def _find_granted(self, line: str, commands: tuple[ReadCommand, ...]) -> tuple[Access, str] | None:
+    def _find_granted(
+        self, line: str, commands: tuple[ReadCommand, ...], rules: Sequence[tuple[Rule, str]]
+    ) -> tuple[Access, str] | None:
         """The access that the rules grant to a line, and what grants it.
 
         Each simple command must begin with the words of a rule; the line gets the least of their accesses. Where
         nothing enforces that, a rule must have the line as it stands.
         """
-        rules = self._list_granting()
         grant_of_line = _find_widest(each for each in rules if each[0].is_whole(line))
         if grant_of_line or not self.is_enforced or not commands:
             return grant_of_line

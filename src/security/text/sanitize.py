@@ -87,7 +87,7 @@ class Sanitizer:
         if "\ud800" <= character <= "\udfff":
             self._last = "\ufffd"  # what follows is judged by what is shown
             return self._last
-        if (character in _JOINERS and _joins(last)) or (_SELECTOR.match(character) and _varies(last)):
+        if _may_follow(last, character):
             return character
         self._last = last
         if character == "\x1b" or character in _C1:
@@ -101,13 +101,15 @@ class ControlRemover(Sanitizer):
     _sought: ClassVar[LazyPattern] = _CONTROLS
 
 
-def _joins(last: str) -> bool:
-    """Whether a joiner may stand here, as in Persian and Hindi. Emoji lose theirs: terminals disagree on the width."""
-    return last > "\u0300" and (last.isalpha() or not last.isprintable() or "\u0300" <= last <= "\u1cff")
+def _may_follow(last: str, character: str) -> bool:
+    """Whether a character that is only invisible is a joiner or a variation selector that may stand behind another.
 
-
-def _varies(last: str) -> bool:
-    return last > "\xa0" and last not in _JOINERS and not _SELECTOR.match(last)
+    A joiner may as in Persian and Hindi. Emoji lose theirs: terminals disagree on the width.
+    """
+    if character in _JOINERS:
+        return last > "\u0300" and (last.isalpha() or not last.isprintable() or "\u0300" <= last <= "\u1cff")
+    is_selector = _SELECTOR.match(character) is not None
+    return is_selector and last > "\xa0" and last not in _JOINERS and not _SELECTOR.match(last)
 
 
 def sanitize(text: str) -> str:
