@@ -7,7 +7,7 @@ lines remain for difflib, the lines are compared in order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import eq
 from typing import Any
@@ -42,17 +42,20 @@ def make_diff(path: str, before: str | None, after: str | None) -> str:
         target = "/dev/null"
     lines = [f"--- {source}", f"+++ {target}"]
     for group in _group_changes(_find_opcodes(old, new)):
-        (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]
-        lines.append(f"@@ -{_format_range(a1, a2)} +{_format_range(b1, b2)} @@")
-        for kind, i1, i2, j1, j2 in group:
-            lines += _format_change(kind, old[i1:i2], new[j1:j2])
+        lines += _format_hunk(group, old, new)
     return "\n".join(lines) + "\n"
 
 
-def _format_change(kind: str, old: Sequence[str], new: Sequence[str]) -> list[str]:
-    if kind == "equal":
-        return [f" {line}" for line in old]
-    return [*(f"-{line}" for line in old), *(f"+{line}" for line in new)]
+def _format_hunk(group: Sequence[Opcode], old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    """The lines of changes that stand close together, below the line that says where they are."""
+    (_, a1, _, b1, _), (_, _, a2, _, b2) = group[0], group[-1]
+    yield f"@@ -{_format_range(a1, a2)} +{_format_range(b1, b2)} @@"
+    for kind, i1, i2, j1, j2 in group:
+        if kind == "equal":
+            yield from (f" {line}" for line in old[i1:i2])
+            continue
+        yield from (f"-{line}" for line in old[i1:i2])
+        yield from (f"+{line}" for line in new[j1:j2])
 
 
 def _split_lines(text: str | None, crlf: bool) -> list[str]:

@@ -108,19 +108,25 @@ def open_parent(target: Target, *, create: bool = False) -> Iterator[int]:
     """
     if not target.parts:
         raise ToolError(f"{target.name} is a folder")
-    with ExitStack() as opened, ExitStack() as made:
+    made: list[tuple[str, int]] = []
+    with ExitStack() as opened:
         flags, steps = STEP, ["/".join(target.parts[:-1]) or "."]
         if create:  # each for itself
             flags, steps = FOLDER, [*target.parts[:-1]]
         folder = os.open(target.top, flags)
         opened.callback(os.close, folder)
-        for step in steps:
-            if create and _make_folder(step, folder):
-                made.callback(_remove_folder, step, folder)
-            folder = open_beneath(folder, step, flags)
-            opened.callback(os.close, folder)
-        yield folder
-        made.pop_all()
+        try:
+            for step in steps:
+                if create and _make_folder(step, folder):
+                    made.append((step, folder))
+                folder = open_beneath(folder, step, flags)
+                opened.callback(os.close, folder)
+            yield folder
+        except BaseException:
+            for name, parent in reversed(made):
+                with suppress(OSError):
+                    os.rmdir(name, dir_fd=parent)
+            raise
 
 
 def _make_folder(name: str, folder: int) -> bool:
@@ -129,11 +135,6 @@ def _make_folder(name: str, folder: int) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def _remove_folder(name: str, folder: int) -> None:
-    with suppress(OSError):
-        os.rmdir(name, dir_fd=folder)
 
 
 def open_folder(target: Target) -> int:

@@ -7,7 +7,7 @@ ERROR in a read-only folder, and `curl -s` nothing. So a command that fails is t
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...types.sandbox import Access, Grant, Sandbox
 from ..sdk.context import ToolContext
@@ -106,7 +106,6 @@ def explain_failure(access: Grant, done: ToolOutput, ctx: ToolContext, *, is_too
     sandbox = ctx.wiring.sandbox
     if sandbox is None or access == "outside":
         return ""
-    text = done.text
     has_network = sandbox.has_network(access)
     parts = []
     if not has_network and lacks_loopback(done, sandbox):
@@ -117,20 +116,19 @@ def explain_failure(access: Grant, done: ToolOutput, ctx: ToolContext, *, is_too
         parts.append(NO_SEMAPHORES)
     if access == "read":
         return "; ".join([*parts, _explain_read_access(ctx, is_tool=is_tool)])
+    return "; ".join([*parts, *_explain_write_access(done.text, has_network=has_network, is_tool=is_tool)])
+
+
+def _explain_write_access(text: str, *, has_network: bool, is_tool: bool) -> Iterator[str]:
     if FILE_REFUSAL.search(text):
-        parts.append(
-            "nothing outside the workspace can be changed, nor what runs by itself, such as .git/config and .git/hooks"
-        )
-    may_need_network = len(text) < MAX_SILENT_CHARS or NETWORK_FAILURE.search(text)
-    if may_need_network and not has_network:
-        parts.append(_explain_network(is_tool=is_tool))
-    return "; ".join(parts)
-
-
-def _explain_network(*, is_tool: bool) -> str:
+        what_runs = "what runs by itself, such as .git/config and .git/hooks"
+        yield f"nothing outside the workspace can be changed, nor {what_runs}"
+    if has_network or (len(text) >= MAX_SILENT_CHARS and not NETWORK_FAILURE.search(text)):
+        return
     if is_tool:
-        return "there is no network for this tool"
-    return "there is no network for access=write; call again with access=network if the command needs it"
+        yield "there is no network for this tool"
+    else:
+        yield "there is no network for access=write; call again with access=network if the command needs it"
 
 
 def _explain_read_access(ctx: ToolContext, *, is_tool: bool) -> str:

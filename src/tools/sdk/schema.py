@@ -177,7 +177,8 @@ def _from_literal(*values: JSON) -> Schema:
 def _from_annotated(hint: object, *notes: object) -> Schema:
     """A description, and limits: objects of annotated_types, msgspec's Meta or pydantic's Field."""
     schema = make_schema(hint)
-    descriptions = [text for text in map(_get_description, notes) if text]
+    own = [note for note in notes if isinstance(note, str)]
+    descriptions = list(filter(None, [*own, *(getattr(note, "description", None) for note in notes)]))
     if len(descriptions) > 1 or not all(isinstance(text, str) for text in descriptions):
         raise TypeError("Annotated takes one description, a string")
     for note in notes:
@@ -187,12 +188,6 @@ def _from_annotated(hint: object, *notes: object) -> Schema:
     if descriptions:
         schema["description"] = descriptions[0]
     return schema
-
-
-def _get_description(note: object) -> Any:
-    if isinstance(note, str):
-        return note
-    return getattr(note, "description", None)
 
 
 def _from_limit(limit: object, kind: str) -> Schema:
