@@ -103,6 +103,10 @@ class DemoServer:
             turn = self._script(DemoRequest(messages, frozenset(tools), native))
         if not native:
             turn = turn.move_calls_to_text()
+        return self._send(turn, body)
+
+    def _send(self, turn: DemoTurn, body: dict[str, Any]) -> LoopbackReply:
+        """The turn as an answer to the request, which may want it as a stream."""
         prompt = _count_tokens([body.get("messages"), body.get("tools")])
         answer = _count_tokens([turn.text, turn.thought, turn.calls])
         usage = {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
@@ -110,7 +114,11 @@ class DemoServer:
         if body.get("stream"):
             with_usage = bool(_as_dict(body.get("stream_options")))
             return LoopbackReply(200, STREAM, self._stream(name, turn, usage, with_usage))
-        return _reply_json(200, _make_completion(name, turn, usage))
+        message = {"role": "assistant", "content": turn.text or None, "tool_calls": _format_calls(name, turn)}
+        if turn.thought:
+            message["reasoning"] = turn.thought
+        choice = {"index": 0, "message": message, "finish_reason": turn.finish_reason}
+        return _reply_json(200, _make_body(name, "chat.completion", [choice], usage=usage))
 
     def _stream(self, name: str, turn: DemoTurn, usage: dict[str, int], with_usage: bool) -> Iterator[bytes]:
         def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
@@ -140,14 +148,6 @@ def _find_literal(body: dict[str, Any]) -> str:
     except (TypeError, ValueError):
         return ""
     return str(_as_dict(_as_dict(tag).get("format")).get("value", ""))
-
-
-def _make_completion(name: str, turn: DemoTurn, usage: dict[str, int]) -> dict[str, Any]:
-    message = {"role": "assistant", "content": turn.text or None, "tool_calls": _format_calls(name, turn)}
-    if turn.thought:
-        message["reasoning"] = turn.thought
-    choice = {"index": 0, "message": message, "finish_reason": turn.finish_reason}
-    return _make_body(name, "chat.completion", [choice], usage=usage)
 
 
 def _make_body(name: str, kind: str, choices: list[Any], **more: object) -> dict[str, Any]:

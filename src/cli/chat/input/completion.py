@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 from prompt_toolkit.completion import Completion
 
+from ....errors import BotError
 from ....security.text.sanitize import sanitize
 from ....types.file_names import escape_name, read_name
 from ..slash.table import COMMANDS, find_command
@@ -31,7 +33,8 @@ def complete(before: str, state: State) -> Iterator[Completion]:
         if not blank:
             yield from _complete_name(name, state)
         elif (command := find_command(name)) and " " not in word:
-            yield from (Completion(each, -len(word)) for each in command.complete(state) if each.startswith(word))
+            with suppress(BotError):  # such as where conversations are not saved
+                yield from (Completion(each, -len(word)) for each in command.complete(state) if each.startswith(word))
 
 
 def _complete_name(name: str, state: State) -> Iterator[Completion]:

@@ -83,11 +83,6 @@ def _list_models_and_servers(state: State) -> Iterable[str]:
         yield "  /model SERVER or SERVER:MODEL switches to another server; the conversation is kept"
 
 
-def _complete_model(state: State) -> Iterable[str]:
-    own = state.settings.vllm.available_models or (state.model_name,)
-    return filter(None, (*own, *state.settings.servers))
-
-
 def _show_or_choose_path(state: State, mode: str) -> None:
     """Show the call path and the reason for it, or switch to another one."""
     from ....negotiation import MODES
@@ -308,17 +303,19 @@ def describe_server(server: McpServer) -> list[str]:
     return [*lines, *(f"    {line}" for line in server.problem.splitlines())]
 
 
-def _complete_jobs(state: State) -> Iterable[str]:
-    jobs = state.list_jobs()
-    return [*(str(job.number) for job in jobs), *(f"end {job.number}" for job in jobs if not job.ending)]
-
-
 CONTROL_COMMANDS = (
     SlashCommand("/exit", "leave the chat", _exit, aliases=("/quit",)),
     SlashCommand("/new", "start a new conversation; this one is kept", _start_new, aliases=("/reset",)),
     SlashCommand("/clear", "start a new conversation on an empty screen", _clear),
     SlashCommand(
-        "/model", "show the model, or switch to another one", _show_or_switch_model, "[NAME]", complete=_complete_model
+        "/model",
+        "show the model, or switch to another one",
+        _show_or_switch_model,
+        "[NAME]",
+        complete=lambda state: filter(
+            None,
+            [*(state.settings.vllm.available_models or [state.model_name]), *state.settings.servers],
+        ),
     ),
     SlashCommand(
         "/path",
@@ -351,7 +348,10 @@ CONTROL_COMMANDS = (
         "list commands in the background, show or end one",
         _manage_jobs,
         "[[end] N]",
-        complete=_complete_jobs,
+        complete=lambda state: [
+            *(str(job.number) for job in state.list_jobs()),
+            *(f"end {job.number}" for job in state.list_jobs() if not job.ending),
+        ],
     ),
     SlashCommand("/edit", "write the next message in your editor", _edit_message, "[TEXT]", takes_terminal=True),
     SlashCommand(

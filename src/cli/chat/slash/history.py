@@ -28,17 +28,17 @@ from ...render.diff import draw_file_diff
 from ...render.plain import format_call
 from ...render.words import count, fill
 from ..redraw import draw_last_turns
-from ..state import SlashCommand, State
+from ..state import PickRow, SlashCommand, State
 
 if TYPE_CHECKING:
     from ....session.index import Summary
     from ....session.session import Undone
     from ....session.snapshots import RestoreFile
     from ....session.state import Write
+    from ....session.store import Store
 
 MAX_SESSIONS = 10  # in a list
 MAX_MATCHES = 50  # of messages, while a session is looked for
-NOT_SAVED = "Conversations are not saved here."
 INIT_PROMPT = """\
 Write the file AGENTS.md for this folder: what an agent that works here must know. Look first: list the files, read the
 README and what configures building and testing. Then write, in at most 60 lines: what the project is, how it is laid
@@ -46,13 +46,19 @@ out, the exact commands to set up, run, test and check it, and the conventions i
 not see. If there is an AGENTS.md already, keep what still holds and improve the rest."""
 
 
+def _get_store(state: State) -> Store:
+    """Where conversations are saved. Raises BotError if they are not."""
+    if not state.store:
+        raise BotError("Conversations are not saved here.")
+    return state.store
+
+
 def resume_session(state: State, name_or_id: str) -> None:
     """Continue a session; "" is the last one in this folder. Raises BotError."""
-    if not state.store:
-        raise BotError(NOT_SAVED)
-    if state.store.find(name_or_id, state.settings.root) == state.session.id:
+    store = _get_store(state)
+    if store.find(name_or_id, state.settings.root) == state.session.id:
         raise BotError("You are already in that conversation.")
-    session, notices = state.store.resume(name_or_id, state.factory.make_system_messages(), state.settings.root)
+    session, notices = store.resume(name_or_id, state.factory.make_system_messages(), state.settings.root)
     state.switch_session(session)
     for notice in notices:
         state.screen.draw(Notice(notice))
@@ -132,10 +138,6 @@ def _diff(state: State, word: str) -> None:
     state.show_lines([line for each in pairs for line in _list_changes(state, *each, is_turn=is_turn)])
 
 
-def _complete_changed(state: State) -> Iterable[str]:
-    return [make_relative(first.path, state.settings.root) for first, _ in pair_writes(state.session.state.writes)]
-
-
 def _list_changes(state: State, first: Write, last: Write, *, is_turn: bool) -> list[str]:
     """How a file differs from what it was before the first write: after the last one of a turn, or now."""
     name = make_relative(first.path, state.settings.root)
@@ -157,17 +159,17 @@ def _list_modes(name: str, first: Write, last: Write) -> list[str]:
 
 
 def _resume(state: State, name_or_id: str) -> None:
-    if not name_or_id and state.pick is None:
+    if name_or_id:
+        resume_session(state, name_or_id)
+    elif state.pick is None:
         _list_sessions(state, "")
         state.screen.say("  Continue one with /resume ID or /resume NAME.")
-    elif chosen := name_or_id or _pick_session(state):
+    elif chosen := _pick_session(state, state.pick):
         resume_session(state, chosen)
 
 
-def _pick_session(state: State) -> str | None:
-    if not state.store or not state.pick:
-        raise BotError(NOT_SAVED)
-    store, root = state.store, str(state.settings.root)
+def _pick_session(state: State, pick: PickRow) -> str | None:
+    store, root = _get_store(state), str(state.settings.root)
     lines = {each.id: _format_row(each, root) for each in _list_others(state) if not each.problem}
     if not lines:
         state.screen.say("  No other conversation found.")
@@ -185,7 +187,7 @@ def _pick_session(state: State) -> str | None:
                 rows[key] = f"{lines[key]}  {match.speaker}: {shorten(match.snippet)}"
         return list(rows.items())
 
-    return state.pick("Continue which conversation?", search)
+    return pick("Continue which conversation?", search)
 
 
 def _format_row(session: Summary, root: str) -> str:
@@ -205,17 +207,15 @@ def _tell_place(session: Summary, root: str) -> str:
 
 def _list_others(state: State) -> list[Summary]:
     """All conversations but the own one, the last used first; after them the questions of -p. Raises BotError."""
-    if not state.store:
-        raise BotError(NOT_SAVED)
-    others = [each for each in state.store.list_sessions() if each.id != state.session.id]
+    others = [each for each in _get_store(state).list_sessions() if each.id != state.session.id]
     return sorted(others, key=lambda each: each.one_shot)
 
 
 def _list_sessions(state: State, words: str) -> None:
     """List the last sessions, or search all; those of -p come last, in a group of their own."""
     others = _list_others(state)
-    if words and state.store:
-        matches = state.store.search(words, MAX_SESSIONS)
+    if words:
+        matches = _get_store(state).search(words, MAX_SESSIONS)
         lines = [f"  {each.session.id}  {each.speaker}: {shorten(each.snippet)}" for each in matches]
     else:
         root = str(state.settings.root)
@@ -225,12 +225,6 @@ def _list_sessions(state: State, words: str) -> None:
             questions.insert(0, "  Questions asked with -p:")
         lines = [*chats, *questions]
     state.screen.say("\n".join(lines) or "  No conversation found.")
-
-
-def _complete_session(state: State) -> Iterable[str]:
-    if not state.store:
-        return ()
-    return [each.name or each.id for each in _list_others(state)[: 2 * MAX_SESSIONS]]
 
 
 def _rename(state: State, name: str) -> None:
@@ -244,10 +238,8 @@ def _rename(state: State, name: str) -> None:
 
 
 def _fork(state: State, _: str) -> None:
-    if not state.store:
-        raise BotError(NOT_SAVED)
     old = state.session.id
-    state.switch_session(state.session.fork(state.store.create_journal()))
+    state.switch_session(state.session.fork(_get_store(state).create_journal()))
     state.screen.say(f"  You are now in a copy; the original is {old}.")
 
 
@@ -316,10 +308,18 @@ HISTORY_COMMANDS = (
         "show what has been changed in files, or in one; 1: in the last turn",
         _diff,
         "[TURN|FILE]",
-        complete=_complete_changed,
+        complete=lambda state: [
+            make_relative(first.path, state.settings.root) for first, _ in pair_writes(state.session.state.writes)
+        ],
     ),
     SlashCommand("/sessions", "list past conversations, or search them", _list_sessions, "[WORDS]"),
-    SlashCommand("/resume", "continue a past conversation", _resume, "[SESSION]", complete=_complete_session),
+    SlashCommand(
+        "/resume",
+        "continue a past conversation",
+        _resume,
+        "[SESSION]",
+        complete=lambda state: [each.name or each.id for each in _list_others(state)[: 2 * MAX_SESSIONS]],
+    ),
     SlashCommand("/rename", "name this conversation", _rename, "[NAME]"),
     SlashCommand("/fork", "continue in a copy of this conversation", _fork),
     SlashCommand("/export", "save this conversation as .md, .json or .html", _export, "[FILE]"),

@@ -9,6 +9,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from .... import app
 from ....config import list_settings
@@ -19,6 +20,9 @@ from ....types.messages import NATIVE, TEXT, Response, SystemMessage, ToolResult
 from ...render.plain import PATH_DESCRIPTIONS, format_model
 from ...render.words import count, fill
 from ..state import SlashCommand, State, estimate_tokens
+
+if TYPE_CHECKING:
+    from ....negotiation.call_path import CallPath
 
 GAP = "  "  # between the parts of the status line
 MESSAGE_KINDS = {
@@ -97,7 +101,7 @@ def _show_status(state: State, _: str) -> None:
 
 def describe_path(state: State) -> list[str]:
     """How tools are called, how the calls of this conversation came, and how to have the server read them."""
-    from ....negotiation.call_path import BY_DEFAULT, NO_PARSER, NO_TOKENS  # start-up is measured
+    from ....negotiation.call_path import BY_DEFAULT, NO_TOKENS  # start-up is measured
 
     path = state.ensure_runtime().model.path
     lines = [f"{path.mode}: {PATH_DESCRIPTIONS[path.mode]}"]
@@ -105,26 +109,22 @@ def describe_path(state: State) -> list[str]:
         lines.append("tokens is another way, on a server that was started with --enable-scale-out")
     elif path.reason != BY_DEFAULT:
         lines[0] += f"; {path.reason}"
-    origins = _count_origins(state)
-    if origins:
+    answers = (message for message in state.conversation if isinstance(message, Response))
+    if origins := Counter(call.origin for answer in answers for call in answer.calls):
         ways = (f"{number:,} {CALL_ORIGINS.get(way, f'in the text ({way})')}" for way, number in origins.items())
         lines.append(f"calls so far: {', '.join(ways)}")
-    if path.reason == NO_PARSER or path.mode == "native":
-        lines += _suggest_parser(state, origins, is_missing=path.reason == NO_PARSER)
-    return lines
+    return [*lines, *_suggest_parser(state, origins, path)]
 
 
-def _count_origins(state: State) -> Counter[str]:
-    """How the calls of the conversation came, and how many of each."""
-    answers = (message for message in state.conversation if isinstance(message, Response))
-    return Counter(call.origin for answer in answers for call in answer.calls)
-
-
-def _suggest_parser(state: State, origins: Iterable[str], *, is_missing: bool) -> list[str]:
+def _suggest_parser(state: State, origins: Iterable[str], path: CallPath) -> list[str]:
     """How to have the server read the calls, where the formats that came or the model tell it."""
-    from ....parsing import list_parsers  # start-up is measured
+    from ....negotiation.call_path import NO_PARSER  # start-up is measured
+    from ....parsing import list_parsers
     from ....providers.vllm_parsers import name_tool_parser
 
+    is_missing = path.reason == NO_PARSER
+    if not is_missing and path.mode != "native":
+        return []
     parsers = [name for origin in origins for name in list_parsers(origin)[:1]]
     if is_missing and not parsers:  # no call has come yet in a format that tells
         root = state.factory.connections.find_root(state.model_name)
