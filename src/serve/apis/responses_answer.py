@@ -228,7 +228,7 @@ class ResponsesStream:
         self._item = item
         yield self._locate("response.output_item.added", item=self._make_item("in_progress"))
         if item.part is not None:
-            part = {**item.part, **({"logprobs": []} if item.kind == "message" else {})}
+            part = {**item.part, **item.more}
             yield self._locate("response.content_part.added", item_id=item.id, content_index=0, part=part)
 
     def _add(self, text: str) -> Iterator[dict[str, Any]]:
@@ -238,9 +238,7 @@ class ResponsesStream:
         item.pieces.append(text)
         if item.kind not in ("custom", "search"):
             place: dict[str, Any] = {} if item.part is None else {"content_index": 0}
-            if item.kind == "message":
-                place["logprobs"] = []
-            yield self._locate(f"{item.event}.delta", item_id=item.id, delta=text, **place)
+            yield self._locate(f"{item.event}.delta", item_id=item.id, delta=text, **place, **item.more)
 
     def _close_item(self) -> Iterator[dict[str, Any]]:
         item = self._item
@@ -248,8 +246,7 @@ class ResponsesStream:
             return
         text, done = "".join(item.pieces), self._make_item("completed")
         if item.part is not None:
-            more: dict[str, Any] = {"logprobs": []} if item.kind == "message" else {}
-            yield self._locate(f"{item.event}.done", item_id=item.id, content_index=0, text=text, **more)
+            yield self._locate(f"{item.event}.done", item_id=item.id, content_index=0, text=text, **item.more)
             part = {**item.part, "text": text}
             yield self._locate("response.content_part.done", item_id=item.id, content_index=0, part=part)
         elif item.kind == "custom":
@@ -287,7 +284,10 @@ _TEXTS: Mapping[str, dict[str, Any]] = {"message": make_text(""), "reasoning": {
 
 
 class _OpenItem:
-    """An item of the output that is being written. `part`: the kind of content that its text is in."""
+    """An item of the output that is being written. `part`: the kind of content that its text is in.
+
+    `more`: fields that each event of its text has.
+    """
 
     def __init__(self, kind: str, suffix: str, call_id: str = "", function: str = "") -> None:
         self.kind = kind
@@ -297,4 +297,7 @@ class _OpenItem:
         self.function = function
         self.event = _EVENTS.get(kind, "")
         self.part = _TEXTS.get(kind)
+        self.more: dict[str, Any] = {}
+        if kind == "message":
+            self.more = {"logprobs": []}
         self.pieces: list[str] = []
