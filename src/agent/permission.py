@@ -185,7 +185,7 @@ class PermissionGate:
             if permission := _settle_by_review(call, decision, review):
                 return permission
             outcome = "approved it" if review.vote == "approve" else "came to no decision"
-            decision = decision._replace(reason=f"{decision.reason}; its reviewers {outcome}")
+            decision = replace(decision, reason=f"{decision.reason}; its reviewers {outcome}")
         request = replace(self._make_request(call, ctx, decision, preview), reviews=reviews)
         return (yield from self._ask_user(request, offers_rule=not is_by_hook))
 
@@ -197,7 +197,7 @@ class PermissionGate:
         verdict = yield from self._ask_hooks(call, decision.access)
         if not verdict.action:
             return call, decision, False
-        return call, decision._replace(action=verdict.action, reason=verdict.reason, needs_person=True), True
+        return call, replace(decision, action=verdict.action, reason=verdict.reason, needs_person=True), True
 
     def _ask_hooks(self, call: ToolCall, access: Grant | None) -> Aside[HookVerdict]:
         """What the user's hooks say to a call that the policy does not deny.
@@ -268,7 +268,7 @@ class PermissionGate:
             reason = f"with access=read it failed: {_quote_cause(report)}"
         if is_by_hook:
             reason = f"{reason}; {decision.reason}"
-        request = replace(self._make_request(wider, ctx, decision._replace(reason=reason)), has_begun=True)
+        request = replace(self._make_request(wider, ctx, replace(decision, reason=reason)), has_begun=True)
         permission = yield from self._ask_user(request, offers_rule=not is_by_hook)
         if permission.denial_reason:
             self._refused_lines.add(line)

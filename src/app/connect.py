@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from threading import Event as CancelToken
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,7 +42,7 @@ T = TypeVar("T")
 ROOT_TIMEOUT_S = 5.0
 
 
-class OpenServer(NamedTuple):
+class OpenServer(Struct, frozen=True):
     """A server, and the client that asks it."""
 
     client: Client
@@ -159,8 +159,8 @@ class Connections:
         `show` gets a notice of each attempt that failed.
         """
         policy = RetryPolicy(self.settings.vllm.retries, self.settings.vllm.load_timeout)
-        with self.open_server() as (client, server):
-            attempts = drive(with_retries(server.find_models, policy, random.random), client)
+        with self.open_server() as opened:
+            attempts = drive(with_retries(opened.server.find_models, policy, random.random), opened.client)
             while True:
                 try:
                     show(next(attempts))

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from ..config import GivenValue, Settings, check_value
 from ..config.settings import BASE_URLS, VllmSettings
 from ..errors import ConfigError
@@ -101,9 +103,9 @@ def _tighten(limits: Timeouts, within: float | None) -> Timeouts:
     """The limits, none of them longer; a setting that is as tight keeps its name."""
     if within is None:
         return limits
-    connect, first_token, idle, total, _ = limits
-    own = within if within < total else math.inf
-    return Timeouts(min(connect, within), min(first_token, within), min(idle, within), min(total, within), own)
+    own = within if within < limits.total else math.inf
+    capped: Timeouts = replace(limits.cap(within), own=own)
+    return capped
 
 
 def _make_path(vllm: VllmSettings) -> CallPath:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import Advice, ConfigError
 from ..types.lazy_pattern import LazyPattern
@@ -24,7 +25,7 @@ MAX_NUMBER = 1e300  # excludes NaN and infinity; smaller integers fit into a flo
 TABLES = ("models", "servers")  # sections of objects by name, whose keys are those of `vllm`
 
 
-class GivenValue(NamedTuple):
+class GivenValue(Struct, frozen=True):
     """A value for a key, and the place where it was given, for errors.
 
     `table` and `name`: of the entry that holds it, such as `models` and a pattern; the key is then one of `vllm`.
@@ -123,7 +124,7 @@ SETTINGS: Mapping[str, Setting] = {
 
 def check_value(given: GivenValue) -> GivenValue:
     """The value, checked and converted. Raises ConfigError."""
-    key, value, place, *_ = given
+    key, value, place = given.key, given.value, given.place
     setting = _find_setting(given)
     kind = KINDS[setting.type]
     if not kind.accepts(value):
@@ -137,13 +138,13 @@ def check_value(given: GivenValue) -> GivenValue:
     if value is not None:
         _check_bounds(value, place, setting.option)
     if refine := REFINERS.get(key):
-        return given._replace(value=refine(value, place))
-    return given._replace(value=kind.convert(value))
+        return replace(given, value=refine(value, place))
+    return replace(given, value=kind.convert(value))
 
 
 def _find_setting(given: GivenValue) -> Setting:
     """The setting of a value. Raises ConfigError where there is none, or none there."""
-    key, _, place, table, name, _ = given
+    key, place, table, name = given.key, given.place, given.table, given.name
     if table == "servers" and (name == MAIN_SERVER or not _SERVER_NAME.fullmatch(name)):
         raise ConfigError(f"{place}: a server's name has letters, digits, _ . and -, and is not {MAIN_SERVER}")
     setting = SETTINGS.get(key)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..errors import ConfigError
 from ..types.strict_json import loads_strict
 from .checks import SETTINGS, TABLES, GivenValue, shorten, split_key, suggest_key
@@ -29,13 +31,13 @@ def read_settings_file(path: Path) -> Iterator[GivenValue]:
             raise ConfigError(f"{path}: {section}: there is no such section{suggest_key(section)}")
         if section in SECTIONS:
             for given in _read_section(f"{path}: {section}", section, values):
-                yield given._replace(file=path)
+                yield replace(given, file=path)
             continue
         for name, entry in _expect_object(f"{path}: {section}", values).items():
             if not _expect_object(f"{path}: {section}.{name}", entry):
                 raise ConfigError(f"{path}: {section}.{name}: it is empty")
             for given in _read_section(f"{path}: {section}.{name}", "vllm", entry):
-                yield given._replace(table=section, name=str(name), file=path)
+                yield replace(given, table=section, name=str(name), file=path)
 
 
 def write_setting(path: Path, key: str, value: object) -> None:

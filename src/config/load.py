@@ -198,7 +198,7 @@ def _find_tools(known: dict[str, GivenValue]) -> list[str]:
             folder = given.file.parent if given.file else Path()
             names = cast("tuple[str, ...]", given.value)
             files = [str(resolve_path(name, given.place, "file", folder)) for name in names]
-            known[key] = given._replace(value=tuple(files))
+            known[key] = replace(given, value=tuple(files))
             tool_files += files
     return tool_files
 
@@ -220,7 +220,7 @@ def _find_program_files(known: dict[str, GivenValue], key: str, workspace: Path)
         for part in {"command", "args"} & row.keys():
             row[part], named = _resolve_words(row[part], start, beside, has_program=part == "command")
             files += named
-    known[key] = given._replace(value=tuple(rows))
+    known[key] = replace(given, value=tuple(rows))
     return files
 
 

@@ -157,7 +157,7 @@ class RequestBuilder:
             wire = self._codec.encode(request)
             if request.is_mended:
                 body = as_dict(load_json(wire.body))
-                wire = wire._replace(body=encode_json({**body, "messages": self._mend(wire).messages}))
+                wire = replace(wire, body=encode_json({**body, "messages": self._mend(wire).messages}))
             self._encoded = request, wire
         return self._encoded[1]
 

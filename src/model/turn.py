@@ -162,9 +162,10 @@ class ModelTurn:
             return state.path
         state.shown.tells_prompts = False
         if (is_shown := (yield from look_at_template(state.server, request))) is not None:
-            state.path, notice = path.learn_template(shows_tools=is_shown)
-            if notice:
-                self._held.append(Notice(notice))
+            learned = path.learn_template(shows_tools=is_shown)
+            state.path = learned.path
+            if learned.notice:
+                self._held.append(Notice(learned.notice))
         return state.path
 
     def _decide_call(self, path: CallPath) -> Aside[None]:
@@ -246,8 +247,9 @@ class ModelTurn:
             return again.assembler
 
         def disable_native() -> str:
-            state.path, notice = path.disable_native()
-            return notice
+            downgrade = path.disable_native()
+            state.path = downgrade.path
+            return downgrade.notice
 
         yield from Recovery(
             turn,
@@ -281,12 +283,13 @@ class ModelTurn:
             return state.path
         if not isinstance(refusal, TokensUnsupported):
             path, refusal = yield from self._judge(path, refusal, body)
-        path, notice = self._downgrade(path, refusal, body)
+        downgrade = self._downgrade(path, refusal, body)
+        path = downgrade.path
         if isinstance(refusal, (TokensUnsupported, ToolsDropped)):
             state.path = path  # so, whatever becomes of the turn
             path = state.path
-        if notice:
-            self._held.append(Notice(notice))
+        if downgrade.notice:
+            self._held.append(Notice(downgrade.notice))
         return path
 
     def _judge(self, path: CallPath, refusal: ServerError, body: ChatRequest) -> Aside[tuple[CallPath, ServerError]]:
@@ -301,7 +304,8 @@ class ModelTurn:
         if isinstance(refusal, ToolsUnsupported) and not path.proven and may_repeat(refusal, sent):
             # A request that has nothing of the conversation in it tells whether the server takes tools at all.
             plain = state.builder.build(state.name, [UserMessage("Hello.")], [PROBE_TOOL], path, 1)
-            reply = yield Fetch("POST", *state.builder.encode(plain))
+            wire = state.builder.encode(plain)
+            reply = yield Fetch("POST", wire.path, wire.body)
             path = replace(path, proven=bool(reply.head.is_ok))
         if isinstance(refusal, ParserFailed):
             if path.mode == "native":

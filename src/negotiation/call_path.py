@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from ..errors import (
@@ -360,7 +361,7 @@ class CallPath(Value, frozen=True):
         return replace(path, disabled_fields=tuple(path.disabled_fields))
 
 
-class Downgrade(NamedTuple):
+class Downgrade(Struct, frozen=True):
     """`notice` is for the user; "" if the change does not concern them."""
 
     path: CallPath

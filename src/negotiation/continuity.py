@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 from zlib import crc32
 
 from msgspec import Struct
@@ -43,7 +42,7 @@ def describe_kept(kept: PrefixKept) -> str:
     return told
 
 
-class Sent(NamedTuple):
+class Sent(Struct, frozen=True):
     """What a prompt was made of; all is only compared. `has_system`: the first message is the system prompt."""
 
     model: str
@@ -100,7 +99,7 @@ class Fingerprint(Struct, frozen=True):
         return len(self.blocks)
 
 
-class Trail(NamedTuple):
+class Trail(Struct, frozen=True):
     """What is kept of a turn until the next one."""
 
     sent: Sent

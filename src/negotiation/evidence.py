@@ -10,8 +10,9 @@ prompts are compared with the size of the request alone, since the server may ha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import ToolsDropped
@@ -34,7 +35,7 @@ MAX_OPENING_TOKENS = 16  # that a chat template writes before an answer
 MAX_PROMPT_DIFFERENCE = 16  # in tokens, of one prompt as counted and as sent
 
 
-class PromptSizes(NamedTuple):
+class PromptSizes(Struct, frozen=True):
     """Of one prompt in tokens, with its tools and without."""
 
     shown: int
@@ -142,7 +143,7 @@ class PromptWatch:
             raise ToolsDropped(DROPPED)
         if self._sizes is None:
             return
-        (shown, hidden), self._sizes = self._sizes, None
+        shown, hidden, self._sizes = self._sizes.shown, self._sizes.hidden, None
         if shown <= hidden or hidden - MAX_PROMPT_DIFFERENCE <= tokens < (shown + hidden) // 2:
             raise ToolsDropped(DROPPED)
         self.is_proven = tokens >= shown - MAX_PROMPT_DIFFERENCE

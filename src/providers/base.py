@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, Union
+from typing import Protocol, Union
 
 from msgspec import Struct
 
@@ -54,7 +54,7 @@ class PromptSize(Struct, frozen=True):
         return self.ids.count(b",") + 1
 
 
-class HttpRequest(NamedTuple):
+class HttpRequest(Struct, frozen=True):
     """A POST: `path` is relative to base_url."""
 
     path: str

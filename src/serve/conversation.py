@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from ..negotiation.continuity import (
     CAUSES,
@@ -120,7 +120,7 @@ class Conversation:
     def measure(self, ids: bytes, path: str) -> PrefixKept | None:
         """What of the last turn the prompt begins with. `ids`: its tokens, as the server writes them in a list."""
         self._prompt = write_ids(ids)
-        self._sent = self._sent._replace(path=path)
+        self._sent = replace(self._sent, path=path)
         if self._before is None or not self._prompt:
             return None
         self._known = find_known(self._before, self._prompt)
@@ -175,9 +175,9 @@ def _make_aside_key(kind: str, answers: Sequence[bytes]) -> bytes:
 
 
 def _write_trail(trail: Trail, spelling: bytes, has_warned: bool) -> bytes:
-    sent, prompt_tokens, tokens, fingerprint = trail
-    blocks = fingerprint.blocks.tobytes()
-    return msgspec.msgpack.encode([sent, prompt_tokens, tokens, blocks, fingerprint.rest, spelling, has_warned])
+    fingerprint = trail.fingerprint
+    row = [astuple(trail.sent), trail.prompt_tokens, trail.tokens, fingerprint.blocks.tobytes(), fingerprint.rest]
+    return msgspec.msgpack.encode([*row, spelling, has_warned])
 
 
 def _digest(value: Any) -> bytes:

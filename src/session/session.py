@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from ..errors import BotError
 from ..types.events import CallFinished, CallStarted, Compacted, Completed, Event, Notice, TextDelta
@@ -228,7 +229,7 @@ class Session:
 
     def record_process(self, process: StartedProcess, *, has_ended: bool = False) -> None:
         """Record a process that a call has started, or the end of one in the background; any thread may call it."""
-        self._append("process_end" if has_ended else "process", process._asdict())
+        self._append("process_end" if has_ended else "process", asdict(process))
 
     def read_files_with(self, read_file: ReadFile) -> None:
         """From now on, what files hold before an undo and after a write is read by this function."""
@@ -248,7 +249,8 @@ class Session:
         state = self.state
         if not state.points:
             return None
-        to, question = state.points[-1]
+        point = state.points[-1]
+        to = point.number
         earlier = None
         if list_since(state.compactions, to):
             earlier = self._load_messages(to)
@@ -262,7 +264,7 @@ class Session:
         self.messages[:] = earlier
         self._recorded_count = len(self.messages)
         self._journal.sync()
-        return Undone(question or "", files, calls, watched)
+        return Undone(point.question or "", files, calls, watched)
 
     def _list_unrestored(self, to: int, writes: Iterable[Write]) -> tuple[list[ToolCall], frozenset[str]]:
         """The calls from a record on that did more than these writes, and the ids of all that were watched."""

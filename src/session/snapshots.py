@@ -15,7 +15,8 @@ from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ..beneath import read_beneath
 from ..types.file_names import FileChange, FileState
@@ -34,7 +35,7 @@ ReadFile = Callable[[Path], "tuple[os.stat_result, bytes | None]"]
 RestoreFile = Callable[[Path, "bytes | None", int], None]
 
 
-class RestoredFiles(NamedTuple):
+class RestoredFiles(Struct, frozen=True):
     """What happened to each file: restored, removed, or skipped with a reason."""
 
     restored: list[str]
@@ -84,12 +85,12 @@ class Snapshots:
     def save_changes(self, files: Iterable[FileChange], root: Path, read: ReadContent) -> list[JSON]:
         """Store the contents before and after; returns a row for each file. Raises OSError."""
         rows: list[JSON] = []
-        for path, *states in files:
+        for change in files:
+            states = (change.before, change.after)
             for state in filter(None, states):
                 if (content := read(state.digest)) is not None:
                     self.save(content)
-            saved: list[JSON] = [state and [*state] for state in states]
-            rows.append([str(root / path), *saved])
+            rows.append([str(root / change.path), *map(_to_row, states)])
         return rows
 
     def _remove_old(self) -> None:
@@ -140,13 +141,13 @@ class Snapshots:
             now = read_state(path, self.read_file)
             if is_same(now, wanted):
                 return ""
-            mode, digest = wanted or FileState(0, "")
-            content = self.read(digest)
+            goal = wanted or FileState(0, "")
+            content = self.read(goal.digest)
             if not is_same(now, expected):
-                return self._explain_change(content, digest)
-            if wanted and content is None and not stat.S_ISDIR(mode):
+                return self._explain_change(content, goal.digest)
+            if wanted and content is None and not stat.S_ISDIR(goal.mode):
                 return "its earlier content was not saved"
-            restore_file(path, content, mode)
+            restore_file(path, content, goal.mode)
         except OSError as error:
             return error.strerror or str(error)
         (done.restored if wanted else done.removed).append(str(path))
@@ -182,6 +183,12 @@ def read_state(path: Path, read_file: ReadFile) -> FileState | None:
     if content is not None:
         return FileState(status.st_mode, _hash(content))
     return FileState(status.st_mode, "" if stat.S_ISDIR(status.st_mode) else "?")
+
+
+def _to_row(state: FileState | None) -> JSON:
+    if state is None:
+        return None
+    return [state.mode, state.digest]
 
 
 def is_same(now: FileState | None, recorded: FileState | None) -> bool:

@@ -10,7 +10,7 @@ remove entries from the end, so `undo` shows again what a compaction hid. A reco
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -47,7 +47,7 @@ class Compaction(Struct, frozen=True):
     summary: MessageEntry
 
 
-class Point(NamedTuple):
+class Point(Struct, frozen=True):
     """What one undo goes back to: the first record of a turn, or a manual compaction, which has no question."""
 
     number: int
@@ -369,7 +369,7 @@ def _find_todo_calls(response: Record | None) -> dict[str, Mapping[str, JSON]]:
 
 
 def _read_process(record: Record) -> StartedProcess | None:
-    pid, start, command, job = (record.fields.get(name) for name in StartedProcess._fields)
+    pid, start, command, job = (record.fields.get(name) for name in StartedProcess.__struct_fields__)
     if not isinstance(pid, int):
         return None
     return StartedProcess(pid, str(start), str(command), job if isinstance(job, int) else 0)

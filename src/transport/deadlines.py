@@ -16,7 +16,10 @@ import io
 import math
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 from ..errors import Advice, Cancelled, Timeout
 
@@ -33,7 +36,7 @@ POLL_INTERVAL_S = 0.25  # between looks at the deadline; an unchanged timeout co
 BUFFER_BYTES = 65536  # so that a burst of chunks costs one system call
 
 
-class Timeouts(NamedTuple):
+class Timeouts(Struct, frozen=True):
     """Limits in seconds. `own`: one that is the program's, tighter than the settings'."""
 
     connect: float = 5.0
@@ -41,6 +44,10 @@ class Timeouts(NamedTuple):
     idle: float = 300.0
     total: float = 3600.0
     own: float = math.inf
+
+    def cap(self, most: float) -> Timeouts:
+        """The same limits, none of them longer than `most`."""
+        return Timeouts(*(min(each, most) for each in astuple(self)))
 
 
 class Deadline:

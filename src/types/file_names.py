@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from .lazy_pattern import LazyPattern
 
@@ -10,7 +10,7 @@ ESCAPE = LazyPattern(r"\\(?:[\\nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 UNPASSABLE = LazyPattern("[\0\ud800-\udfff]")  # a NUL ends a string in C, and a lone surrogate is no character
 
 
-class FileState(NamedTuple):
+class FileState(Struct, frozen=True):
     """A file, link or folder. `mode`: as in stat(2); 0: not known.
 
     `digest`: the SHA-256 of its content, or of the link's target; "" of a folder. Another text if the content was not
@@ -21,7 +21,7 @@ class FileState(NamedTuple):
     digest: str
 
 
-class FileChange(NamedTuple):
+class FileChange(Struct, frozen=True):
     """`path`: relative to the workspace; None: there is nothing."""
 
     path: str

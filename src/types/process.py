@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 
-class StartedProcess(NamedTuple):
+class StartedProcess(Struct, frozen=True):
     """`start` differs from that of any other process that has had this number: see src/tools/process/proc.py.
 
     `command`: its first characters. `job`: its number, if it was started in the background.

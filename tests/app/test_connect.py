@@ -10,6 +10,7 @@ from src.app.connect import Connections
 from src.config import BASE_URLS, Settings
 from src.config.settings import ReviewSettings, VllmSettings
 from src.errors import BotError, ConfigError, ServerError
+from src.transport import Timeouts
 from src.transport.copilot import CopilotClient
 from tests.doubles import ScriptedServer
 from tests.faults.scripts import body
@@ -22,7 +23,7 @@ def connect(server, **options) -> Connections:
 
 def test_a_tighter_limit_replaces_only_longer_ones():
     settings = Settings(vllm=VllmSettings(timeout=0.5))
-    assert Connections(settings).make_client(within=2.0)._deadline.limits == (2.0, 2.0, 0.5, 2.0, 2.0)
+    assert Connections(settings).make_client(within=2.0)._deadline.limits == Timeouts(2.0, 2.0, 0.5, 2.0, 2.0)
 
 
 def test_models_are_listed_with_their_context_where_it_is_known():

@@ -1,4 +1,5 @@
 import pytest
+from msgspec.structs import astuple
 
 from src.errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupported
 from src.negotiation.call_path import (
@@ -23,13 +24,13 @@ def refused(status, body):
 
 
 def test_without_a_tool_parser_the_template_shows_the_tools_where_it_can():
-    path, notice = CallPath(template_shows_tools=True).downgrade(NO_TOOLS, SENT)
+    path, notice = astuple(CallPath(template_shows_tools=True).downgrade(NO_TOOLS, SENT))
     assert (path.mode, notice) == ("template", NOTICES["template"])
 
 
 @pytest.mark.parametrize("mode", ["native", "template"])
 def test_else_calls_go_through_the_text(mode):
-    path, notice = CallPath(mode, template_shows_tools=mode == "template").downgrade(NO_TOOLS, SENT)
+    path, notice = astuple(CallPath(mode, template_shows_tools=mode == "template").downgrade(NO_TOOLS, SENT))
     assert (path.mode, notice) == ("text", NOTICES["text"])
 
 
@@ -39,8 +40,8 @@ def test_on_the_text_path_there_is_nothing_left_to_give_up():
 
 
 def test_a_template_gets_merged_roles_then_no_system_prompt_then_nothing_more():
-    path, merged = CallPath().downgrade(TEMPLATE, SENT)
-    path, folded = path.downgrade(TEMPLATE, SENT)
+    path, merged = astuple(CallPath().downgrade(TEMPLATE, SENT))
+    path, folded = astuple(path.downgrade(TEMPLATE, SENT))
     assert (merged, folded) == (ROLES_MERGED, SYSTEM_FOLDED)
     with pytest.raises(TemplateRejected):
         path.downgrade(TEMPLATE, SENT)
@@ -56,7 +57,7 @@ def test_a_template_gets_merged_roles_then_no_system_prompt_then_nothing_more():
     ],
 )
 def test_a_field_that_the_server_refuses_is_left_out_without_a_word(refusal, field):
-    path, notice = CallPath().downgrade(refusal, SENT)
+    path, notice = astuple(CallPath().downgrade(refusal, SENT))
     assert (path.disabled_fields, notice) == ((field,), "")
     with pytest.raises(ServerError):
         path.downgrade(refusal, SENT)
@@ -64,7 +65,7 @@ def test_a_field_that_the_server_refuses_is_left_out_without_a_word(refusal, fie
 
 def test_a_refusal_that_does_not_say_which_field_leaves_out_all():
     nameless = refused(400, "Extra inputs are not permitted")
-    path, notice = CallPath().downgrade(nameless, SENT)
+    path, notice = astuple(CallPath().downgrade(nameless, SENT))
     assert (set(path.disabled_fields), notice) == (SENT, "")
     with pytest.raises(ServerError):
         path.downgrade(nameless, SENT)
@@ -84,7 +85,7 @@ def test_a_refusal_of_the_tools_leads_to_text_only_where_the_tools_are_ours():
 
 def test_a_model_that_takes_nothing_but_text_is_sent_nothing_else():
     refusal = ContentRejected("tiny is not a multimodal model", status=400)
-    path, notice = CallPath().downgrade(refusal, SENT)
+    path, notice = astuple(CallPath().downgrade(refusal, SENT))
     assert notice == TEXT_ONLY
     with pytest.raises(ContentRejected):
         path.downgrade(refusal, SENT)
@@ -93,7 +94,7 @@ def test_a_model_that_takes_nothing_but_text_is_sent_nothing_else():
 def test_a_server_that_takes_fewer_images_is_sent_fewer():
     refusal = ContentRejected("At most 2 image(s) may be provided in one prompt.", status=400)
     refusal.max_media = 2
-    path, notice = CallPath().downgrade(refusal, SENT)
+    path, notice = astuple(CallPath().downgrade(refusal, SENT))
     assert (path.max_media, path.text_only, path.is_learned) == (2, False, True)
     assert notice == "The server takes 2 images at once; of older ones the model is told that they were left out."
     assert path.join(CallPath()).max_media == 2
@@ -103,12 +104,12 @@ def test_a_server_that_takes_fewer_images_is_sent_fewer():
 @pytest.mark.parametrize("field", ["strict", "structured_outputs"])
 def test_a_grammar_that_cannot_be_compiled_is_that_of_the_field_that_brought_it(field):
     refusal = refused(400, "Invalid grammar specification: 'triggers'")  # vLLM 0.32
-    path, notice = CallPath().downgrade(refusal, frozenset({field, "stream_options"}))
+    path, notice = astuple(CallPath().downgrade(refusal, frozenset({field, "stream_options"})))
     assert (path.disabled_fields, notice) == ((field,), "")
 
 
 def test_a_server_that_speaks_of_calls_and_gives_none_is_asked_for_text_from_then_on():
-    path, notice = CallPath().disable_native()
+    path, notice = astuple(CallPath().disable_native())
     assert (path.mode, path.is_learned, notice) == ("text", True, LOST_CALLS)
 
 

@@ -24,7 +24,7 @@ PIECES = (
     *(row.example for row in FORMATS),
     *OPENERS,
     *CLOSERS,
-    *(marker for pair in REASONING for marker in pair[:2]),
+    *(marker for pair in REASONING for marker in (pair.opener, pair.closer)),
     *(marker for row in ENVELOPES for marker in row.markers),
     *(
         "get_weather",

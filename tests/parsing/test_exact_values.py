@@ -48,7 +48,7 @@ TAGS = sorted(
 )
 MARKERS = sorted(
     {marker for row in FORMATS for marker in (*row.openers, *row.closers) if marker}
-    | {marker for pair in REASONING for marker in pair[:2]}
+    | {marker for pair in REASONING for marker in (pair.opener, pair.closer)}
 )
 FRAMES = (
     "{}",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from src.session.snapshots import Snapshots, read_state
+from src.session.snapshots import RestoredFiles, Snapshots, read_state
 from src.session.state import Write
 from src.types.file_names import FileState
 
@@ -57,7 +57,7 @@ class TestRestoring:
 
     def test_a_file_with_its_earlier_content_needs_nothing(self, write, tmp_path):
         (tmp_path / "a.txt").write_bytes(b"old")
-        assert self.snapshots.restore([write], restore_file) == ([], [], [])
+        assert self.snapshots.restore([write], restore_file) == RestoredFiles([], [], [])
 
     def test_a_content_that_was_not_saved_is_a_reason_to_skip(self, write):
         missing = replace(write, before=FileState(0, "0" * 64))

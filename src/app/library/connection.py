@@ -7,7 +7,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from ...config.checks import resolve_path
 from ...config.settings import WEEK_S
@@ -158,6 +158,6 @@ def _check_timeouts(timeouts: Timeouts) -> Timeouts:
     """The limits, which the system's clocks can hold. Raises ConfigError."""
     if not isinstance(timeouts, Timeouts):
         raise ConfigError(f"timeouts: expected Timeouts(total=60.0), got {timeouts!r}.")
-    if not all(isinstance(each, (int, float)) and each > 0 for each in timeouts):
+    if not all(isinstance(each, (int, float)) and each > 0 for each in astuple(timeouts)):
         raise ConfigError(f"timeouts: expected seconds, more than 0, got {timeouts!r}.")
-    return Timeouts(*(min(each, WEEK_S) for each in timeouts))
+    return timeouts.cap(WEEK_S)

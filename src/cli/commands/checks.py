@@ -309,7 +309,7 @@ def _check_grammar(diagnosis: Diagnosis) -> Finding:
     codec = connections.make_codec(lambda: CALL_ID)
     wire = codec.encode(request)
     try:
-        with connections.make_client(REQUEST_TIMEOUT_S) as client, client.open("POST", *wire) as reply:
+        with connections.make_client(REQUEST_TIMEOUT_S) as client, client.open("POST", wire.path, wire.body) as reply:
             if reply.status != 200:
                 message = read_refusal(reply.status, reply.read()).message
                 advice = "The bot works without it, but calls in the text may be malformed."

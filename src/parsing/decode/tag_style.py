@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -74,7 +73,7 @@ def read_opening(match: re.Match[str]) -> Opening:
     return Opening(groups["word"], groups.get("prefix") or "", groups.get("element") or "")
 
 
-class Markers(NamedTuple):
+class Markers(Struct, frozen=True):
     """The markers around the calls of a block."""
 
     openers: tuple[str, ...] = ()
@@ -104,7 +103,7 @@ class TagStyle:
         self.wraps_loosely = not self.cuts_first and (argument == ELEMENT or call.call.startswith("<function="))
         call = replace(call, call_end=call.call_end.replace("{name}", opening.word))
         tags = _compile_argument(argument, key, call, opening) | _compile_call(call, opening) | _SECTION
-        for kind, wrapping in zip("Bb", markers, strict=True):
+        for kind, wrapping in (("B", markers.openers), ("b", markers.closers)):
             tags[kind] = "|".join(map(re.escape, sorted(wrapping, key=len, reverse=True)))
         self.first_of_call = _compile_first_tag(call.call)
         self.first_of_key = _compile_first_tag(argument.key)

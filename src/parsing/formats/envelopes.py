@@ -6,12 +6,12 @@ reasoning parsers of vLLM 0.32 and of Ollama, and the models' chat templates.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct
 
 
-class ReasoningPair(NamedTuple):
+class ReasoningPair(Struct, frozen=True):
     """`ends_only_reasoning`: the closer counts without its opener, which the chat template may have written."""
 
     opener: str

@@ -199,7 +199,7 @@ class BlockDetector:
         return BlockStart(start, begin, kind, opener, name)
 
     def _detect_brace(self, position: Position) -> Detection:
-        text, at, *_ = position
+        text, at = position.text, position.at
         if (own := find_own_marker(position)) >= 0:
             return BlockStart(own, at, "json", openers.OWN)
         word = find_preceding_name(self._names, position)
@@ -209,7 +209,7 @@ class BlockDetector:
 
     def _detect_named_object(self, position: Position, word: PrecedingWord) -> Detection:
         """A name, then its arguments as an object."""
-        text, at, _, line, _ = position
+        text, at, line = position.text, position.at, position.line
         if text[word.start] == "@":
             return None
         is_apart = word.gap or word.mark or "\n" in text[word.start : at] or word.name.startswith("call:")
@@ -273,7 +273,7 @@ class BlockDetector:
         return BlockStart(at, at, "pythonic", "", explicit=False) if self._names.find(name) else None
 
     def _detect_parenthesis(self, position: Position) -> Detection:
-        text, at, _, line, _ = position
+        text, at, line = position.text, position.at, position.line
         word = find_preceding_name(self._names, position)
         if not word or word.gap:
             return None
@@ -292,7 +292,7 @@ class BlockDetector:
 
     def _detect_backtick(self, position: Position) -> Detection:
         """A fence or a quoting backtick belongs to the block that it begins with."""
-        text, at, _, line, _ = position
+        text, at, line = position.text, position.at, position.line
         if (own := find_own_marker(position)) >= 0 and (detection := self._detect_after_own(text, at, own)):
             return detection
         is_fence = "```".startswith(text[at : at + 3])  # or may become one at the end of the text
@@ -355,7 +355,7 @@ class BlockDetector:
         return None
 
     def _detect_colon(self, position: Position) -> Detection:
-        text, at, floor, *_ = position
+        text, at, floor = position.text, position.at, position.floor
         if (own := find_own_marker(position)) >= 0:
             return self._detect_after_own(text, at, own)
         label, base = search_back(_LABEL, text, max(floor, at - 32), at, position.edge)
@@ -402,7 +402,7 @@ class BlockDetector:
 
     def _detect_recipient(self, position: Position) -> Detection:
         """A recipient of Harmony, a name behind `to=`."""
-        text, at, floor, *_ = position
+        text, at, floor = position.text, position.at, position.floor
         recipient, base = search_back(_RECIPIENT, text, max(floor, at - LOOK_BACK_CHARS), at + 1, position.edge)
         if not recipient:
             return None
@@ -416,7 +416,7 @@ class BlockDetector:
         return BlockStart(lead, body, "named", "<|channel|>", match["name"])
 
     def _detect_chevron(self, position: Position) -> Detection:
-        text, at, _, line, _ = position
+        text, at, line = position.text, position.at, position.line
         matcher = openers.CHEVRON_CALL
         match = matcher.match(text, at)
         if not match:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -51,7 +50,7 @@ _WORD_ENDS = sorted({word[at:] for word in _FIRST_WORDS for at in range(1, len(w
 _LINE_START_END = LazyPattern(rf"\w*\s*=|(?:{'|'.join(map(re.escape, _WORD_ENDS))})(?:(?<!\w)|(?!\w))")
 
 
-class Position(NamedTuple):
+class Position(Struct, frozen=True):
     """An anchor at `at` in `text`.
 
     Nothing before `floor` can be part of a block. `line` is the anchor's line up to it. Nothing before `edge`, where

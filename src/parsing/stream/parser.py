@@ -439,7 +439,7 @@ class StreamParser:
 
     def _find_marker(self, position: Position, final: bool) -> Marker | NeedMore | Skip | None:
         """The marker of reasoning, or around the answer, at an anchor."""
-        buffer, (text, at, *_) = self._buffer, position
+        buffer, text, at = self._buffer, position.text, position.at
         if not self._reads_reasoning or text[at] not in MARKER_STARTS or buffer.in_fence:
             return None
         if text[at] == "=":  # of `to=`

@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Union
+from typing import Union
+
+from msgspec import Struct
 
 from ...types.lazy_pattern import LazyPattern
 
@@ -19,7 +21,7 @@ MAX_MATCH_CHARS = 1200  # more than any pattern of this room can match
 _GROUP = LazyPattern(r"\(\?P<\w+>")  # a prefix expression repeats its parts, and a group name may stand once
 
 
-class PrefixPattern(NamedTuple):
+class PrefixPattern(Struct, frozen=True):
     """The sources of the two regular expressions."""
 
     whole: str
@@ -100,20 +102,20 @@ def maybe(*parts: Part) -> PrefixPattern:
 
 def repeat(part: Part, most: int) -> PrefixPattern:
     """From one to `most` of `part`."""
-    whole, prefix = sequence(part)
-    return PrefixPattern(f"(?:{whole}){{1,{most}}}", f"(?:{whole}){{0,{most - 1}}}{prefix}")
+    pattern = sequence(part)
+    return PrefixPattern(f"(?:{pattern.whole}){{1,{most}}}", f"(?:{pattern.whole}){{0,{most - 1}}}{pattern.prefix}")
 
 
 def group(name: str, *parts: Part) -> PrefixPattern:
     """The parts in sequence, as a named group of the whole."""
-    whole, prefix = sequence(*parts)
-    return PrefixPattern(f"(?P<{name}>{whole})", prefix)
+    pattern = sequence(*parts)
+    return PrefixPattern(f"(?P<{name}>{pattern.whole})", pattern.prefix)
 
 
 def before(part: Part) -> PrefixPattern:
     """Nothing, where `part` follows."""
-    whole, prefix = sequence(part)
-    return PrefixPattern(f"(?={whole})", prefix)
+    pattern = sequence(part)
+    return PrefixPattern(f"(?={pattern.whole})", pattern.prefix)
 
 
 class PrefixMatcher:

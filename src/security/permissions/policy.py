@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -61,7 +61,7 @@ LEADING_FOLDERS = LazyPattern(r"(?:/(?:[^\\*?\[/]|\\.)+(?=/|$))+")  # of a patte
 NO_PATH = LazyPattern(r"[^\w\-./~+]+")  # separates the paths in a word: PATH=a:b, --file=x, @x
 
 
-class Decision(NamedTuple):
+class Decision(Struct, frozen=True):
     """`rule`: what decided, which is a rule as in the settings, a setting, or a built-in check such as "protected".
 
     `access`: what a command may do if it runs; None if it is no command. `needs_person`: `--yes` does not answer it.
@@ -103,7 +103,8 @@ class Policy(Struct, frozen=True):
         """
         path = call.arguments.get("path")
         real_path = find_place(path, self.workspace, self.added) if isinstance(path, str) else None
-        return self._decide_resolved(replace(call, real_path=real_path), risk, access)._replace(real_path=real_path)
+        decision = self._decide_resolved(replace(call, real_path=real_path), risk, access)
+        return replace(decision, real_path=real_path)
 
     def _decide_resolved(self, call: ToolCall, risk: Risk, access: Access | None = None) -> Decision:
         """As `decide`, of a call whose path was resolved. The first step that knows an answer gives it."""
@@ -209,7 +210,8 @@ class Policy(Struct, frozen=True):
         for rule in self.rules:
             if rule.action != action:
                 continue
-            verdict, reason = self._judge(rule, call)
+            judged = self._judge(rule, call)
+            verdict, reason = judged.verdict, judged.reason
             if verdict == "denied" or (verdict == "unreadable" and action == "ask"):
                 return Decision(action, RULE_REASONS[action], str(rule), access)
             if verdict == "unreadable" and action == "deny" and doubt is None:
@@ -269,7 +271,7 @@ class Policy(Struct, frozen=True):
         if rule.matches_path(below) or (names_added and rule.matches_path(place)):
             return True
         resolved = _resolve_pattern(rule.path, top)
-        return resolved != "" and rule._replace(path=resolved).matches_path(place)
+        return resolved != "" and replace(rule, path=resolved).matches_path(place)
 
     def _decide_command(self, call: ToolCall) -> Decision | None:
         """What its line, a rule that allows, or the mode says of a command; None of another call."""
@@ -286,7 +288,7 @@ class Policy(Struct, frozen=True):
             return decision
         decision = self._decide_by_access(needed)
         if unread and decision.action == "ask" and self._allows_some_commands:
-            return decision._replace(reason=f"{decision.reason}; no rule can allow it, as {unread}")
+            return replace(decision, reason=f"{decision.reason}; no rule can allow it, as {unread}")
         return decision
 
     @property
@@ -413,9 +415,9 @@ class Policy(Struct, frozen=True):
 def _ask_if_doubtful(decision: Decision, call: ToolCall, risk: Risk) -> Decision:
     """A person is asked about a call that the model may not have meant, whatever allows it."""
     if call.guessed and risk != "low" and decision.action != "deny":
-        return decision._replace(action="ask", reason=GUESSED, rule="guessed", needs_person=True)
+        return replace(decision, action="ask", reason=GUESSED, rule="guessed", needs_person=True)
     if call.echo and decision.action == "allow":
-        return decision._replace(action="ask", reason=ECHO, rule="echo", needs_person=True)
+        return replace(decision, action="ask", reason=ECHO, rule="echo", needs_person=True)
     return decision
 
 

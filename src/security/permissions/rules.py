@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from ...errors import ConfigError
 from ...types.sandbox import ACCESSES, Access
@@ -21,7 +24,7 @@ Action = Literal["allow", "ask", "deny"]
 RULE_KEYS = {"tool": str, "action": str, "command": str, "path": str, "exact": bool, "access": str, "each": bool}
 
 
-class Rule(NamedTuple):
+class Rule(Struct, frozen=True):
     """`exact`: the command is the whole line, not its first words. `access`: what a rule that allows commands lets
     them do; None: write. `each`: the command is the first words of several, with && between them. `server`:
     what it allows only asks this server, see find_local_server.
@@ -38,7 +41,7 @@ class Rule(NamedTuple):
 
     def to_entry(self) -> dict[str, Any]:
         """The rule as an entry of `security.rules`."""
-        return {name: value for name, value in self._asdict().items() if value}
+        return {name: value for name, value in asdict(self).items() if value}
 
     def __str__(self) -> str:
         return json.dumps(self.to_entry(), ensure_ascii=False)

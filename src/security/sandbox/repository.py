@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...types.file_names import escape_name
 from .git_config import find_value
@@ -22,7 +23,7 @@ OTHER_WHY = 'its core.worktree is not this folder (if it belongs here, run `git 
 LINK_WHY = ".git is a link"
 
 
-class Repository(NamedTuple):
+class Repository(Struct, frozen=True):
     """`folder`: what git must read outside of the workspace; None: nothing. `warning`: what is not opened, and why."""
 
     folder: Path | None = None

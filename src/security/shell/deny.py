@@ -10,7 +10,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from ...types.file_names import UNPASSABLE
 from ...types.lazy_pattern import LazyPattern
@@ -26,7 +28,7 @@ _RUNNING = "eval trap alias sh ash bash dash zsh ksh mksh fish rbash busybox env
 RUNNING = frozenset(_RUNNING.split())  # programs and builtins that take a command line as a word
 
 
-class DenyVerdict(NamedTuple):
+class DenyVerdict(Struct, frozen=True):
     """`reason`: why the line cannot be read whole, if it cannot."""
 
     verdict: Literal["clear", "denied", "unreadable"]
@@ -139,7 +141,8 @@ def _list_words(line: str, *, is_bash: bool) -> Iterator[tuple[str, ReadWord, Se
     """The words of a line, each with the operator before it and the folders that its command may run in."""
     folders: Sequence[str | None] = [""]
     enters = False  # whether the next word is the folder of a `cd`
-    for operator, word in list_tokens(line, is_bash=is_bash):
+    for token in list_tokens(line, is_bash=is_bash):
+        operator, word = token.operator, token.word
         name = _get_known_text(word)
         if word:
             yield operator, word, folders

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -81,7 +80,7 @@ class ReadWord(Struct, frozen=True):
     unknown: str = ""
 
 
-class Token(NamedTuple):
+class Token(Struct, frozen=True):
     """A word, with `operator` "", or the target of a redirection; a separator has no word."""
 
     operator: str
@@ -117,7 +116,8 @@ def parse_line(source: str) -> tuple[ReadCommand, ...]:
     _refuse_invisible(source)
     commands: list[ReadCommand] = []
     command, before = EMPTY, ""
-    for operator, word in list_tokens(source):
+    for token in list_tokens(source):
+        operator, word = token.operator, token.word
         if word:
             command = _add_word(command, operator, word)
             continue

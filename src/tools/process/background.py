@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from msgspec.structs import replace
+
 from ...errors import ToolError
 from ...types.sandbox import Grant
 from ..sdk.context import ToolContext
@@ -67,7 +69,7 @@ def adopt(sent: SentToBackground, ctx: ToolContext) -> ToolOutput:
 
 def _follow(command: RunningCommand, job: BackgroundJob, ctx: ToolContext, timeout_s: float | None) -> str:
     """Read the output of a job until it has ended. Returns how it ended, in words."""
-    why_not_ended, started = describe_timeout(timeout_s or 0), command.started._replace(job=job.number)
+    why_not_ended, started = describe_timeout(timeout_s or 0), replace(command.started, job=job.number)
     try:
         ctx.wiring.on_start(started)
         command.share_network()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import get_type_hints
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from src.config import SETTINGS
 from src.config.settings import PROFILE_MODES
@@ -134,7 +134,7 @@ class TestModes:
         (workspace / "out").symlink_to("/tmp")
         policy = Policy(workspace, "edits")
         assert policy.decide(write_call("a/new"), "high").action == "allow"
-        assert {policy.decide(write_call(path), "high")[:3:2] for path in ("../a", "/etc/a", "out/a")} == {
+        assert {astuple(policy.decide(write_call(path), "high"))[:3:2] for path in ("../a", "/etc/a", "out/a")} == {
             ("deny", "workspace")
         }
 
@@ -197,7 +197,7 @@ class TestWhatNoRuleAllows:
     def test_a_call_that_repeats_what_the_model_was_given_asks(self, risk, workspace):
         call = ToolCall("c", "exec", {"command": "ls"}, "text", echo=True)
         policy = Policy(workspace, "full", (Rule("exec", "allow"),), ("ls",))
-        assert policy.decide(call, risk)[:3:2] == ("ask", "echo")
+        assert astuple(policy.decide(call, risk))[:3:2] == ("ask", "echo")
 
     def test_a_repeated_call_that_the_mode_denies_is_denied(self, workspace):
         call = ToolCall("c", "exec", {"command": "ls", "access": "write"}, "text", echo=True)
@@ -242,7 +242,10 @@ class TestCommands:
 
     def test_a_setting_of_before_allows_a_command_to_write(self):
         policy = Policy(Path("/"), allowed_commands=("make",), sandbox=ENFORCING)
-        assert policy.decide(exec_call("make all"), "high")[:3:2] == ("allow", "security.allowed_commands: make")
+        assert astuple(policy.decide(exec_call("make all"), "high"))[:3:2] == (
+            "allow",
+            "security.allowed_commands: make",
+        )
 
     @pytest.mark.parametrize(("command", "action"), [("make all", "allow"), (" make all\n", "allow"), ("make", "ask")])
     def test_where_nothing_enforces_a_rule_must_hold_the_exact_line(self, command, action):
@@ -259,7 +262,7 @@ class TestCommands:
 
     def test_a_rule_that_asks_names_the_access(self):
         policy = Policy(Path("/"), "full", (Rule("exec", "ask", "make"),), sandbox=ENFORCING)
-        assert policy.decide(exec_call("make"), "high")[:4:3] == ("ask", "read")
+        assert astuple(policy.decide(exec_call("make"), "high"))[:4:3] == ("ask", "read")
 
     @pytest.mark.parametrize(("access", "action"), [(None, "allow"), ("read", "allow"), ("write", "deny")])
     def test_a_redirection_that_cannot_be_read_may_be_to_a_protected_file(self, access, action):
@@ -546,7 +549,7 @@ class TestRequestsToOneServer:
 
     @pytest.mark.parametrize("line", ["curl -s http://127.0.0.1:8000/b", "curl -s localhost:8000/a | head -3"])
     def test_it_allows_the_others(self, policy, line):
-        assert policy.decide(exec_call(line, "network"), "high")[:2] == ("allow", "a rule allows it")
+        assert astuple(policy.decide(exec_call(line, "network"), "high"))[:2] == ("allow", "a rule allows it")
 
     @pytest.mark.parametrize(
         "line",

@@ -7,10 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import astuple
 
 from src.security.sandbox.choose import choose
 from src.security.sandbox.limits import ResourceLimits
-from src.security.sandbox.repository import find_repository
+from src.security.sandbox.repository import Repository, find_repository
 from src.security.sandbox.view import SandboxView, complete_view
 from tests.thorough import sample
 
@@ -54,54 +55,58 @@ class TestOnesThatGitMade:
     def test_a_worktree_opens_its_repository(self, private, home, tmp_path):
         git(private, "worktree", "add", "-q", str(tmp_path / "linked"))
         assert list_readable(tmp_path / "linked", home) == [private / ".git"]
-        assert find_repository(tmp_path / "linked") == (private / ".git", "")
+        assert find_repository(tmp_path / "linked") == Repository(private / ".git")
 
     def test_a_worktree_that_is_named_by_relative_paths_does(self, private, tmp_path):
         git(private, "worktree", "add", "-q", str(tmp_path / "linked"))
         (tmp_path / "linked" / ".git").write_text("gitdir: ../private/.git/worktrees/linked\n")
         (private / ".git" / "worktrees" / "linked" / "gitdir").write_text("../../../../linked/.git\n")
         git(tmp_path / "linked", "status")
-        assert find_repository(tmp_path / "linked") == (private / ".git", "")
+        assert find_repository(tmp_path / "linked") == Repository(private / ".git")
 
     def test_a_worktree_that_was_moved_does_once_it_is_repaired(self, private, tmp_path):
         git(private, "worktree", "add", "-q", str(tmp_path / "linked"))
         (tmp_path / "linked").rename(tmp_path / "moved")
-        folder, warning = find_repository(tmp_path / "moved")
+        folder, warning = astuple(find_repository(tmp_path / "moved"))
         assert folder is None
         assert "git worktree repair" in warning
         git(tmp_path / "moved", "worktree", "repair")
-        assert find_repository(tmp_path / "moved") == (private / ".git", "")
+        assert find_repository(tmp_path / "moved") == Repository(private / ".git")
 
     def test_a_worktree_whose_path_has_a_link_does(self, private, tmp_path):
         (tmp_path / "alias").symlink_to(tmp_path)
         git(private, "worktree", "add", "-q", str(tmp_path / "alias" / "linked"))
         for workspace in (tmp_path / "linked", tmp_path / "alias" / "linked"):
-            assert find_repository(workspace) == (private / ".git", "")
+            assert find_repository(workspace) == Repository(private / ".git")
 
     def test_a_submodule_opens_its_own_folder_and_not_the_rest_of_the_repository(self, private, tmp_path):
         git(tmp_path, "init", "-q", "super")
         git(tmp_path / "super", "submodule", "add", "-q", str(private), "sub")
-        assert find_repository(tmp_path / "super" / "sub") == (tmp_path / "super" / ".git" / "modules" / "sub", "")
+        assert find_repository(tmp_path / "super" / "sub") == Repository(
+            tmp_path / "super" / ".git" / "modules" / "sub"
+        )
 
     def test_a_submodule_with_settings_of_each_worktree_does(self, private, tmp_path):
         git(tmp_path, "init", "-q", "super")
         git(tmp_path / "super", "submodule", "add", "-q", str(private), "sub")
         git(tmp_path / "super" / "sub", "sparse-checkout", "set", "docs")
-        assert find_repository(tmp_path / "super" / "sub") == (tmp_path / "super" / ".git" / "modules" / "sub", "")
+        assert find_repository(tmp_path / "super" / "sub") == Repository(
+            tmp_path / "super" / ".git" / "modules" / "sub"
+        )
 
     def test_a_worktree_of_a_submodule_does(self, private, tmp_path):
         git(tmp_path, "init", "-q", "super")
         git(tmp_path / "super", "submodule", "add", "-q", str(private), "sub")
         git(tmp_path / "super" / "sub", "worktree", "add", "-q", str(tmp_path / "linked"))
-        assert find_repository(tmp_path / "linked") == (tmp_path / "super" / ".git" / "modules" / "sub", "")
+        assert find_repository(tmp_path / "linked") == Repository(tmp_path / "super" / ".git" / "modules" / "sub")
 
     def test_a_separate_folder_is_opened_once_its_settings_name_the_workspace(self, tmp_path):
         git(tmp_path, "init", "-q", f"--separate-git-dir={tmp_path / 'store'}", "work")
-        folder, warning = find_repository(tmp_path / "work")
+        folder, warning = astuple(find_repository(tmp_path / "work"))
         assert folder is None
         assert "git config core.worktree" in warning
         git(tmp_path / "work", "config", "core.worktree", str(tmp_path / "work"))
-        assert find_repository(tmp_path / "work") == (tmp_path / "store", "")
+        assert find_repository(tmp_path / "work") == Repository(tmp_path / "store")
 
     @pytest.mark.parametrize("kind", ["directory", "nothing", "inside"])
     def test_a_repository_in_the_workspace_needs_nothing_opened(self, kind, tmp_path):
@@ -109,7 +114,7 @@ class TestOnesThatGitMade:
             git(tmp_path, "init", "-q", "work")
         elif kind == "inside":
             git(tmp_path, "init", "-q", f"--separate-git-dir={tmp_path / 'work' / 'store'}", "work")
-        assert find_repository(tmp_path / "work") == (None, "")
+        assert find_repository(tmp_path / "work") == Repository(None)
 
 
 def name_worktree_that_is_none(work: Path, private: Path) -> None:
@@ -178,7 +183,7 @@ class TestOnesThatAnArchiveNames:
     @pytest.mark.parametrize("forge", FORGED)
     def test_are_not_opened_and_it_is_told(self, forge, work, private, home):
         forge(work, private)
-        folder, warning = find_repository(work)
+        folder, warning = astuple(find_repository(work))
         assert folder is None
         assert "is not opened to commands" in warning
         assert list_readable(work, home) == []

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from msgspec.structs import replace
 
 from src.errors import ToolError
 from src.tools.process.proc import SCAN_S, TaskLimit, find_living, identify
@@ -47,8 +48,8 @@ def test_what_it_started_is_found_when_it_is_killed_itself():
 def test_another_process_that_has_the_number_now_is_not_found():
     process, known = start("echo begun; read line")
     machine, ticks = known.start.split(" ")
-    earlier = known._replace(start=f"{machine} {int(ticks) + 1}")
-    elsewhere = known._replace(start=f"another-machine {ticks}")
+    earlier = replace(known, start=f"{machine} {int(ticks) + 1}")
+    elsewhere = replace(known, start=f"another-machine {ticks}")
     unknown = StartedProcess(process.pid, "", "")
     assert find_living([earlier]) == find_living([elsewhere]) == find_living([unknown]) == {}
     process.communicate()
