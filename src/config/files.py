@@ -172,6 +172,15 @@ def _parse_yaml(path: Path, text: str) -> object:
             for first, rows in yaml.SafeLoader.yaml_implicit_resolvers.items()
         }
 
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[tuple[str, str]] = set()  # the keys as they are written; those that << merges are no doubles
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                    why = f"{shorten(key.value)} stands twice in one object"
+                    raise yaml.constructor.ConstructorError(None, None, why, key.start_mark)
+                seen.add((key.tag, str(key.value)))
+            return super().construct_mapping(node, deep)
+
     try:
         return yaml.load(text, DatelessLoader)  # noqa: S506 - a SafeLoader
     except yaml.MarkedYAMLError as error:

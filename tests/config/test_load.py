@@ -383,6 +383,10 @@ BROKEN_YAML = [
     ("vllm: {extra_body: &e {a: *e}}", "c.yaml: vllm.extra_body: it holds what JSON cannot"),
     ("vllm: {extra_body: {a: !!set {b}}}", "c.yaml: vllm.extra_body: it holds what JSON cannot"),
     ("vllm: {extra_body: {a: .nan}}", "c.yaml: vllm.extra_body: it holds what JSON cannot"),
+    (
+        "vllm:\n  model: a\n  model: b\n",
+        'c.yaml: line 3, column 3: "model" stands twice in one object',
+    ),
     ("tools: {mcp: [{name: !!binary aGk=}]}", "c.yaml: tools.mcp: it holds what JSON cannot"),
     ("vllm: [{2024-01-01: 1}]", 'c.yaml: vllm: expected an object, got [{"2024-01-01": 1}]'),
 ]
