@@ -21,8 +21,9 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from ..app.call_title import describe_rule, make_title
+from ..app.call_title import make_title
 from ..security.permissions.approval import DENIED, SUBMIT_PLAN, Answer, Request, refuse_with
+from ..security.permissions.rules import describe_rule
 from ..security.text.sanitize import reveal, sanitize
 from ..types.sandbox import Grant
 from .editor import Editor

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from ..security.text.sanitize import reveal
 from ..types.messages import RequestedCall, ToolCall
@@ -36,18 +35,3 @@ def cut_line(line: str, columns: int) -> str:
     if len(line) <= columns:
         return line
     return f"{line[: columns - 3]}..."
-
-
-def describe_rule(entry: Mapping[str, Any], cut: Callable[[str], str] = str) -> str:
-    """A rule as `--allow` takes it, such as `exec:git status`. `cut` shortens what may be long."""
-    tool, what = entry["tool"], entry.get("command") or entry.get("path")
-    shown = cut(str(tool))
-    if what:
-        shown = cut(f"{tool}:{what}")
-    if entry.get("server"):
-        shown = f"{tool}: requests to {entry['server']}"
-    if entry.get("exact"):
-        shown = f"{tool}: this exact command"
-    if "access" in entry:
-        shown += f" (access={entry['access']})"
-    return shown

@@ -7,7 +7,7 @@ pattern as in .gitignore, relative to the workspace. With neither, it applies to
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -68,6 +68,21 @@ def _compile_pattern(pattern: str) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec  # loaded for the first rule about a path, not at start
 
     return GitIgnoreSpec.from_lines([pattern])
+
+
+def describe_rule(entry: Mapping[str, Any], cut: Callable[[str], str] = str) -> str:
+    """A rule as `--allow` takes it, such as `exec:git status`. `cut` shortens what may be long."""
+    tool, what = entry["tool"], entry.get("command") or entry.get("path")
+    shown = cut(str(tool))
+    if what:
+        shown = cut(f"{tool}:{what}")
+    if entry.get("server"):
+        shown = f"{tool}: requests to {entry['server']}"
+    if entry.get("exact"):
+        shown = f"{tool}: this exact command"
+    if "access" in entry:
+        shown += f" (access={entry['access']})"
+    return shown
 
 
 def find_idle_rules(entries: Sequence[Mapping[str, Any]], tools: Sequence[str]) -> list[str]:

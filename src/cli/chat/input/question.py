@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from ....app.call_title import describe_rule
 from ....security.permissions.approval import SUBMIT_PLAN, Request
-from ....security.permissions.rules import RULE_KEYS
+from ....security.permissions.rules import RULE_KEYS, describe_rule
 from ....security.text.sanitize import reveal
 from ....types.lazy_pattern import LazyPattern
 from ....types.messages import JSON
