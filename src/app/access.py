@@ -78,39 +78,40 @@ def make_hooks(settings: Settings, get_session: Callable[[], str]) -> Hooks | No
 
 
 def defer_sandbox(settings: Settings) -> DeferredSandbox:
-    """The best sandbox that works here and that the settings allow; trying it out takes about 20 ms.
+    """The best sandbox that works here and that the settings allow; trying it out takes about 20 ms."""
+    security, environment = settings.security, dict(os.environ)
+    readable = tuple(Path(each).expanduser() for each in security.sandbox_read)
 
-    What it shows to commands is what the folders hold now, before the model could write into them.
-    """
-    security, environment, state = settings.security, dict(os.environ), _resolve_state(settings)
-    name = sha256(os.fsencode(settings.root)).hexdigest()[:16]
-    policy = Policy(settings.root, rules=_list_rules(settings), added=settings.added)  # what it says of reading
-    own = SandboxView(
-        settings.root,
-        readable=tuple(Path(each).expanduser() for each in security.sandbox_read),
-        protected=(*settings.files, state / ALLOWED),  # not all of the state, which this program writes meanwhile
-        network=security.sandbox_network,
-        hidden=(state,),
-        cache=state / "caches" / name,
-        aside=state / "aside" / name,
-        is_unreadable=policy.is_unreadable if policy.denies_reading else None,
-        added=settings.added,
-    )
-    visible = complete_view(own, environment, (sys.prefix, sys.base_prefix))
-    limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
+    def look() -> SandboxView:
+        state = _resolve_state(settings)
+        name = sha256(os.fsencode(settings.root)).hexdigest()[:16]
+        policy = Policy(settings.root, rules=_list_rules(settings), added=settings.added)  # what it says of reading
+        own = SandboxView(
+            settings.root,
+            readable=readable,
+            protected=(*settings.files, state / ALLOWED),  # not all of the state, which this program writes meanwhile
+            network=security.sandbox_network,
+            hidden=(state,),
+            cache=state / "caches" / name,
+            aside=state / "aside" / name,
+            is_unreadable=policy.is_unreadable if policy.denies_reading else None,
+            added=settings.added,
+        )
+        return complete_view(own, environment, (sys.prefix, sys.base_prefix))
 
-    def choose_sandbox() -> SandboxChoice:
+    def choose_sandbox(view: SandboxView) -> SandboxChoice:
         """Raises BotError where no container of the image can be had."""
         from ..security.sandbox.choose import choose  # loads all kinds of sandboxes
         from ..security.sandbox.container import ContainerOptions, open_container
 
+        limits = ResourceLimits(security.exec_memory_mb, security.exec_processes, security.exec_file_size_mb)
         if security.exec_enabled and security.container_image:
             options = ContainerOptions(security.container_image, security.container_runtime, security.container_cpus)
-            image_view = replace(visible, readable=own.readable)  # programs are those of the image
+            image_view = replace(view, readable=readable)  # programs are those of the image
             return SandboxChoice(open_container(options, image_view, limits, environment))
-        return choose(security.sandbox if security.exec_enabled else "off", visible, limits, environment)
+        return choose(security.sandbox if security.exec_enabled else "off", view, limits, environment)
 
-    return DeferredSandbox(choose_sandbox)
+    return DeferredSandbox(look, choose_sandbox)
 
 
 def _resolve_state(settings: Settings) -> Path:

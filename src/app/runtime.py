@@ -90,8 +90,8 @@ class Runtime(Struct, frozen=True):
                     for event in events:
                         record.add(event)
                         yield event
-                        if isinstance(event, Completed) and any(map(asked.agent.may_run_command, event.response.calls)):
-                            yield from self._warn_of_sandbox()
+                        if isinstance(event, Completed) and event.response.calls:
+                            yield from self._prepare_sandbox(any(map(asked.agent.may_run_command, event.response.calls)))
                         elif isinstance(event, CallFinished):
                             yield from self._offer_set_aside()
         finally:
@@ -103,8 +103,12 @@ class Runtime(Struct, frozen=True):
             return self.workplace.find_watch().watch_jobs(session.record_changes)
         return nullcontext()
 
-    def _warn_of_sandbox(self) -> Iterator[Notice]:
-        if self.sandbox and (warning := self.sandbox.take_warning()):
+    def _prepare_sandbox(self, may_run_command: bool) -> Iterator[Notice]:
+        """Before the calls of a turn run. Tells, before the first command, if there is no sandbox for it."""
+        if not self.sandbox:
+            return
+        self.sandbox.look_now()
+        if may_run_command and (warning := self.sandbox.take_warning()):
             yield Notice(warning)
 
     def _offer_set_aside(self) -> Iterator[Notice]:

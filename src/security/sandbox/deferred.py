@@ -16,6 +16,7 @@ from ...types.sandbox import Access, Launch, Sandbox
 
 if TYPE_CHECKING:
     from .leftovers import Leftovers, SetAside
+    from .view import SandboxView
 
 
 class SandboxChoice(Struct, frozen=True):
@@ -34,15 +35,28 @@ class SandboxChoice(Struct, frozen=True):
 
 
 class DeferredSandbox:
-    """A Sandbox that is chosen when it is first used or asked about: most questions run no command."""
+    """A Sandbox that is chosen when it is first used or asked about: most questions run no command.
 
-    def __init__(self, choose: Callable[[], SandboxChoice]) -> None:
+    `look` finds what it shows to commands. It is called before the model's first call, whichever tool that is: what a
+    model wrote, as a link to a Python in the workspace, does not widen what its commands see.
+    """
+
+    def __init__(self, look: Callable[[], SandboxView], choose: Callable[[SandboxView], SandboxChoice]) -> None:
+        self._look = look
         self._choose = choose
         self._has_warned = False
 
     @cached_property
+    def _view(self) -> SandboxView:
+        return self._look()
+
+    @cached_property
     def choice(self) -> SandboxChoice:
-        return self._choose()
+        return self._choose(self._view)
+
+    def look_now(self) -> None:
+        """Find what commands may see, unless that is known: the model is about to call a tool."""
+        _ = self._view
 
     def choose_now(self) -> None:
         """Raises BotError where commands have to run in a container, and there is none."""
