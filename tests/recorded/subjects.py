@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import astuple
+
 from src.cli.main import main
 from src.parsing import (
     Answered,
@@ -98,7 +100,10 @@ def describe_session(journal: Path, root: Path) -> dict[str, Any]:
             "meta": {"type": "meta", "n": 0, **session.state.meta},
             "turns": session.state.turns,
             "last_question": session.state.last_question,
-            "writes": [[write.path, write.before, write.after, write.call] for write in session.state.writes],
+            "writes": [
+                [write.path, write.before and astuple(write.before), write.after and astuple(write.after), write.call]
+                for write in session.state.writes
+            ],
             "todos": session.state.last_todos and dict(session.state.last_todos),
             "notices": notices,
         }
@@ -127,5 +132,5 @@ def encode_request(provider: str, choice: Any) -> dict[str, Any]:
     tools = [ToolDefinition(name, f"The tool {name}.", parameters, strict=name == "read") for name in ("read", "list")]
     tool_choice = Named(choice) if choice == "read" else choice
     request = ChatRequest("tiny", [SystemMessage("You help."), UserMessage("Hi.")], tools, 0.5, 100, tool_choice)
-    path, body = PROVIDERS[provider].codec(lambda: "made").encode(request)
-    return {"path": path, "body": json.loads(body)}
+    encoded = PROVIDERS[provider].codec(lambda: "made").encode(request)
+    return {"path": encoded.path, "body": json.loads(encoded.body)}
