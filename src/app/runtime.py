@@ -90,8 +90,8 @@ class Runtime(Struct, frozen=True):
                     for event in events:
                         record.add(event)
                         yield event
-                        if isinstance(event, Completed) and event.response.calls:
-                            yield from self._prepare_sandbox(any(map(asked.agent.may_run_command, event.response.calls)))
+                        if isinstance(event, Completed) and (calls := event.response.calls):
+                            yield from self._prepare_sandbox(any(map(asked.agent.may_run_command, calls)))
                         elif isinstance(event, CallFinished):
                             yield from self._offer_set_aside()
         finally:

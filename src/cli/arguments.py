@@ -15,7 +15,7 @@ from contextlib import suppress
 TYPE_CHECKING = False  # `typing` takes as long to load as all of this
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from ..config import Settings
 
@@ -57,6 +57,14 @@ class ArgumentParser(argparse.ArgumentParser):
         if what.isupper():
             what = what.lower()
         return f"there is no {what} {word}{_suggest(word, names) or '; choose one of ' + ', '.join(names)}"
+
+
+class CommandParser(ArgumentParser):
+    """The parser of a command. One that is not given is listed and parses nothing, so that it is left empty."""
+
+    def __init__(self, *, is_given: bool, **options: Any) -> None:
+        if is_given:
+            super().__init__(**options)
 
 
 def is_near(word: str, names: list[str]) -> bool:

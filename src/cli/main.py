@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import ModuleType
 
 from .. import __version__
-from .arguments import ArgumentParser, add_common, is_near, make_formatter, parse_number
+from .arguments import ArgumentParser, CommandParser, add_common, is_near, make_formatter, parse_number
 
 EXIT_INTERRUPTED = 130
 RESEND_S = 0.01  # until a signal whose exit was dropped is sent again
@@ -97,12 +97,20 @@ def make_parser(commands: tuple[str, ...] = ()) -> ArgumentParser:
 
 
 def _add_commands(parser: ArgumentParser, commands: tuple[str, ...]) -> None:
-    rows = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands (COMMAND --help says more)")
+    rows = parser.add_subparsers(
+        dest="command",
+        metavar="COMMAND",
+        title="commands (COMMAND --help says more)",
+        prog=parser.prog,
+        parser_class=CommandParser,
+    )
     for name, about in COMMANDS.items():
+        description = f"{about[0].upper()}{about[1:]}."
+        is_given = name in commands
         row = rows.add_parser(
-            name, help=about, description=f"{about[0].upper()}{about[1:]}.", formatter_class=make_formatter
+            name, is_given=is_given, help=about, description=description, formatter_class=make_formatter
         )
-        if name in commands:
+        if is_given:
             add_common(row, argparse.SUPPRESS)  # given before or after the command's name
             getattr(_load_module(name), f"add_{name}_options", lambda _: None)(row)
 

@@ -23,6 +23,7 @@ from src.config import SecuritySettings, Settings
 from src.config.settings import AgentSettings, ToolSettings, VllmSettings
 from src.negotiation.call_path import REFUSED_HERE, CallPath
 from src.security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer
+from src.security.sandbox.deferred import DeferredSandbox
 from src.session.replay import replay
 from src.types.events import CallDenied, CallFinished, Completed, Notice
 from src.types.messages import CHECKS_LEAD, Response, Text, ToolCall, ToolResults, UserMessage
@@ -94,6 +95,31 @@ def test_the_sandbox_is_not_tried_for_calls_that_run_no_command(tmp_path, call):
 
 def test_the_sandbox_is_not_tried_for_an_answer_without_calls(tmp_path):
     assert "none works here" not in str(warn_of_sandbox(tmp_path, []))
+
+
+def test_what_a_tool_changes_does_not_widen_what_commands_see(tmp_path):
+    """A virtual environment in the workspace names the Python that it was made from, which commands may read."""
+    workspace, secret = tmp_path / "ws", tmp_path / "secret"
+    for folder in (workspace, secret / "bin", secret / "lib" / "python3.11"):
+        folder.mkdir(parents=True)
+    (secret / "bin" / "python3").touch()
+    (secret / "lib" / "python3.11" / "os.py").touch()
+    settings = Settings(root=workspace, state=tmp_path / "state")
+    sandbox = defer_sandbox(settings)
+    before = sandbox.view
+    (workspace / ".venv" / "bin").mkdir(parents=True)
+    (workspace / ".venv" / "bin" / "python3").symlink_to(secret / "bin" / "python3")
+    assert secret.resolve() not in before.readable
+    assert sandbox.view is before
+    assert secret.resolve() in defer_sandbox(settings).view.readable
+
+
+@pytest.mark.parametrize(("calls", "is_looked"), [([], False), ([("read", {"path": "a"})], True)])
+def test_what_commands_see_is_found_before_the_first_call_of_any_tool(tmp_path, monkeypatch, calls, is_looked):
+    looked = []
+    monkeypatch.setattr(DeferredSandbox, "look_now", lambda sandbox: looked.append(sandbox))
+    warn_of_sandbox(tmp_path, calls)
+    assert bool(looked) == is_looked
 
 
 class TestChecks:

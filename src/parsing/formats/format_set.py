@@ -18,6 +18,7 @@ from ..decode.tag_style import Markers
 from ..stream.brackets import TOKEN_QUOTES
 from ..stream.openers import (
     ANCHOR,
+    ANCHOR_CHARACTERS,
     BLANK,
     FENCE,
     MARKER_ANCHOR,
@@ -156,6 +157,24 @@ class FormatSet:
         signs = any_of_caseless(self._unusual_openers - words)
         caseless = PrefixPattern(f"(?i:{signs.whole})", f"(?i:{signs.prefix})")
         return PrefixMatcher(either(any_of(words), caseless) if words else caseless)
+
+    def find_anchor(self, text: str, start: int = 0) -> re.Match[str] | None:
+        """The first character from `start` on at which a block may begin.
+
+        To make the pattern takes milliseconds. A short answer in words has none of its first characters, and does
+        without.
+        """
+        if "anchor" in vars(self) or self._first_characters.search(text, start):
+            return self.anchor.search(text, start)
+        return None
+
+    @functools.cached_property
+    def _first_characters(self) -> re.Pattern[str]:
+        """Finds a character with which a block, or a marker of reasoning, may begin."""
+        openers = self._markers | UNUSUAL_MARKERS | {NOISE}
+        openers.update(row.opener for row in self._lone if row.is_literal)
+        openers.update(map(cut_text_opener, self._texts))
+        return re.compile(f"[{re.escape(ANCHOR_CHARACTERS + ''.join({each[0] for each in openers}))}]")
 
     @functools.cached_property
     def anchor(self) -> re.Pattern[str]:

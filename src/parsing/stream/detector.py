@@ -72,7 +72,7 @@ class BlockDetector:
 
         -1 if a block begins in the text, or what precedes the text decides whether one does.
         """
-        anchor = self._formats.anchor.search(text)
+        anchor = self._formats.find_anchor(text)
         while anchor:
             at = anchor.start()
             if text[at] in "`=" or MARKER.match(text, at) or MARKER.is_prefix(text, at):

@@ -40,6 +40,7 @@ MARKER_ANCHOR = (  # those of markers in brackets
     r"(?:[>|]|\Z|=(?:[\"'\w>\s]|\Z)|[ \t](?:(?i:name|tool)=(?:[\"'\w>]|\Z)|\w{0,4}\Z)))"
     r"|\[(?!\[\[)"
 )
+ANCHOR_CHARACTERS = "<[{(:`>="  # with one of these begins what ANCHOR matches
 ANCHOR = (  # without the openers of rows that it does not match, which format_set.py adds
     rf"{MARKER_ANCHOR}|{_OBJECT_START}"
     r"|\((?<=[\w)*`]\()"  # after a name

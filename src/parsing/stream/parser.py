@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 from collections.abc import Callable, Iterable, Mapping
 from string import ascii_letters
 from typing import Any, ClassVar, Literal
@@ -90,7 +91,7 @@ class StreamParser:
         """Begins an answer, with the tools and the ids of the calls before."""
         self._buffer = TextBuffer()
         self._writer = EventWriter(self._formats)
-        self._find_anchor = self._formats.anchor.search
+        self._find_anchor: Callable[[str, int], re.Match[str] | None] = self._formats.find_anchor
         self._count_held: Callable[[str], int] = self._detector.count_held
         self._block = BlockReader(self._writer, self._classifier, previews=previews, eager=eager, formats=self._formats)
         self._reasoning = ReasoningReader(self._writer, thought_closer)

@@ -47,16 +47,16 @@ class DeferredSandbox:
         self._has_warned = False
 
     @cached_property
-    def _view(self) -> SandboxView:
+    def view(self) -> SandboxView:
         return self._look()
 
     @cached_property
     def choice(self) -> SandboxChoice:
-        return self._choose(self._view)
+        return self._choose(self.view)
 
     def look_now(self) -> None:
         """Find what commands may see, unless that is known: the model is about to call a tool."""
-        _ = self._view
+        _ = self.view
 
     def choose_now(self) -> None:
         """Raises BotError where commands have to run in a container, and there is none."""

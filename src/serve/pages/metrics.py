@@ -6,8 +6,8 @@ prometheus_client keeps the counts of each worker in a file of the folder PROMET
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    Metric,
     disable_created_metrics,
     generate_latest,
 )
@@ -35,6 +36,18 @@ UPSTREAM_GAUGES = ("vllm:num_requests_running", "vllm:num_requests_waiting")
 MAX_LABELS = 200  # models, and keys, that are counted by their names
 MANY = "other"  # all further ones
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series, and tell when a worker began
+
+
+class WrittenCounts(MultiProcessCollector):
+    """The counts of all workers. A worker that is killed while it begins leaves a file without content, not read."""
+
+    def collect(self) -> Iterable[Metric]:
+        files: list[str] = []
+        for path in Path(self._path).glob("*.db"):
+            with suppress(FileNotFoundError):  # its worker has ended meanwhile
+                if path.stat().st_size:
+                    files.append(str(path))
+        return self.merge(files)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class Metrics:
@@ -163,7 +176,7 @@ class Metrics:
         if FOLDER_VARIABLE not in os.environ:
             return self._registry
         registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        WrittenCounts(registry)  # type: ignore[no-untyped-call]
         return registry
 
 

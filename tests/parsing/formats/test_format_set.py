@@ -1,5 +1,8 @@
 """The patterns made from a table: each marker is known, whole and begun, and so are those of rows never seen."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from src.parsing import ParsedCall, StreamParser, gathered
 from src.parsing.formats.format_set import FORMAT_SET, FormatSet
 from src.parsing.formats.table import FORMATS, Format
@@ -9,6 +12,8 @@ from tests.parsing.laws import TOOLS, events_of
 
 OPENERS = {row.opener for row in FORMATS if row.opener[:1] == "<" and row.opener[-1] in ">" and row.grammar != "text"}
 WRAPPERS = sorted(OPENERS | {opener for row in FORMATS for opener in row.more_openers})
+
+PIECES = st.lists(st.sampled_from([*"<[{(:`>=]◁Htoken \n", *WRAPPERS, "Here is my response:", "to="]), max_size=12)
 
 
 @check_each(opener=WRAPPERS)
@@ -97,3 +102,15 @@ def test_an_id_between_the_markers_before_a_name_is_part_of_the_block():
     for cuts in ((), range(1, len(text))):
         found = gathered(events_of(text, cuts))
         assert ([(call.name, call.arguments) for call in found.calls], found.content) == ([("read", {"path": "a"})], "")
+
+
+@given(text=PIECES.map("".join))
+def test_the_first_search_finds_what_the_pattern_finds(text):
+    found, wanted = FormatSet().find_anchor(text), FORMAT_SET.anchor.search(text)
+    assert (found and found.span()) == (wanted and wanted.span())
+
+
+def test_words_alone_need_no_pattern():
+    formats = FormatSet()
+    assert formats.find_anchor("the sum of 2 and 2 is 4.") is None
+    assert "anchor" not in vars(formats)

@@ -7,7 +7,7 @@ import asyncio
 from src.serve.chat_request import ChatBody
 from src.serve.exchange import GuardedExchange
 from src.serve.keep_alive import LiveStream
-from src.serve.pages.metrics import Metrics
+from src.serve.pages.metrics import FOLDER_VARIABLE, Metrics
 from src.serve.report import LandedCall
 from src.serve.turn_options import TurnOptions
 
@@ -42,3 +42,9 @@ def test_a_model_that_has_answered_nothing_is_not_counted_by_its_name(tmp_path):
         track(counts, model=model, status=status)
     labels = [(row["model"], row["status"]) for row in counts.summarize()["vllm_bot_requests"]]
     assert sorted(labels) == [("a", "200"), ("a", "503"), ("unknown", "0"), ("unknown", "404")]
+
+
+def test_a_worker_that_was_killed_while_it_began_does_not_end_the_counts(tmp_path, monkeypatch):
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    (tmp_path / "counter_1.db").touch()
+    assert Metrics(tmp_path).render() == b""
