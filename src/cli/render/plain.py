@@ -40,12 +40,20 @@ EXIT_ZERO = "[exit code 0]"  # not worth showing
 _SUMMARY = LazyPattern(
     r"(?i).*\b(\d+|no|all) ([\w.]+ ){0,3}(passed|failed|failures?|errors?|tests?|issues?|problems?|ok)\b.*|OK\b.*"
 )
-_HASH = LazyPattern(r" ?\[sha256 [0-9a-f]+\]")  # for the model
-_RUNNING_JOB = LazyPattern(r"\[(?:the user sent it to the background: )?it runs in the background as job (\d+);.*\]")
 _WRONG_ARGUMENTS = LazyPattern(r"\AWrong arguments for [\w.-]+: (.*)\. Usage: .*")  # the rest is for the model
-_RERUN = LazyPattern(
-    r"(?m)^\[it failed (?:with access=read|in the sandbox), and was run again.*\]$\n?"
-)  # for the model
+_NOTES = (  # for the model: words that each holds, its pattern, and what the user reads in its place
+    ("[sha256 ", LazyPattern(r" ?\[sha256 [0-9a-f]+\]"), ""),
+    (
+        "it runs in the background",
+        LazyPattern(r"\[(?:the user sent it to the background: )?it runs in the background as job (\d+);.*\]"),
+        r"[background job \1]",
+    ),
+    (
+        "[it failed ",
+        LazyPattern(r"(?m)^\[it failed (?:with access=read|in the sandbox), and was run again.*\]$\n?"),
+        "",
+    ),
+)
 _CHANGED_BY_USER = LazyPattern(r"\A\[The user changed the arguments to .*\]\n")  # for the model
 PATH_DESCRIPTIONS = {
     "tokens": "tool calls read from its tokens",
@@ -170,10 +178,12 @@ def describe_result(result: ToolResult) -> str:
     # The model gets a note on each image or sound; the user does not need it.
     if blocks := [each for each in list_blocks(result) if isinstance(each, dict) and each.get("type") not in MEDIA]:
         text = join_block_texts(blocks)
-    text = _HASH.sub("", text)
     if changed := _CHANGED_BY_USER.match(text):
         text = text[changed.end() :]
-    lines = _RERUN.sub("", _RUNNING_JOB.sub(r"[background job \1]", text)).strip().splitlines()
+    for words, note, replacement in _NOTES:
+        if words in text:  # most results have no note: to look is faster than to replace nothing
+            text = note.sub(replacement, text)
+    lines = text.strip().splitlines()
     if result.kind == "error":
         return _describe_error(result, sanitize("".join(lines[:1])))
     return count_changes(lines, get_diff(result)) or _describe_output(lines, result)
