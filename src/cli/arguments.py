@@ -62,7 +62,7 @@ class ArgumentParser(argparse.ArgumentParser):
 class CommandParser(ArgumentParser):
     """The parser of a command. One that is not given is listed and parses nothing, so that it is left empty."""
 
-    def __init__(self, *, is_given: bool, **options: Any) -> None:
+    def __init__(self, *, is_given: bool = True, **options: Any) -> None:
         if is_given:
             super().__init__(**options)
 
