@@ -29,7 +29,7 @@ _LOOSE = {  # what closes a call or a value under another name
 # What may yet become a tag where text goes on: unlike `a < b`, and no longer than most tags.
 _BEGUN_TAG = r"<(?:/[^<>]{0,120}|[\w.:|｜-]{1,80}(?:[ \t=][^<>\n]{0,80})?)?"
 # With special tokens in its name, unlike `a < b`; or the end of a section.
-_OPEN_TAG = re.compile(r"<(?!\s[^｜|])(?:[^<>]|<\|\w{1,24}\|>)*(?:<(?:\|\w{0,24}\|?)?)?\Z|\]\]?\Z")
+_OPEN_TAG = LazyPattern(r"<(?!\s[^｜|])(?:[^<>]|<\|\w{1,24}\|>)*(?:<(?:\|\w{0,24}\|?)?)?\Z|\]\]?\Z")
 _SECTION = {"s": r"<!\[CDATA\[", "e": r"\]\]>"}
 _LEAD = LazyPattern(r"(.*)<\{key\}>\s*", re.DOTALL)
 _OTHER_GROUPS = LazyPattern(r"\(\?P<(?!name>)\w+>")
@@ -116,7 +116,7 @@ class TagStyle:
         closers = (argument.value_end.strip(), call.call_end.strip(), *markers.closers)
         openers = (call.call, argument.key, *markers.openers)
         if all(map(_ONE_TAG.fullmatch, (*openers, *closers))):
-            self.starts = _OPEN_TAG
+            self.starts: re.Pattern[str] | LazyPattern = _OPEN_TAG
         else:
             self.starts = _compile_any(text[:1] for text in (argument.key, *closers, *markers.openers, "<", "]"))
         self.value_may_end, self.marks_value = _compile_value_end(argument.value_end.strip(), flags, self.cuts_last)

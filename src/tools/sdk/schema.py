@@ -20,7 +20,6 @@ import types
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import partial
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -126,7 +125,7 @@ def _from_class(hint: Any) -> Schema:
         return _flatten_model(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _from_literal(*(each.value for each in hint))
-    if isinstance(hint, type) and is_dataclass(hint):
+    if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__"):
         return _from_dataclass(hint)
     name = getattr(hint, "__name__", None) or repr(hint)
     instead = INSTEAD.get(get_origin(hint) or hint, DIALECT)
@@ -233,6 +232,8 @@ def _from_typed_dict(kind: Any) -> Schema:
 
 
 def _from_dataclass(kind: Any) -> Schema:
+    from dataclasses import MISSING, fields  # no tool of ours has one, and start-up is measured
+
     own_hints = [hint for each in kind.__mro__ for hint in vars(each).get("__annotations__", {}).values()]
     if hasattr(kind, "__pydantic_validator__") or any("InitVar" in str(hint) for hint in own_hints):
         raise TypeError(f"{kind.__name__} is no plain dataclass; write one of plain fields, or a pydantic BaseModel")
@@ -292,7 +293,7 @@ def _flatten(schema: Mapping[str, Any], kinds: Mapping[str, Any], inside: Sequen
             flat[key] = value
     if "properties" in flat:
         flat = {"required": [], "additionalProperties": False, **flat}
-    return _fit_default(flat, schema.get("default", MISSING))
+    return _fit_default(flat, schema.get("default", ...))
 
 
 MAX_NESTED = 3  # times that a model which holds itself is written out
