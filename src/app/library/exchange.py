@@ -31,7 +31,7 @@ from ..model import check_messages
 from .approval import Answers, Approval, GivenAnswer, GivenAnswers, read_answers
 from .connection import CLOSED_HINT, BaseServer
 from .conversation import Conversation, read_conversation
-from .options import Options, Stored, check_options
+from .options import Options, Sampling, Stored, check_options
 from .result import Result, RunRecord, list_attempts
 from .structured import Form
 from .wording import reword_event
@@ -197,7 +197,8 @@ class BaseAgent(Generic[RunnerT]):
     @property
     def request_settings(self) -> Mapping[str, Any]:
         """What each request asks for, beside the conversation, for traces."""
-        return {"stream": True, **self._options}
+        given = self._options
+        return {"stream": True, **{name: given.get(name) for name in Sampling.__annotations__}}
 
     def take(self, given: Sequence[GivenAnswer] | None) -> None:
         """Begin a question, or what `given` are the answers for. Raises BotError."""

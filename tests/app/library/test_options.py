@@ -5,6 +5,7 @@ import pydoc
 import pytest
 
 from src import Agent, AsyncServer, Server
+from src.app.library.options import Sampling
 from tests.each import check_rows
 
 WRONG = """
@@ -35,3 +36,13 @@ def test_a_type_checker_knows_them(list_type_errors):
     lines = [error.split(": error: ") for error in list_type_errors(WRONG)]
     assert [place for place, _ in lines] == ["use.py:9", "use.py:10", "use.py:11", "use.py:12"]
     assert 'did you mean "system"' in lines[1][1]
+
+
+def test_traces_are_told_how_the_model_answers_and_nothing_else():
+    with (
+        Server("http://127.0.0.1:9/v1") as server,
+        server.agent(model="m", system="Be brief.", temperature=0.5) as agent,
+    ):
+        told = agent.request_settings
+    assert set(told) == {"stream", *Sampling.__annotations__}
+    assert (told["temperature"], told["top_p"]) == (0.5, None)
