@@ -147,11 +147,7 @@ class ChatApplication:
         with self._changed:
             self._is_prompting = True
             try:
-                self._changed.wait_for(
-                    lambda: (
-                        (self._queue and not self._is_held) or self._must_expand or self._has_left or self._has_ended
-                    )
-                )
+                self._changed.wait_for(self._has_work)
             finally:
                 self._is_prompting = False
             if self._has_left or self._has_ended:
@@ -160,6 +156,10 @@ class ChatApplication:
                 self._must_expand = False
                 return None
             return self._queue.pop(0)
+
+    def _has_work(self) -> bool:
+        may_send = bool(self._queue) and not self._is_held
+        return may_send or self._must_expand or self._has_left or self._has_ended
 
     def ask(self, question: str, default: str = "") -> str:
         """Return a line that is typed after the question. Raises EOFError and KeyboardInterrupt."""

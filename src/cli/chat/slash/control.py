@@ -303,6 +303,16 @@ def describe_server(server: McpServer) -> list[str]:
     return [*lines, *(f"    {line}" for line in server.problem.splitlines())]
 
 
+def _complete_model(state: State) -> Iterable[str]:
+    own = state.settings.vllm.available_models or (state.model_name,)
+    return filter(None, (*own, *state.settings.servers))
+
+
+def _complete_jobs(state: State) -> Iterable[str]:
+    jobs = state.list_jobs()
+    return [*(str(job.number) for job in jobs), *(f"end {job.number}" for job in jobs if not job.ending)]
+
+
 CONTROL_COMMANDS = (
     SlashCommand("/exit", "leave the chat", _exit, aliases=("/quit",)),
     SlashCommand("/new", "start a new conversation; this one is kept", _start_new, aliases=("/reset",)),
@@ -312,10 +322,7 @@ CONTROL_COMMANDS = (
         "show the model, or switch to another one",
         _show_or_switch_model,
         "[NAME]",
-        complete=lambda state: filter(
-            None,
-            [*(state.settings.vllm.available_models or [state.model_name]), *state.settings.servers],
-        ),
+        complete=_complete_model,
     ),
     SlashCommand(
         "/path",
@@ -348,10 +355,7 @@ CONTROL_COMMANDS = (
         "list commands in the background, show or end one",
         _manage_jobs,
         "[[end] N]",
-        complete=lambda state: [
-            *(str(job.number) for job in state.list_jobs()),
-            *(f"end {job.number}" for job in state.list_jobs() if not job.ending),
-        ],
+        complete=_complete_jobs,
     ),
     SlashCommand("/edit", "write the next message in your editor", _edit_message, "[TEXT]", takes_terminal=True),
     SlashCommand(
