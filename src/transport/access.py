@@ -51,7 +51,7 @@ class ServerAccess:
         if not (api_key.isascii() and api_key.isprintable()):
             hint = Advice("Check VLLM_API_KEY and vllm.api_key.", "Check `api_key`.")
             raise ConfigError("The API key contains a character that is not allowed in an HTTP header.", hint)
-        self.base_url, login = _split_login(base_url)
+        self.base_url = base_url
         self.limits = limits
         self.has_answered = False  # whether the server has ever answered
         self._api_key = api_key
@@ -60,8 +60,11 @@ class ServerAccess:
         if api_key:
             self._headers[key_header] = f"{key_prefix}{api_key}"
         self._login = ""
-        if login:  # of this address, where the key may be that of all
+        parts = urlsplit(base_url)
+        if parts.username is not None:  # for this address, where the key may be that of all
+            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self._headers["Authorization"] = self._login = f"Basic {b64encode(login.encode()).decode()}"
+            self.base_url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         self._route = find_route(self.base_url, ssl_verify, cert)
 
     def build_url(self, path: str) -> str:
@@ -89,15 +92,6 @@ class ServerAccess:
 
     def build_loop_error(self, last: str) -> ClientError:
         return ClientError(f"{self.base_url} redirects in a loop, last to {last}.", CHECK_ADDRESS)
-
-
-def _split_login(address: str) -> tuple[str, str]:
-    """The address without a user's name and password, and these two as Basic authorization has them; or ""."""
-    parts = urlsplit(address)
-    if parts.username is None:
-        return address, ""
-    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), login
 
 
 def find_redirect(url: str, status: int, location: str) -> str | None:

@@ -209,7 +209,12 @@ class AsyncClient(ServerAccess):
         except (TimeoutError, asyncio.TimeoutError) as error:
             raise deadline.timeout_error(self.base_url) from error
         except (aiohttp.ClientError, OSError, UnicodeError) as error:  # of a host's name
-            raise _find_cut(error, self.base_url) or self.translate(_to_known(error)) from error
+            # aiohttp reports these two instead of the head of an answer that had begun
+            if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
+                raise StreamCut("The server's answer was empty.", "Its log may say why.", max_retries=1) from error
+            if isinstance(error, aiohttp.ClientResponseError) and "chunk size" in error.message:
+                raise StreamCut(f"The connection to {self.base_url} broke in the middle of the answer.") from error
+            raise self.translate(_to_known(error)) from error
         self.has_answered = True
         return response
 
@@ -297,15 +302,6 @@ def _shorten(error: OSError) -> OSError:
     if not error.errno:
         return error
     return OSError(error.errno, os.strerror(error.errno))
-
-
-def _find_cut(error: Exception, base_url: str) -> StreamCut | None:
-    """The error for an answer that had begun, where aiohttp reports it instead of its head."""
-    if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
-        return StreamCut("The server's answer was empty.", "Its log may say why.", max_retries=1)
-    if isinstance(error, aiohttp.ClientResponseError) and "chunk size" in error.message:
-        return StreamCut(f"The connection to {base_url} broke in the middle of the answer.")
-    return None
 
 
 def _unescape(message: str) -> str:

@@ -10,15 +10,15 @@ from functools import cache, lru_cache
 from importlib.util import find_spec
 from threading import Lock
 from typing import Any, cast
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 from weakref import WeakSet, WeakValueDictionary
 
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
-from urllib3.exceptions import HTTPError, LocationParseError, MaxRetryError
-from urllib3.util import parse_url
+from urllib3.exceptions import HTTPError, MaxRetryError
+from urllib3.util import Url, parse_url
 
 from ..errors import ClientError
 from .deadlines import DeadlineConnection
@@ -70,7 +70,12 @@ class SharedPool:
                 prepared, stream=True, timeout=cast(Any, timeout)
             )  # the stubs lack urllib3's
         except requests.RequestException as error:
-            raise _unwrap(error) from None
+            cause = next(iter(error.args), None)  # urllib3's error
+            if isinstance(cause, MaxRetryError):
+                cause = cause.reason or cause
+            if isinstance(cause, (HTTPError, OSError)):
+                raise cause from None
+            raise
         answer: urllib3.BaseHTTPResponse = response.raw
         self.may_have_kept = self.may_have_kept or answer.headers.get("Connection", "").lower() != "close"
         for cookie in answer.headers.getlist("Set-Cookie"):
@@ -81,10 +86,10 @@ class SharedPool:
     def _connect(self) -> _PoolAdapter:
         with _LOCK:
             if self._connections is None:
-                address = urlsplit(self._base_url)
+                address = parse_url(self._base_url)
                 prefix = ""
                 if address.scheme == "http" and self._route.proxy.startswith("http"):  # it sends the request on
-                    prefix = _make_origin(address)
+                    prefix = f"{address.scheme}://{address.netloc}"
                 self._connections = _PoolAdapter(_make_pool(address, self._route), prefix)
             return self._connections
 
@@ -112,24 +117,16 @@ class _PoolAdapter(HTTPAdapter):
         super().close()
 
 
-def _unwrap(error: requests.RequestException) -> Exception:
-    """urllib3's error in one of requests."""
-    inner = next(iter(error.args), None)
-    if isinstance(inner, MaxRetryError) and inner.reason is not None:
-        return inner.reason
-    return inner if isinstance(inner, (HTTPError, OSError)) else error
-
-
 _POOLS: WeakValueDictionary[tuple[object, ...], SharedPool] = WeakValueDictionary()
 _LOCK = Lock()
 
 
-def _make_pool(address: SplitResult, route: Route) -> urllib3.HTTPConnectionPool:
+def _make_pool(address: Url, route: Route) -> urllib3.HTTPConnectionPool:
     options: dict[str, Any] = {"maxsize": MAX_KEPT_CONNECTIONS}
     if address.scheme == "https":
         options["ssl_context"] = make_tls_context(route)
     manager = _make_proxy_manager(route.proxy, options) if route.proxy else urllib3.PoolManager(**options)
-    pool = manager.connection_from_host(_encode_host(address), address.port, address.scheme)
+    pool = manager.connection_from_host(address.host, address.port, address.scheme)
     pool.ConnectionCls = _watch(pool.ConnectionCls)
     return pool
 
@@ -151,22 +148,6 @@ def _make_proxy_manager(proxy: str, options: dict[str, Any]) -> urllib3.PoolMana
 def _clean_path(url: str) -> str:
     """The path and the query as they are sent: encoded, and without `..`."""
     return parse_url(f"/{''.join(url.split('/', 3)[3:])}").request_uri
-
-
-def _make_origin(address: SplitResult) -> str:
-    host = _encode_host(address)
-    if ":" in host:
-        host = f"[{host}]"
-    port = f":{address.port}" if address.port else ""
-    return f"{address.scheme}://{host}{port}"
-
-
-def _encode_host(address: SplitResult) -> str:
-    """Raises LocationParseError."""
-    try:
-        return (address.hostname or "").encode("idna").decode()
-    except UnicodeError as error:
-        raise LocationParseError(address.netloc) from error
 
 
 @cache
