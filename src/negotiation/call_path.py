@@ -175,7 +175,7 @@ class CallPath(Value, frozen=True):
         if blamed := _list_blamed(refusal, sent):
             return Downgrade(self.disable_fields(blamed), "")
         if isinstance(refusal, TokensUnsupported) and self.mode == "tokens":
-            return self._step_down(refusal)
+            return self._step_down_from_tokens(refusal)
         is_about_tools = are_tools_ours and refusal.status in (400, 422) and _ABOUT_TOOLS.search(refusal.body)
         if type(refusal) is ServerError and is_about_tools and self.mode != "tokens" and "text" in self._list_lower():
             path = self._change_mode("text", REFUSED_HERE)  # others may offer other tools

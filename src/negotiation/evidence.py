@@ -81,26 +81,24 @@ class PromptCounter:
         if not request.tools or path.is_raw:
             return PromptWatch()
         if path.proven:
-            if not path.template_shows_tools or not self._is_measurable(request):
-                return PromptWatch()
-            # A template may leave thoughts out.
-            size = len(self._encode(request) or b"") - sum(self._thought_sizes(request.messages))
-            return PromptWatch(is_held=False, min_tokens=size // MAX_BYTES_PER_TOKEN)
+            return self._watch_size(request, path)
         if path.mode == "native" and path.template_shows_tools:
-            return PromptWatch(self._recall(request), is_held=False)
+            if self._last and self._last[0][1] == tuple(request.messages):  # the same conversation
+                return PromptWatch(self._last[1], is_held=False)
+            return PromptWatch(is_held=False)
         if path.prompt_style != "template":
             return PromptWatch()
         return PromptWatch((yield from self.count(request)))
 
-    def _recall(self, request: ChatRequest) -> PromptSizes | None:
-        """What was counted of the same conversation."""
-        if self._last and self._last[0][1] == tuple(request.messages):
-            return self._last[1]
-        return None
-
-    def _is_measurable(self, request: ChatRequest) -> bool:
-        """Images have more bytes than tokens."""
-        return self.may_doubt and not any(self._media(request.messages))
+    def _watch_size(self, request: ChatRequest, path: CallPath) -> PromptWatch:
+        """Of a path that was proven: see that the prompt has not too few tokens for its request."""
+        if not path.template_shows_tools or not self.may_doubt:
+            return PromptWatch()
+        if any(self._media(request.messages)):  # they have more bytes than tokens
+            return PromptWatch()
+        # A template may leave thoughts out.
+        size = len(self._encode(request) or b"") - sum(self._thought_sizes(request.messages))
+        return PromptWatch(is_held=False, min_tokens=size // MAX_BYTES_PER_TOKEN)
 
     def find_drop(self, watch: PromptWatch, request: ChatRequest) -> Aside[bool]:
         """Whether the answer that was shown had a prompt without its tools."""

@@ -42,7 +42,7 @@ def mend_history(messages: Messages) -> Mended:
     """The history as all servers take it."""
     steps = {
         "functions": _name_functions,
-        "system": _mend_system,
+        "system": place_late_system,
         "exchanges": _mend_exchanges,
         "empty": _leave_out_empty,
         "roles": _join_neighbours,
@@ -131,14 +131,6 @@ def _name_functions(messages: Messages) -> Messages:
             message = {**message, "role": "tool", "tool_call_id": id}
         named.append(message)
     return named
-
-
-def _mend_system(messages: Messages) -> Messages:
-    """One system message, at the beginning; `developer` is a younger name of the role."""
-    is_regular = not any(map(is_system, messages[1:])) and all(each.get("role") != "developer" for each in messages)
-    if is_regular:
-        return messages
-    return place_late_system(messages)
 
 
 def _mend_exchanges(messages: Messages) -> Messages:

@@ -59,6 +59,7 @@ def name_thoughts(message: dict[str, Any], *, moves_inline: bool) -> dict[str, A
 
 def place_late_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """System messages at the beginning as one; each later one in a fixed wrapper, at the end of the message before it.
+    A history with one system message, or none, stays as it is; `developer` is a younger name of the role.
 
     Only user messages and results of tools take one. Behind an answer it becomes a message of the user, since many
     templates forget the thoughts before such a message; behind calls it waits for their results.
@@ -67,7 +68,7 @@ def place_late_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]
     placed: list[_Placed] = []
     if heads:
         content = join_contents(*(message.get("content") for message in heads))
-        placed.append(_Placed({"role": "system", "content": content}, []))
+        placed.append(_Placed({**heads[0], "role": "system", "content": content}, []))
     waiting: list[JSON] = []
     for message in messages[len(heads) :]:
         if not is_system(message):

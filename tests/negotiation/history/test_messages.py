@@ -49,6 +49,11 @@ def test_between_calls_and_their_results_it_waits_for_the_first_result():
     assert placed == [USER, CALLS, {**RESULT, "content": f"x\n\n{WRAPPED}"}]
 
 
+def test_a_history_with_one_stays_as_it_is():
+    messages = [{**SYSTEM, "name": "house"}, USER, CALLS, RESULT, ANSWER]
+    assert place_late_system(messages) == messages
+
+
 def test_several_at_the_beginning_are_one():
     assert place_late_system([SYSTEM, LATE, USER])[0] == {"role": "system", "content": "Be brief.\n\nLate."}
 
