@@ -162,33 +162,12 @@ def _parse_json(path: Path, text: str) -> object:
 
 
 def _parse_yaml(path: Path, text: str) -> object:
-    import yaml  # start-up is measured
-
-    class DatelessLoader(yaml.SafeLoader):
-        """A date is a text, as in JSON."""
-
-        yaml_implicit_resolvers = {  # noqa: RUF012 - of the library
-            first: [row for row in rows if row[0] != "tag:yaml.org,2002:timestamp"]
-            for first, rows in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            seen: set[tuple[str, str]] = set()  # the keys as they are written; those that << merges are no doubles
-            for key, _ in node.value:
-                if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
-                    why = f"{shorten(key.value)} stands twice in one object"
-                    raise yaml.constructor.ConstructorError(None, None, why, key.start_mark)
-                seen.add((key.tag, str(key.value)))
-            return super().construct_mapping(node, deep)
+    from ..types.strict_yaml import InvalidYaml, load_strict  # start-up is measured
 
     try:
-        return yaml.load(text, DatelessLoader)  # noqa: S506 - a SafeLoader
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise ConfigError(f"{path}: {where}{error.problem}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: {str(error).splitlines()[0]}") from error
+        return load_strict(text)
+    except InvalidYaml as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 PARSERS = {".json": _parse_json, ".yaml": _parse_yaml, ".yml": _parse_yaml}

@@ -26,6 +26,7 @@ from ...errors import ToolError
 from ...types.file_names import escape_name
 from ...types.lazy_pattern import LazyPattern
 from ...types.special_tokens import neutralize_with_note
+from ...types.strict_yaml import load_strict
 from ..sdk.tool import Tool, tool
 
 NAME = LazyPattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -168,14 +169,10 @@ def _split(text: str) -> tuple[dict[Any, Any], str]:
     match = FRONT_MATTER.match(text)
     if match is None:
         raise ValueError("its front matter has no end (---)")
-    import yaml  # start-up is measured
-
     try:
-        fields = yaml.safe_load(match[1])
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" in line {mark.line + 2}" if mark else ""
-        raise ValueError(f"its front matter is not valid YAML{place}") from error
+        fields = load_strict(f"\n{match[1]}")  # in place of the line with ---: errors name lines of the file
+    except ValueError as error:
+        raise ValueError(f"its front matter is not valid YAML: {error}") from error
     except RecursionError as error:
         raise ValueError("its front matter is nested too deeply") from error
     if not isinstance(fields, dict):

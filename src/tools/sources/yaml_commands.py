@@ -32,6 +32,7 @@ from msgspec.structs import replace
 from ...errors import ConfigError, ToolError
 from ...types.messages import JSON, ToolDefinition
 from ...types.sandbox import ACCESSES, Access
+from ...types.strict_yaml import load_strict
 from ...types.tool_schema import describe_type
 from ..process.access import run_command
 from ..sdk.output_store import ToolOutput
@@ -118,15 +119,13 @@ class CommandTemplate(Struct, frozen=True):
 
 def load(paths: Sequence[str]) -> Iterator[Tool]:
     """Yield the tools of YAML files. Raises ConfigError, with the file and the number of the tool in it."""
-    import yaml  # slow, and needed only for such tools
-
     for path in paths:
         try:
-            content = yaml.safe_load(Path(path).read_text(encoding="utf-8-sig"))
+            content = load_strict(Path(path).read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}") from error
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise ConfigError(f"{path}: it is not YAML: {' '.join(str(error).split())}") from error
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{path}: it is not YAML: {error}") from error
         entries = content if isinstance(content, list) else [content]
         for number, entry in enumerate(entries, 1):
             yield _make_tool(f"{path}: tool {number}", entry)

@@ -48,7 +48,11 @@ class TestLoading:
     @pytest.mark.parametrize(
         ("text", "why"),
         [
-            ("---\nname: pdf\ndescription: [oops\n---\ntext", "its front matter is not valid YAML in line "),
+            ("---\nname: pdf\ndescription: [oops\n---\ntext", "its front matter is not valid YAML: line 4, column 1: "),
+            (
+                "---\nname: pdf\ndescription: x\ndescription: y\n---\ntext",
+                'its front matter is not valid YAML: line 4, column 1: "description" stands twice in one object',
+            ),
             ("---\nname: pdf\ndescription: x\ntext", "its front matter has no end (---)"),
             ("---\n- pdf\n---\ntext", "its front matter holds no names and values"),
             ("---\nname: pdf\n---\ntext", "its front matter has no description"),
