@@ -130,7 +130,8 @@ class Answer:
                 yield Release()
         except RequestFailed as error:
             self._note_failure(error)
-            yield from assembler.flush()
+            if error.was_shown:
+                yield from assembler.flush()
             raise
         yield from self._learn()
 

@@ -148,8 +148,8 @@ class ResponseAssembler:
         return [*shown, Notice(TOO_LONG.format(size=self.size))]
 
     def flush(self) -> list[ModelEvent]:
-        """The rest of an answer that breaks off, if a part of it has been shown."""
-        return self._close(truncated=True) if self._answer.blocks else []
+        """The rest of an answer that breaks off."""
+        return self._close(truncated=True)
 
     def _close(self, *, truncated: bool) -> list[ModelEvent]:
         events = self._parser.close(truncated=truncated)

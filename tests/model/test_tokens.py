@@ -194,6 +194,13 @@ class TestTemplate:
         assert response.text
         assert shown.startswith(response.text)
 
+    def test_nothing_is_shown_of_an_answer_that_breaks_before_its_prompt_is_known(self):
+        broken = b'data: {"choices": [{"delta": {"content": "Once. TOOL_"}}]}\n\n'
+        broken += b'data: {"error": {"message": "the engine died", "code": 500}}\n\n'
+        served = Served(broken, HELLO, tokenize=tokenize, path=self.PATH)
+        assert served.ask().text == "Hello"
+        assert "".join(event.text for event in served.events if isinstance(event, TextDelta)) == "Hello"
+
     def test_with_no_other_way_in_the_order_the_user_is_told(self):
         served = Served([{"finish": "stop", "usage": {"prompt_tokens": 100, "completion_tokens": 5}}], tokenize=tokenize,
                         path=CallPath("template", template_shows_tools=True, order=("template",)))  # fmt: skip
