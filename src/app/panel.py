@@ -6,7 +6,7 @@ Each member sees the question alone, and neither the conversation nor tools.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Protocol
@@ -69,6 +69,21 @@ def ask_members(members: Sequence[PanelMember], question: str, timeout: float) -
         del waiting[place]
         yield answer
     yield from (PanelAnswer(member.name, error="it took too long") for member in waiting.values())
+
+
+def hold_panel(
+    members: Sequence[PanelMember], question: str, timeout: float, show: Callable[[PanelAnswer], object]
+) -> str:
+    """The answers, for the model that sums up; `show` gets each as it comes. Raises BotError if there is none."""
+    answers = []
+    for answer in ask_members(members, question, timeout):
+        show(answer)
+        answers.append(answer)
+    if not any(answer.text for answer in answers):
+        raise BotError(
+            "No model of the panel gave an answer.", "\n".join(f"{each.name}: {each.error}" for each in answers)
+        )
+    return render_material(answers)
 
 
 def render_material(answers: Sequence[PanelAnswer]) -> str:

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from ... import __version__, app
 from ...app.factory import Factory
 from ...config import Settings
-from ...errors import BotError, ConfigError
+from ...errors import ConfigError
 from ...types.events import Notice
 from ..arguments import load_settings
 from ..tracing.debug import Debug
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
             form = read_form(options.json_schema)
         outlet = outlet or stack.enter_context(open_outlet("text", raw=bool(options.raw), form=form))
         if options.panel:
-            factory, question = _hold_panel(factory, question, outlet)
+            factory, question = _ask_panel(factory, question, outlet)
         return ask(
             factory,
             debug,
@@ -83,22 +83,16 @@ def run(options: argparse.Namespace, debug_level: int, sleep: Callable[[float], 
         )
 
 
-def _hold_panel(factory: Factory, question: Question, outlet: Outlet) -> tuple[Factory, Question]:
+def _ask_panel(factory: Factory, question: Question, outlet: Outlet) -> tuple[Factory, Question]:
     """What answers, and what it is asked. Each answer of the panel is shown as it comes. Raises BotError."""
     panel = factory.connections.make_panel()
-    answers = []
-    for answer in app.panel.ask_members(panel.members, question.whole, factory.settings.review.timeout):
-        outlet.draw(Notice(str(answer)))
-        answers.append(answer)
-    if not any(answer.text for answer in answers):
-        raise BotError(
-            "No model of the panel gave an answer.", "\n".join(f"{each.name}: {each.error}" for each in answers)
-        )
+    timeout = factory.settings.review.timeout
+    material = app.panel.hold_panel(
+        panel.members, question.whole, timeout, lambda answer: outlet.draw(Notice(str(answer)))
+    )
     if panel.chair_settings:
         factory = factory.with_settings(panel.chair_settings)
-    return factory, replace(
-        question, before=f"{app.panel.render_material(answers)}\n\n{app.panel.REQUEST.format(question='')}"
-    )
+    return factory, replace(question, before=f"{material}\n\n{app.panel.REQUEST.format(question='')}")
 
 
 @contextmanager

@@ -200,21 +200,20 @@ def _edit_message(state: State, words: str) -> None:
         state.queue.append(text)
 
 
-def _hold_panel(state: State, question: str) -> None:
+def _ask_panel(state: State, question: str) -> None:
     """Ask the models of `review.models` side by side; then one of them, or the chat's own, sums up. Raises BotError."""
     if not question:
         state.screen.say("Ask the panel something: /panel QUESTION")
         return
     panel = state.factory.connections.make_panel()
     state.screen.say(sanitize(f"  Asking {', '.join(member.name for member in panel.members)}..."))
-    answers = []
-    for answer in app.panel.ask_members(panel.members, question, state.settings.review.timeout):
-        state.screen.say(sanitize(f"{answer}\n"))
-        answers.append(answer)
-    if not any(answer.text for answer in answers):
-        state.screen.say("No model of the panel gave an answer.")
-        return
-    request, material = app.panel.REQUEST.format(question=question), app.panel.render_material(answers)
+    material = app.panel.hold_panel(
+        panel.members,
+        question,
+        state.settings.review.timeout,
+        lambda answer: state.screen.say(sanitize(f"{answer}\n")),
+    )
+    request = app.panel.REQUEST.format(question=question)
     state.notes.append(material)
     if (chair := panel.chair) is None:
         state.queue.insert(0, request)
@@ -341,7 +340,7 @@ CONTROL_COMMANDS = (
     SlashCommand("/trust", "use the skills, commands and checkers of this folder, or do not", _set_trust, "[off]"),
     SlashCommand("/plan", "in mode plan: accept the last answer as the plan, edit it or send it back", _accept_plan),
     SlashCommand(
-        "/panel", "ask the models of review.models, and have one sum up", _hold_panel, "QUESTION", asks_model=True
+        "/panel", "ask the models of review.models, and have one sum up", _ask_panel, "QUESTION", asks_model=True
     ),
     SlashCommand(
         "/mcp",
