@@ -14,7 +14,9 @@ from ...app.toolset import list_offered, make_tools
 from ...config import REMOVED, SETTINGS, list_settings, parse_words, split_key, write_setting
 from ...errors import ConfigError
 from ...model import make_strict
+from ...security.text.redact import redact
 from ...security.text.sanitize import sanitize
+from ...session.journal import redact_value
 from ...types.tool_schema import to_openai_tool
 from ..arguments import find_settings_file, load_settings
 
@@ -53,7 +55,8 @@ def run_config(options: argparse.Namespace) -> int:
     """The settings in force, or a change of one. Raises ConfigError."""
     if options.action:
         return _change_setting(options)
-    rows = list_settings(load_settings(options))
+    # Keys are hidden by their options; a login in an address or a token in a command is found by its shape.
+    rows = [(key, redact_value(value, redact), place) for key, value, place in list_settings(load_settings(options))]
     if options.json:
         print(json.dumps({key: {"value": value, "from": place} for key, value, place in rows}, indent=2))
         return 0
@@ -72,7 +75,7 @@ def _change_setting(options: argparse.Namespace) -> int:
         check_given(key, value)
         shown = "set"
         if (setting := SETTINGS.get(split_key(key)[2])) and not setting.option.secret:
-            shown = f"= {json.dumps(setting.option.hide(value), ensure_ascii=False)}"
+            shown = f"= {json.dumps(redact_value(setting.option.hide(value), redact), ensure_ascii=False)}"
     else:
         value, shown = REMOVED, "not set"
     write_setting(file, key, value)

@@ -92,6 +92,17 @@ class TestConfig:
             assert "sekret" not in out
             assert "(set)" in out
 
+    def test_secrets_in_commands_and_addresses_are_never_shown(self, run, tmp_path):
+        rows = [
+            {"name": "a", "command": "x", "args": ["--api-key=sk-CANARYabcdefghijklmn"]},
+            {"name": "b", "url": "https://me:CANARY1234@h/mcp?token=CANARY5678"},
+        ]
+        (tmp_path / "config.json").write_text(json.dumps({"tools": {"mcp": rows}}))
+        for form in ([], ["--json"]):
+            _, out, _ = run("config", *form)
+            assert "[redacted]@h/mcp" in out
+            assert "CANARY" not in out
+
     def test_a_bad_rule_is_named_with_its_file_before_any_server_is_asked(self, run, tmp_path):
         (tmp_path / "config.json").write_text('{"security": {"rules": [{"cmd": "ls"}]}}')
         code, out, err = run("models", "-u", "http://127.0.0.1:9/v1")
