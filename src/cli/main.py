@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
 
 from .. import __version__
@@ -126,9 +127,17 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
     """`sleep` waits between attempts to reach the server."""
     if sys.stderr is None:  # closed; print would write to standard output instead
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    gc.set_threshold(GC_THRESHOLD_OBJECTS)
+    atexit.register(gc.freeze)  # leaves nothing for the collection at the exit: the system frees all memory anyway
     try:
         try:
-            return _run(arguments, sleep)
+            run = _choose_run(_parse_options(sys.argv[1:] if arguments is None else arguments), sleep)
+            with exit_on_signals():
+                return run()
+        except BrokenPipeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the top of the terminal: one line, a traceback only under DEBUG
+            return _report_failure(error)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # else it fails while the interpreter ends
@@ -142,37 +151,35 @@ def main(arguments: list[str] | None = None, sleep: Callable[[float], None] = ti
         return 1
 
 
-def _run(arguments: list[str] | None, sleep: Callable[[float], None]) -> int:
-    gc.set_threshold(GC_THRESHOLD_OBJECTS)
-    atexit.register(gc.freeze)  # leaves nothing for the collection at the exit: the system frees all memory anyway
-    options = _parse_options(sys.argv[1:] if arguments is None else arguments)
+def _choose_run(options: argparse.Namespace, sleep: Callable[[float], None]) -> Callable[[], int]:
+    """What the options ask for; it returns the exit code. Raises ConfigError."""
     # Loaded here so that --help and --version do not load it.
     from ..config import read_debug_level
-    from ..errors import BotError, describe_error
-    from ..security.text.sanitize import sanitize
+    from ..errors import ConfigError
     from .oneshot.run import run
 
     if sys.stdout is None:
-        print("vllm-bot: Standard output is closed, so nothing could be shown.", file=sys.stderr)
-        return 2
+        raise ConfigError("Standard output is closed, so nothing could be shown.")
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # input and models may contain anything
-    debug = read_debug_level(os.environ)
-    try:
-        with exit_on_signals():
-            if options.command:
-                return int(getattr(_load_module(options.command), f"run_{options.command}")(options))
-            return run(options, debug, sleep)
-    except BrokenPipeError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the top of the terminal: one line, a traceback only under DEBUG
-        if debug:
-            import traceback
+    if options.command:
+        return partial(getattr(_load_module(options.command), f"run_{options.command}"), options)
+    return partial(run, options, read_debug_level(os.environ), sleep)
 
-            traceback.print_exc()
-        print(f"vllm-bot: {sanitize(describe_error(error)[:MAX_ERROR_CHARS])}", file=sys.stderr)
-        return error.exit_code if isinstance(error, BotError) else 1
+
+def _report_failure(error: Exception) -> int:
+    """Tell the user; returns the exit code."""
+    from ..config import read_debug_level
+    from ..errors import BotError, describe_error
+    from ..security.text.sanitize import sanitize
+
+    if read_debug_level(os.environ):
+        import traceback
+
+        traceback.print_exception(error)
+    print(f"vllm-bot: {sanitize(describe_error(error)[:MAX_ERROR_CHARS])}", file=sys.stderr)
+    return error.exit_code if isinstance(error, BotError) else 1
 
 
 def _parse_options(words: list[str]) -> argparse.Namespace:
