@@ -195,7 +195,7 @@ def _read_turn(place: str, row: Mapping[str, Any], tools: Mapping[str, ToolDefin
         raise ConfigError(f"{place}: there is no key {min(unknown)!r}.", EXAMPLE)
     check = str(row.get("assert", ""))
     if check:
-        _try(_compile, check, f"{place}: assert")
+        _check_source(_compile, check, f"{place}: assert")
     elif "expect" not in row:
         raise ConfigError(f"{place}: it needs `expect`, `assert`, or both.", EXAMPLE)
     expect = _read_expected(place, row["expect"] or [], tools) if "expect" in row else None
@@ -211,10 +211,10 @@ def _read_expected(place: str, rows: object, tools: Mapping[str, ToolDefinition]
     return tuple(_read_call(place, each, tools) for each in rows)
 
 
-def _try(compile: Callable[[Any], object], source: Any, place: str) -> None:
+def _check_source(compiles: Callable[[Any], object], source: Any, place: str) -> None:
     """Raises ConfigError for what cannot be compiled."""
     try:
-        compile(source)
+        compiles(source)
     except (re.error, SyntaxError, TypeError, ValueError, MemoryError, RecursionError) as error:
         # The last two tell nothing: it is nested too deep.
         raise ConfigError(f"{place}: {str(error) or 'it is nested too deep'}.") from error
@@ -233,7 +233,7 @@ def _read_call(place: str, row: object, tools: Mapping[str, ToolDefinition]) -> 
         raise ConfigError(f"{place}: the arguments of {name}: expected an object, got {arguments!r:.60}.")
     for key, value in arguments.items():
         if isinstance(value, dict) and "matches" in value:
-            _try(re.compile, value["matches"], f"{place}: {name}.{key}: matches")
+            _check_source(re.compile, value["matches"], f"{place}: {name}.{key}: matches")
     return ExpectedCall(name, arguments)
 
 
