@@ -159,7 +159,7 @@ class ServerApi:
         for url, step in near.items():
             if url == base:
                 continue
-            if (yield from self._try_fetch("GET", f"{step}/models", None, self._codec.read_models)) is not None:
+            if (yield from self._try_fetch("GET", f"{step}/models", None, server_errors.read_model_names)) is not None:
                 there = f"There is a server at {url}:"
                 refusal.hint = Advice(f"{there} set vllm.base_url to that.", f"{there} pass that as `base_url`.")
                 return True
@@ -273,7 +273,7 @@ class ServerApi:
     def _fetch_models(self, within: float | None = None) -> Aside[list[str]]:
         """Fills what is known of the models."""
         body = yield from self._fetch("GET", "models", None, bytes, within)
-        names = self._codec.read_models(body)
+        names = server_errors.read_model_names(body)
         lengths, counts, owner = dict[str, int](), dict[str, int](), ""
         if self.is_vllm:
             lengths, counts, owner = (

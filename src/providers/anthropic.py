@@ -24,7 +24,6 @@ from ..types.messages import (
     Reasoning,
     Response,
     StopReason,
-    SystemMessage,
     Text,
     ToolChoice,
     ToolDefinition,
@@ -36,7 +35,7 @@ from ..types.messages import (
 )
 from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, make_sendable
 from .openai import OpenAICodec
-from .server_errors import extract_openai_names, read_mid_stream_error, read_model_names
+from .server_errors import read_mid_stream_error
 from .stream.decoder import BodySniffer, StreamDecoder
 from .stream.response_builder import TextBlockBuilder
 from .wire_json import StructReader, WireStruct, as_dicts, as_str, dump_json, encode_body, encode_json, to_struct
@@ -61,8 +60,7 @@ class AnthropicCodec(Codec):
     def encode(self, request: ChatRequest) -> HttpRequest:
         max_tokens = request.max_tokens or DEFAULT_MAX_TOKENS
         fields: dict[str, JSON] = {"model": request.model, "max_tokens": max_tokens, "stream": request.stream}
-        system = [message.text for message in request.messages if isinstance(message, SystemMessage) and message.text]
-        if system:
+        if system := request.system_texts:
             fields["system"] = "\n\n".join(system)
         if request.temperature is not None:
             fields["temperature"] = request.temperature
@@ -79,9 +77,6 @@ class AnthropicCodec(Codec):
 
     def make_decoder(self, content_type: str) -> Decoder:
         return BodySniffer(content_type, AnthropicStream(self._new_id))
-
-    def read_models(self, body: bytes) -> list[str]:
-        return read_model_names(body, extract_openai_names)
 
 
 def _encode_choice(choice: ToolChoice) -> JSON:

@@ -10,7 +10,16 @@ from msgspec import Struct
 
 from ..errors import BotError, ClientError, StreamCut, WireError
 from ..types.events import Completed, ModelEvent
-from ..types.messages import JSON, MalformedCall, Message, ToolCall, ToolChoice, ToolDefinition, ToolResult
+from ..types.messages import (
+    JSON,
+    MalformedCall,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolChoice,
+    ToolDefinition,
+    ToolResult,
+)
 
 
 class ChatRequest(Struct, frozen=True):
@@ -32,6 +41,11 @@ class ChatRequest(Struct, frozen=True):
     extra: Mapping[str, JSON] = {}
     max_tokens_name: str = ""
     is_mended: bool = False
+
+    @property
+    def system_texts(self) -> list[str]:
+        """The system prompt, for APIs that have a field for it."""
+        return [message.text for message in self.messages if isinstance(message, SystemMessage) and message.text]
 
 
 class RawTokens(Struct, frozen=True):
@@ -106,9 +120,6 @@ class Codec(Protocol):
 
     def make_decoder(self, content_type: str) -> Decoder:
         """For an answer with status 200."""
-
-    def read_models(self, body: bytes) -> list[str]:
-        """The names in a list of models. Raises WireError."""
 
 
 def decode_piece(decoder: Decoder, piece: bytes | ClientError | None) -> tuple[Sequence[WireEvent], bool]:

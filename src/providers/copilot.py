@@ -30,7 +30,7 @@ from ..types.messages import (
     list_blocks,
 )
 from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, make_sendable
-from .server_errors import extract_openai_names, read_mid_stream_error, read_model_names
+from .server_errors import read_mid_stream_error
 from .stream.decoder import BodySniffer, StreamDecoder
 from .wire_json import StructReader, WireStruct, as_dicts, dump_json, encode_body, encode_json
 
@@ -90,9 +90,6 @@ class CopilotCodec(Codec):
 
     def make_decoder(self, content_type: str) -> Decoder:
         return BodySniffer(content_type, CopilotStream(self._new_id))
-
-    def read_models(self, body: bytes) -> list[str]:
-        return read_model_names(body, extract_openai_names)
 
 
 def _encode_tools(tools: Sequence[ToolDefinition]) -> list[JSON]:

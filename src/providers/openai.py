@@ -45,7 +45,7 @@ from .base import (
     describe_failure,
     make_sendable,
 )
-from .server_errors import extract_openai_names, is_error, read_mid_stream_error, read_model_names
+from .server_errors import is_error, read_mid_stream_error
 from .stream.decoder import BodySniffer, StreamDecoder
 from .wire_json import (
     StructReader,
@@ -104,9 +104,6 @@ class OpenAICodec(Codec):
 
     def make_decoder(self, content_type: str) -> Decoder:
         return BodySniffer(content_type, OpenAIStream(self._new_id))
-
-    def read_models(self, body: bytes) -> list[str]:
-        return read_model_names(body, extract_openai_names)
 
 
 def _encode_choice(choice: ToolChoice) -> JSON:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from ..errors import (
@@ -183,7 +183,8 @@ def _cut_quotes(message: str, sent: object) -> str:
         spelling
         for text in _list_texts(sent)
         if len(text) <= len(message)
-        for spelling in _list_spellings(text)
+        # As it is, and as Python and JSON write it within quotes.
+        for spelling in (text, repr(text)[1:-1], json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
         if spelling[:MIN_QUOTE_CHARS] in starts and spelling in message
     }
     for text in sorted(quoted, key=len, reverse=True):  # a text may be a part of another one
@@ -203,15 +204,6 @@ def _list_texts(sent: object) -> Iterator[str]:
             left += [*value, *value.values()]
         elif isinstance(value, (list, tuple)):
             left += value
-
-
-def _list_spellings(text: str) -> Iterator[str]:
-    """The text as it is, and as Python and JSON write it within quotes."""
-    yield text
-    if not text.isascii() or not text.isprintable() or any(mark in text for mark in "\\\"'"):
-        yield repr(text)[1:-1]
-        yield json.dumps(text)[1:-1]
-        yield json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _classify(text: str, status: int, message: str) -> ServerError:
@@ -314,18 +306,20 @@ def _describe_field(entry: Any) -> str:
     return f"{'.'.join(map(str, entry.get('loc') or ()))}: {entry.get('msg')}"
 
 
-def read_model_names(body: bytes, names: Callable[[Any], list[str]]) -> list[str]:
-    """The names in a list of models, as `names` finds them in its JSON. Raises WireError."""
+def read_model_names(body: bytes) -> list[str]:
+    """The names in a list of models: OpenAI's, as most servers have it, or Gemini's. Raises WireError."""
     try:
-        return names(json.loads(body))
+        listed = json.loads(body)
+        if isinstance(listed, list) and listed:  # Together's
+            listed = {"data": listed}
+        if "data" in listed:
+            return [str(model["id"]) for model in listed["data"] or ()]
+        return [
+            str(model["name"]).removeprefix("models/")
+            for model in listed["models"]
+            if "generateContent" in model.get("supportedGenerationMethods", ["generateContent"])
+        ]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         beginning = summarize_page(body[:MAX_LIST_BYTES])[:MAX_LIST_CHARS] or "empty"
         message = f"The server's list of models has an unknown shape: {beginning}"
         raise WireError(message, CHECK_ADDRESS) from error
-
-
-def extract_openai_names(listed: Any) -> list[str]:
-    """From OpenAI's list, which Anthropic, Ollama and llama.cpp's server share."""
-    if not listed or not isinstance(listed, list):  # Together's is a bare list
-        listed = listed["data"] or []
-    return [str(model["id"]) for model in listed]

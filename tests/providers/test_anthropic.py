@@ -129,8 +129,3 @@ class TestAnswer:
         decoder = codec("anthropic").make_decoder("text/event-stream")
         decoder.feed(event(type="message_stop"))
         assert isinstance(decoder.close()[-1], Completed)
-
-
-def test_models():
-    listed = b'{"data": [{"type": "model", "id": "claude-a"}, {"type": "model", "id": "claude-b"}], "has_more": false}'
-    assert codec("anthropic").read_models(listed) == ["claude-a", "claude-b"]

@@ -287,20 +287,6 @@ class TestWhole:
             decoded(codec, b"<html><title>Sign in</title>", content_type="text/html; charset=utf-8")
 
 
-class TestModels:
-    def test_names(self, codec):
-        assert codec.read_models(b'{"data": [{"id": "a"}, {"id": "b"}]}') == ["a", "b"]
-
-    @pytest.mark.parametrize(("text", "names"), [(b'[{"id": "a"}]', ["a"]), (b'{"data": null}', [])])
-    def test_a_bare_list_and_no_list_are_read(self, codec, text, names):
-        assert codec.read_models(text) == names
-
-    @pytest.mark.parametrize("text", [b"", b"[]", b"null", b'{"data": [1]}', b"<html>"])
-    def test_another_shape_is_an_error(self, codec, text):
-        with pytest.raises(WireError, match="list of models"):
-            codec.read_models(text)
-
-
 def test_completed_is_the_last_event(codec):
     decoder = codec.make_decoder("text/event-stream")
     decoder.feed(event({"content": "x"}, "stop"))

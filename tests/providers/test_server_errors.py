@@ -13,8 +13,15 @@ from src.errors import (
     TemplateRejected,
     ToolsUnsupported,
     Unauthorized,
+    WireError,
 )
-from src.providers.server_errors import _REFUSALS, parse_excess_tokens, read_error_message, read_refusal
+from src.providers.server_errors import (
+    _REFUSALS,
+    parse_excess_tokens,
+    read_error_message,
+    read_model_names,
+    read_refusal,
+)
 from tests.each import check_rows
 
 TOO_LONG = [
@@ -169,3 +176,32 @@ def test_a_redirect_says_where_to():
 def test_how_many_images_a_server_takes_is_read(allowed, limit):
     refusal = read_refusal(400, f"At most {allowed} image(s) may be provided in one prompt.".encode())
     assert refusal.max_media == limit
+
+
+class TestModels:
+    @pytest.mark.parametrize(
+        ("text", "names"),
+        [
+            (b'{"data": [{"id": "a"}, {"id": "b"}]}', ["a", "b"]),
+            (b'{"data": [{"type": "model", "id": "claude-a"}], "has_more": false}', ["claude-a"]),
+            (b'{"models": [{"name": "a.gguf"}], "object": "list", "data": [{"id": "a"}]}', ["a"]),  # llama.cpp's
+            (b'[{"id": "a"}]', ["a"]),
+            (b'{"data": null}', []),
+        ],
+    )
+    def test_names(self, text, names):
+        assert read_model_names(text) == names
+
+    def test_of_geminis_those_that_generate_content(self):
+        listed = {
+            "models": [
+                {"name": "models/gemini-2.5-flash", "supportedGenerationMethods": ["generateContent", "countTokens"]},
+                {"name": "models/gemini-embedding-001", "supportedGenerationMethods": ["embedContent"]},
+            ]
+        }
+        assert read_model_names(json.dumps(listed).encode()) == ["gemini-2.5-flash"]
+
+    @pytest.mark.parametrize("text", [b"", b"[]", b"null", b'{"data": [1]}', b'{"models": [1]}', b"<html>"])
+    def test_another_shape_is_an_error(self, text):
+        with pytest.raises(WireError, match="list of models"):
+            read_model_names(text)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from ...errors import ServerError
 from ...types.caching import LastMemo, MessageMemo
@@ -27,7 +27,6 @@ from ...types.messages import (
     Reasoning,
     Response,
     StopReason,
-    SystemMessage,
     Text,
     ToolCall,
     ToolChoice,
@@ -49,7 +48,7 @@ from ..base import (
     make_sendable,
     make_sendable_name,
 )
-from ..server_errors import read_mid_stream_error, read_model_names
+from ..server_errors import read_mid_stream_error
 from ..stream.decoder import BodySniffer, StreamDecoder
 from ..wire_json import (
     StructReader,
@@ -86,13 +85,17 @@ class GeminiCodec(Codec):
 
     def encode(self, request: ChatRequest) -> HttpRequest:
         fields: dict[str, JSON] = {}
-        system = [message.text for message in request.messages if isinstance(message, SystemMessage) and message.text]
-        if system:
+        if system := request.system_texts:
             fields["systemInstruction"] = {"parts": [{"text": each} for each in system]}
         if request.tools:
             fields["tools"] = self._tools(request.tools)
             fields["toolConfig"] = {"functionCallingConfig": _encode_choice(request.tool_choice)}
-        fields |= {**request.extra, "generationConfig": _encode_sampling(request)}
+        sampling = dict(as_dict(request.extra.get("generationConfig")))
+        if request.temperature is not None:
+            sampling["temperature"] = request.temperature
+        if request.max_tokens is not None:
+            sampling["maxOutputTokens"] = request.max_tokens
+        fields |= {**request.extra, "generationConfig": sampling}
         contents = [*filter(None, self._fragments(request.messages))]
         model = request.model if "/" in request.model else f"models/{request.model}"
         method = "streamGenerateContent?alt=sse" if request.stream else "generateContent"
@@ -100,9 +103,6 @@ class GeminiCodec(Codec):
 
     def make_decoder(self, content_type: str) -> Decoder:
         return BodySniffer(content_type, GeminiStream(self._new_id))
-
-    def read_models(self, body: bytes) -> list[str]:
-        return read_model_names(body, _extract_names)
 
     def _encode_message(self, message: Message) -> bytes:
         role, parts = "user", list[JSON]()
@@ -167,22 +167,8 @@ def _encode_choice(choice: ToolChoice) -> JSON:
     return {"mode": _MODES[choice]}
 
 
-def _encode_sampling(request: ChatRequest) -> JSON:
-    wanted = {"temperature": request.temperature, "maxOutputTokens": request.max_tokens}
-    given = as_dict(request.extra.get("generationConfig"))
-    return {**given, **{name: value for name, value in wanted.items() if value is not None}}
-
-
 def _get_signature(metadata: Mapping[str, JSON]) -> dict[str, JSON]:
     return {name: value for name, value in metadata.items() if name == _SIGNATURE}
-
-
-def _extract_names(listed: Any) -> list[str]:
-    return [
-        str(model["name"]).removeprefix("models/")
-        for model in listed["models"]
-        if "generateContent" in model.get("supportedGenerationMethods", ["generateContent"])
-    ]
 
 
 def _encode_text(text: str) -> list[JSON]:
@@ -260,15 +246,15 @@ class GeminiStream(StreamDecoder):
     def _add(self, event: GeminiEvent, found: list[WireEvent]) -> None:
         if event.error:
             raise read_mid_stream_error({"error": event.error})
-        blocked = event.prompt_feedback and event.prompt_feedback.block_reason
-        if blocked and not event.candidates:
-            raise ServerError(f"The provider blocked the prompt: {blocked}.", "Rephrase it.", status=200)
         self._model = event.model_version or self._model
         self._id = as_str(event.response_id) or self._id
         if event.usage_metadata:
-            self._usage = _read_usage(event.usage_metadata)
-        for candidate in (event.candidates or ())[:1]:
-            self._add_candidate(candidate, found)
+            prompt, cached, written, thought = (count or 0 for count in astuple(event.usage_metadata))
+            self._usage = Usage(prompt, written + thought, cached, thought)
+        if event.candidates:
+            self._add_candidate(event.candidates[0], found)
+        elif event.prompt_feedback and (blocked := event.prompt_feedback.block_reason):
+            raise ServerError(f"The provider blocked the prompt: {blocked}.", "Rephrase it.", status=200)
 
     def _add_candidate(self, candidate: GeminiCandidate, found: list[WireEvent]) -> None:
         for part in (candidate.content and candidate.content.parts) or ():
@@ -307,9 +293,3 @@ class GeminiStream(StreamDecoder):
         if response.stop_reason == "end_turn" and self._calls:
             return replace(response, stop_reason="tool_use")
         return response
-
-
-def _read_usage(usage: GeminiUsage) -> Usage:
-    thought = usage.thoughts_token_count or 0
-    written = (usage.candidates_token_count or 0) + thought
-    return Usage(usage.prompt_token_count or 0, written, usage.cached_content_token_count or 0, thought)

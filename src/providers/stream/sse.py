@@ -38,12 +38,15 @@ class EventDecoder:
         self._limit = max_event_bytes
         self._open = True  # an event has begun, or no byte has been seen
         self._at_start = True
-        self._after_cr = False
+        self._last = b""  # byte of a chunk with a CR
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Raises WireError if one event exceeds the limit."""
-        if self._after_cr or b"\r" in chunk:
-            chunk = self._with_plain_ends(chunk)
+        if self._last == b"\r" or b"\r" in chunk:
+            # Every line end as LF. A CR at the end counts at once, so that an event need not wait for the next chunk.
+            text = self._last + chunk
+            chunk = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")[len(self._last) :]
+            self._last = text[-1:]
         if not self._open and chunk[:6] == b"data: " and chunk.find(b"\n") == len(chunk) - 2 and chunk[-1:] == b"\n":
             return [chunk[6:-2]]  # one event, whole: what servers send
         self._buffer += chunk
@@ -59,14 +62,6 @@ class EventDecoder:
         """Those since the last time, each as an event without data."""
         comments, self.comments = self.comments, []
         return b"".join([comment + b"\n\n" for comment in comments])
-
-    def _with_plain_ends(self, chunk: bytes) -> bytes:
-        """Every line end as LF. A CR at the end counts at once, so that an event need not wait for the next chunk."""
-        if self._after_cr and chunk[:1] == b"\n":
-            chunk, self._after_cr = chunk[1:], False
-        if chunk:
-            self._after_cr = chunk[-1:] == b"\r"
-        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _take_lines(self) -> list[bytes]:
         buffer, events = self._buffer, []

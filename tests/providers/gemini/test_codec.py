@@ -134,13 +134,3 @@ class TestAnswer:
         answer = {"candidates": [{"content": {"parts": odd}, "finishReason": "STOP"}]}
         _, response = decoded(codec("gemini"), [json.dumps(answer).encode()], "application/json")
         assert response.content == (Text("x"),)
-
-
-def test_models_are_those_that_generate_content():
-    listed = {
-        "models": [
-            {"name": "models/gemini-2.5-flash", "supportedGenerationMethods": ["generateContent", "countTokens"]},
-            {"name": "models/gemini-embedding-001", "supportedGenerationMethods": ["embedContent"]},
-        ]
-    }
-    assert codec("gemini").read_models(json.dumps(listed).encode()) == ["gemini-2.5-flash"]
