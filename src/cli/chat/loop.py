@@ -21,7 +21,7 @@ from ..mentions import read_mentions
 from ..tracing.debug import Debug
 from .input.approve import find_turn_limit
 from .input.multiline import PROMPT, is_open, start_next_line, strip_quotes
-from .slash.history import resume_session
+from .resume import resume_session
 from .slash.table import find_command, run_command
 from .state import ChatIO, Display, State
 

@@ -1,8 +1,4 @@
-"""The state of a chat, and the type of the slash commands that act on it.
-
-A command is a function of the state and of its argument. The modules in slash/ export tuples of commands, which
-src/cli/chat/slash/table.py combines.
-"""
+"""The state of a chat, on which slash commands act."""
 
 from __future__ import annotations
 
@@ -335,20 +331,3 @@ def _estimate_chars(message: Message) -> int:
     if isinstance(message, ToolResults):
         chars += sum(len(result.text) for result in message.results)
     return chars
-
-
-class SlashCommand(Struct, frozen=True):
-    """A slash command. `argument` describes its argument; `complete` gives the possible values."""
-
-    name: str  # with its slash
-    help: str
-    run: Callable[[State, str], None]
-    argument: str = ""
-    aliases: tuple[str, ...] = ()
-    complete: Callable[[State], Iterable[str]] = lambda _: ()
-    takes_terminal: bool = False
-    asks_model: bool = False
-
-    @property
-    def usage(self) -> str:
-        return f"{self.name} {self.argument}".strip()

@@ -33,8 +33,8 @@ from ....security.text.sanitize import sanitize
 from ...render.colours import paint
 from ...render.live import LiveScreen
 from ...render.text_width import measure_width, truncate
-from ..slash.info import format_status_line
 from ..state import State
+from ..status_line import format_status_line
 from .keys import Actions, make_key_bindings
 from .multiline import PROMPT
 from .prompt import CONTINUATION, ChatPrompt

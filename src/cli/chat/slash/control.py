@@ -11,19 +11,23 @@ from .... import app
 from ....app.discovery import locate_model
 from ....config.settings import CALL_PATHS
 from ....errors import BotError
+from ....negotiation import MODES
+from ....providers.thinking import find_thinking
 from ....security.permissions.approval import MODE_AFTER_PLAN, PLAN_REASON, SUBMIT_PLAN, Answer, Request
 from ....security.permissions.modes import MODES as RUN_MODES
 from ....security.text.sanitize import sanitize
+from ....tools.process.jobs import BackgroundJob
+from ....tools.sdk.tool_search import describe_savings
 from ....types.events import Notice
 from ....types.file_names import escape_name
 from ....types.messages import ToolCall
 from ....types.special_tokens import neutralize_with_note
 from ...render.words import count, fill
-from ..state import SlashCommand, State
+from ..input.programs import edit_text
+from ..state import State
 from .info import describe_path
 
 if TYPE_CHECKING:
-    from ....tools.process.jobs import BackgroundJob
     from ....tools.sources.mcp import McpServer, McpServers
 
 UNKNOWN_EFFORT = "Set vllm.chat_template_kwargs or vllm.reasoning_effort, see docs/configuration.md."
@@ -45,21 +49,21 @@ def _is_one_of(state: State, what: str, word: str, words: Iterable[str]) -> bool
     return True
 
 
-def _exit(state: State, _: str) -> None:
+def run_exit(state: State, _: str) -> None:
     state.should_exit = True
 
 
-def _start_new(state: State, _: str) -> None:
+def run_new(state: State, _: str) -> None:
     state.start_conversation()
     state.screen.say("New conversation.")
 
 
-def _clear(state: State, _: str) -> None:
+def run_clear(state: State, _: str) -> None:
     state.screen.wipe()
-    _start_new(state, "")
+    run_new(state, "")
 
 
-def _show_or_switch_model(state: State, name: str) -> None:
+def run_model(state: State, name: str) -> None:
     """Show the model and the servers, or switch to another model, which may be on another server."""
     if not name:
         state.screen.say("\n".join(_list_models_and_servers(state)))
@@ -83,10 +87,8 @@ def _list_models_and_servers(state: State) -> Iterable[str]:
         yield "  /model SERVER or SERVER:MODEL switches to another server; the conversation is kept"
 
 
-def _show_or_choose_path(state: State, mode: str) -> None:
+def run_path(state: State, mode: str) -> None:
     """Show the call path and the reason for it, or switch to another one."""
-    from ....negotiation import MODES
-
     model = state.ensure_runtime().model
     if _is_one_of(state, "path", mode, MODES):
         for each in MODES:
@@ -95,7 +97,7 @@ def _show_or_choose_path(state: State, mode: str) -> None:
         state.screen.say("\n".join(f"  {sanitize(line)}" for line in describe_path(state)))
 
 
-def _show_or_switch_mode(state: State, mode: str) -> None:
+def run_mode(state: State, mode: str) -> None:
     """Show the modes, or switch to another one."""
     if mode in RUN_MODES:
         state.switch_mode(mode)
@@ -105,7 +107,7 @@ def _show_or_switch_mode(state: State, mode: str) -> None:
         state.screen.say("\n".join(f"{marks[name]} {name:6} {row.about}" for name, row in RUN_MODES.items()))
 
 
-def _accept_plan(state: State, _: str) -> None:
+def run_plan(state: State, _: str) -> None:
     """Have the user accept, edit or send back the last answer, as the plan that mode plan ends in."""
     plan = state.last_answer.strip()
     if state.mode != "plan" or not plan:
@@ -131,7 +133,7 @@ def _accept_plan(state: State, _: str) -> None:
         state.queue.insert(0, answer.reply)
 
 
-def _set_trust(state: State, word: str) -> None:
+def run_trust(state: State, word: str) -> None:
     """Let in the skills and commands of the workspace, or keep them out."""
     if word not in ("", "off"):
         state.screen.say("/trust lets in the skills, commands and checkers of this folder, /trust off keeps them out.")
@@ -146,23 +148,21 @@ def _set_trust(state: State, word: str) -> None:
     )
 
 
-def _set_debug_level(state: State, level: str) -> None:
+def run_debug(state: State, level: str) -> None:
     if _is_one_of(state, "level", level, DEBUG_LEVELS):
         state.debug.level = DEBUG_LEVELS.get(level, state.debug.level)
         name = next(name for name, number in reversed(DEBUG_LEVELS.items()) if state.debug.level >= number)
         state.screen.say(f"  debug is {name}")
 
 
-def _set_thinking(state: State, mode: str) -> None:
+def run_thinking(state: State, mode: str) -> None:
     if _is_one_of(state, "mode", mode, THINKING):
         state.screen.thinking = mode or state.screen.thinking
         state.screen.say(f"  {state.screen.thinking}: {THINKING[state.screen.thinking]}")
 
 
-def _set_effort(state: State, word: str) -> None:
+def run_think(state: State, word: str) -> None:
     """Show or choose whether and how much the model thinks."""
-    from ....providers.thinking import find_thinking
-
     model, settings = state.model_name, state.settings
     root = state.factory.connections.find_root(model)
     thinking = find_thinking(settings.vllm.provider, *filter(None, (root, model)))
@@ -187,10 +187,8 @@ def _set_effort(state: State, word: str) -> None:
     state.screen.say(f"  think {word}: {name} is sent {json.dumps(dict(thinking.fields[word]))}")
 
 
-def _edit_message(state: State, words: str) -> None:
+def run_edit(state: State, words: str) -> None:
     """Write the next message in an editor. An empty one is not sent; an unchanged one is put into the prompt."""
-    from ..input.programs import edit_text
-
     before = words or state.draft
     text = edit_text(before)
     state.draft = ""
@@ -200,7 +198,7 @@ def _edit_message(state: State, words: str) -> None:
         state.queue.append(text)
 
 
-def _ask_panel(state: State, question: str) -> None:
+def run_panel(state: State, question: str) -> None:
     """Ask the models of `review.models` side by side; then one of them, or the chat's own, sums up. Raises BotError."""
     if not question:
         state.screen.say("Ask the panel something: /panel QUESTION")
@@ -223,7 +221,7 @@ def _ask_panel(state: State, question: str) -> None:
     state.notes.append(f"{chair.name} summed them up:\n{neutralize_with_note(summary)}")
 
 
-def _manage_jobs(state: State, words: str) -> None:
+def run_jobs(state: State, words: str) -> None:
     """List the commands in the background, show the end of one's output, or end one. Raises BotError."""
     jobs = state.list_jobs()
     if not words:
@@ -252,7 +250,7 @@ def _show_or_end_job(state: State, job: BackgroundJob, *, ends: bool) -> None:
     state.screen.say(f"  {job.number}  {job.state}: {escape_name(job.command)}")
 
 
-def _manage_mcp(state: State, words: str) -> None:
+def run_mcp(state: State, words: str) -> None:
     """Show the MCP servers, what they offer and what went wrong, or start one again."""
     if not state.settings.tools.mcp:
         state.screen.say("  No MCP servers are configured: tools.mcp names them, see docs/writing-tools.md.")
@@ -283,8 +281,6 @@ def _restart_mcp(state: State, connected: McpServers, words: str) -> None:
 
 def _show_servers(state: State, servers: Iterable[McpServer]) -> None:
     """What they offer, and what the search of tools saves."""
-    from ....tools.sdk.tool_search import describe_savings  # start-up is measured
-
     for server in servers:
         state.screen.say("\n".join(f"  {state.factory.clean(line)}" for line in describe_server(server)))
     search = state.settings.tools.search
@@ -302,76 +298,23 @@ def describe_server(server: McpServer) -> list[str]:
     return [*lines, *(f"    {line}" for line in server.problem.splitlines())]
 
 
-def _complete_model(state: State) -> Iterable[str]:
+def complete_model(state: State) -> Iterable[str]:
     own = state.settings.vllm.available_models or (state.model_name,)
     return filter(None, (*own, *state.settings.servers))
 
 
-def _complete_jobs(state: State) -> Iterable[str]:
+def complete_path(_: State) -> Iterable[str]:
+    return CALL_PATHS
+
+
+def complete_mode(_: State) -> Iterable[str]:
+    return RUN_MODES
+
+
+def complete_mcp(state: State) -> Iterable[str]:
+    return [f"restart {row.get('name')}" for row in state.settings.tools.mcp]
+
+
+def complete_jobs(state: State) -> Iterable[str]:
     jobs = state.list_jobs()
     return [*(str(job.number) for job in jobs), *(f"end {job.number}" for job in jobs if not job.ending)]
-
-
-CONTROL_COMMANDS = (
-    SlashCommand("/exit", "leave the chat", _exit, aliases=("/quit",)),
-    SlashCommand("/new", "start a new conversation; this one is kept", _start_new, aliases=("/reset",)),
-    SlashCommand("/clear", "start a new conversation on an empty screen", _clear),
-    SlashCommand(
-        "/model",
-        "show the model, or switch to another one",
-        _show_or_switch_model,
-        "[NAME]",
-        complete=_complete_model,
-    ),
-    SlashCommand(
-        "/path",
-        "show how tools are called, or change it",
-        _show_or_choose_path,
-        "[PATH]",
-        complete=lambda _: CALL_PATHS,
-    ),
-    SlashCommand(
-        "/mode",
-        "show what may run without asking, or change it",
-        _show_or_switch_mode,
-        "[MODE]",
-        complete=lambda _: RUN_MODES,
-    ),
-    SlashCommand("/trust", "use the skills, commands and checkers of this folder, or do not", _set_trust, "[off]"),
-    SlashCommand("/plan", "in mode plan: accept the last answer as the plan, edit it or send it back", _accept_plan),
-    SlashCommand(
-        "/panel", "ask the models of review.models, and have one sum up", _ask_panel, "QUESTION", asks_model=True
-    ),
-    SlashCommand(
-        "/mcp",
-        "show the MCP servers, their tools and errors, or start one again",
-        _manage_mcp,
-        "[restart NAME]",
-        complete=lambda state: [f"restart {row.get('name')}" for row in state.settings.tools.mcp],
-    ),
-    SlashCommand(
-        "/jobs",
-        "list commands in the background, show or end one",
-        _manage_jobs,
-        "[[end] N]",
-        complete=_complete_jobs,
-    ),
-    SlashCommand("/edit", "write the next message in your editor", _edit_message, "[TEXT]", takes_terminal=True),
-    SlashCommand(
-        "/think",
-        "choose whether and how much the model thinks",
-        _set_effort,
-        "[on|off|low|medium|high]",
-        complete=lambda _: ("on", "off", "low", "medium", "high"),
-    ),
-    SlashCommand(
-        "/thinking",
-        "choose how the model's thoughts are shown",
-        _set_thinking,
-        "[fold|show|hide]",
-        complete=lambda _: THINKING,
-    ),
-    SlashCommand(
-        "/debug", "choose what is traced", _set_debug_level, "[off|on|bodies]", complete=lambda _: DEBUG_LEVELS
-    ),
-)

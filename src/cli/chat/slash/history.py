@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from ....app.changes import explain_missing, pair_writes, read_now
 from ....app.undo import (
@@ -21,21 +20,21 @@ from ....app.undo import (
 )
 from ....errors import BotError
 from ....security.text.sanitize import sanitize
+from ....session.export import FORMATS, SavedConversation, write_file
+from ....session.index import Summary
+from ....session.replay import replay
+from ....session.session import Undone
+from ....session.snapshots import RestoreFile
+from ....session.state import Write
+from ....tools.fs.text_files import DISK
 from ....types.events import Notice
 from ....types.file_names import escape_name
 from ....types.messages import Message
 from ...render.diff import draw_file_diff
 from ...render.plain import format_call
 from ...render.words import count, fill
-from ..redraw import draw_last_turns
-from ..state import PickRow, SlashCommand, State
-
-if TYPE_CHECKING:
-    from ....session.index import Summary
-    from ....session.session import Undone
-    from ....session.snapshots import RestoreFile
-    from ....session.state import Write
-    from ....session.store import Store
+from ..resume import get_store, resume_session
+from ..state import PickRow, State
 
 MAX_SESSIONS = 10  # in a list
 MAX_MATCHES = 50  # of messages, while a session is looked for
@@ -44,27 +43,6 @@ Write the file AGENTS.md for this folder: what an agent that works here must kno
 README and what configures building and testing. Then write, in at most 60 lines: what the project is, how it is laid
 out, the exact commands to set up, run, test and check it, and the conventions its code keeps to. Leave out what you did
 not see. If there is an AGENTS.md already, keep what still holds and improve the rest."""
-
-
-def _get_store(state: State) -> Store:
-    """Where conversations are saved. Raises BotError if they are not."""
-    if not state.store:
-        raise BotError("Conversations are not saved here.")
-    return state.store
-
-
-def resume_session(state: State, name_or_id: str) -> None:
-    """Continue a session; "" is the last one in this folder. Raises BotError."""
-    store = _get_store(state)
-    if store.find(name_or_id, state.settings.root) == state.session.id:
-        raise BotError("You are already in that conversation.")
-    session, notices = store.resume(name_or_id, state.factory.make_system_messages(), state.settings.root)
-    state.switch_session(session)
-    for notice in notices:
-        state.screen.draw(Notice(notice))
-    name = sanitize(session.state.name or session.id)
-    state.screen.say(f"  {name}: {count(session.state.turns, 'turn')}, continued here.")
-    draw_last_turns(state.screen, session.messages)
 
 
 def format_sessions(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
@@ -78,12 +56,10 @@ def format_sessions(sessions: Iterable[Summary], root: str = "") -> Iterable[str
 
 
 def _make_restorer(state: State) -> RestoreFile:
-    from ....tools.fs.text_files import DISK  # start-up is measured
-
     return make_restorer(state.settings, DISK)
 
 
-def _undo(state: State, turns: str) -> None:
+def run_undo(state: State, turns: str) -> None:
     """Undo the last turns. A question without an answer is none. Raises BotError."""
     wanted = parse_count(turns)
     if question := state.unanswered:
@@ -98,7 +74,7 @@ def _undo(state: State, turns: str) -> None:
         _report_undo(state, undone)
 
 
-def _redo(state: State, turns: str) -> None:
+def run_redo(state: State, turns: str) -> None:
     for number in range(parse_count(turns)):
         if (redone := state.session.redo(_make_restorer(state))) is None:
             state.screen.say(describe_nothing("redo", number))
@@ -121,7 +97,7 @@ def _report_undo(state: State, undone: Undone) -> None:
         state.screen.draw(Notice(f"{RISKY}\n{calls}"))
 
 
-def _diff(state: State, word: str) -> None:
+def run_diff(state: State, word: str) -> None:
     """Show what has been changed in files, in one of the turns, or in one file. Raises BotError."""
     is_turn = word.isdecimal()
     nothing = "No file has been changed in this conversation."
@@ -158,18 +134,18 @@ def _list_modes(name: str, first: Write, last: Write) -> list[str]:
     return [f"  {name}: mode {modes[0]:o} is now {modes[1]:o}"]
 
 
-def _resume(state: State, name_or_id: str) -> None:
+def run_resume(state: State, name_or_id: str) -> None:
     if name_or_id:
         resume_session(state, name_or_id)
     elif state.pick is None:
-        _list_sessions(state, "")
+        run_sessions(state, "")
         state.screen.say("  Continue one with /resume ID or /resume NAME.")
     elif chosen := _pick_session(state, state.pick):
         resume_session(state, chosen)
 
 
 def _pick_session(state: State, pick: PickRow) -> str | None:
-    store, root = _get_store(state), str(state.settings.root)
+    store, root = get_store(state), str(state.settings.root)
     lines = {each.id: _format_row(each, root) for each in _list_others(state) if not each.problem}
     if not lines:
         state.screen.say("  No other conversation found.")
@@ -207,15 +183,15 @@ def _tell_place(session: Summary, root: str) -> str:
 
 def _list_others(state: State) -> list[Summary]:
     """All conversations but the own one, the last used first; after them the questions of -p. Raises BotError."""
-    others = [each for each in _get_store(state).list_sessions() if each.id != state.session.id]
+    others = [each for each in get_store(state).list_sessions() if each.id != state.session.id]
     return sorted(others, key=lambda each: each.one_shot)
 
 
-def _list_sessions(state: State, words: str) -> None:
+def run_sessions(state: State, words: str) -> None:
     """List the last sessions, or search all; those of -p come last, in a group of their own."""
     others = _list_others(state)
     if words:
-        matches = _get_store(state).search(words, MAX_SESSIONS)
+        matches = get_store(state).search(words, MAX_SESSIONS)
         lines = [f"  {each.session.id}  {each.speaker}: {shorten(each.snippet)}" for each in matches]
     else:
         root = str(state.settings.root)
@@ -227,7 +203,7 @@ def _list_sessions(state: State, words: str) -> None:
     state.screen.say("\n".join(lines) or "  No conversation found.")
 
 
-def _rename(state: State, name: str) -> None:
+def run_rename(state: State, name: str) -> None:
     if not name:
         state.screen.say(
             f"  {sanitize(state.session.state.name or state.session.id) or 'not saved'}; /rename NAME gives it a name"
@@ -237,16 +213,14 @@ def _rename(state: State, name: str) -> None:
     state.screen.say(f"  Continue it later with --resume {sanitize(shlex.quote(name))}.")
 
 
-def _fork(state: State, _: str) -> None:
+def run_fork(state: State, _: str) -> None:
     old = state.session.id
-    state.switch_session(state.session.fork(_get_store(state).create_journal()))
+    state.switch_session(state.session.fork(get_store(state).create_journal()))
     state.screen.say(f"  You are now in a copy; the original is {old}.")
 
 
-def _export(state: State, file: str) -> None:
+def run_export(state: State, file: str) -> None:
     """Write the conversation to a file, in the format of its suffix."""
-    from ....session.export import FORMATS, SavedConversation, write_file
-
     session, path = state.session, state.settings.root / (file or f"{state.session.id or 'conversation'}.md")
     writer = FORMATS.get(path.suffix.lstrip("."))
     if writer is None:
@@ -265,15 +239,13 @@ def _export(state: State, file: str) -> None:
 
 def _read_all_messages(state: State) -> Sequence[Message]:
     """Those of the conversation, also those that a summary has replaced, where it is saved."""
-    from ....session.replay import replay  # start-up is measured
-
     path = state.session.path
     if path is None or not path.exists():
         return state.conversation
     return replay(path, whole=True).messages
 
 
-def _compact(state: State, hint: str) -> None:
+def run_compact(state: State, hint: str) -> None:
     events = state.ensure_runtime().compact(state.session, hint)
     state.screen.say("Summarizing the conversation...")
     try:
@@ -284,7 +256,7 @@ def _compact(state: State, hint: str) -> None:
     state.last_usage = None  # the last count no longer applies
 
 
-def _retry(state: State, _: str) -> None:
+def run_retry(state: State, _: str) -> None:
     """Ask the last question again; undo its turn first, including files, if it has one."""
     if state.unanswered:
         state.queue.insert(0, state.unanswered)
@@ -299,32 +271,13 @@ def _retry(state: State, _: str) -> None:
             state.queue.insert(0, undone.question)
 
 
-HISTORY_COMMANDS = (
-    SlashCommand("/undo", "undo the last turn, or the last N, including changes to files", _undo, "[N]"),
-    SlashCommand("/retry", "undo the last turn and ask the same question again", _retry),
-    SlashCommand("/redo", "do again what /undo has undone", _redo, "[N]"),
-    SlashCommand(
-        "/diff",
-        "show what has been changed in files, or in one; 1: in the last turn",
-        _diff,
-        "[TURN|FILE]",
-        complete=lambda state: [
-            make_relative(first.path, state.settings.root) for first, _ in pair_writes(state.session.state.writes)
-        ],
-    ),
-    SlashCommand("/sessions", "list past conversations, or search them", _list_sessions, "[WORDS]"),
-    SlashCommand(
-        "/resume",
-        "continue a past conversation",
-        _resume,
-        "[SESSION]",
-        complete=lambda state: [each.name or each.id for each in _list_others(state)[: 2 * MAX_SESSIONS]],
-    ),
-    SlashCommand("/rename", "name this conversation", _rename, "[NAME]"),
-    SlashCommand("/fork", "continue in a copy of this conversation", _fork),
-    SlashCommand("/export", "save this conversation as .md, .json or .html", _export, "[FILE]"),
-    SlashCommand("/compact", "summarize the older part; HINT says what to keep", _compact, "[HINT]", asks_model=True),
-    SlashCommand(
-        "/init", "have the model write AGENTS.md for this project", lambda state, _: state.queue.append(INIT_PROMPT)
-    ),
-)
+def run_init(state: State, _: str) -> None:
+    state.queue.append(INIT_PROMPT)
+
+
+def complete_diff(state: State) -> Iterable[str]:
+    return [make_relative(first.path, state.settings.root) for first, _ in pair_writes(state.session.state.writes)]
+
+
+def complete_resume(state: State) -> Iterable[str]:
+    return [each.name or each.id for each in _list_others(state)[: 2 * MAX_SESSIONS]]

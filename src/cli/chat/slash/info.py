@@ -1,4 +1,4 @@
-"""Commands that only show something, and the status line below the prompt."""
+"""Commands that only show something."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import base64
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from .... import app
 from ....config import list_settings
+from ....negotiation.call_path import BY_DEFAULT, NO_PARSER, NO_TOKENS, CallPath
+from ....negotiation.continuity import describe_kept
+from ....parsing import list_parsers
+from ....providers.vllm_parsers import name_tool_parser
 from ....security.permissions.modes import MODES
 from ....security.text.sanitize import sanitize
 from ....types.file_names import escape_name
 from ....types.messages import NATIVE, TEXT, Response, SystemMessage, ToolResults, Usage, UserMessage
-from ...render.plain import PATH_DESCRIPTIONS, format_model
-from ...render.words import count, fill
-from ..state import SlashCommand, State, estimate_tokens
+from ...commands.doctor import print_report
+from ...render.plain import PATH_DESCRIPTIONS
+from ...render.words import fill
+from ..state import State, estimate_tokens
+from ..status_line import describe_context
+from .table import format_help
 
-if TYPE_CHECKING:
-    from ....negotiation.call_path import CallPath
-
-GAP = "  "  # between the parts of the status line
 MESSAGE_KINDS = {
     SystemMessage: "system prompt",
     UserMessage: "your messages",
@@ -44,32 +48,11 @@ CLIPBOARD_PROGRAMS = (  # command, and the variable that must be set for it to w
 CLIPBOARD_TIMEOUT_S = 5
 
 
-def format_status_line(state: State, columns: int | None = None) -> str:
-    """Mode, model, path, context, git branch, jobs and tokens, for the line below the prompt.
-
-    Drawn with every key, so it asks the server nothing. To fit `columns`, the tokens are left out, then the branch,
-    then the path, then the context, then the model.
-    """
-    path, effort = fill("{} calls", state.path), fill("think {}", state.effort)
-    name, context = format_model(state.model_name), f"context {_describe_context(state, about='~', unit='')}"
-    mode = f"mode {state.mode}{', commands ask' * state.commands_ask}"
-    branch, jobs, tokens = fill("git {}", state.branch), "", ""
-    if state.workplace and (running := state.workplace.jobs.running):
-        jobs = count(len(running), "job")
-    if usage := state.last_usage:  # what the turn added, and how much of its last prompt was in the cache
-        cached = fill(", {:.0%} cached", usage.cached_tokens / (usage.input_tokens or 1))
-        tokens = f"turn {state.turn_input:,} in, {state.turn_output:,} out{cached}"
-    choices = (
-        (mode, name, effort, path, context, branch, jobs, tokens),
-        (mode, name, effort, path, context, branch, jobs),
-        (mode, name, effort, path, context, jobs),
-        *((mode, name, effort, context, jobs), (mode, name, effort, jobs), (mode, name)),
-    )
-    lines = [GAP.join(filter(None, parts)) for parts in choices]
-    return next((line for line in lines if columns is None or len(line) <= columns), mode)
+def run_help(state: State, _: str) -> None:
+    state.screen.say("\n".join(format_help()))
 
 
-def _list_tools(state: State, _: str) -> None:
+def run_tools(state: State, _: str) -> None:
     tools = app.toolset.make_tools(state.settings, get_context=lambda: state.context_length)
     offered = {each.name for each in app.toolset.list_offered(state.settings, tools)}
     for tool in tools:
@@ -80,20 +63,20 @@ def _list_tools(state: State, _: str) -> None:
         state.screen.say(f"  Not offered in mode {state.mode}: {', '.join(left_out)}")
 
 
-def _list_models(state: State, _: str) -> None:
+def run_models(state: State, _: str) -> None:
     for name, length in state.factory.connections.list_models().items():
         mark = "*" if name == state.model_name else " "
         state.screen.say(f"{mark} {sanitize(name)}{fill('  {:,} tokens', length)}")
 
 
-def _show_status(state: State, _: str) -> None:
+def run_status(state: State, _: str) -> None:
     rows = {
         "server": state.settings.vllm.base_url,
         "model": state.model_name,
         "tools": PATH_DESCRIPTIONS.get(state.path, "not needed yet"),
         "workspace": escape_name(state.settings.root),
         "added": ", ".join(map(escape_name, state.settings.added)),
-        "context": _describe_context(state),
+        "context": describe_context(state),
         "tokens": _describe_tokens(state),
     }
     state.screen.say("\n".join(f"  {name:10} {sanitize(value)}" for name, value in rows.items() if value))
@@ -101,8 +84,6 @@ def _show_status(state: State, _: str) -> None:
 
 def describe_path(state: State) -> list[str]:
     """How tools are called, how the calls of this conversation came, and how to have the server read them."""
-    from ....negotiation.call_path import BY_DEFAULT, NO_TOKENS  # start-up is measured
-
     path = state.ensure_runtime().model.path
     lines = [f"{path.mode}: {PATH_DESCRIPTIONS[path.mode]}"]
     if path.reason == NO_TOKENS:
@@ -118,10 +99,6 @@ def describe_path(state: State) -> list[str]:
 
 def _suggest_parser(state: State, origins: Iterable[str], path: CallPath) -> list[str]:
     """How to have the server read the calls, where the formats that came or the model tell it."""
-    from ....negotiation.call_path import NO_PARSER  # start-up is measured
-    from ....parsing import list_parsers
-    from ....providers.vllm_parsers import name_tool_parser
-
     is_missing = path.reason == NO_PARSER
     if not is_missing and path.mode != "native":
         return []
@@ -133,7 +110,7 @@ def _suggest_parser(state: State, origins: Iterable[str], path: CallPath) -> lis
     return [f"{flags} {parser}" for parser in parsers[:1]]
 
 
-def _show_context(state: State, _: str) -> None:
+def run_context(state: State, _: str) -> None:
     """Show how full the context is, and with what."""
     sizes = dict.fromkeys(MESSAGE_KINDS.values(), 0)
     for message in state.conversation:
@@ -146,20 +123,10 @@ def _show_context(state: State, _: str) -> None:
     if length:
         filled = min(BAR_COLUMNS, round(BAR_COLUMNS * state.context_used / length))
         bar = f"  [{'#' * filled}{'.' * (BAR_COLUMNS - filled)}]\n"
-    state.screen.say("\n".join([f"{bar}  {_describe_context(state)}", *rows]))
+    state.screen.say("\n".join([f"{bar}  {describe_context(state)}", *rows]))
 
 
-def _describe_context(state: State, about: str = "about ", unit: str = " tokens") -> str:
-    """How full the context is. `about` marks an estimate."""
-    used, length = state.context_used, state.context_length
-    if state.last_usage:
-        about = ""
-    if not length:
-        return f"{about}{used:,}{unit}"
-    return f"{about}{used:,} of {length:,}{unit} ({used / length:.0%})"
-
-
-def _show_tokens(state: State, _: str) -> None:
+def run_tokens(state: State, _: str) -> None:
     usage, clock = state.last_usage or Usage(), state.clock
     speeds = {"prompt read": clock.prefill, "written": clock.decode}
     rates = ", ".join(f"{what} at {speed:,.0f} tokens/s" for what, speed in speeds.items() if speed)
@@ -177,8 +144,6 @@ def _describe_continuity(state: State) -> list[str]:
     """What of the last turn the server could use again, and what becomes of thoughts."""
     if state.runtime is None:
         return []
-    from ....negotiation.continuity import describe_kept  # start-up is measured
-
     core = state.runtime.model.core
     thoughts = f"earlier thoughts: {core.thoughts}"
     if core.kept is None:
@@ -199,7 +164,7 @@ def _describe_usage(usage: Usage) -> str:
     return f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
 
 
-def _show_settings(state: State, words: str) -> None:
+def run_config(state: State, words: str) -> None:
     """Show the settings; with words: those that contain them."""
     rows = [
         f"  {key} = {json.dumps(value, ensure_ascii=False)}  ({place})"
@@ -209,7 +174,7 @@ def _show_settings(state: State, words: str) -> None:
     state.screen.say("\n".join(shown) or f"No setting matches {sanitize(words)}.")
 
 
-def _copy(state: State, what: str) -> None:
+def run_copy(state: State, what: str) -> None:
     """Copy the last answer, or the last code block in it."""
     text = state.last_answer
     if not text:
@@ -225,9 +190,6 @@ def _copy(state: State, what: str) -> None:
 
 def copy_to_clipboard(text: str) -> str:
     """Copy with a program of the system, else through the terminal (OSC 52). Returns how, in words."""
-    import shutil  # start-up is measured
-    import subprocess
-
     for command, variable in CLIPBOARD_PROGRAMS:
         if (not variable or os.environ.get(variable)) and shutil.which(command[0]):
             try:
@@ -250,7 +212,7 @@ def find_last_code(text: str) -> str:
     return str(last[2])
 
 
-def _show_permissions(state: State, words: str) -> None:
+def run_permissions(state: State, words: str) -> None:
     """Show what runs without asking, and why."""
     kept = state.factory.rule_memory
     if words == "forget":
@@ -277,14 +239,14 @@ def _show_permissions(state: State, words: str) -> None:
     state.screen.say("\n".join(rows))
 
 
-def _show_todos(state: State, _: str) -> None:
+def run_todos(state: State, _: str) -> None:
     todos = state.ensure_runtime().todos or ()
     state.screen.say(
         "\n".join(f"  {status:12} {sanitize(content)}" for content, status in todos) or "  The list is empty."
     )
 
 
-def _list_skills(state: State, _: str) -> None:
+def run_skills(state: State, _: str) -> None:
     loaded = state.skills
     for skill in loaded.skills.values():
         kind = "command" if skill.is_command else "skill"
@@ -297,39 +259,9 @@ def _list_skills(state: State, _: str) -> None:
         state.screen.say("  There are none; docs/chat.md says where they are looked for.")
 
 
-def _run_doctor(state: State, _: str) -> None:
-    from ...commands.doctor import print_report
-
+def run_doctor(state: State, _: str) -> None:
     print_report(lambda: state.settings)
 
 
-INFO_COMMANDS = (
-    SlashCommand(
-        "/permissions",
-        "show what runs without asking; forget: reset it",
-        _show_permissions,
-        "[forget]",
-        complete=lambda _: ("forget",),
-    ),
-    SlashCommand("/todos", "show the model's to-do list", _show_todos),
-    SlashCommand("/skills", "list the skills and commands that you, or a trusted folder, bring", _list_skills),
-    SlashCommand("/doctor", "check the server, the model and the terminal", _run_doctor, takes_terminal=True),
-    SlashCommand(
-        "/copy",
-        "copy the last answer, or the last code block in it",
-        _copy,
-        "[code]",
-        complete=lambda _: ("code",),
-    ),
-    SlashCommand(
-        "/expand",
-        "show the last call or thought in full; again: the one before",
-        lambda state, _: state.expand(),
-    ),
-    SlashCommand("/models", "list the server's models", _list_models),
-    SlashCommand("/tools", "list the tools the model can call in this mode", _list_tools),
-    SlashCommand("/status", "show server, model, workspace, context and tokens", _show_status),
-    SlashCommand("/context", "show how full the context is, and with what", _show_context),
-    SlashCommand("/tokens", "show the tokens used in this chat", _show_tokens),
-    SlashCommand("/config", "show the settings and where each comes from", _show_settings, "[WORD]"),
-)
+def run_expand(state: State, _: str) -> None:
+    state.expand()

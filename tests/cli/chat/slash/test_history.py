@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from src.agent.loop import AgentLoop
 from src.app.runtime import Runtime
 from src.cli.chat.loop import Chat
-from src.cli.chat.slash.history import INIT_PROMPT, resume_session
+from src.cli.chat.resume import resume_session
+from src.cli.chat.slash.history import INIT_PROMPT
 from src.cli.chat.state import ChatIO, State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug

@@ -1,15 +1,26 @@
 """The table of slash commands: each row is whole, and a line finds its row."""
 
+import importlib
+import inspect
 import io
 from contextlib import contextmanager
 
 import pytest
 
-from src.cli.chat.slash.table import COMMANDS, find_command, format_help, run_command, suggest_command
-from src.cli.chat.state import ChatIO, SlashCommand, State
+from src.cli.chat.slash.table import (
+    COMMANDS,
+    HELP_KEYS,
+    SlashCommand,
+    find_command,
+    format_help,
+    run_command,
+    suggest_command,
+)
+from src.cli.chat.state import ChatIO, State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
+from src.config.settings import CALL_PATHS
 from tests.each import check_rows
 
 
@@ -18,6 +29,17 @@ def test_each_row_is_whole(command):
     assert command.name.startswith("/") and command.name.islower()
     assert command.help and not command.help.endswith(".")
     assert all(alias.startswith("/") for alias in command.aliases)
+    module = importlib.import_module(f"src.cli.chat.slash.{command.module}")
+    run = getattr(module, f"run_{command.name[1:]}")
+    assert "state" in inspect.signature(run).parameters
+
+
+def test_each_function_of_a_command_has_a_row():
+    rows = {(command.module, command.name[1:]) for command in COMMANDS}
+    for module in ("control", "history", "info"):
+        names = dir(importlib.import_module(f"src.cli.chat.slash.{module}"))
+        made = [name.partition("_")[2] for name in names if name.startswith(("run_", "complete_"))]
+        assert {(module, name) for name in made if name != "user_command"} <= rows
 
 
 def test_no_two_rows_share_a_name():
@@ -36,11 +58,18 @@ def test_the_nearest_name(typed, meant):
 
 
 def test_help_has_a_line_for_each():
-    assert len(format_help()) == len(COMMANDS)
+    assert len(format_help()) == len(COMMANDS) + 1 + len(HELP_KEYS)
+
+
+@check_rows(
+    "name, values", [("/debug", ["off", "on", "bodies"]), ("/copy", ["code"]), ("/undo", []), ("/path", CALL_PATHS)]
+)
+def test_what_may_stand_behind_a_name_is_completed(name, values, state):
+    assert list(find_command(name).complete(state)) == list(values)
 
 
 def test_usage_shows_what_may_stand_behind_the_name():
-    assert SlashCommand("/x", "y", lambda *_: None, "[NAME]").usage == "/x [NAME]"
+    assert SlashCommand("/x", "y", "info", "[NAME]").usage == "/x [NAME]"
 
 
 @pytest.mark.parametrize(("line", "around"), [("/panel", "turn"), ("/edit", "suspend"), ("/help", "")])

@@ -1,15 +1,18 @@
-"""Draws the last turns of a conversation again, as the chat drew them: questions, answers, and a line for each call."""
+"""Continues a conversation; its last turns are drawn as the chat drew them: questions, answers, a line for a call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Union
 
+from ...errors import BotError
 from ...security.text.sanitize import sanitize
-from ...types.events import CallFinished, Completed, TextDelta
+from ...session.store import Store
+from ...types.events import CallFinished, Completed, Notice, TextDelta
 from ...types.messages import Message, RequestedCall, Response, ToolResults, UserMessage
+from ..render.words import count
 from .input.multiline import PROMPT
-from .state import Display
+from .state import Display, State
 
 MAX_TURNS = 3
 MAX_ITEMS = 40  # questions, answers and calls, of all turns that are drawn
@@ -18,6 +21,27 @@ MAX_QUESTION_LINES = 10
 FENCE = "```"
 
 Item = Union[UserMessage, str, CallFinished]  # what is drawn: a question, an answer or a call
+
+
+def get_store(state: State) -> Store:
+    """Where conversations are saved. Raises BotError if they are not."""
+    if not state.store:
+        raise BotError("Conversations are not saved here.")
+    return state.store
+
+
+def resume_session(state: State, name_or_id: str) -> None:
+    """Continue a session; "" is the last one in this folder. Raises BotError."""
+    store = get_store(state)
+    if store.find(name_or_id, state.settings.root) == state.session.id:
+        raise BotError("You are already in that conversation.")
+    session, notices = store.resume(name_or_id, state.factory.make_system_messages(), state.settings.root)
+    state.switch_session(session)
+    for notice in notices:
+        state.screen.draw(Notice(notice))
+    name = sanitize(session.state.name or session.id)
+    state.screen.say(f"  {name}: {count(session.state.turns, 'turn')}, continued here.")
+    draw_last_turns(state.screen, session.messages)
 
 
 def draw_last_turns(screen: Display, messages: Sequence[Message]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from src.agent.compaction import SUMMARY
 from src.agent.loop import FINAL_ANSWER_PROMPT
-from src.cli.chat.redraw import MAX_ANSWER_CHARS, MAX_ITEMS, draw_last_turns
+from src.cli.chat.resume import MAX_ANSWER_CHARS, MAX_ITEMS, draw_last_turns
 from src.cli.render.plain import PlainScreen
 from src.types.messages import SystemMessage, ToolCall, ToolResult, ToolResults, UserMessage
 from tests.doubles import says
