@@ -104,24 +104,28 @@ class Policy(Struct, frozen=True):
         path = call.arguments.get("path")
         real_path = find_place(path, self.workspace, self.added) if isinstance(path, str) else None
         decision = self._decide_resolved(replace(call, real_path=real_path), risk, access)
+        # A person is asked about a call that the model may not have meant, whatever allows it.
+        if call.guessed and risk != "low" and decision.action != "deny":
+            decision = replace(decision, action="ask", reason=GUESSED, rule="guessed", needs_person=True)
+        elif call.echo and decision.action == "allow":
+            decision = replace(decision, action="ask", reason=ECHO, rule="echo", needs_person=True)
         return replace(decision, real_path=real_path)
 
     def _decide_resolved(self, call: ToolCall, risk: Risk, access: Access | None = None) -> Decision:
-        """As `decide`, of a call whose path was resolved. The first step that knows an answer gives it."""
+        """As `decide`, of a call that was meant and whose path was resolved. The first step with an answer gives it."""
         if call.name == "exec":
             access = _get_named_access(call) or "read"
         if why := self._explain_protection(call):
             return Decision("deny", why, "protected")
         if why := self._explain_reach(call):
             return Decision("deny", why, "workspace")
-        decision = (
+        return (
             self._decide_by_rule("deny", call, access)
             or self._decide_by_rule("ask", call, access)
             or self._decide_command(call)
             or self._decide_by_rule("allow", call, access)
             or self._decide_by_mode(call, risk, access)
         )
-        return _ask_if_doubtful(decision, call, risk)
 
     def can_offer(self, tool: str, risk: Risk, access: Access | None = None) -> bool:
         """Whether some call of the tool may run, perhaps after asking."""
@@ -156,6 +160,8 @@ class Policy(Struct, frozen=True):
         It names the first words of a simple command such as `git commit`, else the line; the one file of a file tool;
         any other tool. `access`: what the command needs.
         """
+        if call.guessed or call.echo:  # a person is asked, whatever allows it
+            return None
         for rule in self._list_narrow_rules(call, access):
             if self.with_rule(rule)._decide_resolved(call, "high").action == "allow":
                 return rule
@@ -163,7 +169,7 @@ class Policy(Struct, frozen=True):
 
     def can_read(self, call: ToolCall) -> bool:
         """Whether the file of a call, on which it was decided, is one that `read` shows without asking."""
-        return self._decide_resolved(replace(call, name="read", echo=False), "low").action == "allow"
+        return self._decide_resolved(replace(call, name="read"), "low").action == "allow"
 
     def can_be_kept(self, call: ToolCall) -> bool:
         """Whether a rule for a call may be saved for good.
@@ -410,15 +416,6 @@ class Policy(Struct, frozen=True):
         if self.is_enforced and (words := _find_first_words(commands)):
             yield Rule("exec", "allow", words, access=access, each=AND in words)
         yield Rule("exec", "allow", line.strip(" \t\n"), exact=True, access=access)
-
-
-def _ask_if_doubtful(decision: Decision, call: ToolCall, risk: Risk) -> Decision:
-    """A person is asked about a call that the model may not have meant, whatever allows it."""
-    if call.guessed and risk != "low" and decision.action != "deny":
-        return replace(decision, action="ask", reason=GUESSED, rule="guessed", needs_person=True)
-    if call.echo and decision.action == "allow":
-        return replace(decision, action="ask", reason=ECHO, rule="echo", needs_person=True)
-    return decision
 
 
 def _list_written_files(call: ToolCall) -> Iterable[str | None]:

@@ -84,11 +84,7 @@ class SandboxBase(ABC):
         self.settings = self.scratch / "settings"  # of programs; no command changes it
         self.settings.mkdir(mode=0o700)
         (self.settings / CURL_SETTINGS).touch()
-        git_config = read_git_config(view.home)
-        for access in get_args(Access):
-            if not (home := find_home(self.scratch, access)).exists():
-                home.mkdir(mode=0o700)
-                _write_git_identity(git_config, home)
+        _make_homes(self.scratch, read_git_config(view.home))
         self.cache = _make_cache(view.cache, self.scratch / "cache")
         aside = view.aside or self.scratch / "aside"
         self.leftovers = Leftovers(view.workspace, aside, find_hooks_path(view.home), view.added)
@@ -180,12 +176,14 @@ def find_home(scratch: Path, access: Access) -> Path:
     return scratch / ("home-read" if access == "read" else "home")
 
 
-def _write_git_identity(config: str, target: Path) -> None:
-    """Give commands the user's name for commits, and nothing else of the user's git configuration."""
-    known = {name: find_value(config, f"user.{name}") or "" for name in ("name", "email")}
+def _make_homes(scratch: Path, git_config: str) -> None:
+    """Homes of commands, with the user's name for commits, and nothing else of the user's git configuration."""
+    known = {name: find_value(git_config, f"user.{name}") or "" for name in ("name", "email")}
     lines = [f'\t{name} = "{value}"' for name, value in known.items() if value and not set('"\\') & set(value)]
-    if lines:
-        (target / ".gitconfig").write_text("\n".join(["[user]", *lines, ""]), encoding="utf-8")
+    for home in {find_home(scratch, access) for access in get_args(Access)}:
+        home.mkdir(mode=0o700)
+        if lines:
+            (home / ".gitconfig").write_text("\n".join(["[user]", *lines, ""]), encoding="utf-8")
 
 
 def _make_cache(wanted: Path | None, fallback: Path) -> Path:

@@ -52,17 +52,20 @@ class SetAside(Struct, frozen=True):
 
 
 class SavedFile(Struct, frozen=True):
-    """A file, link or folder as it was. `mark` begins with its mode, and changes whenever it does.
+    """A file, link or folder as it was. `mark` begins with its mode, and changes whenever it does; (): there was none.
 
     `content`: of a file, or the target of a link; None: it is a folder, or was not saved.
     """
 
-    mark: tuple[int, ...]
-    content: Union[bytes, str, None]
+    mark: tuple[int, ...] = ()
+    content: Union[bytes, str, None] = None
 
     @property
     def is_unsaved(self) -> bool:
-        return self.content is None and not _is_folder(self.mark)
+        return bool(self.mark) and self.content is None and not _is_folder(self.mark)
+
+
+NOTHING = SavedFile()
 
 
 class Leftovers:
@@ -124,10 +127,10 @@ class Leftovers:
                     self._before[each] = entry
 
     def _record(self, path: Path) -> SavedFile | None:
-        known, mark = self._before.get(path), _get_mark(path)
+        known, mark = self._before.get(path, NOTHING), _get_mark(path)
         if not mark:
             return None
-        if known and known.mark == mark:
+        if known.mark == mark:
             return known
         return SavedFile(mark, _read(path))
 
@@ -157,9 +160,9 @@ class Leftovers:
 
     def _has_changed(self, path: Path) -> bool:
         """Whether it came, went, or has another content, mode or number of names."""
-        before, mark = self._before.get(path), _get_mark(path)
-        if not before or not mark or before.mark[:2] != mark[:2] or before.is_unsaved:
-            return mark != (before.mark if before else ())
+        before, mark = self._before.get(path, NOTHING), _get_mark(path)
+        if not mark or before.mark[:2] != mark[:2] or before.is_unsaved:
+            return mark != before.mark
         return before.mark != mark and before.content != _read(path)
 
     def _judge_all(self) -> list[str]:
@@ -181,8 +184,10 @@ class Leftovers:
         restored: dict[str, None] = {}
         failed = []
         for path in sorted({*self._guarded, *self._list_protected()}):
-            before, mark = self._before.get(path), _get_mark(path)
-            if self._is_way(path, before, mark) or not self._has_changed(path) or self._is_unreachable(path):
+            before, mark = self._before.get(path, NOTHING), _get_mark(path)
+            # Folders on the way to a protected path may be made and removed; anything else there would lead elsewhere.
+            is_way = path in self._parents and all(map(_is_folder, filter(None, (before.mark, mark))))
+            if is_way or not self._has_changed(path) or self._is_unreachable(path):
                 continue
             place = next((each for each in self._protected if path.is_relative_to(each)), path)
             name = escape_name(self._name(place))
@@ -193,19 +198,14 @@ class Leftovers:
                 failed.append(f"{name}: {error.strerror}")
         return list(restored), failed
 
-    def _exchange(self, path: Path, mark: tuple[int, ...], before: SavedFile | None) -> None:
+    def _exchange(self, path: Path, mark: tuple[int, ...], before: SavedFile) -> None:
         """Set aside what is there, and put back what was. Raises OSError."""
-        if before and before.is_unsaved:
+        if before.is_unsaved:
             raise OSError(errno.ENODATA, "its content was not saved")
         if mark:
             self._kept.append(self._move(path, "protected"))
-        if before:
+        if before.mark:
             self._restore(path, before)
-
-    def _is_way(self, path: Path, before: SavedFile | None, mark: tuple[int, ...]) -> bool:
-        """Whether it is and was a folder on the way to a protected path: those may be made and removed."""
-        is_folder = (not before or _is_folder(before.mark)) and (not mark or _is_folder(mark))
-        return path in self._parents and is_folder  # anything else would lead elsewhere
 
     def _set_aside_running(self) -> tuple[list[SetAside], list[str]]:
         """What is moved, and why something else could not be. What cannot be judged is moved."""
@@ -237,8 +237,8 @@ class Leftovers:
             failed.append(f"{escape_name(self._name(path))}: {error.strerror}")
 
     def _read_before(self, path: Path) -> str:
-        before = self._before.get(path)
-        return os.fsdecode(before.content) if before and isinstance(before.content, bytes) else ""
+        content = self._before.get(path, NOTHING).content
+        return os.fsdecode(content) if isinstance(content, bytes) else ""
 
     def _read_config(self, path: Path) -> str:
         """A repository's configuration as it was before the command; of a new one, as it is."""
@@ -246,26 +246,25 @@ class Leftovers:
 
     def _judge(self, path: Path) -> str:
         """What a new or changed file would run; "" if nothing, or if it is not in the workspace."""
+        running = self._running_files
         try:
-            return self._find_reason(path)
+            if not self._has_changed(path) or not running.is_inside(path.parent) or running.is_harmless_link(path):
+                return ""
+            if path.name in GIT_LINKS:
+                folder = running.find_git_folder(path)
+                return "" if folder and (folder / "HEAD").is_file() else "git settings elsewhere"
+            return self._judge_content(path)
         except (OSError, ValueError):  # a command has made it so
             return "it cannot be looked at"
 
-    def _find_reason(self, path: Path) -> str:
+    def _judge_content(self, path: Path) -> str:
         """As _judge. Raises OSError, ValueError."""
-        is_inside = self._running_files.is_inside
-        if not self._has_changed(path) or not is_inside(path.parent) or self._running_files.is_harmless_link(path):
-            return ""
-        if path.name in GIT_LINKS:
-            folder = self._running_files.find_git_folder(path)
-            return "" if folder and (folder / "HEAD").is_file() else "git settings elsewhere"
         if path.is_symlink():
             return "a link"
-        if read_file(path) is None:
+        content = read_file(path)
+        if content is None:
             return "it cannot be looked at"
-        return self._judge_content(path, read_text(path))
-
-    def _judge_content(self, path: Path, text: str) -> str:
+        text = os.fsdecode(content)
         if path.name in CONFIGS:
             return self._list_unsafe_settings(path, text)
         if path.name == "git-rebase-todo":

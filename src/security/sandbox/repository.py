@@ -57,21 +57,16 @@ def _explain_stranger(own: Path, common: Path, mark: Path, *, is_worktree: bool)
     if mark.is_symlink():
         return LINK_WHY
     if is_worktree:
-        if not _is_worktree_of(own, common, mark):
+        back = COMMON_LINK.fullmatch(read_text(own / "gitdir"))
+        if not back or own.parent != common / WORKTREES:
+            return WORKTREE_WHY
+        named = own / back[1]
+        if Path(os.path.realpath(named.parent), named.name) != mark:
             return WORKTREE_WHY
     else:  # with extensions.worktreeConfig it is in the second of CONFIGS
-        values = [value for name in CONFIGS if (value := find_value(read_text(own / name), "core.worktree"))]
-        if not values or Path(os.path.realpath(own / values[-1])) != mark.parent:
+        worktree = find_value("\n".join(read_text(own / name) for name in CONFIGS), "core.worktree")
+        if not worktree or Path(os.path.realpath(own / worktree)) != mark.parent:
             return OTHER_WHY
     if not os.access(common / "HEAD", os.F_OK):
         return "there is none"
     return ""
-
-
-def _is_worktree_of(own: Path, common: Path, mark: Path) -> bool:
-    """Whether git made `own` in the repository `common`, for the `.git` file `mark`."""
-    back = COMMON_LINK.fullmatch(read_text(own / "gitdir"))
-    if not back or own.parent != common / WORKTREES:
-        return False
-    named = own / back[1]
-    return Path(os.path.realpath(named.parent), named.name) == mark

@@ -233,14 +233,10 @@ def _read_folder(top: str, folder: str, stamp: tuple[int, ...]) -> KnownFolder:
                 folders.append(name)
             elif name == "HEAD" or _is_running(inner + name) or (entry.is_symlink() and _is_risky_link(inner + name)):
                 hits.append(name)
-    if "HEAD" in hits and not _is_repository(folder):
+    marks = (f"{folder}/objects", f"{folder}/{COMMON_DIR}")  # a bare repository has one of them, or a part of one
+    if "HEAD" in hits and not any(map(os.path.lexists, marks)):
         hits.remove("HEAD")
     return KnownFolder(stamp, read_ns, tuple(folders), tuple(hits))
-
-
-def _is_repository(folder: str) -> bool:
-    """Whether a folder with a HEAD is a bare repository, or a part of one."""
-    return any(os.path.lexists(f"{folder}/{name}") for name in ("objects", COMMON_DIR))
 
 
 def _is_running(path: str) -> bool:
