@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
-from itertools import groupby
 from typing import Any
 
 from ..negotiation.call_gap import cut_gap
@@ -30,6 +29,7 @@ from ..negotiation.history.mending import (
     Mended,
     has_bad_arguments,
     has_malformed_call,
+    join_neighbours,
     mend_history,
     write_malformed_as_text,
 )
@@ -280,7 +280,8 @@ def _fit_template(messages: list[dict[str, Any]], path: CallPath) -> list[dict[s
     if path.fold_system:
         messages = [{**each, "role": "user"} if is_system(each) else each for each in messages]
     if path.alternate:
-        messages = _merge_roles(messages)
+        # templates count empty messages as turns
+        messages = join_neighbours([each for each in messages if each.get("content")])
     return messages
 
 
@@ -321,10 +322,3 @@ def _add_instructions(messages: Sequence[dict[str, Any]], text: str) -> list[dic
     system = messages[first]
     changed = {**system, "content": join_contents(system.get("content"), text)}
     return [*messages[:first], changed, *messages[first + 1 :]]
-
-
-def _merge_roles(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Neighbouring messages of one role as one. Empty messages are left out, since templates count them as turns."""
-    written = [message for message in messages if message.get("content")]
-    runs = [list(run) for _, run in groupby(written, key=lambda message: message.get("role"))]
-    return [{**run[0], "content": join_contents(*(each["content"] for each in run))} for run in runs]

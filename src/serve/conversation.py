@@ -104,7 +104,9 @@ class Conversation:
         if self.session and sessions:
             self.session = sessions[-1].decode()
         if trail:
-            self._read_trail(trail[-1])
+            kept = msgspec.msgpack.decode(trail[-1])
+            sent, prompt_tokens, tokens, blocks, rest, self._spelling, self._has_warned = kept
+            self._before = Trail(Sent(*sent), prompt_tokens, tokens, Fingerprint(array("I", blocks), rest))
         messages, self.restored = put_back(
             self._chat.messages, self._history, values, with_thoughts=self._with_thoughts
         )
@@ -158,13 +160,9 @@ class Conversation:
         calls = [[call.name, sort_arguments(call.arguments)] for call in answer.calls]
         key = self._make_trail_key([call.id for call in answer.calls], answer.text.strip(), calls)
         spelling = _digest([call.written or write_arguments(call.arguments) for call in answer.calls])
-        await self._memory.replace(key, _write_trail(trail, spelling, self._has_warned), self._old_key)
-
-    def _read_trail(self, data: bytes) -> None:
-        sent, prompt_tokens, tokens, blocks, rest, self._spelling, self._has_warned = msgspec.msgpack.decode(data)
-        checksums = array("I")
-        checksums.frombytes(blocks)
-        self._before = Trail(Sent(*sent), prompt_tokens, tokens, Fingerprint(checksums, rest))
+        row = [astuple(trail.sent), trail.prompt_tokens, trail.tokens, *astuple(trail.fingerprint)]
+        data = msgspec.msgpack.encode([*row, spelling, self._has_warned], enc_hook=bytes)  # the array of checksums
+        await self._memory.replace(key, data, self._old_key)
 
 
 def _make_aside_key(kind: str, answers: Sequence[bytes]) -> bytes:
@@ -172,12 +170,6 @@ def _make_aside_key(kind: str, answers: Sequence[bytes]) -> bytes:
     if not answers:
         return b""
     return blake2b(kind.encode() + answers[-1], digest_size=2 * _DIGEST_BYTES).digest()
-
-
-def _write_trail(trail: Trail, spelling: bytes, has_warned: bool) -> bytes:
-    fingerprint = trail.fingerprint
-    row = [astuple(trail.sent), trail.prompt_tokens, trail.tokens, fingerprint.blocks.tobytes(), fingerprint.rest]
-    return msgspec.msgpack.encode([*row, spelling, has_warned])
 
 
 def _digest(value: Any) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 
 from aiohttp import web
@@ -84,15 +85,15 @@ class LiveStream:
             if self._beat is None and not self._is_writing and self._is_between_events:
                 # it is made at once, so that what is encoded from now on comes behind it
                 self._beat = self._loop.create_task(self._send_sign(self._make_sign()))
-                self._beat.add_done_callback(_forget_failure)
             wait = self.interval
         self._timer = self._loop.call_later(wait, self._look)
 
     async def _send_sign(self, sign: bytes) -> None:
-        if not self.is_open:
-            await self._prepare({})
-        await self.response.write(sign)
-        self._written_at, self._beat = self._loop.time(), None
+        with suppress(ConnectionResetError):  # the client has gone: who writes next is told, too
+            if not self.is_open:
+                await self._prepare({})
+            await self.response.write(sign)
+            self._written_at, self._beat = self._loop.time(), None
 
     async def _prepare(self, headers: Mapping[str, str]) -> None:
         self.is_open = True
@@ -126,9 +127,3 @@ class LiveStream:
             await self.write(data)
         await self.response.write_eof()
         return self.response
-
-
-def _forget_failure(beat: asyncio.Task[None]) -> None:
-    """The client has gone: who writes next is told, too."""
-    if not beat.cancelled():
-        beat.exception()

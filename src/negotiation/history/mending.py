@@ -18,7 +18,6 @@ from .exchange_text import THOUGHTS, has_media, leave_out, read_call, read_text,
 from .messages import is_system, join_contents, place_late_system
 
 Messages = Sequence[dict[str, Any]]
-JOINED_ROLES = ("user", "assistant")
 MAYBE_HISTORY = (400, 422, 500)  # a refusal of anything in the request
 MENDED = "The server refuses this conversation as it is; {what}."
 WORDS = {
@@ -45,7 +44,7 @@ def mend_history(messages: Messages) -> Mended:
         "system": place_late_system,
         "exchanges": _mend_exchanges,
         "empty": _leave_out_empty,
-        "roles": _join_neighbours,
+        "roles": join_neighbours,
         "user": _ensure_user,
     }
     what: list[str] = []
@@ -186,14 +185,14 @@ def _leave_out_empty(messages: Messages) -> Messages:
     return [*kept, *messages[-1:]]
 
 
-def _join_neighbours(messages: Messages) -> Messages:
-    """Neighbouring messages of the user, or of the assistant, as one."""
+def join_neighbours(messages: Messages) -> list[dict[str, Any]]:
+    """Neighbouring messages of one role as one, but for results of tools."""
     joined: list[dict[str, Any]] = []
     for role, run in groupby(messages, lambda message: message.get("role")):
-        if role in JOINED_ROLES:
-            joined.append(_join_run(list(run)))
-        else:
+        if role == "tool":
             joined += run
+        else:
+            joined.append(_join_run(list(run)))
     return joined
 
 
