@@ -164,10 +164,8 @@ class CallPath(Value, frozen=True):
             return Downgrade(self.disable_fields(["stream"]), NO_STREAM)
         if isinstance(refusal, (ToolsUnsupported, ToolsDropped, TemplateFailed)) and self.mode != "text":
             return self._step_down(refusal)
-        if isinstance(refusal, TemplateRejected):
-            return self._downgrade_roles(refusal)
-        if isinstance(refusal, ContentRejected) and not self.text_only:
-            return self._limit_media(refusal.max_media)
+        if plainer := self._write_plainer(refusal):
+            return plainer
         return self._leave_out(refusal, sent - frozenset(self.disabled_fields), are_tools_ours=are_tools_ours)
 
     def _leave_out(self, refusal: ServerError, sent: frozenset[str], *, are_tools_ours: bool) -> Downgrade:
@@ -217,9 +215,18 @@ class CallPath(Value, frozen=True):
             return replace(self, proven=False)
         return replace(self, proven=False, template_shows_tools=None)  # it is looked for again
 
-    def _limit_media(self, limit: int) -> Downgrade:
-        if 0 < limit < self.max_media:
-            return Downgrade(replace(self, max_media=limit), FEWER_MEDIA.format(limit=limit))
+    def _write_plainer(self, refusal: ServerError) -> Downgrade | None:
+        """The path with plainer roles or contents of messages; None if the refusal is not about these."""
+        if isinstance(refusal, TemplateRejected):
+            if not self.alternate:
+                return Downgrade(replace(self, alternate=True), ROLES_MERGED)
+            if not self.fold_system:
+                return Downgrade(replace(self, fold_system=True), SYSTEM_FOLDED)
+            raise refusal
+        if not isinstance(refusal, ContentRejected) or self.text_only:
+            return None
+        if 0 < refusal.max_media < self.max_media:
+            return Downgrade(replace(self, max_media=refusal.max_media), FEWER_MEDIA.format(limit=refusal.max_media))
         return Downgrade(replace(self, text_only=True), TEXT_ONLY)
 
     def _step_down(self, refusal: ServerError) -> Downgrade:
@@ -265,13 +272,6 @@ class CallPath(Value, frozen=True):
 
     def _change_mode(self, mode: Mode, reason: str) -> CallPath:
         return replace(self, mode=mode, reason=reason, proven=False, shows_thoughts=None)
-
-    def _downgrade_roles(self, refusal: TemplateRejected) -> Downgrade:
-        if not self.alternate:
-            return Downgrade(replace(self, alternate=True), ROLES_MERGED)
-        if not self.fold_system:
-            return Downgrade(replace(self, fold_system=True), SYSTEM_FOLDED)
-        raise refusal
 
     def disable_native(self) -> Downgrade:
         """The path after the server lost calls, or all of an answer."""

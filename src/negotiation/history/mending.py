@@ -7,12 +7,12 @@ arguments that are no JSON object. Each step mends one of these, and leaves all 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from ...errors import ParserFailed, ServerError, TemplateFailed, TemplateRejected
-from ...providers.wire_json import as_dict, as_dicts, as_list, is_object
+from ...providers.wire_json import as_dict, as_dicts, as_list, as_str, is_object
 from ...types.messages import MalformedCall
 from .exchange_text import THOUGHTS, has_media, leave_out, read_call, read_text, render_exchanges
 from .messages import is_system, join_contents, place_late_system
@@ -149,23 +149,17 @@ def _mend_turn(turn: Messages) -> Messages:
     ids: list[Any] = []
     if _has_readable_calls(turn[0]):
         ids = [each.get("id") for each in as_list(turn[0].get("tool_calls"))]
-    known = {id for id in ids if isinstance(id, str)}
+    known = set(map(as_str, ids))
     own: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
     for message in turn[1:]:
-        if _is_result(message, known):
+        if message.get("role") == "tool" and as_str(message.get("tool_call_id")) in known:
             own.append(message)
         else:
             others.append(message)
     if not ids or sorted(map(str, ids)) != sorted(str(each.get("tool_call_id")) for each in own):
         return render_exchanges(turn)
     return [_fill_arguments(turn[0]), *own, *render_exchanges(others)]
-
-
-def _is_result(message: Mapping[str, Any], ids: Set[str]) -> bool:
-    """Whether it is the result of one of these calls."""
-    id = message.get("tool_call_id")
-    return message.get("role") == "tool" and isinstance(id, str) and id in ids
 
 
 def _has_readable_calls(message: Mapping[str, Any]) -> bool:
