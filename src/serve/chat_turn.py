@@ -318,14 +318,19 @@ class ChatTurn:
             return
         if end in known or len(known) >= MAX_THOUGHT_STARTS:
             return
-        prompt = None if unshown.get(self.fact_key) else (yield from self._show_prompt_end())
+        prompt = yield from self._show_prompt_end()
         if prompt is None:
             unshown.update(self.fact_key, lambda _: UNSHOWN_THOUGHTS)
         elif opens_thought(prompt):
             self._facts.thought_starts.update(self.fact_key, lambda starts: starts | {end})
 
     def _show_prompt_end(self) -> Aside[str | None]:
-        """The end of this prompt by its tokens; without them, as of llama.cpp's server, that of a plain question."""
+        """The end of this prompt by its tokens; without them, as of llama.cpp's server, that of a plain question.
+
+        None if the server shows none, or did not lately.
+        """
+        if self._facts.unshown_thoughts.get(self.fact_key):
+            return None
         if self._prompt_tail:
             return (yield from self._server.detokenize(self._request.model, self._prompt_tail))
         plain = {"model": self._request.model, "messages": [{"role": "user", "content": "Hello."}]}

@@ -370,7 +370,8 @@ class Gateway:
         body = await request.read() if request.body_exists else None
         chat: Mapping[str, Any] = {}
         if body and len(self._upstreams.replicas) > 1:  # else a large body need not be read
-            chat = await run_beside(request, _read_beginning, body)
+            with suppress(web.HTTPException):  # a replica is chosen without a conversation, too
+                chat = await run_beside(request, _parse_object, body)
         for replica in self._upstreams.rank(chat):
             if record := self._records.get(id(request)):
                 record.server = replica.root
@@ -448,7 +449,7 @@ async def _read_api_body(request: web.Request) -> bytes:
 
 def _parse_object(body: bytes) -> dict[str, Any]:
     """Raises HTTPException where it is no JSON object, or one that holds up others."""
-    if _count_containers(body) > MAX_CONTAINERS:
+    if body.count(b"[") + body.count(b"{") > MAX_CONTAINERS:  # brackets inside strings count as well
         raise _TooMany(f"The body has more than {MAX_CONTAINERS:,} lists and objects.")
     if body.count(b",") > MAX_VALUES:
         raise _TooMany(f"The body has more than {MAX_VALUES:,} values.")
@@ -485,11 +486,6 @@ class _TooMany(web.HTTPRequestEntityTooLarge):
         super().__init__(0, 0, reason=message)
 
 
-def _count_containers(body: bytes) -> int:
-    """Lists and objects at most: brackets inside strings count as well."""
-    return body.count(b"[") + body.count(b"{")
-
-
 def _describe(request: web.Request) -> Asked:
     headers = {name.lower(): request.headers.getall(name) for name in request.headers}
     return Asked(request.method, request.path, headers, request.content_type)
@@ -497,12 +493,3 @@ def _describe(request: web.Request) -> Asked:
 
 def _refuse(request: web.Request, status: int, message: str) -> web.Response:
     return refuse(status, encode_path_error(request.path, status, message))
-
-
-def _read_beginning(body: bytes) -> Mapping[str, Any]:
-    """The conversation in a body, for the choice of a replica; empty if there is none."""
-    if _count_containers(body) > MAX_CONTAINERS:
-        return {}
-    with suppress(BotError):
-        return as_dict(load_json(body))
-    return {}

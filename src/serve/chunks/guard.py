@@ -476,10 +476,7 @@ class StreamGuard(_Guard):
         if self._writer.count or text or others or unsent:
             reason = name_end(has_calls=bool(sent or unsent), is_cut=self._is_cut)
         added: list[dict[str, Any]] = [{"content": text}] if text else []
-        for index, call in others.items():
-            if call and (rest := self._complete_native(index, call)):
-                added.append({"tool_calls": [rest]})
-        added += self._place_calls(unsent, sent)
+        added += self._write_calls(others, unsent, sent)
         held = self._render_rest(added, reason, others.keys())
         return [*self._take_ready(), *self._write_pieces(pieces), *held]
 
@@ -512,16 +509,20 @@ class StreamGuard(_Guard):
             raise _make_cut_error(call.name)
         return {"index": place, "function": {"arguments": rest}} if rest else {}
 
-    def _place_calls(self, unsent: list[ToolCall], first: int) -> list[dict[str, Any]]:
-        """Send those calls that stand in the text in its place; returns the deltas of the others.
+    def _write_calls(
+        self, others: Mapping[int, ToolCall | None], unsent: list[ToolCall], first: int
+    ) -> list[dict[str, Any]]:
+        """The deltas of what is missing of calls; unsent ones that stand in the text are sent in its place.
 
-        `first`: the index of the first of them.
+        `others`: see _match_native. `first`: the index of the first of the unsent calls.
         """
+        rests = [self._complete_native(index, call) for index, call in others.items() if call]
+        added: list[dict[str, Any]] = [{"tool_calls": [rest]} for rest in rests if rest]
         indexes = count(first)
         for segment in self._segments:
             if segment.call and (call := take_twin(unsent, segment.call)):
                 segment.delta = {"tool_calls": [{"index": next(indexes), **encode_call(call)}]}
-        return [{"tool_calls": [{"index": next(indexes), **encode_call(call)}]} for call in unsent]
+        return [*added, *({"tool_calls": [{"index": next(indexes), **encode_call(call)}]} for call in unsent)]
 
     def _render_rest(self, added: Sequence[dict[str, Any]], reason: str, dropped: Set[int]) -> list[bytes]:
         """The held chunks but for native calls that are `dropped` from them; `added` and `reason`: see render_last."""
