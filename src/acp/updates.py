@@ -142,7 +142,10 @@ class Updates:
         calls: dict[str, RequestedCall] = {}
         for message in messages:
             if isinstance(message, UserMessage):
-                yield from _replay_question(message)
+                if message.blocks and not message.typed:
+                    yield from map(update_user_message, map(_convert_block, message.blocks))
+                else:
+                    yield update_user_message_text(message.title)
             elif isinstance(message, Response):
                 calls = {call.id: call for call in message.requested_calls}
                 yield from self._replay_response(message)
@@ -230,13 +233,6 @@ class Updates:
         if len(data) > MAX_DIFF_BYTES:
             return None
         return data.decode(errors="replace")
-
-
-def _replay_question(message: UserMessage) -> Iterator[Update]:
-    if message.blocks and not message.typed:
-        yield from (update_user_message(_convert_block(block)) for block in message.blocks)
-    else:
-        yield update_user_message_text(message.title)
 
 
 def show_todos(todos: Iterable[tuple[str, str]]) -> Update:

@@ -26,23 +26,21 @@ td.n { text-align: right; font-variant-numeric: tabular-nums }
 
 def summarize(rows: Sequence[Row], total: int) -> list[tuple[str, str]]:
     """Label and value of each line of the summary."""
-    answered = [row for row in rows if row.status == SUCCESS]
-    successful = sum(row.is_success for row in answered)
+    statuses = dict(count_statuses(rows))
+    answered, successful = statuses.pop(SUCCESS, 0), sum(row.is_success for row in rows)
+    seconds = [row.seconds for row in rows]
+    duration = "-"
+    if seconds:
+        duration = f"{median(seconds):,.1f} (median), {max(seconds):,.1f} (longest)"
     return [
         ("tasks", f"{len(rows):,} of {total:,}"),
         ("successful", f"{successful:,}"),
-        ("answered, but a check failed", f"{len(answered) - successful:,}"),
-        *((status, f"{count:,}") for status, count in count_statuses(rows) if status != SUCCESS),
+        ("answered, but a check failed", f"{answered - successful:,}"),
+        *((status, f"{count:,}") for status, count in statuses.items()),
         ("tokens", f"{sum(row.tokens for row in rows):,}"),
         ("calls", f"{sum(row.calls for row in rows):,}, {sum(row.repairs for row in rows):,} repaired"),
-        ("seconds a task", _describe_seconds([row.seconds for row in rows])),
+        ("seconds a task", duration),
     ]
-
-
-def _describe_seconds(seconds: Sequence[float]) -> str:
-    if not seconds:
-        return "-"
-    return f"{median(seconds):,.1f} (median), {max(seconds):,.1f} (longest)"
 
 
 def count_statuses(rows: Sequence[Row]) -> list[tuple[str, int]]:

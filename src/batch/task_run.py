@@ -17,7 +17,6 @@ from ..app.access import defer_sandbox, make_policy, make_tool_context
 from ..app.factory import Factory
 from ..app.library.result import STOPS, Result, RunRecord
 from ..app.library.structured import Form
-from ..app.model import Model
 from ..app.runtime import Runtime
 from ..app.state_files import SERVERS, ServerMemory
 from ..config import Settings
@@ -154,7 +153,10 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
         except BotError as error:
             counts.failure, counts.is_overload = describe_error(error), _is_overload(error)
         finally:
-            _share_path(runtime.model, job)
+            path = runtime.model.path
+            if path.is_learned:  # it serves the tasks that start from now on
+                vllm = job.settings.vllm
+                ServerMemory(job.scratch).save(vllm.base_url, vllm.model, runtime.model.server_version, path)
     checks: tuple[CheckResult, ...] = ()
     if not counts.failure:
         checks = tuple(_check(each, runtime.settings, runtime.sandbox) for each in task.checks)
@@ -163,16 +165,9 @@ def _run_in(folder: Path, job: Job) -> TaskOutcome:
     if problem and row.status == SUCCESS:
         row = row._replace(status="error")
     conversation = b""
-    if (journal := store.journal_path(session.id)).exists():
-        conversation = journal.read_bytes()
+    with suppress(FileNotFoundError):  # nothing was said
+        conversation = store.journal_path(session.id).read_bytes()
     return TaskOutcome(row._replace(reason=row.reason or problem), conversation, counts.is_overload)
-
-
-def _share_path(model: Model, job: Job) -> None:
-    """What was learned of the server serves the tasks that start from now on."""
-    vllm = job.settings.vllm
-    if model.path.is_learned:
-        ServerMemory(job.scratch).save(vllm.base_url, vllm.model, model.server_version, model.path)
 
 
 def _evaluate_in(folder: Path, job: Job, patch: str) -> TaskOutcome:

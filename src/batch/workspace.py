@@ -54,7 +54,9 @@ class Repositories:
                 place, folder = source, Path(source).expanduser()
                 if folder.is_dir():  # else it is a URL
                     place = str(folder.resolve())
-                _run_git(["clone", "--quiet", "--bare", "--", place, part], timeout=CLONE_TIMEOUT_S, own=False)
+                variables = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+                words: list[str | Path] = ["clone", "--quiet", "--bare", "--", place, part]
+                _run_git(words, variables=variables, timeout=CLONE_TIMEOUT_S)
                 part.replace(bare)
         return bare
 
@@ -157,8 +159,8 @@ class TaskWorkspace:
         return self._run_private(["write-tree"]).strip()
 
     def _run_private(self, words: list[str]) -> str:
-        environment = {"GIT_DIR": str(self._git_folder), "GIT_WORK_TREE": str(self.root)}
-        return _run_git([*OPTIONS, *SAFE, *words], folder=self.root, environment=environment)
+        variables = _isolate_git(GIT_DIR=str(self._git_folder), GIT_WORK_TREE=str(self.root))
+        return _run_git([*OPTIONS, *SAFE, *words], folder=self.root, variables=variables)
 
 
 def is_utf_8(text: str) -> bool:
@@ -174,16 +176,15 @@ def _run_git(
     words: list[str | Path],
     *,
     folder: Path | None = None,
-    environment: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
     timeout: float = GIT_TIMEOUT_S,
-    own: bool = True,
 ) -> str:
-    """What Git prints. `own`: the user's configuration is not used. Raises BotError."""
+    """What Git prints. `variables`: those of the environment, by default without the user's. Raises BotError."""
     try:
         done = subprocess.run(  # noqa: S603 - the words begin with git, and no shell reads them
             ["git", *map(str, words)],  # noqa: S607 - the user's git
             cwd=folder,
-            env={**_list_variables(own=own), **(environment or {})},
+            env=variables or _isolate_git(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=timeout,
@@ -199,8 +200,7 @@ def _run_git(
     return done.stdout.decode("utf-8", "surrogateescape")
 
 
-def _list_variables(*, own: bool) -> dict[str, str]:
-    if not own:
-        return {**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+def _isolate_git(**more: str) -> dict[str, str]:
+    """The variables with which Git does not use the user's configuration."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    return {**inherited, **ISOLATED}
+    return {**inherited, **ISOLATED, **more}
