@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,11 +53,10 @@ def _lead_to_named(registry: Registry, search: str, get_context: Callable[[], in
     if not named:
         return registry
     if search == "always" or (search == "auto" and fill_much(named, get_context())):
-        found = registry.plus(make_search_tools(named))
-    else:
-        found = registry_of(replace(tool, definition=replace(tool.definition, named_by="")) for tool in registry)
-    found.notices = registry.notices
-    return found
+        return registry.plus(make_search_tools(named))
+    offered = registry_of(replace(tool, definition=replace(tool.definition, named_by="")) for tool in registry)
+    offered.notices = registry.notices
+    return offered
 
 
 def _load_tools(settings: Settings, get_context: Callable[[], int | None]) -> Registry:
@@ -71,8 +70,14 @@ def _load_tools(settings: Settings, get_context: Callable[[], int | None]) -> Re
 
         more += yaml_commands.load(files.commands)
     if files.mcp:
-        notices += _add_mcp(more, registry, settings)
-    notices += _add_skills(more, settings, get_context)
+        taken = {tool.definition.name for tool in (*registry, *more)}
+        tools, notices = _load_mcp_tools(settings, taken)
+        more += tools
+    skills = TrustMemory(settings.state, settings.root).load_skills(os.environ)
+    notices += skills.problems
+    for_model = [each for each in skills.skills.values() if not each.is_command]
+    if for_model and "skill" not in (each.definition.name for each in more):
+        more.append(make_skill_tool(for_model, get_context()))
     notices += find_idle_rules(settings.security.rules, [each.definition.name for each in (*builtin, *more)])
     if not more and not notices:
         return registry
@@ -81,23 +86,13 @@ def _load_tools(settings: Settings, get_context: Callable[[], int | None]) -> Re
     return registry
 
 
-def _add_mcp(more: list[Tool], registry: Registry, settings: Settings) -> list[str]:
-    """Add the tools of the MCP servers. Returns notices: a server must not keep the program from starting."""
+def _load_mcp_tools(settings: Settings, taken: Set[str]) -> tuple[list[Tool], list[str]]:
+    """Those of the MCP servers whose names are free, and notices: no server keeps the program from starting."""
     servers = connect_mcp(settings)
-    taken = {tool.definition.name for tool in (*registry, *more)}
-    more += [tool for tool in servers.tools if tool.definition.name not in taken]
+    free = [tool for tool in servers.tools if tool.definition.name not in taken]
     left_out = [tool.definition.name for tool in servers.tools if tool.definition.name in taken]
     notices = [f"The tool {name} of an MCP server is left out: another tool has that name." for name in left_out]
-    return [*notices, *servers.notices]
-
-
-def _add_skills(more: list[Tool], settings: Settings, get_context: Callable[[], int | None]) -> list[str]:
-    """Add the tool that reads skills, if there are any. Returns what is wrong with some."""
-    loaded = TrustMemory(settings.state, settings.root).load_skills(os.environ)
-    skills = [each for each in loaded.skills.values() if not each.is_command]
-    if skills and "skill" not in (each.definition.name for each in more):
-        more.append(make_skill_tool(skills, get_context()))
-    return list(loaded.problems)
+    return free, [*notices, *servers.notices]
 
 
 def _name_workspace(tool: Tool, root: Path) -> Tool:

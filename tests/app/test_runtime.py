@@ -323,6 +323,12 @@ def test_a_rule_for_a_tool_that_there_is_not_is_told(tmp_path):
     assert told == 'There is no tool exce, so this rule changes nothing: {"tool": "exce", "action": "deny"}'
 
 
+def test_what_is_told_of_tools_is_told_where_only_some_are_offered_too(tmp_path):
+    rules = ({"tool": "exce", "action": "deny"},)
+    settings = Settings(root=tmp_path, security=SecuritySettings(rules=rules))
+    assert make_tools(settings, only=["read"]).notices == make_tools(settings).notices != []
+
+
 def test_what_a_tool_of_yours_says_may_name_the_workspace(tmp_path):
     (tmp_path / "tools.yaml").write_text(
         "{name: list, description: 'List {workspace_dir}.', command: 'ls {where}', "

@@ -89,6 +89,7 @@ class Registry:
     def without(self, *names: str) -> Registry:
         """The same tools but these, which are switched off for a session."""
         rest = type(self)()
+        rest.notices = list(self.notices)
         for each in self:
             if each.definition.name not in names:
                 rest.add(each)
