@@ -23,7 +23,8 @@ _UNAVAILABLE = 503  # while it loads its model
 
 def is_complete(address: str) -> bool:
     """Whether it has a scheme and a path, and names no endpoint of the API."""
-    return "://" in address and bool(urlsplit(address).path.strip("/")) and not address.endswith(ENDPOINTS)
+    path = urlsplit(address).path.rstrip("/")
+    return "://" in address and bool(path) and not path.endswith(ENDPOINTS)
 
 
 def complete_address(settings: Settings) -> tuple[Settings, str]:

@@ -23,7 +23,7 @@ WITH_V1 = ("vllm", "openai", "ollama", "anthropic", "copilot")  # providers whos
 
 def list_candidates(address: str, *, has_v1: bool = True) -> list[str]:
     """Where the API may be, the likeliest first."""
-    address = address.rstrip("/")
+    address = address.partition("?")[0].rstrip("/")
     for endpoint in ENDPOINTS:
         if address.endswith(endpoint):
             address = address.removesuffix(endpoint)

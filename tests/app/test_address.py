@@ -32,6 +32,8 @@ def place(base_url: str, **values: object) -> Settings:
         ("gpu", False),
         ("gpu:8000/v1", False),
         ("http://gpu:8000/v1/chat/completions", False),
+        ("http://gpu:8000/v1/chat/completions/", False),
+        ("http://gpu:8000/v1/models?limit=1", False),
     ],
 )
 def test_an_address_is_complete_with_a_scheme_and_the_path_of_the_api(address, answer):
@@ -54,6 +56,7 @@ def test_the_likeliest_address_is_tried_first():
     assert list_candidates("http://gpu") == ["http://gpu/v1", "http://gpu"]
     assert list_candidates("gpu:1/v1/chat/completions") == ["http://gpu:1/v1", "https://gpu:1/v1"]
     assert list_candidates("gpu:1/v1/chat/completions/") == ["http://gpu:1/v1", "https://gpu:1/v1"]
+    assert list_candidates("http://gpu:1/v1/models?limit=1") == ["http://gpu:1/v1"]
 
 
 def test_scheme_and_path_are_found_by_asking():
