@@ -90,8 +90,9 @@ def read_before_change(path: str, ctx: ToolContext) -> OldFile | None:
 
 
 def encode(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bytes:
-    """Encode a file's new text. Raises ToolError for too large a file, and for characters that the encoding lacks, or
-    with which the file could not be read as text again.
+    """Encode a file's new text.
+
+    Raises ToolError for too large a file, and for a text that would not be read from the file again.
     """
     if wrong := encoding.not_text.search(text):
         raise ToolError(f"{escape_name(path)} would be no text file any more, with the character {wrong[0]!a}")
@@ -103,6 +104,9 @@ def encode(path: str, text: str, encoding: Encoding, ctx: ToolContext) -> bytes:
     limit = ctx.wiring.max_file_bytes
     if len(data) > limit:
         raise ToolError(f"{escape_name(path)} would be too large: {len(data):,} bytes, and {limit:,} are allowed")
+    # Bytes of Latin-1 may be those of another text in UTF-8. A text may begin with its byte order mark.
+    if decode(path, data)[0] not in (text, text.removeprefix("\ufeff")):
+        raise ToolError(f"{escape_name(path)} is {encoding.codec} text, and would be read as another text than this")
     return data
 
 

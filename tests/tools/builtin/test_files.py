@@ -265,6 +265,13 @@ def test_what_an_encoding_lacks_is_not_written(run, workspace):
     assert (workspace / "a.txt").read_bytes() == ENCODED["latin-1"]
 
 
+def test_a_text_that_would_be_read_as_another_one_is_not_written(run, workspace):
+    (workspace / "a.txt").write_bytes("café".encode("latin-1"))
+    result = run("edit", path="a.txt", oldText="café", newText="Ã©")
+    assert result.value == ERROR + "a.txt is latin-1 text, and would be read as another text than this"
+    assert (workspace / "a.txt").read_bytes() == "café".encode("latin-1")
+
+
 # write
 
 
