@@ -111,6 +111,10 @@ class ScriptedModel:
     def core(self) -> ScriptedModel:
         return self
 
+    def measure_fill(self, *_: object, **__: object) -> AgentSteps[float]:
+        yield from ()
+        return 0.5
+
     def drive(self, steps: AgentSteps[T], on_silence: object = None) -> Generator[Event, None, T]:
         return perform(steps)
 

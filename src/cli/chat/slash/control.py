@@ -39,6 +39,11 @@ THINKING = {
     "show": "thoughts are shown in full",
     "hide": "thoughts are not shown",
 }
+INIT_PROMPT = """\
+Write the file AGENTS.md for this folder: what an agent that works here must know. Look first: list the files, read the
+README and what configures building and testing. Then write, in at most 60 lines: what the project is, how it is laid
+out, the exact commands to set up, run, test and check it, and the conventions its code keeps to. Leave out what you did
+not see. If there is an AGENTS.md already, keep what still holds and improve the rest."""
 
 
 def _is_one_of(state: State, what: str, word: str, words: Iterable[str]) -> bool:
@@ -296,6 +301,10 @@ def describe_server(server: McpServer) -> list[str]:
     if names:
         lines.append(f"    {', '.join(names)}")
     return [*lines, *(f"    {line}" for line in server.problem.splitlines())]
+
+
+def run_init(state: State, _: str) -> None:
+    state.queue.append(INIT_PROMPT)
 
 
 def complete_model(state: State) -> Iterable[str]:

@@ -38,11 +38,6 @@ from ..state import PickRow, State
 
 MAX_SESSIONS = 10  # in a list
 MAX_MATCHES = 50  # of messages, while a session is looked for
-INIT_PROMPT = """\
-Write the file AGENTS.md for this folder: what an agent that works here must know. Look first: list the files, read the
-README and what configures building and testing. Then write, in at most 60 lines: what the project is, how it is laid
-out, the exact commands to set up, run, test and check it, and the conventions its code keeps to. Leave out what you did
-not see. If there is an AGENTS.md already, keep what still holds and improve the rest."""
 
 
 def format_sessions(sessions: Iterable[Summary], root: str = "") -> Iterable[str]:
@@ -60,7 +55,7 @@ def _make_restorer(state: State) -> RestoreFile:
 
 
 def run_undo(state: State, turns: str) -> None:
-    """Undo the last turns. A question without an answer is none. Raises BotError."""
+    """Undo the last turns; a question without an answer is no turn. Raises BotError."""
     wanted = parse_count(turns)
     if question := state.unanswered:
         state.unanswered = ""
@@ -79,18 +74,19 @@ def run_redo(state: State, turns: str) -> None:
         if (redone := state.session.redo(_make_restorer(state))) is None:
             state.screen.say(describe_nothing("redo", number))
             return
-        _report_files(state, describe_redone(redone, state.settings.root))
+        _report_change(state, describe_redone(redone, state.settings.root))
 
 
-def _report_files(state: State, told: str) -> None:
-    state.last_usage = None  # the last count no longer applies
+def _report_change(state: State, told: str) -> None:
+    """Tell the user that the conversation and its files were changed; what was counted of it is out of date."""
+    state.last_usage = None
     if state.runtime:
         state.runtime.restore_todos(state.session)
     state.screen.say(told)
 
 
 def _report_undo(state: State, undone: Undone) -> None:
-    _report_files(state, describe_undone(undone, state.settings.root))
+    _report_change(state, describe_undone(undone, state.settings.root))
     is_held = state.workplace is not None and state.workplace.sandbox.is_enforcing
     if risky := list_risky_calls(state.settings, state.session, undone, is_held=is_held):
         calls = "\n".join(f"  {format_call(call)}" for call in risky)
@@ -189,12 +185,12 @@ def _list_others(state: State) -> list[Summary]:
 
 def run_sessions(state: State, words: str) -> None:
     """List the last sessions, or search all; those of -p come last, in a group of their own."""
-    others = _list_others(state)
     if words:
-        matches = get_store(state).search(words, MAX_SESSIONS)
-        lines = [f"  {each.session.id}  {each.speaker}: {shorten(each.snippet)}" for each in matches]
+        matches = get_store(state).search(words, MAX_MATCHES)
+        past = [each for each in matches if each.session.id != state.session.id][:MAX_SESSIONS]
+        lines = [f"  {each.session.id}  {each.speaker}: {shorten(each.snippet)}" for each in past]
     else:
-        root = str(state.settings.root)
+        root, others = str(state.settings.root), _list_others(state)
         groups = ([each for each in others if each.one_shot is one_shot][:MAX_SESSIONS] for one_shot in (False, True))
         chats, questions = (list(format_sessions(group, root)) for group in groups)
         if questions:
@@ -264,15 +260,12 @@ def run_retry(state: State, _: str) -> None:
     if not state.session.state.last_question:
         state.screen.say("There is no question to ask again; /redo brings back one that was undone.")
         return
-    if undone := state.session.undo(_make_restorer(state)):
+    question = ""
+    while not question and (undone := state.session.undo(_make_restorer(state))):  # a summary has no question
         _report_undo(state, undone)
-        if undone.question:
-            state.notes = [*state.asked_notes, *state.notes]
-            state.queue.insert(0, undone.question)
-
-
-def run_init(state: State, _: str) -> None:
-    state.queue.append(INIT_PROMPT)
+        question = undone.question
+    state.notes = [*state.asked_notes, *state.notes]
+    state.queue.insert(0, question)
 
 
 def complete_diff(state: State) -> Iterable[str]:

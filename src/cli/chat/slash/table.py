@@ -149,7 +149,7 @@ COMMANDS = (
     SlashCommand("/fork", "continue in a copy of this conversation", "history"),
     SlashCommand("/export", "save this conversation as .md, .json or .html", "history", "[FILE]"),
     SlashCommand("/compact", "summarize the older part; HINT says what to keep", "history", "[HINT]", asks_model=True),
-    SlashCommand("/init", "have the model write AGENTS.md for this project", "history"),
+    SlashCommand("/init", "have the model write AGENTS.md for this project", "control"),
     SlashCommand("/permissions", "show what runs without asking; forget: reset it", "info", "[forget]"),
     SlashCommand("/todos", "show the model's to-do list", "info"),
     SlashCommand("/skills", "list the skills and commands that you, or a trusted folder, bring", "info"),

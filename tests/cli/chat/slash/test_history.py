@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from src.agent.compaction import Compactor
 from src.agent.loop import AgentLoop
 from src.app.runtime import Runtime
 from src.cli.chat.loop import Chat
 from src.cli.chat.resume import resume_session
-from src.cli.chat.slash.history import INIT_PROMPT
+from src.cli.chat.slash.control import INIT_PROMPT
 from src.cli.chat.state import ChatIO, State
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
@@ -53,7 +54,9 @@ class Chatting:
         wired = {"before_write": before_write, "added_folders": settings.added}
         ctx = ToolContext(workspace=settings.root).rewire(**wired)
         policy = replace(POLICY, workspace=settings.root, added=settings.added) if settings.added else POLICY
-        return Runtime(AgentLoop(self.model, REGISTRY, ctx, APPROVE_ALL, policy), self.model, Settings())
+        compactor = Compactor(self.model, at=None)
+        agent = AgentLoop(self.model, REGISTRY, ctx, APPROVE_ALL, policy, compactor=compactor)
+        return Runtime(agent, self.model, Settings())
 
     def _read(self, prompt):
         line = self.lines.pop(0)
@@ -173,6 +176,12 @@ def test_retry_asks_a_question_that_got_no_answer_and_undoes_nothing(folder):
     assert chat.questions[-1] == ["one", "two"]
 
 
+def test_retry_of_a_question_that_was_summarized_undoes_the_summary_too(folder):
+    chat = Chatting(folder, "one", "two", "/compact", "/retry", turns=[says("1"), says("2"), says("sum"), says("3")])
+    assert "Undone: the summary" in chat.shown
+    assert chat.questions[-1] == ["one", "two"]
+
+
 def test_retry_reads_a_mentioned_file_again_and_keeps_the_output_of_a_command(folder):
     (folder / "a.txt").write_text("heron")
     chat = Chatting(folder, "!echo stork", "see @a.txt", "/retry", turns=[says("1"), says("2")])
@@ -233,6 +242,9 @@ class TestResuming:
         assert "my name is Ann" in Chatting(folder, "/resume").shown
         assert "Hello Ann" in Chatting(folder, "/sessions hello").shown
         assert "No conversation found." in Chatting(folder, "/sessions xyzzy").shown
+
+    def test_a_search_leaves_out_the_open_conversation(self, folder):
+        assert "No conversation found." in Chatting(folder, "hello", "/sessions hello", turns=[says("Hello.")]).shown
 
     def test_the_one_of_the_chat_is_not_offered_and_those_of_scripts_come_last(self, folder):
         store = Store(folder / "state")
