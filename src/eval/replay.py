@@ -20,7 +20,7 @@ from ..serve.chat_turn import ChatTurn
 from ..serve.record.entry import make_choices, read_answer
 from ..serve.record.fold import FoldedAnswer, fold_chunks
 from ..serve.record.reader_facts import restore_facts
-from ..serve.record.tape import Tape
+from ..serve.record.recording import Recording
 from ..serve.report import RELAYED_PATH
 from ..serve.restore import sort_arguments
 from ..serve.turn_options import restore_options
@@ -117,19 +117,19 @@ def find_obstacle(line: RecordLine) -> str:
 
 def replay(entry: Mapping[str, Any]) -> Replayed:
     """Raises Unreadable."""
-    tape, player = Tape("", "", 0.0), Player(as_dicts(entry.get("exchanges")))
-    steps = _start(entry, tape)
+    recording, player = Recording("", "", 0.0), Player(as_dicts(entry.get("exchanges")))
+    steps = _start(entry, recording)
     try:
         _drive(steps, player)
     except _RecordEnds:
         steps.close()
     except BotError:
         pass  # the client got what came before it, and an error: what was sent is compared
-    choices = make_choices(read_answer(fold_chunks, tape.sent), tape.report, FoldedAnswer())
-    return Replayed(choices, player.unanswered, tape.sent)
+    choices = make_choices(read_answer(fold_chunks, recording.sent), recording.report, FoldedAnswer())
+    return Replayed(choices, player.unanswered, recording.sent)
 
 
-def _start(entry: Mapping[str, Any], tape: Tape) -> Generator[Any, Any, None]:
+def _start(entry: Mapping[str, Any], recording: Recording) -> Generator[Any, Any, None]:
     reader = as_dict(entry.get("reader"))
     body = {**as_dict(entry.get("request")), "model": entry.get("model")}
     body |= {name: entry[name] for name in ("messages", "tools") if entry.get(name) is not None}
@@ -147,7 +147,7 @@ def _start(entry: Mapping[str, Any], tape: Tape) -> Generator[Any, Any, None]:
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Unreadable(f"what was known of the server is not in it: {error}") from error
-    return tape.follow(turn, turn.run(), facts)
+    return recording.follow(turn, turn.run(), facts)
 
 
 def _drive(steps: Generator[Any, Any, None], player: Player) -> None:

@@ -27,7 +27,7 @@ from .chat_turn import ChatTurn, GatewayTurn, KeepAlive, Output, Payload, WholeA
 from .conversation import Conversation
 from .http_common import NO_SERVER, OF_THE_BODY, is_relayed, send_error
 from .keep_alive import LiveStream
-from .record.tape import Tape
+from .record.recording import Recording
 from .report import Report
 from .turn_options import TurnOptions
 from .upstreams import Replica, Upstreams
@@ -44,7 +44,7 @@ class NotGuarded(Exception):
 
 
 class GuardedExchange:
-    """`headers`: those of the client that go on to the server. `tape`: where it is recorded, if it is.
+    """`headers`: those of the client that go on to the server. `recording`: where it is recorded, if it is.
 
     Times are the event loop's, in seconds.
     """
@@ -58,10 +58,10 @@ class GuardedExchange:
         options: TurnOptions,
         live: LiveStream,
         conversation: Conversation | None = None,
-        tape: Tape | None = None,
+        recording: Recording | None = None,
     ) -> None:
         self.chat = chat
-        self._tape = tape
+        self._recording = recording
         self._conversation = conversation
         self.report = Report()
         self.replica: Replica | None = None  # that is asked, or was last
@@ -177,11 +177,11 @@ class GuardedExchange:
 
     def _make_steps(self, turn: ChatTurn, replica: Replica, *, is_count: bool) -> GatewayTurn:
         steps = turn.count_tokens() if is_count else turn.run()
-        if self._tape is None:
+        if self._recording is None:
             return steps
-        self._tape.chat, self._tape.conversation = self.chat, self._conversation
-        self._tape.reader = self._options.to_dict()
-        return self._tape.follow(turn, steps, replica.facts)
+        self._recording.chat, self._recording.conversation = self.chat, self._conversation
+        self._recording.reader = self._options.to_dict()
+        return self._recording.follow(turn, steps, replica.facts)
 
     async def _find_first(self, turn: ChatTurn, outputs: AsyncGenerator[Output, None]) -> Payload | WholeAnswer:
         """The first output that is part of an answer."""

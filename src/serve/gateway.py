@@ -49,7 +49,7 @@ from .memory import Memory
 from .pages.metrics import Metrics
 from .pages.page import Pages
 from .record.recorder import Recorder
-from .record.tape import Tape
+from .record.recording import Recording
 from .relayed_stream import HistoryRefused, RelayedStream, check_refusal, relay_answer
 from .report import RELAYED_PATH
 from .request_log import CLIENT_GONE, RequestLog, RequestRecord, read_id
@@ -256,18 +256,18 @@ class Gateway:
         if request.headers.get(OFF_HEADER):
             return await self.relay(request)
         body = await _read_api_body(request)
-        tape = None
+        recording = None
         if self._recorder is not None and request.path != COUNT_PATH:
             record = self._records[id(request)]
-            tape = self._recorder.begin(record.api, record.key, len(body))
+            recording = self._recorder.begin(record.api, record.key, len(body))
         try:
-            return await self._answer_body(request, body, tape)
+            return await self._answer_body(request, body, recording)
         finally:
-            if self._recorder is not None and tape is not None and tape.exchanges:
-                self._recorder.put(tape)
+            if self._recorder is not None and recording is not None and recording.exchanges:
+                self._recorder.put(recording)
 
-    async def _answer_body(self, request: web.Request, body: bytes, tape: Tape | None) -> web.StreamResponse:
-        """See `answer`. `tape`: where the call is recorded, if it is."""
+    async def _answer_body(self, request: web.Request, body: bytes, recording: Recording | None) -> web.StreamResponse:
+        """See `answer`. `recording`: where the call is recorded, if it is."""
         value = await run_beside(request, _parse_object, body)
         record = self._records[id(request)]
         record.model, record.is_stream = str(value.get("model", "")), value.get("stream") is True
@@ -284,14 +284,14 @@ class Gateway:
             return await self.relay(request)
         if not record.is_stream:
             interval = 0.0  # a whole answer stays silent: its status cannot be taken back
-        if tape is not None:
-            tape.chat = chat or ChatBody(value)
+        if recording is not None:
+            recording.chat = chat or ChatBody(value)
         if chat is None or not (chat.is_guarded or request.path == COUNT_PATH):
             try:
-                return await self._relay_alive(request, dialect, interval, chat, tape)
+                return await self._relay_alive(request, dialect, interval, chat, recording)
             except HistoryRefused as refusal:
                 chat = refusal.chat
-        return await self._guard(request, dialect, chat, interval, tape)
+        return await self._guard(request, dialect, chat, interval, recording)
 
     async def _guard(
         self,
@@ -299,16 +299,16 @@ class Gateway:
         dialect: Dialect,
         chat: ChatBody,
         interval: float,
-        tape: Tape | None,
+        recording: Recording | None,
     ) -> web.StreamResponse:
-        """`tape`: see _answer_body."""
+        """`recording`: see _answer_body."""
         live = LiveStream(request, dialect.encode_keep_alive, interval)
         headers = self._forward_headers(request, _OURS)
         if self.keys is None and (key := read_key(request.headers)):
             headers["Authorization"] = f"Bearer {key}"  # vLLM looks for a key in one place only
-        session = "" if tape is None else random_id()
+        session = "" if recording is None else random_id()
         conversation = await run_beside(request, self._find_conversation, request, chat, session)
-        exchange = GuardedExchange(request, dialect, chat, headers, self._options, live, conversation, tape)
+        exchange = GuardedExchange(request, dialect, chat, headers, self._options, live, conversation, recording)
         record = self._records[id(request)]
         record.exchange = exchange
         try:
@@ -321,10 +321,10 @@ class Gateway:
             return answer
         except NotGuarded:
             record.exchange = None
-            return await self.relay(request, tape=tape)
+            return await self.relay(request, recording=recording)
         finally:
-            if tape is not None:
-                tape.status = tape.status or exchange.status
+            if recording is not None:
+                recording.status = recording.status or exchange.status
 
     def _find_conversation(self, request: web.Request, chat: ChatBody, session: str) -> Conversation | None:
         if self._memory is None:
@@ -333,32 +333,37 @@ class Gateway:
         return Conversation(self._memory, self._histories, key, chat, notes_loops=notes_loops, new_session=session)
 
     async def relay(
-        self, request: web.Request, chat: ChatBody | None = None, tape: Tape | None = None
+        self, request: web.Request, chat: ChatBody | None = None, recording: Recording | None = None
     ) -> web.StreamResponse:
         """Pass a request and its answer on, byte for byte. Raises HistoryRefused, of `chat`."""
         left_out = NOT_RELAYED
-        if tape is not None:
-            tape.begin(RELAYED_PATH)
+        if recording is not None:
+            recording.begin(RELAYED_PATH)
             left_out = NOT_RELAYED | {"accept-encoding"}  # what is recorded can be read
         try:
             async with self._open_answer(request, left_out) as answer:
                 await check_refusal(answer, chat)
-                return await relay_answer(request, answer, tape)
+                return await relay_answer(request, answer, recording)
         except _Unreachable:
             return _refuse(request, 502, NO_SERVER)
 
     async def _relay_alive(
-        self, request: web.Request, dialect: Dialect, interval: float, chat: ChatBody | None, tape: Tape | None
+        self,
+        request: web.Request,
+        dialect: Dialect,
+        interval: float,
+        chat: ChatBody | None,
+        recording: Recording | None,
     ) -> web.StreamResponse:
         """As `relay`; between the events of a stream there may be signs of life."""
         if not interval:
-            return await self.relay(request, chat, tape)
-        if tape is not None:
-            tape.begin(RELAYED_PATH)
+            return await self.relay(request, chat, recording)
+        if recording is not None:
+            recording.begin(RELAYED_PATH)
         with LiveStream(request, lambda: dialect.relayed_sign, interval) as live:
             try:
                 async with self._open_answer(request, NOT_RELAYED | {"accept-encoding"}) as answer:
-                    return await RelayedStream(request, live, dialect, chat, tape).send(answer)
+                    return await RelayedStream(request, live, dialect, chat, recording).send(answer)
             except _Unreachable:
                 return await send_error(live, dialect, 502, NO_SERVER)
 

@@ -16,7 +16,7 @@ from .apis.dialects import MESSAGES_PATH, Dialect, encode_messages_refusal
 from .chat_request import ChatBody
 from .http_common import OF_THE_BODY, OFF_HEADER, is_plain, is_relayed, refuse, send_error
 from .keep_alive import LiveStream
-from .record.tape import Exchange, Tape
+from .record.recording import Recording, UpstreamExchange
 
 MAX_REFUSAL_BYTES = 64 * 1024
 NO_STREAM = "The server's answer is no stream of events."
@@ -42,40 +42,40 @@ async def check_refusal(answer: aiohttp.ClientResponse, chat: ChatBody | None) -
 
 
 async def relay_answer(
-    request: web.Request, answer: aiohttp.ClientResponse, tape: Tape | None = None
+    request: web.Request, answer: aiohttp.ClientResponse, recording: Recording | None = None
 ) -> web.StreamResponse:
-    """Byte for byte, but for errors on Messages, which have Anthropic's types. `tape`: where it is recorded."""
+    """Byte for byte, but for errors on Messages, which have Anthropic's types. `recording`: where it is recorded."""
     is_error = answer.status >= MIN_ERROR_STATUS and request.path.startswith(MESSAGES_PATH)
     if is_error and is_plain(answer.headers) and not request.headers.get(OFF_HEADER):
         headers = _select_headers(answer)
         for name in OF_THE_BODY:
             headers.popall(name, None)
         refusal = await _read_refusal(answer)
-        if tape is not None:
-            _open_tape(tape, answer).pieces.append(refusal)
-            tape.end_relay()
+        if recording is not None:
+            _open_exchange(recording, answer).pieces.append(refusal)
+            recording.end_relay()
         error = refuse(answer.status, encode_messages_refusal(answer.status, refusal))
         error.headers.extend(headers)
         return error
     response = web.StreamResponse(status=answer.status, reason=answer.reason)
     response.headers.extend(_select_headers(answer))
     await response.prepare(request)
-    async for chunk in _read_pieces(answer, tape):
+    async for chunk in _read_pieces(answer, recording):
         await response.write(chunk)
     await response.write_eof()
     return response
 
 
-def _open_tape(tape: Tape, answer: aiohttp.ClientResponse) -> Exchange:
-    tape.status = answer.status
-    return tape.open(answer.method, answer.url.path, ReplyHead(answer.status, answer.content_type))
+def _open_exchange(recording: Recording, answer: aiohttp.ClientResponse) -> UpstreamExchange:
+    recording.status = answer.status
+    return recording.open(answer.method, answer.url.path, ReplyHead(answer.status, answer.content_type))
 
 
-async def _read_pieces(answer: aiohttp.ClientResponse, tape: Tape | None) -> AsyncGenerator[bytes, None]:
+async def _read_pieces(answer: aiohttp.ClientResponse, recording: Recording | None) -> AsyncGenerator[bytes, None]:
     """The body, noted."""
     pieces: list[bytes] | None = None
-    if tape is not None:
-        pieces = _open_tape(tape, answer).pieces
+    if recording is not None:
+        pieces = _open_exchange(recording, answer).pieces
     if answer.status in MAYBE_HISTORY:
         body = await answer.read()  # that may have been read already
         if pieces is not None:
@@ -85,14 +85,14 @@ async def _read_pieces(answer: aiohttp.ClientResponse, tape: Tape | None) -> Asy
         if pieces is not None:
             pieces.append(chunk)
         yield chunk
-    if tape is not None:
-        tape.end_relay()
+    if recording is not None:
+        recording.end_relay()
 
 
 class RelayedStream:
     """The answer to `request`, which asks for a stream. `chat`: the request as a chat completion, if it is one.
 
-    `tape`: where it is recorded, if it is.
+    `recording`: where it is recorded, if it is.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class RelayedStream:
         live: LiveStream,
         dialect: Dialect,
         chat: ChatBody | None,
-        tape: Tape | None = None,
+        recording: Recording | None = None,
     ) -> None:
-        self._tape = tape
+        self._recording = recording
         self._request = request
         self._live = live
         self._dialect = dialect
@@ -119,13 +119,13 @@ class RelayedStream:
         if not is_stream and not self._live.is_open:
             self._live.stop()
             await check_refusal(answer, self._chat)
-            return await relay_answer(self._request, answer, self._tape)
+            return await relay_answer(self._request, answer, self._recording)
         if not is_stream:
             return await send_error(self._live, self._dialect, *(await _explain(answer)))
         headers = _select_headers(answer)
         headers.popall("Content-Length", None)
         await self._live.open(headers)
-        async for chunk in _read_pieces(answer, self._tape):
+        async for chunk in _read_pieces(answer, self._recording):
             await self._live.write(chunk)
         return await self._live.end()
 

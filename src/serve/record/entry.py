@@ -15,17 +15,17 @@ from ..chat_request import ChatBody
 from ..chunks.intake import take_rest
 from ..report import LOST, RELAYED_PATH, LandedCall, Report
 from .fold import FoldedAnswer, FoldedCall, FoldedChoice, fold_chunks
+from .recording import Recording, UpstreamExchange
 from .relayed import fold_relayed
-from .tape import Exchange, Tape
 
 VERSION = 1
 Redact = Callable[[Any], Any]  # a JSON value without the secrets in its strings
 _APART = ("messages", "tools", "model")  # of a request, as fields of their own
 
 
-def encode_entry(tape: Tape, redact: Redact | None = None) -> bytes:
+def encode_entry(recording: Recording, redact: Redact | None = None) -> bytes:
     """The line of a call. With `redact`, without what only the server's own words tell."""
-    entry = make_entry(tape)
+    entry = make_entry(recording)
     if redact is not None:
         for name in ("exchanges", "prompt_token_ids", "reader"):
             entry.pop(name, None)
@@ -36,40 +36,40 @@ def encode_entry(tape: Tape, redact: Redact | None = None) -> bytes:
     return encode_json(entry) + b"\n"
 
 
-def make_entry(tape: Tape) -> dict[str, Any]:
-    chat, report = tape.chat or ChatBody({}), tape.report
+def make_entry(recording: Recording) -> dict[str, Any]:
+    chat, report = recording.chat or ChatBody({}), recording.report
     session: str | None = None
-    if tape.conversation is not None:
-        session = tape.conversation.session
-    events = list_events(tape)
+    if recording.conversation is not None:
+        session = recording.conversation.session
+    events = list_events(recording)
     if report.path == RELAYED_PATH:
-        sent = read_answer(fold_relayed, tape.api, events)
+        sent = read_answer(fold_relayed, recording.api, events)
     else:
-        sent = read_answer(fold_chunks, tape.sent)
+        sent = read_answer(fold_chunks, recording.sent)
     contiguous: bool | None = None
     if report.kept is not None:
         contiguous = not report.broken_by
     answered = read_answer(fold_chunks, events)
     return {
         "version": VERSION,
-        "time": datetime.fromtimestamp(tape.began_at, timezone.utc).isoformat(timespec="milliseconds"),
-        "api": tape.api,
-        "key": tape.key,
+        "time": datetime.fromtimestamp(recording.began_at, timezone.utc).isoformat(timespec="milliseconds"),
+        "api": recording.api,
+        "key": recording.key,
         "model": chat.model,
         "session": session,
         "contiguous": contiguous,
         "broken_by": report.broken_by,
         "path": report.path,
-        "status": tape.status,
-        "ended": tape.ended,
+        "status": recording.status,
+        "ended": recording.ended,
         "messages": chat.body.get("messages"),
         "tools": chat.body.get("tools"),
         "request": {name: value for name, value in chat.body.items() if name not in _APART},
         "choices": make_choices(sent, report, answered),
         "usage": sent.usage or _describe_usage(report),
         "prompt_token_ids": answered.prompt_token_ids,
-        "exchanges": [_write_exchange(each) for each in tape.exchanges],
-        "reader": {**tape.reader, "form": chat.form, "server": tape.server, "facts": tape.facts},
+        "exchanges": [_write_exchange(each) for each in recording.exchanges],
+        "reader": {**recording.reader, "form": chat.form, "server": recording.server, "facts": recording.facts},
     }
 
 
@@ -80,7 +80,7 @@ def _describe_usage(report: Report) -> dict[str, int] | None:
     return {"prompt_tokens": report.usage.input_tokens, "completion_tokens": report.usage.output_tokens}
 
 
-def _write_exchange(exchange: Exchange) -> dict[str, Any]:
+def _write_exchange(exchange: UpstreamExchange) -> dict[str, Any]:
     written: dict[str, Any] = {
         "method": exchange.method,
         "path": exchange.path,
@@ -102,10 +102,10 @@ def read_answer(fold: Callable[..., FoldedAnswer], *arguments: Any) -> FoldedAns
         return FoldedAnswer()
 
 
-def list_events(tape: Tape) -> list[bytes]:
+def list_events(recording: Recording) -> list[bytes]:
     """The data of the events of the model's answer, or a whole answer; none where a second answer completed it."""
-    answers = [each for each in tape.exchanges if ReplyHead(each.status).is_ok and not each.is_aside]
-    if not answers or tape.report.rescues:
+    answers = [each for each in recording.exchanges if ReplyHead(each.status).is_ok and not each.is_aside]
+    if not answers or recording.report.rescues:
         return []
     pieces = answers[-1].pieces
     if pieces and pieces[0].lstrip()[:1] == b"{":

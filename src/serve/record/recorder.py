@@ -13,7 +13,7 @@ from queue import SimpleQueue
 
 from .entry import Redact, encode_entry
 from .log_file import LogFile
-from .tape import Tape
+from .recording import Recording
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 CLOSE_S = 10.0  # for what waits to be written, when the gateway ends
@@ -32,27 +32,27 @@ class Recorder:
         self._file = file
         self._redact = redact
         self._keys = keys
-        self._queue: SimpleQueue[tuple[Tape, int] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Recording, int] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._waiting_bytes = 0
         self._lost = 0  # calls since the file was written last
         self._thread = threading.Thread(target=self._run, name="vllm-bot-record", daemon=True)
         self._thread.start()
 
-    def begin(self, api: str, key: str, request_bytes: int) -> Tape | None:
+    def begin(self, api: str, key: str, request_bytes: int) -> Recording | None:
         """The notes of a call; None for a key whose calls are not recorded."""
         if self._keys and key not in self._keys:
             return None
-        return Tape(api, key, time.time(), request_bytes)
+        return Recording(api, key, time.time(), request_bytes)
 
-    def put(self, tape: Tape) -> None:
+    def put(self, recording: Recording) -> None:
         """Write the call, later."""
-        size = tape.size
+        size = recording.size
         with self._lock:
             is_slow = self._waiting_bytes + size > MAX_WAITING_BYTES
             if not is_slow:
                 self._waiting_bytes += size
-                self._queue.put((tape, size))
+                self._queue.put((recording, size))
         if is_slow:
             self._lose(SLOW, self._file.path)
 
@@ -63,17 +63,17 @@ class Recorder:
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
-            tape, size = item
+            recording, size = item
             try:
-                self._write(tape)
+                self._write(recording)
             except Exception:
                 log.exception("A call was not recorded.")
             with self._lock:
                 self._waiting_bytes -= size
 
-    def _write(self, tape: Tape) -> None:
+    def _write(self, recording: Recording) -> None:
         try:
-            self._file.append(encode_entry(tape, self._redact))
+            self._file.append(encode_entry(recording, self._redact))
         except OSError as error:
             self._lose(LOST, self._file.path, error.strerror or error)
             return

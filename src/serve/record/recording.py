@@ -23,7 +23,7 @@ VERSION_PATH = "/version"
 Ending = Literal["whole", "broken", "cancelled"]
 
 
-class Exchange(Struct):
+class UpstreamExchange(Struct):
     """A request to the server, and what it answered. `error`: the class in errors.py of what ended the answer.
 
     `is_aside`: it was asked besides the answer that the client waits for.
@@ -40,7 +40,7 @@ class Exchange(Struct):
     message: str = ""
 
 
-class Tape(Struct):
+class Recording(Struct):
     """`api`: the path behind /v1/. `key`: the name of the client's key. `began_at`: seconds since 1970.
 
     `sent`: the data of the events that the client got, or the body of a whole answer, as a chat completion's.
@@ -57,7 +57,7 @@ class Tape(Struct):
     server: str = ""
     status: int = 0
     ended: Ending = "cancelled"
-    exchanges: list[Exchange] = []
+    exchanges: list[UpstreamExchange] = []
     sent: list[bytes] = []
     facts: dict[str, Any] = {}
     reader: dict[str, Any] = {}
@@ -124,7 +124,7 @@ class Tape(Struct):
 
     def _note_failure(self, step: object, error: BotError) -> None:
         if isinstance(step, (Open, Fetch)):
-            self.exchanges.append(Exchange(step.method, step.path))
+            self.exchanges.append(UpstreamExchange(step.method, step.path))
         if isinstance(step, (Open, Fetch, Read)) and self.exchanges and not isinstance(error, Cancelled):
             self.exchanges[-1].error, self.exchanges[-1].message = type(error).__name__, str(error)
 
@@ -132,8 +132,8 @@ class Tape(Struct):
         """A relayed answer has ended as the server ended it."""
         self.exchanges[-1].is_over, self.ended = True, "whole"
 
-    def open(self, method: str, path: str, head: ReplyHead) -> Exchange:
+    def open(self, method: str, path: str, head: ReplyHead) -> UpstreamExchange:
         """An answer of the server begins."""
-        exchange = Exchange(method, path, head.status, head.content_type)
+        exchange = UpstreamExchange(method, path, head.status, head.content_type)
         self.exchanges.append(exchange)
         return exchange
