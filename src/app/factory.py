@@ -134,7 +134,7 @@ class Factory:
 
     def is_unreadable(self, path: str) -> bool:
         """Whether a rule denies reading a file, by its path in the workspace, to the model. Raises ConfigError."""
-        from .access import make_policy  # start-up is measured
+        from .permissions import make_policy  # start-up is measured
 
         return make_policy(self.settings, None).is_unreadable(path)
 

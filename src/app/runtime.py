@@ -32,10 +32,10 @@ from ..types.events import CallFinished, Completed, Event, Notice
 from ..types.file_names import escape_name
 from ..types.messages import JSON, Message, ToolCall, UserMessage
 from ..types.process import StartedProcess
-from .access import defer_sandbox, make_hooks, make_policy, make_tool_context
 from .connect import Connections
 from .library.result import RunRecord, list_attempts
 from .model import Model
+from .permissions import defer_sandbox, make_hooks, make_policy, make_tool_context
 from .state_files import ServerMemory, TrustMemory
 from .toolset import make_tools
 

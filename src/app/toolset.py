@@ -22,7 +22,7 @@ from ..tools.sdk.tool_search import fill_much, make_search_tools
 from ..tools.sources import python_files
 from ..tools.sources.skills import make_skill_tool
 from ..types.messages import ToolDefinition
-from .access import make_policy
+from .permissions import make_policy
 from .state_files import TrustMemory
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..app.access import defer_sandbox, make_policy, make_tool_context
 from ..app.factory import Factory
 from ..app.library.result import STOPS, Result, RunRecord
 from ..app.library.structured import Form
+from ..app.permissions import defer_sandbox, make_policy, make_tool_context
 from ..app.runtime import Runtime
 from ..app.state_files import SERVERS, ServerMemory
 from ..config import Settings

@@ -10,12 +10,12 @@ from threading import Event as CancelToken
 
 from msgspec import Struct
 
-from ..app.access import make_policy
 from ..app.call_title import find_title
 from ..app.changes import make_session_diff
 from ..app.discovery import find_server
 from ..app.factory import Factory
 from ..app.library.result import STOPS, RunRecord
+from ..app.permissions import make_policy
 from ..app.runtime import Runtime, make_workplace
 from ..config import Settings
 from ..errors import BotError, Cancelled, describe_error

@@ -17,7 +17,7 @@ from ..app.endpoint import random_id
 from ..app.keys import KeyRing
 from ..errors import BotError
 from ..providers.wire_json import as_dict, count_items, load_json
-from .access import (
+from .admission import (
     LIVE_PATH,
     OWN_PATHS,
     READY_PATH,

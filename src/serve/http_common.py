@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 
 from aiohttp import web
 
-from .access import CORS_HEADERS
+from .admission import CORS_HEADERS
 from .apis.dialects import Dialect
 from .keep_alive import KEEP_ALIVE_HEADER, LiveStream
 

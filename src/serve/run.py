@@ -31,7 +31,7 @@ from ..config import Settings, read_debug_level
 from ..config.settings import ServeSettings
 from ..errors import FAILED, BotError, ConfigError, describe_error
 from ..transport.http import try_connecting
-from .access import AccessRules
+from .admission import AccessRules
 from .gateway import HAS_ASKED, MAX_HEADER_BYTES, Gateway
 from .memory import Memory, OwnMemory, SharedMemory, serve_memory, share_memory
 from .pages.metrics import Metrics

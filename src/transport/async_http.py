@@ -24,7 +24,11 @@ from urllib3 import exceptions as urllib3_errors
 
 from ..errors import BotError, ClientError, StreamCut
 from ..types.effects import ReplyHead
-from .access import (
+from .deadlines import POLL_INTERVAL_S, Deadline, Timeouts
+from .environment import make_tls_context
+from .errors import PROXY_HINT
+from .pool import MAX_KEPT_CONNECTIONS
+from .server_access import (
     DRAIN_TIMEOUT_S,
     MAX_BODY_BYTES,
     MAX_REDIRECTS,
@@ -33,10 +37,6 @@ from .access import (
     find_redirect,
     parse_retry_after,
 )
-from .deadlines import POLL_INTERVAL_S, Deadline, Timeouts
-from .environment import make_tls_context
-from .errors import PROXY_HINT
-from .pool import MAX_KEPT_CONNECTIONS
 
 MAX_HEADER_BYTES = 65536  # of one header, as in http.client; aiohttp's own limit is 8,190
 _UNDECODABLE = re.compile("content-encoding|error in on_body")  # in messages of aiohttp, whose parser decompresses

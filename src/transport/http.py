@@ -23,7 +23,10 @@ from urllib3.util.request import ACCEPT_ENCODING
 
 from ..errors import Cancelled, ClientError, StreamCut
 from ..types.effects import MIN_ERROR_STATUS
-from .access import (
+from .deadlines import CANCELLED, CURRENT, Deadline, Timeouts
+from .errors import is_stale_connection
+from .pool import MAX_KEPT_CONNECTIONS, SharedPool
+from .server_access import (
     DRAIN_TIMEOUT_S,
     MAX_BODY_BYTES,
     MAX_REDIRECTS,
@@ -32,9 +35,6 @@ from .access import (
     find_redirect,
     parse_retry_after,
 )
-from .deadlines import CANCELLED, CURRENT, Deadline, Timeouts
-from .errors import is_stale_connection
-from .pool import MAX_KEPT_CONNECTIONS, SharedPool
 
 LOOPBACK = "127.0.0.1"
 log = logging.getLogger(__name__.rpartition(".")[0])

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from src.app.access import defer_sandbox, make_policy, make_tool_context
 from src.app.connect import FACTS
 from src.app.discovery import discover
 from src.app.factory import Factory
+from src.app.permissions import defer_sandbox, make_policy, make_tool_context
 from src.app.toolset import make_tools
 from src.cli.demo.loopback import serve
 from src.cli.demo.protocol import DemoServer, DemoTurn

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from src.app.access import make_policy
+from src.app.permissions import make_policy
 from src.app.state_files import ALLOWED, SERVERS, RuleMemory, ServerMemory
 from src.config import Settings
 from src.negotiation import CallPath

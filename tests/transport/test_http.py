@@ -7,8 +7,8 @@ import pytest
 
 from src.errors import Cancelled, ClientError, ConnectFailed, HostUnknown, StreamCut, Timeout
 from src.transport import Client, Timeouts
-from src.transport.access import MAX_RETRY_AFTER_S, parse_retry_after
 from src.transport.http import LOOPBACK, find_open_ports
+from src.transport.server_access import MAX_RETRY_AFTER_S, parse_retry_after
 from tests.drivers import fetch
 from tests.each import check_rows
 from tests.faults.scripts import body, refused

@@ -16,11 +16,11 @@ from typing import Literal, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from ...app.access import defer_sandbox, make_policy
 from ...app.address import complete_address
 from ...app.connect import Connections
 from ...app.discovery import scan_ports
 from ...app.model import Model
+from ...app.permissions import defer_sandbox, make_policy
 from ...app.toolset import connect_mcp, make_tools
 from ...config import Settings
 from ...errors import BotError, NeverReached, TokensUnsupported, join_names

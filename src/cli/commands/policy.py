@@ -7,7 +7,7 @@ import codecs
 import json
 import sys
 
-from ...app.access import defer_sandbox, make_policy
+from ...app.permissions import defer_sandbox, make_policy
 from ...app.toolset import make_tools
 from ...security.permissions.policy import Decision
 from ...types.messages import ToolCall

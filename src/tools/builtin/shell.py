@@ -27,8 +27,8 @@ def exec(
     """Run a shell command in the workspace and show its output and exit code. With access=read the workspace is
     read-only; use write to change files, network if it also needs the network.
     """
-    from ..process.access import run_command  # start-up is measured
     from ..process.background import end_job
+    from ..process.run_command import run_command  # start-up is measured
 
     if ended := END_JOB.fullmatch(command.strip()):
         return end_job(ctx, int(ended[1]))

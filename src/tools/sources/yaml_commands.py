@@ -34,7 +34,7 @@ from ...types.messages import JSON, ToolDefinition
 from ...types.sandbox import ACCESSES, Access
 from ...types.strict_yaml import load_strict
 from ...types.tool_schema import describe_type
-from ..process.access import run_command
+from ..process.run_command import run_command
 from ..sdk.output_store import ToolOutput
 from ..sdk.schema_edit import Schema, object_schema, to_strict
 from ..sdk.tool import ANY_CONTEXT, NAME, Risk, Tool

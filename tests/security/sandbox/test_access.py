@@ -8,7 +8,7 @@ import pytest
 
 from src.tools import REGISTRY
 from src.tools.process import background
-from src.tools.process.access import NO_SEMAPHORES
+from src.tools.process.run_command import NO_SEMAPHORES
 from tests.thorough import only_thorough
 
 from ...waiting import FETCH, wait_until

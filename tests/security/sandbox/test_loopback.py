@@ -13,7 +13,7 @@ from src.security.sandbox.limits import ResourceLimits
 from src.security.sandbox.loopback import find_loopback
 from src.security.sandbox.view import SandboxView, complete_view
 from src.tools import REGISTRY, ToolContext
-from src.tools.process.access import NO_LOOPBACK
+from src.tools.process.run_command import NO_LOOPBACK
 from tests.thorough import only_thorough
 
 from .conftest import PATH

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from src.tools import ToolContext
-from src.tools.process.access import NO_LOOPBACK, NO_SEMAPHORES, USE_TMPDIR, explain_failure, run_command
+from src.tools.process.run_command import NO_LOOPBACK, NO_SEMAPHORES, USE_TMPDIR, explain_failure, run_command
 from src.tools.sdk.output_store import ToolOutput
 from src.tools.sdk.wiring import CommandReport
 from src.types.sandbox import Launch

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from src.serve.access import AccessRules, Asked, Refused, check_access, drop_key, find_cors_headers, is_allowed_origin
+from src.serve.admission import (
+    AccessRules,
+    Asked,
+    Refused,
+    check_access,
+    drop_key,
+    find_cors_headers,
+    is_allowed_origin,
+)
 from tests.each import check_rows
 
 CHAT = "/v1/chat/completions"
