@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias, Union, cast
+from typing import Literal, TypeAlias, TypeVar, Union, cast
 
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
@@ -260,10 +260,11 @@ def is_open_thought(block: object) -> bool:
 
 
 RequestedCall: TypeAlias = Union[ToolCall, MalformedCall]
+CallT = TypeVar("CallT", bound=RequestedCall)
 CALL_TOOL = "call_tool"  # the tool that calls one which a prompt only names; see tools/sdk/tool_search.py
 
 
-def unwrap_call(call: RequestedCall) -> RequestedCall:
+def unwrap_call(call: CallT) -> CallT:
     """The call that a call of CALL_TOOL stands for; any other call as it is."""
     if not isinstance(call, ToolCall) or call.name != CALL_TOOL:
         return call

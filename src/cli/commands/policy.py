@@ -9,7 +9,8 @@ import sys
 
 from ...app.permissions import defer_sandbox, make_policy
 from ...app.toolset import make_tools
-from ...security.permissions.policy import Decision
+from ...security.permissions.policy import Decision, Policy
+from ...tools.sdk.registry import Registry
 from ...types.messages import ToolCall
 from ...types.strict_json import loads_strict
 from ..arguments import load_settings
@@ -45,11 +46,17 @@ def run_policy(options: argparse.Namespace) -> int:
             code = EXIT_UNREADABLE
             _print(Decision("deny", f"line {number} is {error}", "input"), policy.mode)
             continue
-        if call.name in registry:
-            _print(policy.decide(call, registry.risk(call.name), registry.access(call.name)), policy.mode)
-        else:
-            _print(Decision("deny", f"there is no tool {call.name}", "tools"), policy.mode)
+        _print(_decide(registry.unwrap(call), registry, policy), policy.mode)
     return code
+
+
+def _decide(call: ToolCall, registry: Registry, policy: Policy) -> Decision:
+    """What holds for the call in a chat, where no hook and no reviewer is against it."""
+    if call.name not in registry:
+        return Decision("deny", f"there is no tool {call.name}", "tools")
+    if error := registry.check(call):
+        return Decision("deny", f"it cannot run: {error.text}", "arguments")
+    return policy.decide(call, registry.risk(call.name), registry.access(call.name))
 
 
 def _print(decision: Decision, mode: str) -> None:

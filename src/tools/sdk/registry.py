@@ -10,7 +10,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from msgspec.structs import replace
 
 from ...errors import ConfigError
-from ...types.messages import RequestedCall, ToolCall, ToolDefinition, ToolResult, unwrap_call
+from ...types.messages import CallT, ToolCall, ToolDefinition, ToolResult, unwrap_call
 from ...types.sandbox import Access
 from ...types.tool_schema import to_openai_tool
 from .context import ToolContext
@@ -149,7 +149,7 @@ class Registry:
         near = [name] if name in self else find_near(name, self._tools)
         return self[near[0]].signature if near else ""
 
-    def unwrap(self, call: RequestedCall) -> RequestedCall:
+    def unwrap(self, call: CallT) -> CallT:
         """The call that one of `call_tool` stands for; others stay, also those of a user's tool of that name."""
         if call.name in self and self[call.name] is call_tool:
             call = unwrap_call(call)

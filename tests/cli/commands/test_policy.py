@@ -71,7 +71,7 @@ def test_nothing_runs(decide, tmp_path):
 
 
 def test_the_profile_of_the_command_line_comes_before_that_of_the_file(decide):
-    call = {"tool": "write", "arguments": {"path": "a"}}
+    call = {"tool": "write", "arguments": {"path": "a", "content": ""}}
     for options in (("--profile", "read-only"), ("--mode", "plan"), ("--mode", "plan", "--profile", "full")):
         for security in ({"profile": "full"}, {"mode": "full"}):
             _, (decision,) = decide(call, options=options, security=security)
@@ -114,12 +114,24 @@ def test_a_tool_that_there_is_not_is_denied(call, decide):
     assert (decision["decision"], decision["rule"]) == ("deny", "tools")
 
 
-@pytest.mark.parametrize(
-    "arguments", [{}, {"command": None}, {"command": 5}, {"command": ["ls"]}, {"command": "\ud800"}]
-)
-def test_a_command_that_is_not_a_string_asks(arguments, decide):
-    _, (decision,) = decide({"tool": "exec", "arguments": arguments}, security={"allowed_commands": ["ls"]})
+@pytest.mark.parametrize("arguments", [{}, {"command": None}, {"command": 5}, {"command": ["ls"]}])
+def test_a_call_with_wrong_arguments_is_denied_with_what_is_wrong(arguments, decide):
+    code, (decision,) = decide({"tool": "exec", "arguments": arguments}, options=("--profile", "full"))
+    assert (code, decision["decision"], decision["rule"]) == (0, "deny", "arguments")
+    assert decision["reason"].startswith("it cannot run: ")
+    assert "command" in decision["reason"]
+
+
+def test_a_command_that_is_not_valid_unicode_asks(decide):
+    _, (decision,) = decide(running("\ud800"), security={"allowed_commands": ["ls"]})
     assert decision["decision"] == "ask"
+
+
+def test_a_rule_holds_for_a_tool_under_its_other_name(decide):
+    calls = [{"tool": name, "arguments": {"todos": []}} for name in ("todo_write", "write_todos")]
+    _, decisions = decide(*calls, security={"mode": "full", "rules": [{"tool": "todo_write", "action": "deny"}]})
+    assert decisions[1] == decisions[0]
+    assert decisions[0]["decision"] == "deny"
 
 
 def test_a_key_that_is_repeated_with_another_value_is_refused(decide):
@@ -143,8 +155,8 @@ def test_bytes_that_are_no_text_are_no_reason_to_stop(decide):
 
 def test_what_no_file_tool_can_reach_is_denied(decide):
     calls = [
-        {"tool": tool, "arguments": {"path": path}}
-        for tool in ("read", "write")
+        {"tool": tool, "arguments": {"path": path, **others}}
+        for tool, others in (("read", {}), ("write", {"content": ""}))
         for path in ("../a", "~/a", "/dev/zero")
     ]
     _, decisions = decide(*calls, {"tool": "glob", "arguments": {"pattern": "../*"}}, options=("--profile", "full"))
