@@ -23,6 +23,7 @@ from .statistics import Pairs, Verdict, compare, tally
 BLOCK = 4
 COST = 3  # requests that an answer takes at most, where a server loses calls
 ARM_PATIENCE = 3  # runs of an arm in a row that failed by themselves, after which it is tried no more
+NOTHING_SHARED = "no case has a run that counts under both"
 Sample = tuple[str, int]  # a case and its seed
 
 
@@ -122,16 +123,14 @@ class Search:
             best = self._start(alive.pop(0))
         if best is None:
             return None
+        has_room = True
         for start in range(0, self.plan.pairs, BLOCK):
-            if not alive:
+            if not alive or not has_room:
                 break
-            block = range(start, min(start + BLOCK, self.plan.pairs))
-            has_room = self._run_block(best, alive, block)
-            best, alive = self._decide(best, alive, is_over=block.stop == self.plan.pairs)
-            if not has_room:
-                break
+            has_room = self._run_block(best, alive, range(start, min(start + BLOCK, self.plan.pairs)))
+            best, alive = self._decide(best, alive)
         for arm in alive:
-            self.standings[arm.name] = Standing(arm, "open", best.name, "no requests left", self.judge(arm, best)[2])
+            self._leave(arm, best, has_room=has_room)
         return best
 
     def _run_block(self, best: Arm, alive: list[Arm], block: range) -> bool:
@@ -144,29 +143,39 @@ class Search:
                 alive.remove(arm)
         return has_room
 
-    def _decide(self, best: Arm, alive: list[Arm], *, is_over: bool) -> tuple[Arm, list[Arm]]:
+    def _leave(self, arm: Arm, best: Arm, *, has_room: bool) -> None:
+        """Say how an arm stands that no run decides any more. `has_room`: all of the plan's pairs were run."""
+        pairs = self.judge(arm, best)[2]
+        verdict, reason = "same", ""
+        if not has_room:
+            verdict, reason = "open", "no requests left"
+        elif not pairs.total:
+            verdict, reason = "open", NOTHING_SHARED
+        self.standings[arm.name] = Standing(arm, verdict, best.name, reason, pairs)
+
+    def _decide(self, best: Arm, alive: list[Arm]) -> tuple[Arm, list[Arm]]:
         """The best now, and the arms that are undecided."""
         for arm in list(alive):
-            verdict, reason, pairs = self.judge(arm, best, is_over=is_over)
+            verdict, reason, pairs = self.judge(arm, best)
             if verdict == "better":
-                swapped = Pairs(pairs.both, pairs.losses, pairs.wins)
+                swapped = Pairs(pairs.ties, pairs.losses, pairs.wins)
                 self.standings[best.name] = Standing(best, "worse", arm.name, reason, swapped)
                 alive.remove(arm)
-                return self._decide(arm, alive, is_over=is_over)
+                return self._decide(arm, alive)
             if verdict != "open":
                 self.standings[arm.name] = Standing(arm, verdict, best.name, reason, pairs)
                 alive.remove(arm)
         return best, alive
 
-    def judge(self, arm: Arm, best: Arm, *, is_over: bool = False) -> tuple[Verdict, str, Pairs]:
+    def judge(self, arm: Arm, best: Arm) -> tuple[Verdict, str, Pairs]:
         """How the arm does against the best, by what, and the pairs that tell."""
         ours, theirs = self.list_outcomes(arm), self.list_outcomes(best)
         right = tally(_mark_passed(ours), _mark_passed(theirs))
-        verdict = compare(right, self.plan.margin, is_over=is_over)
+        verdict = compare(right, self.plan.margin)
         if verdict in ("better", "worse"):
             return verdict, "right runs", right
         clean = tally(_mark_clean(ours), _mark_clean(theirs))
-        cleaner = compare(clean, self.plan.margin, is_over=is_over)
+        cleaner = compare(clean, self.plan.margin)
         tends = right.wins - right.losses
         if (cleaner == "worse" and tends <= 0) or (cleaner == "better" and tends >= 0):
             return cleaner, "clean runs", clean

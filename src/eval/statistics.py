@@ -5,7 +5,7 @@ Two arms are compared on the same cases. Only the cases that one passes and the 
 ratio that ever reaches 1 / alpha is a mistake with a probability of alpha at most, however often one looks (Ville
 1939), so that "better" and "worse" can be said at any time.
 
-"Same" has no such bound: it is an interval of 95 % at each look, and looking often makes its mistakes more frequent.
+"Same" has no such bound: it is a limit with 95 % at each look, and looking often makes its mistakes more frequent.
 Each verdict is about two arms and one criterion. Nothing is corrected for several arms, or for the two criteria of
 search.py.
 """
@@ -21,40 +21,40 @@ from msgspec import Struct
 
 ALPHA = 0.05  # for both directions together
 BIASED = 0.9  # the share of the discordant cases that a better arm wins, under the alternative of the test
-INTERVAL_Z = NormalDist().inv_cdf(0.975)
-ONE_SIDED_Z = NormalDist().inv_cdf(0.95)
+ONE_SIDED = 0.9  # the confidence of an interval whose one end alone is looked at: an upper limit with 95 %
 
 Verdict = Literal["better", "worse", "same", "open"]
 
 
 class Pairs(Struct, frozen=True):
-    """How often an arm and the one that it is compared with passed the same case: `wins` by the arm alone."""
+    """How an arm did against another in the samples of both, each of which meets a criterion or not.
 
-    both: int
+    `wins`: the arm alone did; `losses`: the other alone; `ties`: both did, or neither.
+    """
+
+    ties: int
     wins: int
     losses: int
 
     @property
     def total(self) -> int:
-        """`both`: passed, or failed, by both."""
-        return self.both + self.wins + self.losses
+        return self.ties + self.wins + self.losses
 
 
-def estimate_interval(passed: int, total: int, z: float = INTERVAL_Z) -> tuple[float, float]:
-    """The ends of the interval of a share, with 95 % (Wilson 1927)."""
+def estimate_interval(passed: int, total: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The ends of the interval of a share (Wilson 1927)."""
     if not total:
         return 0.0, 1.0
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
     share = passed / total
     centre = (share + z * z / (2 * total)) / (1 + z * z / total)
     half = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def compare(pairs: Pairs, margin: float, *, is_over: bool = False) -> Verdict:
+def compare(pairs: Pairs, margin: float) -> Verdict:
     """How an arm does against another. They are the same where it is excluded, for each of them, that it alone passes
     more than `margin` of the cases: then their shares differ by less than that.
-
-    `is_over`: no more cases will come, so that what is open counts as the same.
     """
     bound = math.log(2 / ALPHA)
     win, loss = math.log(2 * BIASED), math.log(2 * (1 - BIASED))
@@ -62,10 +62,8 @@ def compare(pairs: Pairs, margin: float, *, is_over: bool = False) -> Verdict:
         return "better"
     if pairs.losses * win + pairs.wins * loss >= bound:
         return "worse"
-    if is_over:
-        return "same"
-    _, most_alone = estimate_interval(max(pairs.wins, pairs.losses), pairs.total, ONE_SIDED_Z)
-    if pairs.total and most_alone < margin:
+    _, most_alone = estimate_interval(max(pairs.wins, pairs.losses), pairs.total, ONE_SIDED)
+    if most_alone < margin:
         return "same"
     return "open"
 

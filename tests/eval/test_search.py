@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from src.eval.arms import Arm
 from src.eval.progress import count_all_requests
 from src.eval.search import QUICK, HarnessFailed
+from src.eval.statistics import Pairs
 from tests.thorough import sample
 
 from .runs import CASES, PATHS, answer_by_chance, draw_difficulties, make_search, right, wrong
@@ -195,6 +196,28 @@ def test_an_arm_that_fails_by_itself_is_still_one_that_the_server_may_take():
     search = make_search(run)
     search.find_best(PATHS)
     assert search.list_offered() == ["native", "text"]
+
+
+def test_arms_that_stay_close_are_the_same_once_all_pairs_were_run():
+    def run(arm, case, seed):
+        loses = CASES.index(case) % 8 == (0 if arm.name == "native" else 4)
+        return (wrong if loses else right)(arm, case, seed)
+
+    search = make_search(run)
+    assert search.find_best(PATHS[:2]) == PATHS[0]
+    assert search.standings["template"].verdict == "same"
+    assert search.standings["template"].pairs == Pairs(ties=30, wins=5, losses=5)
+
+
+def test_arms_without_a_case_that_counts_under_both_are_undecided():
+    def run(arm, case, seed):
+        fails = CASES.index(case) % 2 == (0 if arm.name == "text" else 1)
+        return wrong(arm, case, seed, "harness") if fails else right(arm, case, seed)
+
+    search = make_search(run)
+    assert search.find_best([PATHS[0], PATHS[2]]) == PATHS[0]
+    standing = search.standings["text"]
+    assert (standing.verdict, standing.reason) == ("open", "no case has a run that counts under both")
 
 
 def test_the_first_path_is_not_the_best_where_none_of_its_runs_counts():

@@ -49,19 +49,19 @@ class TestTwoArms:
     def test_that_differ_by_the_margin_are_called_the_same_in_one_of_six_evals_at_most(self, margin, last):
         assert 0.05 < compute_chance_of_same(margin, last) < 1 / 6
 
-    def test_are_the_same_where_no_more_cases_come(self):
-        assert compare(Pairs(3, 2, 1), 0.2, is_over=True) == "same"
+    def test_without_a_sample_of_both_stay_open(self):
+        assert compare(Pairs(0, 0, 0), 0.2) == "open"
 
     @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
-    def test_swapping_them_swaps_the_verdict(self, both, wins, losses):
+    def test_swapping_them_swaps_the_verdict(self, ties, wins, losses):
         opposite = {"better": "worse", "worse": "better"}
-        verdict = compare(Pairs(both, wins, losses), 0.2)
-        assert compare(Pairs(both, losses, wins), 0.2) == opposite.get(verdict, verdict)
+        verdict = compare(Pairs(ties, wins, losses), 0.2)
+        assert compare(Pairs(ties, losses, wins), 0.2) == opposite.get(verdict, verdict)
 
     def test_are_compared_on_the_samples_that_both_have(self):
         ours = {("a", 0): True, ("b", 0): True, ("c", 0): False}
         theirs = {("a", 0): True, ("b", 0): False, ("d", 0): True}
-        assert tally(ours, theirs) == Pairs(both=1, wins=1, losses=0)
+        assert tally(ours, theirs) == Pairs(ties=1, wins=1, losses=0)
 
 
 def compute_chance_of_same(margin: float, last: int) -> float:
