@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,14 +13,14 @@ from msgspec import Struct
 from ..config import Settings
 from ..parsing import list_parsers
 from ..providers.vllm_parsers import find_family
-from ..types.messages import JSON, NATIVE
+from ..types.messages import JSON
 from .arms import Arm, describe_changes, find_new
-from .outcomes import Outcome
+from .outcomes import CaseOutcome
 from .search import Search
 
-FEW = 0.1  # the share of native answers that may need help before flags are advised
+FEW = 0.1  # the share of answers with calls that may need help before something is said of it
 UNIVERSAL_PARSER = "any"  # of this project's plugin
-NO_THINKING = """--default-chat-template-kwargs '{"enable_thinking": false}'"""
+TEMPLATE_KWARGS = "vllm.chat_template_kwargs"
 
 IN_THOUGHTS = (
     "Calls end up in thoughts: the server's --reasoning-parser does not end a thought where a call begins. Leave it "
@@ -28,7 +29,7 @@ IN_THOUGHTS = (
 
 
 class ServerFacts(Struct, frozen=True):
-    """`root`: the name of the weights; `template`: a chat template that was made for this model and shows tools."""
+    """`root`: the name of the weights; `template`: a file, made where the model's chat template shows it no tools."""
 
     model: str
     root: str = ""
@@ -40,7 +41,7 @@ class ServerFacts(Struct, frozen=True):
         return self.root or self.model
 
 
-class Advice(Struct, frozen=True):
+class EvalAdvice(Struct, frozen=True):
     """`headline`: what to change, in a line; `settings`: by their keys; `command`: how to start the server; `why`."""
 
     headline: str
@@ -49,22 +50,24 @@ class Advice(Struct, frozen=True):
     why: tuple[str, ...] = ()
 
 
-def advise(best: Arm, search: Search, settings: Settings, facts: ServerFacts) -> Advice:
-    outcomes = [each for arm in search.outcomes.values() for each in arm.values() if each.counts]
+def advise(best: Arm, search: Search, settings: Settings, facts: ServerFacts) -> EvalAdvice:
+    """The settings of the best arm that are not in force, and the flags with which vLLM reads native calls it lost."""
     changes = find_new(best, settings, search.list_offered())
     flags: list[str] = []
     why: list[str] = []
     if facts.is_vllm:
-        flags, why = _find_flags(best, search, outcomes, facts)
-        if _hides_tools(outcomes) and facts.template is None:
+        flags, why = _find_flags(best, search, facts)
+        if hides_tools(search) and facts.template is None:
             why.append("The chat template shows the model no tools.")
+    if TEMPLATE_KWARGS in best.changes and _end_in_thoughts(search.list_all_outcomes()):
+        why.append("With thinking, calls end up in thoughts.")
     for name, standing in search.standings.items():
         if standing.verdict == "failed":
             why.append(f"Undecided, because its runs failed by themselves: {name}. To try it, run the eval again.")
     command = ""
     if flags:
         command = " ".join(["vllm serve", shlex.quote(facts.weights), *flags])
-    return Advice(_write_headline(changes, command), changes, command, tuple(why))
+    return EvalAdvice(_write_headline(changes, command), changes, command, tuple(why))
 
 
 def _write_headline(changes: Mapping[str, JSON], command: str) -> str:
@@ -80,65 +83,62 @@ def _write_headline(changes: Mapping[str, JSON], command: str) -> str:
 
 def hides_tools(search: Search) -> bool:
     """Whether the chat template shows the model no tools."""
-    return _hides_tools([each for arm in search.outcomes.values() for each in arm.values()])
+    return any(each.shows_tools is False for each in search.list_all_outcomes())
 
 
-def _hides_tools(outcomes: Sequence[Outcome]) -> bool:
-    return any(each.shows_tools is False for each in outcomes)
-
-
-def _find_flags(
-    best: Arm, search: Search, outcomes: Sequence[Outcome], facts: ServerFacts
-) -> tuple[list[str], list[str]]:
+def _find_flags(best: Arm, search: Search, facts: ServerFacts) -> tuple[list[str], list[str]]:
     """The flags for native calls, and why; none where native calls come as they should."""
-    thinks_less = "chat_template_kwargs" in "".join(best.changes)
-    native = _list_native(best, outcomes)
-    foreign = [each for each in native if set(each.origins) != {NATIVE}]
-    problem = _describe_problem(search, native, foreign)
-    if not problem and not thinks_less:
+    native = _list_native(best, search)
+    problem = _describe_problem(search, native)
+    if not problem:
         return [], []
-    parser, reason = _choose_parser(outcomes, facts)
-    why = [reason]
-    if problem:
-        why.insert(0, problem)
-    flags = ["--enable-auto-tool-choice", f"--tool-call-parser {parser}"]
-    if template := _choose_template(outcomes, facts):
+    parser, reason = _choose_parser(search, facts)
+    flags, why = ["--enable-auto-tool-choice", f"--tool-call-parser {parser}"], [problem, reason]
+    if template := _choose_template(search, facts):
         flags.append(f"--chat-template {template}")
-    if thinks_less:
-        flags.append(NO_THINKING)
-        why.append("With thinking, calls end up in thoughts.")
-    elif sum(each.in_thoughts for each in foreign) > FEW * len(native):
+    if TEMPLATE_KWARGS in best.changes:  # as the arm sends them
+        kwargs = json.dumps(best.changes[TEMPLATE_KWARGS])
+        flags.append(f"--default-chat-template-kwargs {shlex.quote(kwargs)}")
+    elif _end_in_thoughts(native):
         why.append(IN_THOUGHTS)
     return flags, why
 
 
-def _list_native(best: Arm, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes with calls, of the best arm, where that is native: what other settings spoil is no reason to restart
-    the server.
+def _list_native(best: Arm, search: Search) -> list[CaseOutcome]:
+    """The outcomes of the best arm, where that is native: what other settings spoil is no reason to restart the
+    server. Else those of all native arms.
     """
-    if best.path == "native":
-        telling = [each for each in outcomes if each.arm == best.name]
-    else:
-        telling = [each for each in outcomes if each.arm.split(",")[0] == "native"]
-    return [each for each in telling if each.origins]
+    arms = [best]
+    if best.path != "native":
+        arms = [each.arm for each in search.standings.values() if each.arm.path == "native"]
+    return [outcome for arm in arms for outcome in search.list_outcomes(arm)]
 
 
-def _describe_problem(search: Search, native: Sequence[Outcome], foreign: Sequence[Outcome]) -> str:
+def _end_in_thoughts(outcomes: Sequence[CaseOutcome]) -> bool:
+    """Whether more than a few calls had to be recovered from thoughts."""
+    calling = [each for each in outcomes if each.thinks and each.origins]
+    lost = [each for each in calling if each.in_thoughts and not each.is_native]
+    return len(lost) > FEW * len(calling)
+
+
+def _describe_problem(search: Search, native: Sequence[CaseOutcome]) -> str:
     """Why native calls do not come as they should; "" where they do."""
-    standing = search.standings.get("native")
-    if standing is not None and standing.verdict == "refused":
+    if "native" not in search.list_offered():
         return "The server refuses native calls: it was started without a tool parser, or with tools left out."
-    if native and len(foreign) > FEW * len(native):
-        return f"{len(foreign)} of {len(native)} native answers had calls that the server's parser did not read."
+    calling = [each for each in native if each.origins]
+    foreign = [each for each in calling if not each.is_native]
+    if len(foreign) > FEW * len(calling):
+        return f"{len(foreign)} of {len(calling)} native answers had calls that the server's parser did not read."
     return ""
 
 
-def _choose_parser(outcomes: Sequence[Outcome], facts: ServerFacts) -> tuple[str, str]:
+def _choose_parser(search: Search, facts: ServerFacts) -> tuple[str, str]:
     """The name of the parser, and why it is that one."""
-    if facts.template and _hides_tools(outcomes):
+    if facts.template:
         reason = "The chat template shows the model no tools; the one named here does, and is otherwise the same."
         return "hermes", reason
-    written = Counter(origin for each in outcomes if each.passed for origin in each.origins if list_parsers(origin))
+    passed = [each for each in search.list_all_outcomes() if each.passed]
+    written = Counter(origin for each in passed for origin in each.origins if list_parsers(origin))
     if written:
         origin = written.most_common(1)[0][0]
         parser = list_parsers(origin)[0]
@@ -148,13 +148,11 @@ def _choose_parser(outcomes: Sequence[Outcome], facts: ServerFacts) -> tuple[str
     return UNIVERSAL_PARSER, "The parser `any` comes with vllm-bot: install it beside vLLM (docs/plugin.md)."
 
 
-def _choose_template(outcomes: Sequence[Outcome], facts: ServerFacts) -> str:
+def _choose_template(search: Search, facts: ServerFacts) -> str:
     """A chat template that shows the model its tools, where its own does not; "": there is none, or no need."""
-    if not _hides_tools(outcomes):
-        return ""
     if facts.template:
         return shlex.quote(str(facts.template))
     family = find_family(facts.weights)
-    if family and family.template:
+    if family and family.template and hides_tools(search):
         return f"examples/{family.template}"
     return ""

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..app.result_file import ResultFile
 from ..errors import BotError, ConfigError
-from ..types.messages import JSON
+from ..types.messages import JSON, NATIVE
 
 RESULTS, LAST = "results.jsonl", "last.jsonl"
 # model: another call than expected; format: right once repaired; server: right once recovered; lost: a call was written
@@ -23,14 +23,14 @@ Kind = Literal["", "model", "format", "server", "lost", "refused", "harness"]
 KINDS: tuple[Kind, ...] = ("model", "format", "server", "lost", "refused", "harness")
 
 
-class Exchange(NamedTuple):
+class HttpExchange(NamedTuple):
     path: str
     request: str
     status: int
     answer: str
 
 
-class Outcome(NamedTuple):
+class CaseOutcome(NamedTuple):
     """Of one run of a case under an arm. `passed`: all calls were as expected in the end; `kind` and `why`: what was
     in the way. `origins`: where the calls came from; `in_thoughts`: one was in a thought. `exchanges` and `read` are
     kept where `kind` is not empty.
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     origins: tuple[str, ...] = ()
     shows_tools: bool | None = None
     notices: tuple[str, ...] = ()
-    exchanges: tuple[Exchange, ...] = ()
+    exchanges: tuple[HttpExchange, ...] = ()
     read: tuple[Mapping[str, JSON], ...] = ()
 
     @property
@@ -65,26 +65,31 @@ class Outcome(NamedTuple):
         return self.passed and not self.kind
 
     @property
+    def is_native(self) -> bool:
+        """The server's parser read all of its calls."""
+        return set(self.origins) <= {NATIVE}
+
+    @property
     def counts(self) -> bool:
         return self.kind != "harness"
 
 
-def read_outcome(value: Mapping[str, Any]) -> Outcome:
+def read_outcome(value: Mapping[str, Any]) -> CaseOutcome:
     """Raises TypeError for what is none."""
-    exchanges = tuple(Exchange(*each) for each in value.get("exchanges", ()))
+    exchanges = tuple(HttpExchange(*each) for each in value.get("exchanges", ()))
     tuples = {name: tuple(value[name]) for name in ("origins", "notices", "read") if name in value}
-    return Outcome(**{**value, **tuples, "exchanges": exchanges})
+    return CaseOutcome(**{**value, **tuples, "exchanges": exchanges})
 
 
-class Journal(NamedTuple):
+class SavedEval(NamedTuple):
     """What a results.jsonl holds: about the eval, its runs, and what was found, if it came to an end."""
 
     about: Mapping[str, JSON]
-    outcomes: list[Outcome]
+    outcomes: list[CaseOutcome]
     found: Mapping[str, JSON]
 
 
-def read_results(path: Path) -> Journal:
+def read_results(path: Path) -> SavedEval:
     """Raises BotError. `path`: the file, or its folder."""
     if path.is_dir():
         path /= RESULTS
@@ -96,7 +101,7 @@ def read_results(path: Path) -> Journal:
         ) from error
     about: dict[str, JSON] = {}
     found: dict[str, JSON] = {}
-    outcomes: list[Outcome] = []
+    outcomes: list[CaseOutcome] = []
     for number, line in enumerate(lines, 1):
         try:
             value = json.loads(line)
@@ -111,10 +116,10 @@ def read_results(path: Path) -> Journal:
             raise BotError(f"{path}, line {number}: this is no line of an eval: {error}.") from error
     if not about:
         raise BotError(f"{path}: this holds no eval.", "Name the results.jsonl of an earlier eval.")
-    return Journal(about, outcomes, found)
+    return SavedEval(about, outcomes, found)
 
 
-class Results:
+class EvalResults:
     """The results.jsonl of a folder, which is made. One that was not finished must be of the same eval, by `about`.
 
     `clean` removes secrets; `reuses`: one that was finished is not begun anew. `earlier`: the outcomes that it has.
@@ -126,7 +131,7 @@ class Results:
     ) -> None:
         self._clean = clean
         self.path = folder / RESULTS
-        self.earlier: list[Outcome] = []
+        self.earlier: list[CaseOutcome] = []
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = ResultFile(self.path)
@@ -163,9 +168,9 @@ class Results:
         else:
             self.earlier = before.outcomes
 
-    def add(self, outcome: Outcome) -> Outcome:
+    def add(self, outcome: CaseOutcome) -> CaseOutcome:
         """The outcome as it was written: without secrets. Raises BotError where it cannot be written."""
-        defaults = Outcome._field_defaults
+        defaults = CaseOutcome._field_defaults
         values = outcome._asdict()
         row = _clean_texts({k: v for k, v in values.items() if k not in defaults or v != defaults[k]}, self._clean)
         self._file.add({"type": "run", **row})
@@ -174,14 +179,14 @@ class Results:
     def finish(self, found: Mapping[str, JSON]) -> None:
         self._file.add({"type": "found", **_clean_texts(found, self._clean)})
 
-    def __enter__(self) -> Results:
+    def __enter__(self) -> EvalResults:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
 
-def count_kinds(outcomes: Iterable[Outcome]) -> dict[Kind, int]:
+def count_kinds(outcomes: Iterable[CaseOutcome]) -> dict[Kind, int]:
     kinds = [outcome.kind for outcome in outcomes]
     return {kind: kinds.count(kind) for kind in KINDS if kind in kinds}
 

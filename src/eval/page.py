@@ -11,11 +11,11 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .advice import Advice
+from .advice import EvalAdvice
 from .arms import describe_changes
 from .cases import Case
-from .outcomes import KINDS, Outcome
-from .report import KIND_NAMES, Row, list_rows
+from .outcomes import KINDS, CaseOutcome
+from .report import KIND_NAMES, ArmRow, list_rows
 from .search import Search
 from .statistics import estimate_interval
 
@@ -42,7 +42,7 @@ summary { cursor: pointer; padding: .2rem 0 } details details { margin-left: 1re
 
 
 def write_page(
-    folder: Path, search: Search, advice: Advice, cases: Sequence[Case], about: Mapping[str, object]
+    folder: Path, search: Search, advice: EvalAdvice, cases: Sequence[Case], about: Mapping[str, object]
 ) -> Path:
     """The texts of the outcomes are without secrets. Raises OSError."""
     rows = list_rows(search)
@@ -70,13 +70,13 @@ def write_page(
     return path
 
 
-def _make_settings(advice: Advice) -> str:
+def _make_settings(advice: EvalAdvice) -> str:
     if not advice.settings:
         return ""
     return f"<h2>Recommended settings</h2><pre>{_escape(chr(10).join(describe_changes(advice.settings)))}</pre>"
 
 
-def _make_table(rows: Sequence[Row]) -> str:
+def _make_table(rows: Sequence[ArmRow]) -> str:
     head = "".join(f"<th{kind}>{name}</th>" for name, kind in _HEAD)
     return f"<table><tr>{head}</tr>{''.join(map(_make_line, rows))}</table>"
 
@@ -95,7 +95,7 @@ _HEAD = (
 )
 
 
-def _make_line(row: Row) -> str:
+def _make_line(row: ArmRow) -> str:
     if not row.runs:
         return f"<tr><td>{_escape(row.name)}</td><td colspan=7></td><td>{_escape(row.verdict)}</td></tr>"
     cached = "" if row.cached is None else f"{row.cached:.0%}"
@@ -108,7 +108,7 @@ def _make_line(row: Row) -> str:
     )
 
 
-def _draw_interval(row: Row) -> str:
+def _draw_interval(row: ArmRow) -> str:
     low, high = estimate_interval(row.passed, row.runs)
     title = f"{row.passed} of {row.runs}: {low:.0%} to {high:.0%}"
     at, width, mark = (f"{120 * each:.1f}" for each in (low, high - low, row.share))
@@ -142,7 +142,7 @@ def _draw_grid(search: Search, names: Sequence[str], cases: Sequence[Case]) -> s
     return f'<svg width="{width}" height="{height}" role="img" aria-label="cases by arm">{"".join(squares)}</svg>'
 
 
-def _draw_square(x: int, y: int, runs: Sequence[Outcome]) -> str:
+def _draw_square(x: int, y: int, runs: Sequence[CaseOutcome]) -> str:
     worst = max(runs, key=_rank)
     right = sum(each.passed for each in runs)
     title = f"{worst.arm}, {worst.case}: {right} of {len(runs)} right"
@@ -157,7 +157,7 @@ def _draw_square(x: int, y: int, runs: Sequence[Outcome]) -> str:
     return f'<a href="#{_name(worst)}">{square}</a>'
 
 
-def _rank(outcome: Outcome) -> int:
+def _rank(outcome: CaseOutcome) -> int:
     """The higher, the worse."""
     order = ("", "harness", "format", "server", "refused", "model", "lost")
     return order.index(outcome.kind)
@@ -175,7 +175,7 @@ def _make_failures(search: Search, names: Sequence[str]) -> str:
     return "".join(parts)
 
 
-def _make_failure(outcome: Outcome) -> str:
+def _make_failure(outcome: CaseOutcome) -> str:
     summary = f"{outcome.case} · {outcome.arm} · seed {outcome.seed}"
     notices = "".join(f"<p class=note>{_escape(notice)}</p>" for notice in outcome.notices)
     exchanges = "".join(
@@ -204,7 +204,7 @@ def _indent(text: str) -> str:
         return text
 
 
-def _name(outcome: Outcome) -> str:
+def _name(outcome: CaseOutcome) -> str:
     """The anchor of a run."""
     return "".join(char if char.isalnum() else "-" for char in f"run-{outcome.arm}-{outcome.case}-{outcome.seed}")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from .advice import Advice
+from .advice import EvalAdvice
 from .arms import describe_changes
-from .outcomes import KINDS, Kind, Outcome, count_kinds
+from .outcomes import KINDS, CaseOutcome, Kind, count_kinds
 from .progress import count_all_requests
 from .search import Search, Standing
 from .statistics import estimate_interval
@@ -24,7 +24,7 @@ KIND_NAMES = {
 MAX_REASON_CHARS = 60
 
 
-class Row(NamedTuple):
+class ArmRow(NamedTuple):
     """A line of the grid. Shares are from 0 to 1; `verdict` is in words."""
 
     name: str
@@ -43,21 +43,21 @@ class Row(NamedTuple):
         return self.passed / self.runs if self.runs else 0.0
 
 
-def list_rows(search: Search) -> list[Row]:
+def list_rows(search: Search) -> list[ArmRow]:
     """The best arm first, then the others in the order in which they were tried."""
     standings = sorted(search.standings.values(), key=lambda each: each.verdict != "best")
     return [_make_row(standing, search.outcomes.get(standing.arm.name, {}).values()) for standing in standings]
 
 
-def _make_row(standing: Standing, runs: Iterable[Outcome]) -> Row:
+def _make_row(standing: Standing, runs: Iterable[CaseOutcome]) -> ArmRow:
     outcomes = [*runs]
-    counted: list[Outcome] = []
+    counted: list[CaseOutcome] = []
     kinds: Mapping[Kind, int] = {}
     if standing.verdict != "refused":
         counted = [each for each in outcomes if each.counts]
         kinds = count_kinds(outcomes)
     prompt = sum(each.input_tokens for each in counted)
-    return Row(
+    return ArmRow(
         standing.arm.name,
         describe_verdict(standing),
         len(counted),
@@ -93,7 +93,7 @@ def describe_verdict(standing: Standing) -> str:
     return str(standing.verdict)
 
 
-def render_text(search: Search, advice: Advice, columns: int = 0) -> str:
+def render_text(search: Search, advice: EvalAdvice, columns: int = 0) -> str:
     """What follows the headline, for a terminal of so many columns; 0: for none."""
     rows = list_rows(search)
     lines = [*(f"  {each}" for each in advice.why), "", *_draw_table(rows, columns)]
@@ -108,7 +108,7 @@ def render_text(search: Search, advice: Advice, columns: int = 0) -> str:
     return "\n".join(lines)
 
 
-def _draw_table(rows: Sequence[Row], columns: int) -> list[str]:
+def _draw_table(rows: Sequence[ArmRow], columns: int) -> list[str]:
     """A line for each arm. Where one of them does not fit, each verdict stands in a line of its own below."""
     width = max(len(row.name) for row in rows)
     lines = [(f"{'arm':{width}}  right  interval  clean  runs   s/run  cached", "verdict")]
@@ -126,6 +126,6 @@ def _draw_table(rows: Sequence[Row], columns: int) -> list[str]:
     return [f"{figures}  {verdict}" for figures, verdict in lines]
 
 
-def _list_kinds(rows: Sequence[Row]) -> list[str]:
+def _list_kinds(rows: Sequence[ArmRow]) -> list[str]:
     counts = {kind: sum(row.kinds.get(kind, 0) for row in rows) for kind in KINDS}
     return [f"{count:5}  {kind:8} {KIND_NAMES[kind]}" for kind, count in counts.items() if count]

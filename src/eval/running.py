@@ -46,7 +46,7 @@ from ..types.messages import (
 )
 from .arms import Arm
 from .cases import Case
-from .outcomes import Exchange, Kind, Outcome
+from .outcomes import CaseOutcome, HttpExchange, Kind
 
 SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help, and answer directly where they do not."
 MAX_TOKENS = 512  # of one answer: calls are short, and a weak model may write on and on
@@ -96,7 +96,7 @@ class CaseRunner:
         self._now = now
         self._max_tokens = MAX_TOKENS
 
-    def run(self, arm: Arm, case: Case, seed: int) -> Outcome:
+    def run(self, arm: Arm, case: Case, seed: int) -> CaseOutcome:
         """One run. An error of the server is an outcome. Raises Cancelled, and ConfigError for impossible settings."""
         settings = arm.apply(self.settings, seed, self._max_tokens)
         client = fill_client(RecordingClient, settings)
@@ -210,18 +210,18 @@ class _Play:
         else:
             self._kind = "harness"
 
-    def outcome(self, arm: Arm, seed: int, seconds: float, client: RecordingClient) -> Outcome:
+    def outcome(self, arm: Arm, seed: int, seconds: float, client: RecordingClient) -> CaseOutcome:
         usage = sum((response.usage for response in self._responses if response.usage), Usage())
         calls = [call for response in self._responses for call in response.calls]
-        exchanges: tuple[Exchange, ...] = ()
+        exchanges: tuple[HttpExchange, ...] = ()
         read: tuple[dict[str, JSON], ...] = ()
         if self._kind:  # what went well is not opened
             exchanges = tuple(
-                Exchange(path, _decode(body), status, _decode(received))
+                HttpExchange(path, _decode(body), status, _decode(received))
                 for path, body, received, status in client.exchanges
             )
             read = tuple(response.to_dict() for response in self._responses)
-        return Outcome(
+        return CaseOutcome(
             arm.name,
             self._case.id,
             seed,

@@ -16,7 +16,7 @@ from msgspec import Struct
 from ..errors import BotError
 from .arms import Arm
 from .cases import Case
-from .outcomes import Outcome
+from .outcomes import CaseOutcome
 from .statistics import Pairs, Verdict, compare, tally
 
 # Samples of an arm before the next one has its turn: a server with one cache keeps the beginning of its prompts.
@@ -64,12 +64,12 @@ class Search:
         self,
         cases: Sequence[Case],
         plan: Plan,
-        run: Callable[[Arm, Case, int], Outcome],
-        vary: Callable[[Arm, Sequence[Outcome], Sequence[Arm]], list[Arm]],
+        run: Callable[[Arm, Case, int], CaseOutcome],
+        vary: Callable[[Arm, Sequence[CaseOutcome], Sequence[Arm]], list[Arm]],
         first_seed: int = 0,
     ) -> None:
         self.plan = plan
-        self.outcomes: dict[str, dict[Sample, Outcome]] = {}
+        self.outcomes: dict[str, dict[Sample, CaseOutcome]] = {}
         self.standings: dict[str, Standing] = {}
         self.requests = 0
         self.compared = 0  # requests until the best arm was found
@@ -107,9 +107,13 @@ class Search:
             if not self._try(arm, at):
                 break
 
-    def list_outcomes(self, arm: Arm) -> list[Outcome]:
+    def list_outcomes(self, arm: Arm) -> list[CaseOutcome]:
         """Those that say something."""
         return [outcome for outcome in self.outcomes.get(arm.name, {}).values() if outcome.counts]
+
+    def list_all_outcomes(self) -> list[CaseOutcome]:
+        """As list_outcomes, of all arms."""
+        return [outcome for outcomes in self.outcomes.values() for outcome in outcomes.values() if outcome.counts]
 
     def list_offered(self) -> list[str]:
         """The paths that the server does not refuse, in the order in which the chat would try them."""
@@ -240,9 +244,9 @@ class HarnessFailed(BotError):
     """The eval itself cannot go on: so many runs in a row failed, and not because of the model."""
 
 
-def _mark_passed(outcomes: Sequence[Outcome]) -> dict[Sample, bool]:
+def _mark_passed(outcomes: Sequence[CaseOutcome]) -> dict[Sample, bool]:
     return {(each.case, each.seed): each.passed for each in outcomes}
 
 
-def _mark_clean(outcomes: Sequence[Outcome]) -> dict[Sample, bool]:
+def _mark_clean(outcomes: Sequence[CaseOutcome]) -> dict[Sample, bool]:
     return {(each.case, each.seed): each.is_clean for each in outcomes}

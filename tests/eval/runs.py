@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from src.eval.arms import Arm
 from src.eval.cases import Case, ExpectedCall, Turn
-from src.eval.outcomes import Outcome
+from src.eval.outcomes import CaseOutcome
 from src.eval.search import QUICK, Plan, Search
 from src.types.messages import ToolDefinition
 
@@ -16,15 +16,15 @@ CASES = [
     Case(f"case {n}", (TOOL,), (Turn(f"Look at {n}.", (ExpectedCall("look", {"at": str(n)}),)),)) for n in range(40)
 ]
 PATHS = [Arm(name, {"vllm.paths": [name]}) for name in ("native", "template", "text")]
-Answer = Callable[[Arm, Case, int], Outcome]
+Answer = Callable[[Arm, Case, int], CaseOutcome]
 
 
-def right(arm: Arm, case: Case, seed: int, **fields) -> Outcome:
-    return Outcome(arm.name, case.id, seed, passed=True, requests=1, seconds=1.0, **fields)
+def right(arm: Arm, case: Case, seed: int, **fields) -> CaseOutcome:
+    return CaseOutcome(arm.name, case.id, seed, passed=True, requests=1, seconds=1.0, **fields)
 
 
-def wrong(arm: Arm, case: Case, seed: int, kind: str = "model", **fields) -> Outcome:
-    return Outcome(arm.name, case.id, seed, passed=False, kind=kind, requests=1, seconds=1.0, **fields)
+def wrong(arm: Arm, case: Case, seed: int, kind: str = "model", **fields) -> CaseOutcome:
+    return CaseOutcome(arm.name, case.id, seed, passed=False, kind=kind, requests=1, seconds=1.0, **fields)
 
 
 def draw_difficulties(chance: random.Random, share: float, cases: Sequence[Case] = CASES) -> dict[str, float]:
@@ -35,7 +35,7 @@ def draw_difficulties(chance: random.Random, share: float, cases: Sequence[Case]
 def answer_by_chance(seed: int, shares: dict[str, float]) -> Answer:
     """Equally good under every arm."""
 
-    def run(arm: Arm, case: Case, sample: int) -> Outcome:
+    def run(arm: Arm, case: Case, sample: int) -> CaseOutcome:
         luck = random.Random(f"{seed} {arm.name} {case.id} {sample}").random()
         return (right if luck < shares[case.id] else wrong)(arm, case, sample)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 
 from msgspec.structs import astuple, replace
 
 from src.app.endpoint import make_settings
-from src.eval.advice import ServerFacts, advise
-from src.eval.arms import NO_THOUGHTS, drop_grammar, list_paths, list_variations
+from src.eval.advice import IN_THOUGHTS, ServerFacts, advise, hides_tools
+from src.eval.arms import NO_THOUGHTS, Arm, drop_grammar, list_paths, list_variations
 
-from .runs import PATHS, make_search, right, wrong
+from .runs import CASES, PATHS, make_search, right, wrong
 
 SETTINGS = make_settings("http://localhost:1/v1")
 FACTS = ServerFacts("tiny", "someone/tiny")
@@ -103,16 +105,64 @@ def test_a_template_that_shows_tools_is_named_where_the_own_hides_them():
     assert "The chat template shows the model no tools." in find_advice(run).why
 
 
-def test_thoughts_that_swallow_calls_are_switched_off_on_the_server_too():
-    def run(arm, *at):
-        if "vllm.chat_template_kwargs" in arm.changes:
-            return right(arm, *at, origins=("native",), thinks=False)
-        return right(arm, *at, kind="server", origins=("hermes",), thinks=True)
+class TestAModelThatDoesBetterWithoutThinking:
+    def find_advice(self, settings=SETTINGS, *, without: str = "native", **thinking):
+        """`without`: where its calls come from without thinking; `thinking`: what its runs are with it."""
 
-    advice = find_advice(run, vary=lambda arm, *_: list_variations(arm, SETTINGS, thinks=True))
-    assert advice.settings == {"vllm.chat_template_kwargs": NO_THOUGHTS}
-    kwargs = """--default-chat-template-kwargs '{"enable_thinking": false}'"""
-    assert advice.command == f"{CALLING} hermes {kwargs}"
+        def run(arm, *at):
+            if "vllm.chat_template_kwargs" in arm.changes:
+                return right(arm, *at, origins=(without,))
+            return wrong(arm, *at, thinks=True, **thinking)
+
+        return find_advice(run, vary=lambda arm, *_: list_variations(arm, settings, thinks=True))
+
+    def test_is_not_to_think_and_a_parser_that_works_stays(self):
+        advice = self.find_advice(origins=("native",))
+        assert advice.settings == {"vllm.chat_template_kwargs": NO_THOUGHTS}
+        assert advice.command == ""
+        assert advice.headline.startswith("Set vllm.chat_template_kwargs = ")
+
+    def test_is_said_to_lose_calls_to_thoughts_only_where_it_does(self):
+        reason = "With thinking, calls end up in thoughts."
+        assert self.find_advice(origins=("hermes",), in_thoughts=True).why == (reason,)
+        assert self.find_advice(origins=("native",)).why == ()
+        assert self.find_advice(origins=("native",), in_thoughts=True).why == ()  # it arrived, and was thought of
+
+    def test_does_not_think_on_a_server_that_is_restarted_with_what_the_arm_sent(self):
+        own = make_settings("http://localhost:1/v1", chat_template_kwargs={"style": "it's short"})
+        advice = self.find_advice(own, without="hermes", origins=("hermes",))
+        words = shlex.split(advice.command)
+        assert advice.command.startswith(f"{CALLING} hermes --default-chat-template-kwargs ")
+        assert json.loads(words[-1]) == advice.settings["vllm.chat_template_kwargs"]
+        assert json.loads(words[-1]) == {"style": "it's short", **NO_THOUGHTS}
+
+
+def test_calls_in_thoughts_are_told_where_the_model_goes_on_thinking():
+    def run(arm, *at):
+        if arm.path == "native":
+            return right(arm, *at, kind="server", origins=("hermes",), thinks=True, in_thoughts=True)
+        return wrong(arm, *at)
+
+    assert IN_THOUGHTS in find_advice(run).why
+
+
+def test_a_run_that_failed_by_itself_does_not_say_that_the_template_hides_tools():
+    def run(arm, case, seed):
+        if arm.path == "text" and case is CASES[0]:
+            return wrong(arm, case, seed, "harness", shows_tools=False)
+        return right(arm, case, seed, shows_tools=True)
+
+    search = make_search(run)
+    search.find_best(PATHS)
+    assert not hides_tools(search)
+
+
+def test_an_arm_is_native_by_its_path_and_not_by_its_name():
+    native = Arm("with the server's parser", {"vllm.paths": ["native"]})
+    search = make_search(lambda arm, *at: run_leaking(arm, *at) if arm.path != "text" else wrong(arm, *at))
+    best = search.find_best([native, *PATHS[1:]])
+    assert best == PATHS[1]
+    assert advise(best, search, SETTINGS, FACTS).command == f"{CALLING} qwen3_coder"
 
 
 def test_paths_are_tried_in_the_order_of_the_chat():

@@ -10,14 +10,14 @@ import shutil
 
 import pytest
 
-from src.eval.advice import Advice
-from src.eval.outcomes import Exchange
+from src.eval.advice import EvalAdvice
+from src.eval.outcomes import HttpExchange
 from src.eval.page import write_page
 
 from .runs import CASES, PATHS, make_search, right, wrong
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-SENT = Exchange("chat/completions", '{"messages": ["<b>hello</b>"]}', 200, 'data: {"delta": "raw & more"}')
+SENT = HttpExchange("chat/completions", '{"messages": ["<b>hello</b>"]}', 200, 'data: {"delta": "raw & more"}')
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def page(tmp_path):
 
     search = make_search(run)
     search.find_best(PATHS)
-    advice = Advice("Set vllm.stream = false", {"vllm.stream": False}, why=("It is so.",))
+    advice = EvalAdvice("Set vllm.stream = false", {"vllm.stream": False}, why=("It is so.",))
     return write_page(tmp_path, search, advice, CASES, {"model": "tiny <1>"})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from src.cli.render.wrap import wrap_text
-from src.eval.advice import Advice
+from src.eval.advice import EvalAdvice
 from src.eval.report import render_text
 
 from .runs import PATHS, make_search, right, wrong
@@ -24,7 +24,7 @@ def search():
 
 
 def render(search, columns):
-    return wrap_text(render_text(search, Advice("Nothing to change.", {}), columns), columns).splitlines()
+    return wrap_text(render_text(search, EvalAdvice("Nothing to change.", {}), columns), columns).splitlines()
 
 
 @pytest.mark.parametrize("columns", [0, 120])

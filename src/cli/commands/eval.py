@@ -10,15 +10,16 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from ...app.connect import Connections
 from ...app.factory import Factory
 from ...config import Settings, write_setting
 from ...errors import FAILED, INTERRUPTED, BotError
-from ...eval.advice import Advice, ServerFacts, advise, hides_tools
+from ...eval.advice import EvalAdvice, ServerFacts, advise, hides_tools
 from ...eval.arms import Arm, drop_grammar, list_paths, list_variations
-from ...eval.baseline import Baseline, compare_to_baseline, read_baseline
+from ...eval.baseline import ArmBaseline, compare_to_baseline, read_baseline
 from ...eval.bfcl import read_bfcl
 from ...eval.cases import BUILT_IN, Case, fingerprint, read_cases
-from ...eval.outcomes import Outcome, Results
+from ...eval.outcomes import CaseOutcome, EvalResults
 from ...eval.page import write_page
 from ...eval.progress import ProgressEstimate, estimate_progress
 from ...eval.report import render_text
@@ -49,7 +50,11 @@ def add_eval_options(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--data", choices=("bfcl",), help="the cases of bfcl-eval, installed beside, by its own checker"
     )
-    add("--baseline", metavar="FILE", help="results.jsonl of an earlier eval: is its best arm worse now? (exit code 1)")
+    aim = parser.add_mutually_exclusive_group()  # a baseline recommends nothing that could be applied
+    aim.add_argument(
+        "--baseline", metavar="FILE", help="results.jsonl of an earlier eval: is its best arm worse now? (exit code 1)"
+    )
+    aim.add_argument("--apply", action="store_true", help="write the recommended settings to the settings file")
     add(
         "--out", metavar="DIR", default="", help=f"where the results are (default: {DEFAULT_OUT}/ and the model's name)"
     )
@@ -60,7 +65,6 @@ def add_eval_options(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="seed of the sampling of the first run of each case (default: 0)",
     )
-    add("--apply", action="store_true", help="write the recommended settings to the settings file")
     add_record_options(parser)
 
 
@@ -86,7 +90,7 @@ def run_eval(options: argparse.Namespace) -> int:
     }
     clean = Factory(settings).clean
     with (
-        Results(out, about, clean, reuses=options.apply) as results,
+        EvalResults(out, about, clean, reuses=options.apply) as results,
         open_progress("requests", LOG_INTERVAL_S) as show,
     ):
         search = _make_search(settings, cases, plan, results, show, options.seed)
@@ -99,7 +103,8 @@ def run_eval(options: argparse.Namespace) -> int:
         if baseline:
             is_worse, advice = compare_to_baseline(baseline, search.list_outcomes(best))
         else:
-            is_worse, advice = False, advise(best, search, settings, _ask_server(settings, search, out))
+            is_worse = False
+            advice = advise(best, search, settings, _find_facts(settings, search, out))
         results.finish({"arm": best.name, "changes": dict(best.changes), "settings": dict(advice.settings)})
     page = write_page(out, search, advice, cases, about)
     print(sanitize(advice.headline))  # not wrapped: commands are copied
@@ -119,7 +124,7 @@ def _choose_cases(options: argparse.Namespace) -> tuple[Plan, Sequence[Case]]:
     return plan, read_cases(Path(options.own or BUILT_IN))
 
 
-def _find_best(search: Search, settings: Settings, baseline: Baseline | None) -> Arm:
+def _find_best(search: Search, settings: Settings, baseline: ArmBaseline | None) -> Arm:
     """The best arm, or that of the baseline. Raises BotError if none can be used."""
     if baseline:
         best = search.measure_only(baseline.arm)
@@ -138,43 +143,50 @@ def _make_search(
     settings: Settings,
     cases: Sequence[Case],
     plan: Plan,
-    results: Results,
+    results: EvalResults,
     show: ShowStep,
-    seed: int,
+    first_seed: int,
 ) -> Search:
     runner = CaseRunner(settings, settings.vllm.model)
     known = {outcome.key: outcome for outcome in results.earlier if outcome.counts}
 
-    def run(arm: Arm, case: Case, seed: int) -> Outcome:
+    def run(arm: Arm, case: Case, seed: int) -> CaseOutcome:
         show(_make_step(estimate_progress(search, arm)))
         if (arm.name, case.id, seed) in known:
             return known[arm.name, case.id, seed]
         return results.add(runner.run(arm, case, seed))
 
-    def vary(arm: Arm, outcomes: Sequence[Outcome], beaten: Sequence[Arm]) -> list[Arm]:
+    def vary(arm: Arm, outcomes: Sequence[CaseOutcome], beaten: Sequence[Arm]) -> list[Arm]:
         varied = list_variations(arm, runner.settings, thinks=any(outcome.thinks for outcome in outcomes))
         return [*varied, *(free for each in beaten for free in drop_grammar(each, runner.settings))]
 
-    search = Search(cases, plan, run, vary, seed)
+    search = Search(cases, plan, run, vary, first_seed)
     return search
 
 
-def _ask_server(settings: Settings, search: Search, out: Path) -> ServerFacts:
-    """What advice needs to know. A chat template is written to the folder where the model's own shows no tools."""
+def _find_facts(settings: Settings, search: Search, out: Path) -> ServerFacts:
+    """What advice needs to know of the server."""
     model = settings.vllm.model
     if settings.vllm.provider != "vllm":
         return ServerFacts(model, is_vllm=False)
-    connections, path = Factory(settings).connections, None
+    connections, template = Factory(settings).connections, None
     if hides_tools(search):
-        with connections.open_server() as server:
-            template = server.ask(lambda it: derive_template(it, model))
-        if template:
-            path = (out / TEMPLATE).resolve()
-            path.write_text(template, encoding="utf-8")
-    return ServerFacts(model, connections.find_root(model), template=path)
+        template = _write_template(connections, model, out / TEMPLATE)
+    return ServerFacts(model, connections.find_root(model), template=template)
 
 
-def _apply(advice: Advice, options: argparse.Namespace) -> None:
+def _write_template(connections: Connections, model: str, path: Path) -> Path | None:
+    """Write a chat template that shows the model its tools. None where none can be made of the model's own."""
+    with connections.open_server() as server:
+        template = server.ask(lambda it: derive_template(it, model))
+    if not template:
+        return None
+    path = path.resolve()
+    path.write_text(template, encoding="utf-8")
+    return path
+
+
+def _apply(advice: EvalAdvice, options: argparse.Namespace) -> None:
     """Write the settings with --apply, else say how that is done. Raises ConfigError."""
     if not advice.settings:
         return

@@ -141,6 +141,12 @@ class TestABaseline:
         assert "Worse than the baseline: 100% right before, 8" in capsys.readouterr().out
         assert {run["arm"] for run in read_lines(tmp_path)[1:]} == {"native"}
 
+    def test_recommends_nothing_that_could_be_applied(self, evaluated, capsys, tmp_path):
+        with pytest.raises(SystemExit) as ended:
+            evaluate(evaluated[0], tmp_path, "--baseline", "out", "--apply")
+        assert ended.value.code == 2
+        assert "argument --apply: not allowed with argument --baseline" in capsys.readouterr().err
+
     def test_of_other_cases_is_refused(self, evaluated, capsys):
         assert main(["eval", "-u", evaluated[0], "--baseline", "out", "--out", "new"]) == 2
         assert "this eval had other cases" in capsys.readouterr().err
