@@ -52,7 +52,7 @@ class SubagentModel(Struct, frozen=True):
 OpenModel = Callable[[str, Sequence[Message], CancelToken], AbstractContextManager[SubagentModel]]
 
 
-class Question(Struct, frozen=True):
+class SubagentQuestion(Struct, frozen=True):
     """What a subagent must ask the user."""
 
     request: Request
@@ -66,7 +66,7 @@ class _RelayedApprover:
         self._inbox = inbox
 
     def approve(self, request: Request) -> Future[Answer]:
-        question = Question(replace(request, reason=f"a subagent asks; {request.reason}"), Future())
+        question = SubagentQuestion(replace(request, reason=f"a subagent asks; {request.reason}"), Future())
         self._inbox.put(question)
         return question.answer
 
@@ -94,7 +94,7 @@ class CallGroup:
             is_done = future.done()  # before the inbox is emptied: a call tells nothing after its end
             items, arrival = self._inbox.take()
             for item in items:
-                if isinstance(item, Question):
+                if isinstance(item, SubagentQuestion):
                     try:
                         answer = yield from self._ask(item.request)
                     except Suspended:

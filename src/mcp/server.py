@@ -25,7 +25,7 @@ from ..app.listening import ListenAddress
 from ..app.pipes import LineTooLong, open_pipes, read_line
 from ..config import Settings
 from ..errors import BotError, describe_error
-from .task import Report, find_folder, run_task
+from .task import TaskReport, find_folder, run_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,7 +142,7 @@ class DelegateServer:
         finally:
             self._busy.remove(folder)
 
-    async def _run(self, context: Any, task: str, folder: Path) -> Report:
+    async def _run(self, context: Any, task: str, folder: Path) -> TaskReport:
         """Run the task and report each of its calls. When the client cancels, the task ends first. Raises BotError."""
         loop, cancelled = asyncio.get_running_loop(), CancelToken()
         steps: asyncio.Queue[str | None] = asyncio.Queue()
@@ -150,7 +150,7 @@ class DelegateServer:
         def show(line: str) -> None:
             loop.call_soon_threadsafe(steps.put_nowait, line)
 
-        def work() -> Report:
+        def work() -> TaskReport:
             return run_task(self._make_settings(folder), task, cancelled, show)
 
         running = loop.run_in_executor(self._threads, work)

@@ -28,7 +28,7 @@ MAX_DIFF_CHARS = 40_000  # of a report; clients cut longer ones themselves, anyw
 CUT = "# {count:,} more characters; `vllm-bot --resume {session}` in the folder, then /diff, shows all\n"
 
 
-class Report(Struct, frozen=True):
+class TaskReport(Struct, frozen=True):
     """`outcome` is "done", or says why the model did not come to an end. `denied`: calls that the mode did not let run.
 
     `diff` is that of all files the task has changed.
@@ -71,7 +71,7 @@ def find_folder(named: str, roots: Sequence[Path]) -> Path:
     return folder
 
 
-def run_task(settings: Settings, task: str, cancelled: CancelToken, show: Callable[[str], object]) -> Report:
+def run_task(settings: Settings, task: str, cancelled: CancelToken, show: Callable[[str], object]) -> TaskReport:
     """Run the task to its end. `show` gets a line for each call. Raises BotError, Cancelled once `cancelled` is set."""
     settings = find_server(settings)
     factory = Factory(settings, cancelled=cancelled)
@@ -88,7 +88,7 @@ def run_task(settings: Settings, task: str, cancelled: CancelToken, show: Callab
         changed, diff = make_session_diff(session, settings, partial(make_policy(settings, None).can_show, "read"))
         outcome = run.failure or STOPS.get(result.stop_reason, "done")
         clean = factory.clean
-        return Report(
+        return TaskReport(
             answer=clean(result.text),
             outcome=clean(outcome),
             mode=settings.security.mode_in_force,

@@ -36,14 +36,14 @@ class Round(Struct, frozen=True):
     is_slow: bool = False
 
 
-class Decision(NamedTuple):
+class LoopVerdict(NamedTuple):
     """`note`: for the model, behind the last result. `end`: why the program's own loop is to end. Empty: nothing."""
 
     note: str = ""
     end: str = ""
 
 
-def decide(rounds: Sequence[Round]) -> Decision:
+def decide(rounds: Sequence[Round]) -> LoopVerdict:
     """What to do after these rounds, of which the last one is new."""
     for period in range(1, MAX_PERIOD + 1):
         same = _count_same(rounds, period)
@@ -55,11 +55,11 @@ def decide(rounds: Sequence[Round]) -> Decision:
         if len(names) > _MAX_NAMES_CHARS:
             names = f"{names[:_MAX_NAMES_CHARS]} ..."
         if times >= END_AFTER:
-            return Decision(end=_SAME.format(names=names, times=times))
+            return LoopVerdict(end=_SAME.format(names=names, times=times))
         if same == (NOTE_AFTER - 1) * period:
-            return Decision(note=_NOTE.format(names=names, times=times))
+            return LoopVerdict(note=_NOTE.format(names=names, times=times))
         break  # the model was told
-    return Decision()
+    return LoopVerdict()
 
 
 def _count_same(rounds: Sequence[Round], period: int) -> int:

@@ -37,7 +37,7 @@ class Place(Struct):
     is_restart: bool = False
 
 
-class Supervisor:
+class WorkerSupervisor:
     """`make_worker(is_restart)` makes a process, which is not started yet."""
 
     def __init__(self, make_worker: Callable[[bool], BaseProcess], count: int) -> None:
@@ -128,7 +128,7 @@ def supervise(make_worker: Callable[[bool], BaseProcess], count: int, *, reloads
 
     Raises KeyboardInterrupt at a second Ctrl-C.
     """
-    supervisor = Supervisor(make_worker, count)
+    supervisor = WorkerSupervisor(make_worker, count)
     for number in ENDING:  # first of all: a start that is interrupted leaves a worker with half of what it needs
         signal.signal(number, supervisor.stop)
     if reloads:

@@ -47,7 +47,7 @@ PAGE = """<!doctype html>
 """
 
 
-class Section(Struct, frozen=True):
+class ExportSection(Struct, frozen=True):
     """One part of a conversation. `speaker` is you, model, thought, call or tool."""
 
     speaker: str
@@ -61,31 +61,31 @@ class SavedConversation(Struct, frozen=True):
     messages: Sequence[Message]
 
 
-def list_sections(messages: Sequence[Message]) -> Iterator[Section]:
+def list_sections(messages: Sequence[Message]) -> Iterator[ExportSection]:
     """Everything but the system prompt, in order."""
     for message in messages:
         if isinstance(message, UserMessage):
-            yield Section("you", "You", message.text)
+            yield ExportSection("you", "You", message.text)
         elif isinstance(message, Response):
             yield from filter(None, map(_describe_block, message.content))
         elif isinstance(message, ToolResults):
             for result in message.results:
                 mark = f" ({result.failure})" if result.failure else ""
-                yield Section("tool", f"Result: {result.name}{mark}", result.text)
+                yield ExportSection("tool", f"Result: {result.name}{mark}", result.text)
 
 
-def _describe_block(block: Block) -> Section | None:
+def _describe_block(block: Block) -> ExportSection | None:
     """None of blank text."""
     if isinstance(block, ToolCall):
         arguments = json.dumps(dict(block.arguments), ensure_ascii=False, indent=2)
-        return Section("call", f"Call: {block.name}", arguments)
+        return ExportSection("call", f"Call: {block.name}", arguments)
     if isinstance(block, MalformedCall):
-        return Section("call", f"Unreadable call: {block.name}", block.raw)
+        return ExportSection("call", f"Unreadable call: {block.name}", block.raw)
     if not block.text.strip():
         return None
     if isinstance(block, Reasoning):
-        return Section("thought", "Thought", block.text)
-    return Section("model", "Model", block.text)
+        return ExportSection("thought", "Thought", block.text)
+    return ExportSection("model", "Model", block.text)
 
 
 def render_markdown(conversation: SavedConversation, clean: Clean) -> str:

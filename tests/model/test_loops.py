@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from src.model.loops import END_AFTER, MAX_PERIOD, NOTE_AFTER, Decision, Round, decide
+from src.model.loops import END_AFTER, MAX_PERIOD, NOTE_AFTER, LoopVerdict, Round, decide
 from tests.each import check_rows
 
 
@@ -13,9 +13,9 @@ def make_round(name: str, result: object = "same", *, is_slow: bool = False) -> 
     return Round([(name, {"path": name})], [result], is_slow)
 
 
-def follow(rounds: list[Round]) -> list[Decision]:
+def follow(rounds: list[Round]) -> list[LoopVerdict]:
     """The decision after each round, of a loop that ends where it is to end."""
-    decisions: list[Decision] = []
+    decisions: list[LoopVerdict] = []
     for count in range(1, len(rounds) + 1):
         decisions.append(decide(rounds[:count]))
         if decisions[-1].end:
@@ -42,12 +42,12 @@ def test_a_round_of_several_calls_is_one():
     both = Round([("read", {"path": "a"}), ("read", {"path": "b"})], ["1", "2"])
     other = Round([("read", {"path": "a"}), ("read", {"path": "b"})], ["1", "3"])
     assert decide([both] * NOTE_AFTER).note.startswith("read, read: ")
-    assert decide([both, other, both]) == Decision()
+    assert decide([both, other, both]) == LoopVerdict()
 
 
 def test_a_slow_round_ends_what_came_before():
     assert not any(map(any, follow([make_round("wait", is_slow=True)] * 20)))
-    assert decide([*[make_round("a")] * 2, make_round("a", is_slow=True), *[make_round("a")] * 2]) == Decision()
+    assert decide([*[make_round("a")] * 2, make_round("a", is_slow=True), *[make_round("a")] * 2]) == LoopVerdict()
 
 
 def test_many_names_are_shortened():

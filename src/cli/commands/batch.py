@@ -20,7 +20,7 @@ from ...security.text.sanitize import sanitize
 from ...session.export import render_markdown
 from ..arguments import load_settings, parse_number
 from ..demo.run import FILES, start_demo
-from .runs import Step, find_server, format_span, make_log, open_progress, tell_how_to_go_on
+from .runs import ProgressStep, find_server, format_span, make_log, open_progress, tell_how_to_go_on
 from .sessions import read_conversation
 
 JOBS = 64
@@ -230,7 +230,7 @@ def _sum_up(batch: Batch, options: argparse.Namespace, tasks: int, out: Path, cl
     return 0 if len(rows) == tasks and all(row.is_success for row in rows) else FAILED
 
 
-def _make_step(progress: BatchProgress) -> Step:
+def _make_step(progress: BatchProgress) -> ProgressStep:
     failed = sum(not row.is_success for row in progress.rows)
     rate = 60 * progress.ended / (progress.seconds or 1.0)
     parts = [f"{failed:,} failed", f"{rate:,.1f} a minute"]
@@ -240,7 +240,7 @@ def _make_step(progress: BatchProgress) -> Step:
         parts.append(f"{format_span(left)} left")
     if progress.refusal:
         parts.append(f"trying again: {sanitize(progress.refusal)[:MAX_REFUSAL_CHARS]}")
-    return Step(len(progress.rows), progress.total, ", ".join(parts))
+    return ProgressStep(len(progress.rows), progress.total, ", ".join(parts))
 
 
 def _find_out(named: str | None) -> Path:

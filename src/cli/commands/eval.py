@@ -32,7 +32,7 @@ from ..arguments import find_settings_file, load_settings, parse_number
 from ..render.plain import get_columns
 from ..render.wrap import wrap_text
 from .records import add_record_options, run_records
-from .runs import ShowStep, Step, find_server, format_span, open_progress, tell_how_to_go_on
+from .runs import ProgressStep, ShowStep, find_server, format_span, open_progress, tell_how_to_go_on
 
 DEFAULT_OUT = Path("runs/eval")
 TEMPLATE = "chat_template.jinja"
@@ -199,8 +199,8 @@ def _apply(advice: EvalAdvice, options: argparse.Namespace) -> None:
         print(sanitize(f"{key} is set in {file}"), file=sys.stderr)
 
 
-def _make_step(progress: ProgressEstimate) -> Step:
+def _make_step(progress: ProgressEstimate) -> ProgressStep:
     about = progress.arm
     if progress.requests:
         about += f", {format_span(progress.seconds_left)} left"
-    return Step(progress.requests, progress.expected, about)
+    return ProgressStep(progress.requests, progress.expected, about)

@@ -19,7 +19,7 @@ from ...types.events import Event, Notice
 from ..oneshot.ask import refuse_to_choose
 
 
-class Step(Struct, frozen=True):
+class ProgressStep(Struct, frozen=True):
     """How far a run is; `about`: what else is worth telling."""
 
     done: int
@@ -27,7 +27,7 @@ class Step(Struct, frozen=True):
     about: str
 
 
-ShowStep: TypeAlias = Callable[[Step | None], None]  # None ends it, so that other lines can be printed
+ShowStep: TypeAlias = Callable[[ProgressStep | None], None]  # None ends it, so that other lines can be printed
 
 
 def find_server(settings: Settings) -> Settings:
@@ -46,7 +46,7 @@ def open_progress(units: str, interval_s: float) -> Iterator[ShowStep]:
     if not sys.stderr.isatty():
         log = make_log(interval_s)
 
-        def show_line(step: Step | None) -> None:
+        def show_line(step: ProgressStep | None) -> None:
             if step:
                 log(f"{step.done:,} of {step.total:,} {units}, {step.about}")
 
@@ -59,7 +59,7 @@ def open_progress(units: str, interval_s: float) -> Iterator[ShowStep]:
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         line = bar.add_task("", total=None, about="")
 
-        def show(step: Step | None) -> None:
+        def show(step: ProgressStep | None) -> None:
             if step:
                 bar.update(line, completed=step.done, total=step.total, about=step.about)
             else:

@@ -19,7 +19,7 @@ RESULTS_HEADING = "Tool execution results:"  # of results that come as text
 OFFERED = re.compile(r"^- \*\*(\w+)\(", re.MULTILINE)  # a tool in the instructions of the text path
 
 
-class Step(Struct, frozen=True):
+class DemoStep(Struct, frozen=True):
     """Text and the call that follows it: the first of `tools`, names with arguments, that is offered."""
 
     text: str
@@ -31,27 +31,27 @@ class Topic(Struct, frozen=True):
     """`words`: any of them in the question chooses it; `end` follows the last step."""
 
     words: frozenset[str]
-    steps: tuple[Step, ...]
+    steps: tuple[DemoStep, ...]
     end: str
 
 
-LIST_FILES = Step("Let me look at what is here.", (("glob", {"pattern": "**/*"}), ("exec", {"command": "ls"})))
-READ_FILE = Step("Let me read the program.", (("read", {"path": "greet.py"}),))
-RUN_FILE = Step(
+LIST_FILES = DemoStep("Let me look at what is here.", (("glob", {"pattern": "**/*"}), ("exec", {"command": "ls"})))
+READ_FILE = DemoStep("Let me read the program.", (("read", {"path": "greet.py"}),))
+RUN_FILE = DemoStep(
     "Let me run it. A command that may change files asks first: `y` runs it, `n` does not.",
     (("exec", {"command": "python3 greet.py", "access": "write"}),),
 )
-EDIT_FILE = Step(
+EDIT_FILE = DemoStep(
     "Line 5 calls `great`, but the function is `greet`. I will fix that line. Edits ask first, too.",
     (("edit", {"path": "greet.py", "oldText": "great(", "newText": "greet("}),),
     thought="NameError: name 'great' is not defined. The function above is greet, so line 5 is mistyped.",
 )
 FIXED = "print(greet("  # in the program, once it was fixed
-BREAK_FILE = Step(
+BREAK_FILE = DemoStep(
     "`greet.py` is fixed already, so I break it again. Edits ask first.",
     (("edit", {"path": "greet.py", "oldText": FIXED, "newText": "print(great("}),),
 )
-AGAIN = Step("Now it should run.", (("exec", {"command": "python3 greet.py"}),))
+AGAIN = DemoStep("Now it should run.", (("exec", {"command": "python3 greet.py"}),))
 
 OTHER_PATH = {
     True: "These calls were **native**: the server parsed them. Type `/path text` and ask for the `tour` again to see "
@@ -126,14 +126,14 @@ def _next_turn(conversation: DemoRequest) -> DemoTurn:
     return _take_step(steps[done], conversation.tools or frozenset(OFFERED.findall(_get_text(messages[0]))))
 
 
-def _take_step(step: Step, offered: frozenset[str]) -> DemoTurn:
+def _take_step(step: DemoStep, offered: frozenset[str]) -> DemoTurn:
     for call in step.tools:
         if call[0] in offered:
             return DemoTurn(step.text, step.thought, (call,))
     return DemoTurn(NO_TOOL)
 
 
-def _choose_steps(topic: Topic, since: list[dict[str, Any]]) -> tuple[Step, ...]:
+def _choose_steps(topic: Topic, since: list[dict[str, Any]]) -> tuple[DemoStep, ...]:
     """The topic's steps; to fix a program that was fixed before, it is first broken again."""
     if EDIT_FILE not in topic.steps:
         return topic.steps

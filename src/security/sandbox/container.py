@@ -52,7 +52,7 @@ class ContainerOptions(Struct, frozen=True):
     cpus: float = 0.0
 
 
-class Runtime:
+class ContainerRuntime:
     """podman or docker. `environment`: of the user, which tells where its images and its daemon are."""
 
     def __init__(self, program: str, environment: Mapping[str, str]) -> None:
@@ -126,7 +126,13 @@ class ContainerSandbox(SandboxBase):
 
     kind = "container"
 
-    def __init__(self, runtime: Runtime, options: ContainerOptions, view: SandboxView, limits: ResourceLimits) -> None:
+    def __init__(
+        self,
+        runtime: ContainerRuntime,
+        options: ContainerOptions,
+        view: SandboxView,
+        limits: ResourceLimits,
+    ) -> None:
         super().__init__(view, limits, {})
         self.runtime = runtime
         self._options = options
@@ -230,7 +236,7 @@ def remove_abandoned_containers(options: ContainerOptions, environment: Mapping[
         find_runtime(options, Path.cwd(), environment).remove_abandoned()
 
 
-def find_runtime(options: ContainerOptions, workspace: Path, environment: Mapping[str, str]) -> Runtime:
+def find_runtime(options: ContainerOptions, workspace: Path, environment: Mapping[str, str]) -> ContainerRuntime:
     """Raises BotError if it is not installed."""
     names: tuple[str, ...] = (options.runtime,)
     if options.runtime == "auto":
@@ -238,7 +244,7 @@ def find_runtime(options: ContainerOptions, workspace: Path, environment: Mappin
     for name in names:
         program = shutil.which(name, path=environment.get("PATH") or os.defpath)
         if program and not Path(os.path.realpath(program)).is_relative_to(workspace):
-            return Runtime(program, environment)
+            return ContainerRuntime(program, environment)
     hint = "Install it, or leave the image out."
     raise BotError(f"The image {options.image} needs {' or '.join(names)}, which is not installed.", hint)
 

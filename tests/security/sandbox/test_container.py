@@ -134,7 +134,7 @@ def test_the_workspace_stands_where_the_image_keeps_a_checkout(run, podman, work
 def test_files_belong_to_the_user_of_this_program(monkeypatch, name, user, info, words):
     monkeypatch.setattr(os, "getuid", lambda: user)
     monkeypatch.setattr(os, "getgid", lambda: user)
-    runtime = container.Runtime(f"/usr/bin/{name}", {})
+    runtime = container.ContainerRuntime(f"/usr/bin/{name}", {})
     monkeypatch.setattr(runtime, "call", lambda *_: subprocess.CompletedProcess([], 0, info, ""))
     assert runtime.list_user_words() == words
 
