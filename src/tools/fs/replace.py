@@ -56,8 +56,6 @@ def replace_text(
     if crlf or "\r\n" not in text:
         text, old, new = (each.replace("\r\n", "\n") for each in (text, old, new))
     used, spans = _find_spans(text, old, every, mode)
-    if not spans:
-        raise ToolError("oldText does not occur in the file", _find_nearest(text.split("\n"), old))
     lines = _find_line_numbers(text, spans)
     if len(spans) > 1 and not every:
         hint = "Add lines around it so that it occurs once, or set replace_all."
@@ -76,12 +74,11 @@ def is_crlf(text: str) -> bool:
 
 
 def _find_spans(text: str, old: str, every: bool, mode: str) -> tuple[str, list[Span]]:
-    """The first mode that finds the piece, and where."""
-    modes = MODES if mode == "auto" else {mode: MODES[mode]}
-    for name, find in modes.items():
-        if spans := find(text, old, every):
+    """The first mode that finds the piece, and where. Raises ToolError if none does."""
+    for name, find in MODES.items():
+        if mode in ("auto", name) and (spans := find(text, old, every)):
             return name, spans
-    return mode, []
+    raise ToolError("oldText does not occur in the file", _find_nearest(text.split("\n"), old))
 
 
 def _find_exact(text: str, old: str, every: bool) -> list[Span]:
@@ -122,18 +119,13 @@ def _find_anchored_blocks(text: str, old: str, _every: bool) -> list[Span]:
         return []
     lines = text.split("\n")
     trimmed = [line.strip() for line in lines]
-    blocks = [
-        (start, end + 1)
-        for start in [at for at, line in enumerate(trimmed) if line == old_lines[0]][:MAX_CANDIDATES]
-        for end in _find_ends(trimmed, start, old_lines)
-    ]
+    blocks: list[tuple[int, int]] = []
+    for start in [at for at, line in enumerate(trimmed) if line == old_lines[0]][:MAX_CANDIDATES]:
+        # a block has up to twice as many lines as `old`, and a little more
+        furthest = min(len(trimmed), start + 2 * len(old_lines) + MAX_COMPARED)
+        found = [(start, at + 1) for at in range(start + 1, furthest) if trimmed[at] == old_lines[-1]]
+        blocks += found[:MAX_COMPARED]
     return _to_spans(lines, _select_most_alike(trimmed, blocks, old_lines), ends_line)
-
-
-def _find_ends(trimmed: Sequence[str], start: int, old_lines: Sequence[str]) -> list[int]:
-    """Where a block from `start` on may end: at up to twice the length of `old_lines`, and a little more."""
-    furthest = min(len(trimmed), start + 2 * len(old_lines) + MAX_COMPARED)
-    return [at for at in range(start + 1, furthest) if trimmed[at] == old_lines[-1]][:MAX_COMPARED]
 
 
 def _select_most_alike(

@@ -75,6 +75,8 @@ class AsyncLoop:
 
         asyncio.run_coroutine_threadsafe(cancel_all(), loop)
         thread.join(2 * CANCEL_GRACE_S)
+        if not thread.is_alive():
+            loop.close()
 
     def _ensure_started(self) -> AbstractEventLoop:
         import asyncio
@@ -82,7 +84,7 @@ class AsyncLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_run_loop, args=(self._loop,), daemon=True, name="async tools")
+                self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="async tools")
                 self._thread.start()
             return self._loop
 
@@ -99,10 +101,3 @@ class CurrentLoop(AsyncLoop):
 
     def close(self) -> None:
         """It belongs to the program."""
-
-
-def _run_loop(loop: AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()

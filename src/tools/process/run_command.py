@@ -62,20 +62,20 @@ def run_command(
             done = run(argv, ctx, access)
         except SentToBackground as sent:
             done = adopt(sent, ctx)
-    sandbox = ctx.wiring.sandbox
-    if done.exit_code and sandbox and sandbox.is_enforcing:
-        ctx.wiring.report.exit_code = done.exit_code
-        _report_failure(done, ctx, sandbox, access, names_none=named is None)
-        ctx.wiring.report.explanation = explain_failure(access, done, ctx, is_tool=is_tool)
+    _report_failure(done, ctx, access, names_none=named is None, is_tool=is_tool)
     return done
 
 
-def _report_failure(done: ToolOutput, ctx: ToolContext, sandbox: Sandbox, access: Grant, *, names_none: bool) -> None:
-    report = ctx.wiring.report
-    report.cause = find_refusal(done, ctx)
+def _report_failure(done: ToolOutput, ctx: ToolContext, access: Grant, *, names_none: bool, is_tool: bool) -> None:
+    """What the sandbox may have to do with a command that failed."""
+    sandbox, report = ctx.wiring.sandbox, ctx.wiring.report
+    if not done.exit_code or not sandbox or not sandbox.is_enforcing:
+        return
+    report.exit_code, report.cause = done.exit_code, find_refusal(done, ctx)
     # More access cures no lack of a loopback or of shared memory, and no refusal of /tmp, so it is not asked for.
     is_cureless = lacks_loopback(done, sandbox) or TEMPORARY in report.cause or lacks_shared_memory(done)
     report.named_none = access == "read" and names_none and not is_cureless and may_lack_access(done)
+    report.explanation = explain_failure(access, done, ctx, is_tool=is_tool)
 
 
 def lacks_loopback(done: ToolOutput, sandbox: Sandbox) -> bool:

@@ -156,7 +156,14 @@ class McpServer:
 
     def make_tool(self, listed: Any) -> Tool:
         """Make a Tool of a listed one."""
-        name, schema = _fit_name(f"{self.config.name}_{listed.name}"), _fit_schema(listed.input_schema)
+        full_name = f"{self.config.name}_{listed.name}"
+        name = re.sub("[^a-zA-Z0-9_-]", "_", full_name)  # as every provider takes it
+        if len(name) > MAX_NAME_CHARS:  # it ends with a hash, so that it differs from others
+            digest = hashlib.sha256(full_name.encode()).hexdigest()[:8]
+            name = f"{name[: MAX_NAME_CHARS - 9]}_{digest}"
+        # without special tokens that forge a turn, and without references to other documents
+        schema = json.loads(neutralize(json.dumps(_drop_foreign(listed.input_schema), ensure_ascii=False)))
+        schema["type"] = "object"
         description = " ".join((listed.description or listed.title or listed.name).split())[:MAX_DESCRIPTION_CHARS]
         hinted = bool(listed.annotations and listed.annotations.read_only_hint)
         risk: Risk = "high"
@@ -357,21 +364,6 @@ async def _list_pages(client: Any) -> tuple[list[Any], bool]:
         if not cursor:
             break
     return listed, bool(cursor)
-
-
-def _fit_name(name: str) -> str:
-    """A name that every provider takes; a long one ends with a hash, so that it differs from others."""
-    fit = re.sub("[^a-zA-Z0-9_-]", "_", name)
-    if len(fit) <= MAX_NAME_CHARS:
-        return fit
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{fit[: MAX_NAME_CHARS - 9]}_{digest}"
-
-
-def _fit_schema(schema: Any) -> dict[str, JSON]:
-    """The schema of an object, without special tokens that forge a turn, and without references to other documents."""
-    fit = json.loads(neutralize(json.dumps(_drop_foreign(schema), ensure_ascii=False)))
-    return {**fit, "type": "object"} if isinstance(fit, dict) else {"type": "object"}
 
 
 def _drop_foreign(schema: Any, is_value: bool = False) -> Any:
