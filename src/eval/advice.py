@@ -93,7 +93,8 @@ def _find_flags(best: Arm, search: Search, facts: ServerFacts) -> tuple[list[str
     if not problem:
         return [], []
     parser, reason = _choose_parser(search, facts)
-    flags, why = ["--enable-auto-tool-choice", f"--tool-call-parser {parser}"], [problem, reason]
+    why = [problem, reason]
+    flags = ["--enable-auto-tool-choice", f"--tool-call-parser {parser}"]
     if template := _choose_template(search, facts):
         flags.append(f"--chat-template {template}")
     if TEMPLATE_KWARGS in best.changes:  # as the arm sends them

@@ -165,14 +165,15 @@ def _make_search(
 
 
 def _find_facts(settings: Settings, search: Search, out: Path) -> ServerFacts:
-    """What advice needs to know of the server."""
+    """What advice needs to know of the server. Where its chat template hides tools, one that shows them is written."""
     model = settings.vllm.model
     if settings.vllm.provider != "vllm":
         return ServerFacts(model, is_vllm=False)
-    connections, template = Factory(settings).connections, None
-    if hides_tools(search):
-        template = _write_template(connections, model, out / TEMPLATE)
-    return ServerFacts(model, connections.find_root(model), template=template)
+    connections = Factory(settings).connections
+    root = connections.find_root(model)
+    if not hides_tools(search):
+        return ServerFacts(model, root)
+    return ServerFacts(model, root, template=_write_template(connections, model, out / TEMPLATE))
 
 
 def _write_template(connections: Connections, model: str, path: Path) -> Path | None:
