@@ -109,11 +109,12 @@ class ModelState:
         if path.is_learned:
             self.facts.paths.update(self.served, lambda known: known.join(path.for_others))
 
-    def forget_proof(self, path: CallPath) -> None:
-        """Doubt what was proven on this path, here and for others."""
+    def forget_proof(self, path: CallPath) -> CallPath:
+        """Doubt what was proven on this path, here and for others. Returns the path without it."""
         self.prompt_counter.may_doubt = False
-        self._path = path.forget_proof()
-        self.facts.paths.update(self.served, lambda _: self._path)
+        self._path = path = path.forget_proof()
+        self.facts.paths.update(self.served, lambda _: path)
+        return path
 
     @property
     def served(self) -> ServedModel:

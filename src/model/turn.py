@@ -158,15 +158,15 @@ class ModelTurn:
         request = state.build_request(messages[: first + 1], self._tools, replace(path, mode="template"))
         sizes = yield from state.prompt_counter.count(request)
         if sizes is not None:
-            state.path = replace(path, template_shows_tools=sizes.shown > sizes.hidden)
-            return state.path
+            state.path = path = replace(path, template_shows_tools=sizes.shown > sizes.hidden)
+            return path
         state.shown.tells_prompts = False
         if (is_shown := (yield from look_at_template(state.server, request))) is not None:
             learned = path.learn_template(shows_tools=is_shown)
-            state.path = learned.path
+            state.path = path = learned.path
             if learned.notice:
                 self._held.append(Notice(learned.notice))
-        return state.path
+        return path
 
     def _decide_call(self, path: CallPath) -> Aside[None]:
         """Decide for a weak model whether it is to call a tool in this turn."""
@@ -236,7 +236,7 @@ class ModelTurn:
         turn = answer.assembler
         state.answer_ids.end(answer.asked, turn.tokens, turn.completed.raw_text)
         is_system = isinstance(next(iter(request.messages), None), SystemMessage)
-        way = f"{path.mode} {path.prompt_style} {path.alternate} {path.fold_system}"
+        way = path.mode, path.prompt_style, path.alternate, path.fold_system
         sent = Sent(state.server.identify(request.model), way, request.tools, request.messages, is_system)
         if kept := state.continuity.measure(sent, answer.prompt_ids, turn.tokens.ids):
             yield kept
@@ -279,15 +279,13 @@ class ModelTurn:
             self._held.append(Notice((yield from state.take_only_model(refusal))))
             return path
         if isinstance(refusal, ToolsDropped) and path.proven:
-            state.forget_proof(path)
-            return state.path
+            return state.forget_proof(path)
         if not isinstance(refusal, TokensUnsupported):
             path, refusal = yield from self._judge(path, refusal, body)
         downgrade = self._downgrade(path, refusal, body)
         path = downgrade.path
         if isinstance(refusal, (TokensUnsupported, ToolsDropped)):
             state.path = path  # so, whatever becomes of the turn
-            path = state.path
         if downgrade.notice:
             self._held.append(Notice(downgrade.notice))
         return path

@@ -46,7 +46,7 @@ class Sent(Struct, frozen=True):
     """What a prompt was made of; all is only compared. `has_system`: the first message is the system prompt."""
 
     model: str
-    path: str
+    path: object
     tools: object
     messages: Sequence[object]
     has_system: bool

@@ -13,6 +13,7 @@ from src.negotiation.call_path import REFUSED_HERE, CallPath
 from src.negotiation.facts import FactStore
 from src.types.messages import UserMessage
 from tests.model.test_model import CALL_TEXT, HELLO, NATIVE_CALL, NO_PARSER, READ, Served
+from tests.model.test_tokens import tokenize
 
 TOO_LONG = "maximum context length is 10 tokens"
 DESCRIPTION = f"Reads. The server has --enable-auto-tool-choice, and {TOO_LONG}."
@@ -119,6 +120,15 @@ def test_an_odd_history_that_is_refused_is_mended_once_and_told(refusal):
     assert not served.model.path.is_learned, "it holds for this conversation"
     served.ask(*ODD)
     assert (len(served.client.requests), served.notices) == (3, []), "the next turn is sent as the last one was taken"
+
+
+def test_a_mended_history_stays_mended_where_the_template_is_asked_about_tools():
+    served = Served(refuse("messages: content must not be empty"), HELLO, HELLO, tokenize=tokenize)
+    served.ask(*ODD, tools=())
+    served.ask(*ODD)
+    assert served.model.path.template_shows_tools
+    written = [[each["content"] for each in sent["messages"]] for sent in served.client.requests]
+    assert written == [["One.", "Two."], ["One.\n\nTwo."], ["One.\n\nTwo."]], "one request is refused, and no more"
 
 
 def test_a_history_that_is_in_order_is_not_mended():
