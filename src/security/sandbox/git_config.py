@@ -7,6 +7,8 @@ of git 2.47.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from ...types.lazy_pattern import LazyPattern
@@ -29,30 +31,30 @@ PLACE = LazyPattern(r'(?!.*::)(?:"[^"\\\0]*"|[^"\\#;\0]*)')  # git runs a progra
 
 
 class SafeConfig(Struct, frozen=True):
-    """`text`: the lines that run nothing; `dropped`: the names of the others; `worktrees`: values of core.worktree."""
+    """`text`: the lines that run nothing; `dropped`: the names of the others."""
 
     text: str
     dropped: tuple[str, ...]
-    worktrees: tuple[str, ...] = ()
 
 
-def clean_config(text: str, trusted: str = "") -> SafeConfig:
-    """The part of a configuration that runs nothing, or that `trusted`, an earlier one, has as well."""
+def clean_config(
+    text: str, trusted: str = "", is_inside: Callable[[str], bool] = lambda _worktree: False
+) -> SafeConfig:
+    """The part of a configuration that runs nothing, or that `trusted`, an earlier one, has as well.
+
+    `is_inside`: whether a core.worktree is in the workspace; by default none is.
+    """
     known = {(name, value) for _line, name, value in _read_entries(trusted)}
     lines: list[str] = []
     dropped: list[str] = []
-    worktrees: list[str] = []
     for line, name, value in _read_entries(text):
-        is_new = (name, value) not in known
         if name is None:
             dropped.append(line.strip()[:60])
-        elif name and is_new and not _is_harmless(name, value):
-            dropped.append(name)
-        else:
+        elif not name or (name, value) in known or _is_harmless(name, value, is_inside):
             lines.append(f"{line}\n")
-            if name == "core.worktree" and is_new:
-                worktrees.append(value)
-    return SafeConfig("".join(lines), tuple(dropped), tuple(worktrees))
+        else:
+            dropped.append(name)
+    return SafeConfig("".join(lines), tuple(dropped))
 
 
 def find_value(text: str, name: str) -> str | None:
@@ -83,6 +85,7 @@ def _read_entries(text: str) -> list[tuple[str, str | None, str]]:
     return found
 
 
-def _is_harmless(name: str, value: str) -> bool:
+def _is_harmless(name: str, value: str, is_inside: Callable[[str], bool]) -> bool:
     is_readable = not name.endswith(PLACES) or PLACE.fullmatch(value) is not None
-    return is_readable and HARMLESS.fullmatch(name) is not None
+    leads_out = name == "core.worktree" and not is_inside(value.strip('"'))
+    return is_readable and not leads_out and HARMLESS.fullmatch(name) is not None

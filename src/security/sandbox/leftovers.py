@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from ...beneath import get_mark
 from ...types.file_names import escape_name
-from .git_config import clean_config
+from .git_config import SafeConfig, clean_config
 from .running_files import (
     CONFIGS,
     GIT_LINKS,
@@ -219,7 +219,7 @@ class Leftovers:
                         found[path] = self._move(path, why)
                         if path.name in CONFIGS:
                             with pin_folder(self._tops, path) as place:
-                                _write(place, os.fsencode(clean_config(text, self._read_before(path)).text))
+                                _write(place, os.fsencode(self._clean_config(path, text).text))
         for path, before in self._before.items():
             was_moved = any(each in found for each in (path, *self._list_parents(path)))
             if was_moved and before.content is not None and not os.path.lexists(path):
@@ -266,18 +266,15 @@ class Leftovers:
             return "it cannot be looked at"
         text = os.fsdecode(content)
         if path.name in CONFIGS:
-            return self._list_unsafe_settings(path, text)
+            return ", ".join(dict.fromkeys(self._clean_config(path, text).dropped))
         if path.name == "git-rebase-todo":
             return "exec" if any(line.split()[:1] in (["x"], ["exec"]) for line in text.splitlines()) else ""
         return "a hook" if path.parent.name == "hooks" else "it runs by itself"
 
-    def _list_unsafe_settings(self, path: Path, text: str) -> str:
-        safe = clean_config(text, self._read_before(path))
-        names = dict.fromkeys(safe.dropped)
-        for worktree in safe.worktrees:
-            if not self._running_files.is_inside(path.parent / worktree.strip('"')):
-                names["core.worktree"] = None
-        return ", ".join(names)
+    def _clean_config(self, path: Path, text: str) -> SafeConfig:
+        """What may stay of the text of a repository's configuration."""
+        is_inside = self._running_files.is_inside
+        return clean_config(text, self._read_before(path), lambda worktree: is_inside(path.parent / worktree))
 
     def _move(self, path: Path, why: str) -> SetAside:
         """Set aside what is there. If it cannot be kept, as on a full disk, it is removed. Raises OSError."""

@@ -226,12 +226,13 @@ def _read_folder(top: str, folder: str, stamp: tuple[int, ...]) -> KnownFolder:
     inner = f"{folder}/"[len(top) + 1 :]
     with os.scandir(folder) as entries:
         for entry in entries:
-            name = entry.name
+            name, path = entry.name, inner + entry.name
             if name.casefold() == GIT:
                 hits.append(name)
             elif entry.is_dir(follow_symlinks=False):
                 folders.append(name)
-            elif name == "HEAD" or _is_running(inner + name) or (entry.is_symlink() and _is_risky_link(inner + name)):
+            # A link may stand for a folder: where its name begins with a dot, hooks below it run.
+            elif name == "HEAD" or _is_running(path) or (entry.is_symlink() and _is_running(f"{path}/hooks/any")):
                 hits.append(name)
     marks = (f"{folder}/objects", f"{folder}/{COMMON_DIR}")  # a bare repository has one of them, or a part of one
     if "HEAD" in hits and not any(map(os.path.lexists, marks)):
@@ -241,11 +242,6 @@ def _read_folder(top: str, folder: str, stamp: tuple[int, ...]) -> KnownFolder:
 
 def _is_running(path: str) -> bool:
     return RUNNING_FILES.fullmatch(path.casefold()) is not None
-
-
-def _is_risky_link(path: str) -> bool:
-    """Whether a folder of this path may contain files that run by themselves."""
-    return path.rpartition("/")[2].startswith(".") or _is_running(f"{path}/any")
 
 
 def is_running_by_itself(path: str) -> bool:

@@ -205,7 +205,7 @@ class _Tokenizer:
         if sign == "`":
             yield from self._read_backquotes()
         elif sign != '"' or self._ends[-1] == sign:
-            yield self._read_separator(sign.strip("$"))
+            yield from self._read_separator(sign.strip("$"))
 
     def _read_backquotes(self) -> Iterator[Token]:
         """A command in backquotes, behind the first of them. It ends at the next one, whatever quotes there are."""
@@ -232,22 +232,19 @@ class _Tokenizer:
         elif (separator := self._skip(SEPARATOR)) == "`":
             yield from self._read_backquotes()
         else:
-            yield from self._read_operator(separator)
+            yield from self._read_separator(separator)
 
     def _skip_comparison(self) -> str:
         return self._skip(ARITHMETIC) or (self._begins and self._skip(COMPARISON)) or ""
 
-    def _read_operator(self, separator: str) -> Iterator[Token]:
+    def _read_separator(self, separator: str) -> Iterator[Token]:
         if separator in WHY_UNKNOWN and separator != "(":
             yield _make_unknown(WHY_UNKNOWN[separator])
-        yield self._read_separator(separator)
-        if separator == "\n":
-            yield from self._skip_documents()
-
-    def _read_separator(self, separator: str) -> Token:
         self._begins = True
         self._open_or_close(separator)
-        return Token(separator)
+        yield Token(separator)
+        if separator == "\n":
+            yield from self._skip_documents()
 
     def _open_or_close(self, sign: str) -> None:
         if sign == self._ends[-1]:

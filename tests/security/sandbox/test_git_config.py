@@ -23,7 +23,7 @@ CLONED = """\
 
 
 def test_a_configuration_that_runs_nothing_stays_as_it_is():
-    assert clean_config(CLONED) == SafeConfig(CLONED + "\n", (), ())
+    assert clean_config(CLONED) == SafeConfig(CLONED + "\n", ())
 
 
 @check_rows(
@@ -66,8 +66,11 @@ def test_what_was_there_before_is_trusted():
     assert clean_config(before.replace("mine", "evil"), before).dropped == ("core.fsmonitor",)
 
 
-def test_a_worktree_that_is_named_is_told():
-    assert clean_config("[core]\nworktree = ../x").worktrees == ("../x",)
+def test_a_worktree_stays_where_it_is_in_the_workspace():
+    text = '[core]\nworktree = "../x"\n'
+    assert clean_config(text, is_inside="../x".__eq__).text.startswith(text)
+    assert clean_config(text, is_inside="../y".__eq__) == SafeConfig("[core]\n\n", ("core.worktree",))
+    assert clean_config(text, trusted=text).dropped == ()
 
 
 def test_the_last_value_counts():

@@ -238,6 +238,16 @@ def test_what_cannot_be_kept_is_removed(workspace, tmp_path):
     assert list(workspace.iterdir()) == []
 
 
+@pytest.mark.parametrize(("worktree", "stays"), [("../inside", True), ("../../other", False)])
+def test_a_worktree_stays_only_where_it_is_in_the_workspace(leftovers, repository, worktree, stays):
+    leftovers.take()
+    config = repository / ".git" / "config"
+    with config.open("a") as file:
+        file.write(f"[core]\n\tworktree = {worktree}\n")
+    notes = leftovers.set_aside()
+    assert (worktree in config.read_text(), notes == []) == (stays, stays)
+
+
 def test_what_was_set_aside_can_be_put_back(leftovers, workspace):
     leftovers.take()
     (workspace / ".envrc").write_text("wanted\n")
