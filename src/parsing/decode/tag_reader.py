@@ -7,6 +7,7 @@ reading costs about the same, or a tag is missing, the calls are `guessed`.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
@@ -180,7 +181,7 @@ class TagReader:
         self._count += 1
         self._is_blank = True
         if readings.is_complete(tag):
-            self._step = self._look_ahead
+            self._step = functools.partial(self._look_ahead, style)
         return _Progress(match.end(), False, True)
 
     def _may_become_other(self, style: TagStyle, text: str, at: int, match: re.Match[str]) -> bool:
@@ -198,16 +199,16 @@ class TagReader:
         markers = (*self._markers.openers, *self._markers.closers)
         return any(marker.casefold().startswith(rest) and marker != match[0] for marker in markers)
 
-    def _look_ahead(self, text: str, at: int) -> _Progress:
+    def _look_ahead(self, style: TagStyle, text: str, at: int) -> _Progress:
         """Ends the block, unless a closing tag follows soon."""
-        style = self.style
-        assert style  # noqa: S101 - a tag was read
         start = skip_space(text, at)
         own = style.tags.match(text, start)
         if own and own.lastgroup == "P" and not style.is_element:  # no argument may follow
             return self._resume(at)
         if not _closes(own, style) and _OTHER_MARKER.match(text, start):
-            return _Progress(at, not _may_begin_argument(style, text, start), False)
+            # More text may make it an argument that several tags begin.
+            may_begin = len(text) - start <= MAX_TAG_CHARS and style.first_of_key.match(text, start)
+            return _Progress(at, not may_begin, False)
         if not own and not self._final and _BEGUN_MARKER.match(text, start):
             return _Progress(at, False, False)
         return self._look_for_closer(style, text, at, start)
@@ -252,11 +253,6 @@ def _closes(match: re.Match[str] | None, style: TagStyle) -> bool:
         return False
     kind = style.classify(match).kind
     return kind in "cb" or (kind == "p" and not style.is_element)
-
-
-def _may_begin_argument(style: TagStyle, text: str, start: int) -> bool:
-    """Whether more text may make it an argument that several tags begin."""
-    return len(text) - start <= MAX_TAG_CHARS and style.first_of_key.match(text, start) is not None
 
 
 class _Value(Struct, frozen=True):

@@ -138,11 +138,13 @@ class ArgumentReader:
         lead, self._lead = self._lead, ", "
         return lead
 
-    def _add(self, text: str) -> None:
-        """Takes in JSON text of the string that is open."""
-        if self._value is not None:
-            self._value.append(text)
-            self.open_chars += len(text)
+    def _add(self, text: str) -> str:
+        """Takes in JSON text of the string that is open, and gives it; "" if none is open."""
+        if self._value is None:
+            return ""
+        self._value.append(text)
+        self.open_chars += len(text)
+        return text
 
     def _end_string(self) -> str:
         string = self.read_open_string()
@@ -170,8 +172,7 @@ class JSONArgumentReader(ArgumentReader):
         if self._step is None:
             return ""
         if self._step == self._go_on and not self._pending and not self._special.search(text):
-            self._add(text)
-            return text
+            return self._add(text)
         self._pending += text
         given = self._take_steps()
         if len(self._pending) > MAX_PENDING_CHARS:
@@ -204,9 +205,7 @@ class JSONArgumentReader(ArgumentReader):
         part = _STRING_PART.match(self._pending)
         if part and part[0]:
             self._pending = self._pending[part.end() :]
-            text = _CONTROL.sub(lambda found: encode_text(found[0]), part[0])
-            self._add(text)
-            return text
+            return self._add(_CONTROL.sub(lambda found: encode_text(found[0]), part[0]))
         if self._pending.startswith('"'):
             self._step = self._close_string
             return ""
@@ -253,8 +252,7 @@ class BareArgumentReader(JSONArgumentReader):
             held = next(size for size in reversed(range(len(quote))) if text.endswith(quote[:size]))
             end = len(text) - held
         self._pending = text[end:]
-        given = encode_text(text[:end])
-        self._add(given)
+        given = self._add(encode_text(text[:end]))
         if not given and self._step == self._go_on:
             return None
         return given

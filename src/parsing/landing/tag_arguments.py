@@ -40,9 +40,7 @@ class TagArgumentReader(ArgumentReader):
         if self._step is None:
             return ""
         if self._step == self._go_on and self._at == len(self._text) and not self._style.marks_value.search(text):
-            given = encode_text(text)
-            self._add(given)
-            return given
+            return self._add(encode_text(text))
         self._text = self._text[self._at :] + text
         self._at = 0
         given = self._take_steps()
@@ -79,10 +77,9 @@ class TagArgumentReader(ArgumentReader):
         self._key, self._word, self._at = _read_key(tag), tag.word, tag.end
         self._keys.add(self._key)
         is_string = self._types.get(self._key) is str
+        self._step = self._go_on
         if is_string and (not _TYPE.search(tag.attributes) or _SAYS_STRING.search(tag.attributes)):
             self._step = self._begin_string
-        else:
-            self._step = self._pass_over
         return ""
 
     def _begin_string(self) -> str | None:
@@ -103,32 +100,19 @@ class TagArgumentReader(ArgumentReader):
         return self._open_string(self._key)
 
     def _go_on(self) -> str | None:
-        """What is certainly in the string."""
+        """What is certainly in the string; "" of a value that is none, or that its tag does not call one."""
         start, tag = self._at, self._find_tag()
         end = self._at
         if self._style.cuts_last and tag and self._text[start:end][-1:] == "\n":
             end -= 1
-        text = encode_text(self._text[start:end])
-        self._add(text)
+        text = self._add(encode_text(self._text[start:end]))
         if tag is None:
             return text or None
-        self._pass_tag(tag)
-        return text
-
-    def _pass_over(self) -> str | None:
-        """A value that is no string, or that its tag does not call one."""
-        tag = self._find_tag()
-        if tag is None:
-            return None
-        self._pass_tag(tag)
-        return ""
-
-    def _pass_tag(self, tag: Tag) -> None:
-        """Moves behind a tag, which ends the value if it is the value's own."""
         self._at = tag.end
         self._step = None
-        if tag.kind == "p" and not tag.is_loose:
+        if tag.kind == "p" and not tag.is_loose:  # the value's own
             self._step = self._close
+        return text
 
     def _find_tag(self) -> Tag | None:
         """Moves to the next tag that is no text of the value, or as far as the text is certainly in it."""
