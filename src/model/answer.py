@@ -25,7 +25,7 @@ from ..negotiation.formats.markers import list_markers
 from ..negotiation.formats.written_format import choose_format
 from ..negotiation.server import as_tokens_refusal, read_body, read_piece, read_refusal
 from ..providers import text_completions
-from ..providers.base import ChatRequest, Decoder, HttpRequest, PromptSize, decode_piece, raise_broken
+from ..providers.base import ChatRequest, Decoder, HttpRequest, PromptIds, decode_piece, raise_broken
 from ..providers.vllm_tokens import make_generate_decoder
 from ..providers.wire_json import encode_json, load_json
 from ..types.effects import Aside, Open, Release, ReplyHead, Turn
@@ -111,24 +111,24 @@ class Answer:
         try:
             decoder = yield from self._open()
             yield from accept()
-            while not is_over:
+            while not is_over and assembler.size <= limit:
                 events, is_over = decode_piece(decoder, (yield from read_piece()))
                 for event in events:
-                    if isinstance(event, PromptSize):
+                    if isinstance(event, PromptIds):
                         self.prompt_ids = event.ids
                     for shown in self._watch.take(event, assembler.feed(event)):
                         self._shown_kinds.add(type(shown))
                         yield shown
                 raise_broken(events)
                 is_over = is_over or assembler.repeats
-                if not is_over and assembler.size > limit:
-                    yield from self._watch.release()
-                    yield from assembler.cut(decoder.cut())
-                    break
-            else:
-                yield from self._watch.release()
+            yield from self._watch.release()
+            if is_over:
                 yield Release()
+            else:  # the connection is not released: the server still writes
+                yield from assembler.cut(decoder.cut())
         except RequestFailed as error:
+            if isinstance(error, WireError) and self._is_from_tokens and not self._shown_kinds:
+                raise TokensUnsupported(error.message, error.hint) from error
             self._note_failure(error)
             if error.was_shown:
                 yield from assembler.flush()
@@ -136,12 +136,10 @@ class Answer:
         yield from self._learn()
 
     def _note_failure(self, error: RequestFailed) -> None:
-        """Note what an error says of the server, and whether anything was shown. Raises TokensUnsupported."""
-        kinds = self._shown_kinds
-        if isinstance(error, WireError) and self._is_from_tokens and not kinds:
-            raise TokensUnsupported(error.message, error.hint) from error
+        """Note what an error says of the server, and whether anything was shown."""
         if isinstance(error, _SIGNS_OF_RESTART):
             self._state.server.forget()
+        kinds = self._shown_kinds
         if isinstance(error, ParserFailed):  # thoughts may come twice: they are no part of the answer
             kinds = kinds - {ReasoningDelta}
         error.was_shown = bool(kinds)

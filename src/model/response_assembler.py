@@ -28,7 +28,7 @@ from ..parsing.arguments.tool_index import ToolIndex
 from ..parsing.decode.json_repair import MISSING_CLOSERS
 from ..parsing.formats.table import find_last_tag
 from ..parsing.landing.decisions import Decision, Landing, Show, Waits
-from ..providers.base import Broken, PromptSize, RawTokens, WireEvent
+from ..providers.base import Broken, PromptIds, RawTokens, WireEvent
 from ..providers.wire_json import as_dict, as_list
 from ..types.events import Completed, ModelEvent, Notice, ReasoningDelta, TextDelta, ToolCallDelta
 from ..types.messages import (
@@ -119,7 +119,7 @@ class ResponseAssembler:
             return self._close(truncated=truncated)
         if isinstance(event, RawTokens):
             self.tokens = event
-        if isinstance(event, (PromptSize, RawTokens, Broken)):  # the caller compares sizes, and raises what broke
+        if isinstance(event, (PromptIds, RawTokens, Broken)):  # the caller compares sizes, and raises what broke
             return ()
         if isinstance(event, ReasoningDelta):
             self._thought.append(event.text)

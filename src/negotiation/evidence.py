@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ..errors import ToolsDropped
 from ..providers import vllm
-from ..providers.base import ChatRequest, PromptSize, WireEvent
+from ..providers.base import ChatRequest, PromptIds, WireEvent
 from ..providers.wire_json import encode_json
 from ..types.caching import MessageMemo
 from ..types.effects import Aside
@@ -148,7 +148,7 @@ class PromptWatch:
 
     def take(self, event: WireEvent, shown: Sequence[ModelEvent]) -> Sequence[ModelEvent]:
         """What may be shown by now, if `shown` comes of this event. Raises as compare."""
-        if isinstance(event, PromptSize):
+        if isinstance(event, PromptIds):
             if self._min_tokens or self._sizes is not None:
                 self.compare(event.count_tokens())
         elif isinstance(event, Completed) and event.response.usage:

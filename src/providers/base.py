@@ -59,13 +59,13 @@ class RawTokens(Struct, frozen=True):
     end: int | None = None
 
 
-class PromptSize(Struct, frozen=True):
-    """As the server says before the answer. `ids`: the tokens, as it writes them inside of a list."""
+class PromptIds(Struct, frozen=True):
+    """The tokens of the prompt, which the server tells before the answer. `ids`: as it writes them inside of a list."""
 
     ids: bytes
 
     def count_tokens(self) -> int:
-        return self.ids.count(b",") + 1
+        return self.ids.count(b",") + 1 if self.ids else 0
 
 
 class HttpRequest(Struct, frozen=True):
@@ -81,7 +81,7 @@ class Broken(Struct, frozen=True):
     error: BotError
 
 
-WireEvent = Union[ModelEvent, PromptSize, RawTokens, Broken]
+WireEvent = Union[ModelEvent, PromptIds, RawTokens, Broken]
 
 
 class BodyDecoder(Protocol):

@@ -39,7 +39,7 @@ from .base import (
     Codec,
     Decoder,
     HttpRequest,
-    PromptSize,
+    PromptIds,
     RawTokens,
     WireEvent,
     describe_failure,
@@ -294,7 +294,7 @@ class OpenAIStream(StreamDecoder):
         if (start := data.find(_PROMPT_IDS)) >= 0:
             start += len(_PROMPT_IDS)
             end = data.find(b"]", start)
-            found.append(PromptSize(data[start:end]))
+            found.append(PromptIds(data[start:end]))
             data = data[:start] + data[end:]
         chunk = COMPLETIONS.read(data)
         if chunk.choices is None and is_error(event := as_dict(load_json(data))):
