@@ -77,10 +77,13 @@ def fill_client(make: Callable[..., ClientT], settings: Settings, within: float 
     """
     vllm, row = settings.vllm, PROVIDERS[settings.vllm.provider]
     limits = Timeouts(vllm.connect_timeout, vllm.first_token_timeout, vllm.timeout, vllm.total_timeout)
+    if within is not None:
+        own = within if within < limits.total else math.inf  # a setting that is as tight keeps its name
+        limits = replace(limits.cap(within), own=own)
     arguments = {
         "base_url": vllm.base_url,
         "api_key": settings.key_to_send,
-        "clocks": _tighten(limits, within),
+        "clocks": limits,
         "key_header": row.key_header,
         "key_prefix": row.key_prefix,
         "headers": {**row.headers, **settings.headers_to_send},
@@ -97,15 +100,6 @@ def make_client(settings: Settings, within: float | None = None, **more: Any) ->
 
     is_service = settings.vllm.base_url == BASE_URLS["copilot"]
     return fill_client(CopilotClient, settings, within, is_service=is_service, **more)
-
-
-def _tighten(limits: Timeouts, within: float | None) -> Timeouts:
-    """The limits, none of them longer; a setting that is as tight keeps its name."""
-    if within is None:
-        return limits
-    own = within if within < limits.total else math.inf
-    capped: Timeouts = replace(limits.cap(within), own=own)
-    return capped
 
 
 def _make_path(vllm: VllmSettings) -> CallPath:

@@ -86,11 +86,15 @@ class Snapshots:
         """Store the contents before and after; returns a row for each file. Raises OSError."""
         rows: list[JSON] = []
         for change in files:
-            states = (change.before, change.after)
-            for state in filter(None, states):
+            row: list[JSON] = [str(root / change.path)]
+            for state in (change.before, change.after):
+                if state is None:
+                    row.append(None)
+                    continue
+                row.append([state.mode, state.digest])
                 if (content := read(state.digest)) is not None:
                     self.save(content)
-            rows.append([str(root / change.path), *map(_to_row, states)])
+            rows.append(row)
         return rows
 
     def _remove_old(self) -> None:
@@ -183,12 +187,6 @@ def read_state(path: Path, read_file: ReadFile) -> FileState | None:
     if content is not None:
         return FileState(status.st_mode, _hash(content))
     return FileState(status.st_mode, "" if stat.S_ISDIR(status.st_mode) else "?")
-
-
-def _to_row(state: FileState | None) -> JSON:
-    if state is None:
-        return None
-    return [state.mode, state.digest]
 
 
 def is_same(now: FileState | None, recorded: FileState | None) -> bool:

@@ -168,8 +168,17 @@ class SessionState(Struct):
     def apply(self, record: Record) -> None:
         """Change the state as the record says. Records of unknown kinds, or with impossible fields, change nothing."""
         self.next = max(self.next, record.number + 1)
-        if record.kind in ("user", "compaction"):
-            self.undone = []
+        match record.kind:
+            case "meta":
+                self.meta = dict(record.fields)
+                self.name = str(self.meta.get("name", ""))
+            case "rename":
+                self.name = str(record.fields.get("name", ""))
+            case "user" | "compaction":
+                self.undone = []
+            case "resumed":  # what is written from now on is not the work of the call that ran when the program stopped
+                self.open_writes = []
+                self.processes = [each for each in self.processes if not each.job]
         if change := _CHANGES.get(record.kind):
             change(self, record)
 
@@ -222,12 +231,16 @@ class SessionState(Struct):
         arguments = changed if isinstance(changed, dict) else None
         self.started.append(StartedCall(record.number, self.running, str(record.fields.get("name")), arguments))
 
-    def _start_process(self, record: Record) -> None:
-        if process := _read_process(record):
+    def _track_process(self, record: Record) -> None:
+        """Add a process that was started, or remove one that has ended."""
+        pid, start, command, job = (record.fields.get(name) for name in StartedProcess.__struct_fields__)
+        if not isinstance(pid, int):
+            return
+        process = StartedProcess(pid, str(start), str(command), job if isinstance(job, int) else 0)
+        if record.kind == "process":
             self.processes.append(process)
-
-    def _end_process(self, record: Record) -> None:
-        self.processes = [each for each in self.processes if each != _read_process(record)]
+        else:
+            self.processes = [each for each in self.processes if each != process]
 
     def _attach(self, record: Record) -> None:
         """Add a call, a result or another piece to the last entry."""
@@ -249,13 +262,6 @@ class SessionState(Struct):
                 self._todo_calls = _find_todo_calls(self._response)
             if arguments := self._todo_calls.get(str(result.get("tool_call_id"))):
                 self.todos.append(Todos(record.number, arguments))
-
-    def _set_meta(self, record: Record) -> None:
-        self.meta = dict(record.fields)
-        self.name = str(self.meta.get("name", ""))
-
-    def _rename(self, record: Record) -> None:
-        self.name = str(record.fields.get("name", ""))
 
     def _set_todos(self, record: Record) -> None:
         arguments = record.fields.get("arguments")
@@ -330,21 +336,13 @@ class SessionState(Struct):
             for name, rows in self.undone.pop().rows.items():
                 getattr(self, name).extend(rows)
 
-    def _end_run(self, _: Record) -> None:
-        """The program stopped: what is written later is not the work of the call that ran then."""
-        self.open_writes = []
-        self.processes = [each for each in self.processes if not each.job]
-
 
 _CHANGES: Mapping[str, Callable[[SessionState, Record], None]] = {
     **dict.fromkeys(("system", "user", "order", "response"), SessionState._add_message),
     "delta": SessionState._add_delta,
     "call": SessionState._start_call,
-    "process": SessionState._start_process,
-    "process_end": SessionState._end_process,
+    **dict.fromkeys(("process", "process_end"), SessionState._track_process),
     "result": SessionState._end_call,
-    "meta": SessionState._set_meta,
-    "rename": SessionState._rename,
     "todos": SessionState._set_todos,
     "write": SessionState._begin_write,
     "wrote": SessionState._end_write,
@@ -353,7 +351,6 @@ _CHANGES: Mapping[str, Callable[[SessionState, Record], None]] = {
     "undo": SessionState._undo,
     "redo": SessionState._redo,
     "changes": SessionState._add_changes,
-    "resumed": SessionState._end_run,
 }
 
 
@@ -366,13 +363,6 @@ def _find_todo_calls(response: Record | None) -> dict[str, Mapping[str, JSON]]:
     except ValueError:
         return {}
     return {call.id: call.arguments for call in reversed(calls) if call.name in TODO_NAMES}
-
-
-def _read_process(record: Record) -> StartedProcess | None:
-    pid, start, command, job = (record.fields.get(name) for name in StartedProcess.__struct_fields__)
-    if not isinstance(pid, int):
-        return None
-    return StartedProcess(pid, str(start), str(command), job if isinstance(job, int) else 0)
 
 
 def _read_digest(value: JSON) -> FileState | None:

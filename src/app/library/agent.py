@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ...tools.sdk.calls import ThreadCallRunner
-from ...transport import Client
 from ...transport.driver import run
 from ...types.messages import ToolChoice
 from ..endpoint import DEFAULT_URL
@@ -36,9 +35,9 @@ class Agent(BaseAgent[ThreadCallRunner]):
 
     _run: Run[Any] | None
 
-    def __init__(self, server: BaseServer[Any, Any], client: Client, options: Options) -> None:
+    def __init__(self, server: BaseServer[Any, Any], options: Options) -> None:
         super().__init__(server, options, ThreadCallRunner, lambda approve, _: Approval(approve))
-        self._client = client
+        self._client = server.make_client()
 
     @classmethod
     @name_options
@@ -60,7 +59,7 @@ class Agent(BaseAgent[ThreadCallRunner]):
         tools that cannot be offered. Nothing is left open then.
         """
         server = BaseServer[Agent, Approve](base_url, api_key=api_key, provider=provider)
-        agent = cls(server, server.make_client(), {"tools": tools, "model": model, "approve": approve, **options})
+        agent = cls(server, {"tools": tools, "model": model, "approve": approve, **options})
         try:
             with rewording():
                 run(agent.resolve_model(), agent._client)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from ...security.permissions.approval import Answer, Request
 from ...tools.sdk.async_calls import AsyncCallRunner
 from ...transport.async_driver import run_async
-from ...transport.async_http import AsyncClient
 from ...types.messages import ToolChoice
 from ..async_model import AsyncModel, make_async_client
 from .approval import Answers, Approval, AsyncApprove
@@ -51,9 +50,9 @@ class AsyncAgent(AsyncOnly, BaseAgent[AsyncCallRunner]):
 
     _run: AsyncRun[Any] | None
 
-    def __init__(self, server: BaseServer[Any, Any], client: AsyncClient, options: Options) -> None:
+    def __init__(self, server: AsyncServer, options: Options) -> None:
         super().__init__(server, options, AsyncCallRunner, AsyncApproval)
-        self._client = client
+        self._client = server._client
 
     @overload
     def ask(self, question: Question, *, tool_choice: ToolChoice | None = ..., schema: type[T]) -> AsyncRun[T]: ...
@@ -120,11 +119,10 @@ class AsyncAgent(AsyncOnly, BaseAgent[AsyncCallRunner]):
 class AsyncServer(AsyncOnly, BaseServer[AsyncAgent, AsyncApprove]):
     """As Server, for asyncio: any number of agents may answer at once, in one event loop. It needs aiohttp."""
 
+    _agent_type = AsyncAgent
+
     def _open(self) -> None:
         self._client = make_async_client(self._settings, **self._client_options)
-
-    def _make_agent(self, options: Options) -> AsyncAgent:
-        return AsyncAgent(self, self._client, options)
 
     async def model(self, model: str = "", **sampling: Unpack[Sampling]) -> AsyncModel:
         """As Server.model."""

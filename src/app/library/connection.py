@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -38,6 +38,8 @@ class BaseServer(Generic[AgentT, ApproveT]):
     failed before anything of its answer came. Nothing is sent before the first question. Raises ConfigError for
     impossible arguments.
     """
+
+    _agent_type: Callable[[Any, Options], AgentT]
 
     def __new__(cls, *_: object, **options: object) -> Self:
         """Raises TypeError for an option that there is not."""
@@ -102,7 +104,7 @@ class BaseServer(Generic[AgentT, ApproveT]):
         about to do. The others are those of Sampling.
         Raises ConfigError for impossible arguments, TypeError or ValueError for tools that cannot be offered.
         """
-        return self._make_agent({"tools": tools, "model": model, "approve": approve, **options})
+        return self._agent_type(self, {"tools": tools, "model": model, "approve": approve, **options})
 
     def __dir__(self) -> list[str]:
         """What its user may need, for completion."""
@@ -110,9 +112,6 @@ class BaseServer(Generic[AgentT, ApproveT]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.provider} at {self.base_url}{', closed' * self.is_closed}>"
-
-    def _make_agent(self, options: Options) -> AgentT:
-        raise NotImplementedError
 
     def check_open(self) -> None:
         """Raises BotError once it is closed."""

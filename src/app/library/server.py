@@ -13,7 +13,7 @@ from ..model import Model
 from .agent import Agent
 from .approval import Approve
 from .connection import BaseServer
-from .options import Options, Sampling, check_model
+from .options import Sampling, check_model
 from .wording import rewording
 
 if TYPE_CHECKING:
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 class Server(BaseServer[Agent, Approve]):
     """For threads: agents may answer in several at once, each one question at a time."""
 
+    _agent_type = Agent
+
     def _open(self) -> None:
         self._client = self.make_client()  # keeps the connections while agents come and go
-
-    def _make_agent(self, options: Options) -> Agent:
-        return Agent(self, self.make_client(), options)
 
     def model(self, model: str = "", **sampling: Unpack[Sampling]) -> Model:
         """A model for a loop of your own, which takes one turn at a time; without `model`, the server's only one.
