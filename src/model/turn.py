@@ -21,12 +21,12 @@ from ..errors import (
     ToolsUnsupported,
 )
 from ..negotiation.call_gap import GAP_PROBE, learn_gap
-from ..negotiation.call_path import PARSER_FAILED, CallPath, Downgrade, blames_grammar
+from ..negotiation.call_path import PARSER_FAILED, CallPath, Downgrade
 from ..negotiation.continuity import Sent
+from ..negotiation.downgrade import avoid_parser, choose_downgrade
 from ..negotiation.evidence import look_at_template, try_grammar
 from ..negotiation.facts import ServedModel
 from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, detect_format
-from ..negotiation.history.mending import blames_history, describe_mended, may_blame_history
 from ..negotiation.negotiate import Asker, negotiate
 from ..negotiation.thoughts import PLAIN_PROBE, THOUGHT_PROBE, is_untold, probe_thoughts
 from ..negotiation.tool_choice import decide_call
@@ -281,59 +281,39 @@ class ModelTurn:
         if isinstance(refusal, ToolsDropped) and path.proven:
             return state.forget_proof(path)
         if not isinstance(refusal, TokensUnsupported):
-            path, refusal = yield from self._judge(path, refusal, body)
-        downgrade = self._downgrade(path, refusal, body)
-        path = downgrade.path
+            sent = load_json(state.builder.encode(body).body)
+            refusal = judge_own_words(refusal, sent)
+            yield from state.server.hint_base_url(refusal)
+            if isinstance(refusal, ToolsUnsupported) and not path.proven and may_repeat(refusal, sent):
+                path = replace(path, proven=(yield from self._takes_plain_tools(path)))
+        downgrade = self._choose_downgrade(path, refusal, body)
         if isinstance(refusal, (TokensUnsupported, ToolsDropped)):
-            state.path = path  # so, whatever becomes of the turn
+            state.path = downgrade.path  # so, whatever becomes of the turn
         if downgrade.notice:
             self._held.append(Notice(downgrade.notice))
-        return path
+        return downgrade.path
 
-    def _judge(self, path: CallPath, refusal: ServerError, body: ChatRequest) -> Aside[tuple[CallPath, ServerError]]:
-        """What the server means by a refusal, and the path, proven where it may be about this conversation only.
-
-        Raises the refusal where the server's parser failed, and the turn may not be asked again.
-        """
+    def _takes_plain_tools(self, path: CallPath) -> Aside[bool]:
+        """Whether the server takes tools in a request that has nothing of the conversation in it."""
         state = self._state
-        sent = load_json(state.builder.encode(body).body)
-        refusal = judge_own_words(refusal, sent)
-        yield from state.server.hint_base_url(refusal)
-        if isinstance(refusal, ToolsUnsupported) and not path.proven and may_repeat(refusal, sent):
-            # A request that has nothing of the conversation in it tells whether the server takes tools at all.
-            plain = state.builder.build(state.name, [UserMessage("Hello.")], [PROBE_TOOL], path, 1)
-            wire = state.builder.encode(plain)
-            reply = yield Fetch("POST", wire.path, wire.body)
-            path = replace(path, proven=bool(reply.head.is_ok))
+        plain = state.builder.build(state.name, [UserMessage("Hello.")], [PROBE_TOOL], path, 1)
+        wire = state.builder.encode(plain)
+        reply = yield Fetch("POST", wire.path, wire.body)
+        return bool(reply.head.is_ok)
+
+    def _choose_downgrade(self, path: CallPath, refusal: ServerError, body: ChatRequest) -> Downgrade:
+        """Raises the refusal where the turn may not be asked again, or nothing is left to change."""
+        state = self._state
         if isinstance(refusal, ParserFailed):
-            if path.mode == "native":
-                state.facts.note_parser(state.served, failed=True)
-            if refusal.was_shown or not self._may_avoid_parser:
-                raise refusal
-        return path, refusal
-
-    def _downgrade(self, path: CallPath, refusal: ServerError, body: ChatRequest) -> Downgrade:
-        """The path without what was refused: what is odd in the conversation, where the refusal may be about that.
-
-        Raises the refusal where nothing is left to change.
-        """
-        builder = self._state.builder
-        is_of_answer = refusal.in_answer or isinstance(refusal, ParserFailed)  # no unreadable call is sent as a call
-        odd = () if is_of_answer else builder.list_mended(body)
-        mended = Downgrade(replace(path, mended=True), describe_mended(odd))
-        if odd and blames_history(refusal):
-            return mended
-        try:
-            return path.downgrade(refusal, builder.list_optional_fields(body), are_tools_ours=not odd)
-        except ServerError:
-            if odd and may_blame_history(refusal):
-                return mended
-            raise
+            may_ask_again = self._may_avoid_parser and not refusal.was_shown
+            return avoid_parser(state.facts, state.served, path, refusal, may_ask_again=may_ask_again)
+        odd, sent = state.builder.list_mended(body), state.builder.list_optional_fields(body)
+        return choose_downgrade(path, refusal, odd, sent, are_tools_ours=True)
 
     def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:
         """One failure with a grammar may have had another reason."""
         state = self._state
         state.shown.mends_history = path.mended
         state.shown.grammar_failures = state.shown.grammar_failures + 1 if grammar_refusal else 0
-        if grammar_refusal and (state.shown.grammar_failures > 1 or blames_grammar(grammar_refusal)):
+        if state.shown.grammar_failures > 1:
             state.path = state.path.disable_fields(sorted(without))

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..errors import ParserFailed, ServerError
 from ..types.effects import Aside, Effect
-from .call_path import GRAMMAR_FIELDS, CallPath
+from .call_path import GRAMMAR_FIELDS, CallPath, blames_grammar
 
 INTERNAL_ERROR = 500
 
@@ -46,8 +46,8 @@ def negotiate(
 ) -> Generator[Effect | Given, Any, None]:
     """Send what `asker` edits until the server accepts it, beginning with this path. Raises the last refusal.
 
-    Some servers answer a grammar that they cannot use with status 500. The request without one tells, unless that is
-    known already: `doubts_grammar`.
+    Some servers answer a grammar that they cannot use with status 500, and do not say so. The request without one
+    tells, unless that is known already: `doubts_grammar`.
     """
     without: frozenset[str] = frozenset()
     grammar_refusal: ServerError | None = None
@@ -59,7 +59,8 @@ def negotiate(
         except ServerError as refusal:
             is_of_answer = refusal.in_answer or isinstance(refusal, ParserFailed)
             grammar = asker.list_optional_fields(body) & GRAMMAR_FIELDS
-            if doubts_grammar and grammar and refusal.status == INTERNAL_ERROR and not is_of_answer:
+            is_unexplained = refusal.status == INTERNAL_ERROR and not is_of_answer and not blames_grammar(refusal)
+            if doubts_grammar and grammar and is_unexplained:
                 without, grammar_refusal = without | grammar, refusal
                 continue
             path = yield from asker.change(path, refusal, body, without)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ..errors import ParserFailed, ServerError, ToolsDropped
 from ..negotiation.call_gap import GAP_PROBE, learn_gap
 from ..negotiation.call_path import GRAMMAR_FIELD, PARSER_FAILED, CallPath
+from ..negotiation.downgrade import avoid_parser
 from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, probe_late_system, probe_template
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.markers import list_markers
@@ -128,12 +129,8 @@ class ClientAsker:
         return self._request.list_optional_fields(body) - required
 
     def avoid_parser(self, path: CallPath, failure: ParserFailed) -> CallPath:
-        """The path for the same turn after the server's parser failed on its answer. Raises the failure."""
-        if path.mode == "native":
-            self._facts.note_parser(self._served, failed=True)
-        if not self._may_avoid_parser:
-            raise failure
-        avoiding = path.downgrade(failure, frozenset()).path
+        """As avoid_parser, for the client's turn."""
+        avoiding = avoid_parser(self._facts, self._served, path, failure, may_ask_again=self._may_avoid_parser).path
         self._report.extra_requests += 1
         self._report.rescues.append("parser")
         return avoiding

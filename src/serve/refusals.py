@@ -7,16 +7,16 @@ what it refuses of that one too is a fact about the server. The client's own req
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupported
 from ..negotiation.call_path import CallPath
+from ..negotiation.downgrade import choose_downgrade
 from ..negotiation.evidence import probe_template
 from ..negotiation.formats.written_format import PROBE_TOOL
-from ..negotiation.history.mending import blames_history, may_blame_history
 from ..negotiation.history.messages import is_system
 from ..negotiation.server import ServerApi, read_refusal
 from ..types.effects import Aside, Fetch
@@ -56,19 +56,14 @@ class Refusals:
 
         `without`: the fields that were left out of the refused body, as in ChatBody.edit.
         """
-        mended = replace(path, mended=True)
-        is_irregular = bool(self._request.mended.what) and not path.mended
-        # A late system message is moved first: whether it has to be is a fact about the server.
-        if is_irregular and blames_history(refusal) and not _blames_late_system(refusal, path, self._request):
-            return mended
         path = replace(path, proven=False)  # the request of ours tells more than what the server has shown before
-        try:
-            changed = yield from self._change(path, refusal, optional, self._request)
-        except ServerError:
-            if is_irregular and may_blame_history(refusal):
-                return mended
-            raise
-        self.are_proven = self.are_proven and (yield from self._refuses_plain(path, changed, optional, without))
+        odd: Sequence[str] = ()
+        if not path.mended:
+            odd = self._request.mended.what
+        changed = yield from self._change(path, refusal, optional, self._request, odd)
+        is_of_server = changed.mended == path.mended  # and not of this history
+        if is_of_server and self.are_proven:
+            self.are_proven = yield from self._refuses_plain(path, changed, optional, without)
         return changed
 
     def _refuses_plain(self, path: CallPath, changed: CallPath, optional: Set[str], without: Set[str]) -> Aside[bool]:
@@ -84,21 +79,23 @@ class Refusals:
         except ServerError:
             return False
 
-    def _change(self, path: CallPath, refusal: ServerError, optional: Set[str], request: ChatBody) -> Aside[CallPath]:
-        """No image that the user has just sent is left out."""
+    def _change(
+        self, path: CallPath, refusal: ServerError, optional: Set[str], request: ChatBody, odd: Sequence[str] = ()
+    ) -> Aside[CallPath]:
+        """The path without what was refused. `odd`: see choose_downgrade.
+
+        No image that the user has just sent is left out. A late system message is moved before the history is mended:
+        whether it has to be is a fact about the server.
+        """
         if isinstance(refusal, ContentRejected) and request.new_media > refusal.max_media:
             raise refusal
-        if _blames_late_system(refusal, path, request):
+        if isinstance(refusal, TemplateRejected) and request.has_late_system and not path.system_first:
             return replace(path, system_first=True)
         is_unknown = path.template_shows_tools is None and request.choice == "auto"
         if isinstance(refusal, ToolsUnsupported) and is_unknown:
             shows_tools = yield from probe_template(self._server, request.model, request.tools)
             path = replace(path, template_shows_tools=shows_tools)
-        return path.downgrade(refusal, frozenset(optional), are_tools_ours=False).path
-
-
-def _blames_late_system(refusal: ServerError, path: CallPath, request: ChatBody) -> bool:
-    return isinstance(refusal, TemplateRejected) and request.has_late_system and not path.system_first
+        return choose_downgrade(path, refusal, odd, frozenset(optional), are_tools_ours=False).path
 
 
 def make_plain(request: ChatBody) -> ChatBody:

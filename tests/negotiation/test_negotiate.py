@@ -101,6 +101,11 @@ def test_one_that_fails_without_its_grammar_too_is_refused_for_another_reason():
     assert len(asker.sent) == 2
 
 
+def test_a_failure_that_names_the_grammar_is_a_refusal_of_it():
+    asker = ScriptedAsker(ServerError("No", status=500, body="Failed to compile the grammar"), None)
+    assert run(asker) == [GRAMMAR | {"return_token_ids"}, GRAMMAR], "the asker has changed the path"
+
+
 def test_where_the_grammar_is_not_in_doubt_a_failure_is_a_refusal():
     asker = ScriptedAsker(BROKEN, changes=0)
     with pytest.raises(ServerError):

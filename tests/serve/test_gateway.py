@@ -974,10 +974,10 @@ def test_no_grammar_is_sent_where_the_settings_say_so(tmp_path):
     drive(tmp_path, answer, use, options=TurnOptions(constrained="off"))
 
 
-def refuse_grammars(body: Mapping[str, Any]) -> Any:
+def refuse_grammars(body: Mapping[str, Any], status: int = 400) -> Any:
     """The answer of a server without a tool parser that takes no grammar."""
     if "structured_outputs" in body:
-        return 400, {"error": {"message": "Invalid grammar specification: no", "code": 400}}
+        return status, {"error": {"message": "Invalid grammar specification: no", "code": status}}
     return say(CALL) if body.get("tool_choice") == "none" else (400, NO_PARSER)
 
 
@@ -990,7 +990,8 @@ def test_a_grammar_that_is_required_and_refused_is_an_error(tmp_path):
     drive(tmp_path, refuse_grammars, use, options=TurnOptions(constrained="on"))
 
 
-def test_a_grammar_that_the_server_refuses_is_left_out_for_good(tmp_path):
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_grammar_that_the_server_refuses_is_left_out_for_good(tmp_path, status):
     async def use(client, fake):
         fake.tells_tokens = True
         for _ in range(2):
@@ -998,7 +999,7 @@ def test_a_grammar_that_the_server_refuses_is_left_out_for_good(tmp_path):
         # without tools parsed: refused, asked what the prompt holds, proven; with a grammar: refused, proven
         assert ["structured_outputs" in body for body in fake.bodies] == [*[False] * 3, True, True, False, False]
 
-    drive(tmp_path, refuse_grammars, use)
+    drive(tmp_path, lambda body: refuse_grammars(body, status), use)
 
 
 def test_a_server_that_drops_the_tools_it_is_not_to_parse_is_told_of_them_in_the_text(tmp_path):
