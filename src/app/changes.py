@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..beneath import read_beneath, split_place
 from ..config import Settings
+from ..tools.fs.diff import make_diff
 from ..types.file_names import escape_name
 
 if TYPE_CHECKING:
@@ -60,8 +61,6 @@ def make_session_diff(session: Session, settings: Settings, can_show: Callable[[
     Of a file without a diff there is a line that begins with `#`. `can_show`: whether what is in a file may be told, by
     its path below the workspace, or its whole one.
     """
-    from ..tools.fs.diff import make_diff  # start-up is measured
-
     names, parts = [], []
     for first, _ in pair_writes(session.state.writes):
         name = str(relate(Path(first.path), settings.root))

@@ -20,6 +20,7 @@ from ..session.store import Store
 from ..types.file_names import escape_name
 from ..types.messages import JSON, Message, SystemMessage
 from ..types.process import StartedProcess
+from ..types.special_tokens import neutralize_with_note
 from .state_files import RuleMemory, ServerMemory, TrustMemory
 
 if TYPE_CHECKING:
@@ -161,8 +162,6 @@ class Factory:
             )
         rules = render_guides(guides)
         if rules:
-            from ..types.special_tokens import neutralize_with_note
-
             rules = neutralize_with_note(rules)
         return [SystemMessage("\n\n".join(filter(None, [*notes, rules])))]
 

@@ -9,13 +9,16 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..agent.dispatch import RECORDING_TOOLS
 from ..beneath import read_beneath
 from ..config import Settings
 from ..errors import BotError, ToolError
 from ..security.text.sanitize import sanitize
+from ..tools.fs import paths
 from ..types.file_names import escape_name
 from .call_title import cut_line
 from .changes import find_folder, relate
+from .toolset import make_tools
 
 if TYPE_CHECKING:
     from ..session.session import Session, Undone
@@ -31,7 +34,6 @@ RISKY = "These calls may have changed something else, which is not undone:"
 
 def make_reader(settings: Settings, files: TextFiles) -> ReadFile:
     """A function that gives the state and the content of what is at a path, as the tools read it."""
-    from ..tools.fs import paths  # start-up is measured
 
     def read(path: Path) -> tuple[os.stat_result, bytes | None]:
         top, below = _find_folder(settings, path)
@@ -50,7 +52,6 @@ def make_reader(settings: Settings, files: TextFiles) -> ReadFile:
 
 def make_restorer(settings: Settings, files: TextFiles) -> RestoreFile:
     """A function that restores a file as a tool would write it: only in the workspace and added folders."""
-    from ..tools.fs import paths  # start-up is measured
 
     def put(path: Path, content: bytes | None, mode: int) -> None:
         top, below = _find_folder(settings, path)
@@ -103,9 +104,6 @@ def _describe(done: Undone, root: Path, what: str, summary: str) -> str:
 
 def list_risky_calls(settings: Settings, session: Session, undone: Undone, *, is_held: bool) -> list[ToolCall]:
     """The calls that may have changed something that undo does not restore. `is_held`: a sandbox held commands."""
-    from ..agent.dispatch import RECORDING_TOOLS
-    from .toolset import make_tools
-
     load_tools = cache(partial(make_tools, settings))  # reads the files of tools and skills
 
     def may_change_more(call: ToolCall) -> bool:

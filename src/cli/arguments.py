@@ -1,4 +1,4 @@
-"""The options that all commands share, the errors for wrong ones, and the settings that they result in.
+"""The options that all commands share, and the errors for wrong ones.
 
 Only argparse is loaded up front, so that --help answers at once.
 """
@@ -14,10 +14,7 @@ from contextlib import suppress
 
 TYPE_CHECKING = False  # `typing` takes as long to load as all of this
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import Any, NoReturn
-
-    from ..config import Settings
 
 MAX_NUMBER = 1e9  # an option takes less
 
@@ -158,53 +155,3 @@ def parse_number(kind: Callable[[str], float], least: float) -> Callable[[str], 
         raise argparse.ArgumentTypeError(f"expected {name}, {least:g} or more, got {text!r}")
 
     return read
-
-
-def find_settings_file(options: argparse.Namespace) -> Path:
-    """The settings file to write to: the user's, unless the command names another. Raises ConfigError."""
-    from pathlib import Path
-
-    from ..config import get_user_file
-    from ..errors import ConfigError
-
-    if options.config:
-        return Path(options.config)
-    file = get_user_file(os.environ)
-    if file is None:
-        raise ConfigError("There is no home folder for a settings file.", "Name a file with --config.")
-    return file
-
-
-def load_settings(options: argparse.Namespace, **more: object) -> Settings:
-    """The settings in force under these options, and under `more`, by dotted key. Raises ConfigError."""
-    from pathlib import Path
-
-    from msgspec.structs import replace
-
-    from ..app.check_settings import check_settings
-    from ..config import load
-    from ..config.settings import PROFILE_MODES
-
-    overrides = {
-        "vllm.base_url": options.base_url,
-        "vllm.model": options.model,
-        "vllm.enable_function_calling": False if options.no_function_calling else None,
-        "workspace.dir": options.workspace,
-        "workspace.add_dirs": options.add_dir,
-        "security.mode": options.mode or PROFILE_MODES.get(options.profile),
-        "security.profile": options.profile,
-        "agent.max_tool_turns": options.max_turns,
-        **more,
-    }
-    settings = load(Path(options.config) if options.config else None, overrides, os.environ)
-    check_settings(settings)
-    if not options.allow:
-        return settings
-    from ..security.permissions.rules import parse_allow_option
-
-    rules = (*settings.security.rules, *(parse_allow_option(text).to_entry() for text in options.allow))
-    return replace(
-        settings,
-        security=replace(settings.security, rules=rules),
-        places={**settings.places, "security.rules": f"{settings.places.get('security.rules', 'default')}, --allow"},
-    )

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -166,8 +167,6 @@ def _check_bounds(value: Any, place: str, option: Option) -> None:
 
 def _refine_base_url(value: str, place: str) -> str:
     """An address without a scheme stays as it is: it is completed by asking the server, see app/address.py."""
-    from urllib.parse import urlsplit  # start-up is measured
-
     if "@" in value:  # not shown, because a password stands before it
         what = f"{place}: an address holds no user and no password;"
         raise ConfigError(Advice(f"{what} set VLLM_API_KEY instead", f"{what} pass `api_key` instead"))

@@ -7,6 +7,7 @@ read where they were recorded: a link that is on the way now is not followed.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import time
@@ -164,8 +165,6 @@ class Snapshots:
 
 
 def _hash(content: bytes) -> str:
-    import hashlib  # start-up is measured
-
     return hashlib.sha256(content).hexdigest()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from ...acp.greeting import SETUP_OPTION
 from ...config import Settings, read_debug_level
 from ...errors import ConfigError
-from ..arguments import load_settings
+from ..load_settings import load_settings
 from ..pipes import reserve_streams
 
 WAITING = "vllm-bot acp waits for an editor on standard input; docs/editors.md shows how one starts it. Ctrl-C ends it."

@@ -18,8 +18,9 @@ from ...config import Settings
 from ...errors import FAILED, INTERRUPTED, LIMIT, BotError, ConfigError
 from ...security.text.sanitize import sanitize
 from ...session.export import render_markdown
-from ..arguments import load_settings, parse_number
+from ..arguments import parse_number
 from ..demo.run import FILES, start_demo
+from ..load_settings import load_settings
 from .runs import ProgressStep, find_server, format_span, make_log, open_progress, tell_how_to_go_on
 from .sessions import read_conversation
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from ...config import Settings
 from ...errors import BotError
 from ...security.text.sanitize import sanitize
-from ..arguments import load_settings
+from ..load_settings import load_settings
 from ..render.colours import paint
 from ..render.plain import get_columns
 from ..render.wrap import HANGING_INDENT, wrap_text

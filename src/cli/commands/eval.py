@@ -28,7 +28,8 @@ from ...eval.search import FULL, QUICK, Plan, Search
 from ...eval.template import derive_template
 from ...security.text.sanitize import sanitize
 from ...types.messages import JSON
-from ..arguments import find_settings_file, load_settings, parse_number
+from ..arguments import parse_number
+from ..load_settings import find_settings_file, load_settings
 from ..render.plain import get_columns
 from ..render.wrap import wrap_text
 from .records import add_record_options, run_records

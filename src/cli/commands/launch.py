@@ -27,7 +27,7 @@ from ...app.state_files import SERVERS
 from ...config import Settings
 from ...errors import ConfigError
 from ...transport.http import find_free_port, find_open_ports
-from ..arguments import load_settings
+from ..load_settings import load_settings
 from .serve import explain_missing
 
 START_TIMEOUT_S = 120.0  # a gateway that ends is told at once

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...config import Settings
 from ...errors import ConfigError
 from ...security.permissions.modes import MODES
-from ..arguments import load_settings
+from ..load_settings import load_settings
 from ..pipes import reserve_streams
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ...security.permissions.policy import Decision, Policy
 from ...tools.sdk.registry import Registry
 from ...types.messages import ToolCall
 from ...types.strict_json import loads_strict
-from ..arguments import load_settings
+from ..load_settings import load_settings
 
 EXIT_UNREADABLE = 2
 WAITING = 'vllm-bot policy waits for calls, such as {"tool": "exec", "arguments": {"command": "ls"}}. Ctrl-D ends it.'

@@ -18,8 +18,9 @@ from ...config import Settings
 from ...errors import ConfigError
 from ...security.text.redact import redact as redact_text
 from ...session.journal import redact_value
-from ..arguments import load_settings, parse_number
+from ..arguments import parse_number
 from ..demo.run import start_demo
+from ..load_settings import load_settings
 
 KEY_BYTES = 24
 

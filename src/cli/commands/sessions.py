@@ -14,8 +14,9 @@ from ...security.text.sanitize import sanitize
 from ...session.export import FORMATS, SavedConversation, render_markdown, replace_file
 from ...session.index import read_time
 from ...session.replay import replay
-from ..arguments import load_settings, parse_number
+from ..arguments import parse_number
 from ..chat.slash.history import format_sessions
+from ..load_settings import load_settings
 
 OLD_DAYS = 90.0
 

@@ -18,7 +18,7 @@ from ...security.text.redact import redact
 from ...security.text.sanitize import sanitize
 from ...session.journal import redact_value
 from ...types.tool_schema import to_openai_tool
-from ..arguments import find_settings_file, load_settings
+from ..load_settings import find_settings_file, load_settings
 
 
 def add_config_options(parser: argparse.ArgumentParser) -> None:

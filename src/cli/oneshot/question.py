@@ -14,6 +14,7 @@ from msgspec import Struct
 from ...app.factory import Factory
 from ...errors import ConfigError
 from ...types.messages import UserMessage
+from ...types.special_tokens import neutralize_with_note
 
 if TYPE_CHECKING:
     from ...app.library.structured import Form
@@ -78,8 +79,6 @@ def _read_text(text: str, factory: Factory) -> Question:
         mentions = read_mentions(text, factory.settings.root, factory.is_unreadable, factory.settings.added)
     material = _read_pipe().rstrip()
     if material:
-        from ...types.special_tokens import neutralize_with_note
-
         after = MATERIAL.format(neutralize_with_note(material))
     return Question(text, mentions, after=after)
 

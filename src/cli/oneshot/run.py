@@ -16,7 +16,7 @@ from ...app.factory import Factory
 from ...config import Settings
 from ...errors import ConfigError
 from ...types.events import Notice
-from ..arguments import load_settings
+from ..load_settings import load_settings
 from ..tracing.debug import Debug
 from .question import HOW_TO_ASK, Question, read_question
 

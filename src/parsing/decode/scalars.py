@@ -7,16 +7,13 @@ Arithmetic is on numbers only, and bounded in length and magnitude.
 
 from __future__ import annotations
 
+import ast
 import operator
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ...types.lazy_pattern import LazyPattern
 from .nodes import Guess
-
-if TYPE_CHECKING:
-    import ast
 
 _ESCAPE = LazyPattern(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U[0-9a-fA-F]{8}|\r?\n|.)", re.DOTALL)
 _WINDOWS_PATH = LazyPattern(r"[A-Za-z]:\\[^\\\"'/]|\\\\\\\\[\w.-]+\\\w")
@@ -75,8 +72,6 @@ def eval_constant(source: str) -> int | float | None:
     """The value of an arithmetic expression of constants; None for other text, or if its value is out of bounds."""
     if len(source) > MAX_EXPRESSION_CHARS or not _ARITHMETIC.fullmatch(source):
         return None
-    import ast  # start-up is measured
-
     try:
         return _eval(ast.parse(source.strip(), mode="eval").body)
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
@@ -84,8 +79,6 @@ def eval_constant(source: str) -> int | float | None:
 
 
 def _eval(node: ast.expr) -> int | float:
-    import ast
-
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
         return node.value
     if isinstance(node, ast.UnaryOp) and (change := _SIGNS.get(type(node.op).__name__)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import io
 import re
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO
@@ -51,8 +52,6 @@ class LineMatcher:
         ignore_case: bool,
         timeout_s: float = PATTERN_TIMEOUT_S,
     ) -> None:
-        import warnings
-
         import regex  # start-up is measured
 
         if not pattern or len(pattern) > MAX_PATTERN_CHARS:

@@ -9,6 +9,7 @@ read. Error messages point at the nearest place, found in a bounded part of the 
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -133,7 +134,6 @@ def _select_most_alike(
 ) -> list[tuple[int, int]]:
     """The block most like `old_lines`, or several that are equally like it and do not overlap."""
     import difflib
-    import heapq
 
     matcher = difflib.SequenceMatcher(None, autojunk=False)
     matcher.set_seq2(wanted := "\n".join(old_lines[1:-1])[:MAX_BLOCK_CHARS])
@@ -257,8 +257,6 @@ def _find_similar(lines: list[str], line: str) -> str:
 
 def _select_candidates(lines: list[str], line: str) -> list[str]:
     """The few of `lines` with the most pieces of `line`, since similar lines share some."""
-    import heapq
-
     text = line.strip()
     size = max(2, -(-len(text) // LINE_PIECES))
     pieces = {text[start : start + size] for start in range(0, len(text), size)}

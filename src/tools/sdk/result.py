@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -122,8 +123,6 @@ def _dump(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except TypeError:
-        import msgspec  # start-up is measured
-
         built = msgspec.to_builtins(value, str_keys=True, enc_hook=_encode)
         return json.dumps(built, ensure_ascii=False, allow_nan=False)
 

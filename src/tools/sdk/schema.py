@@ -24,6 +24,8 @@ from enum import Enum
 from functools import partial
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+import msgspec
+
 from ...types.messages import JSON
 from .schema_edit import Schema, object_schema
 
@@ -82,8 +84,6 @@ def _describe_parameter(parameter: inspect.Parameter) -> Schema:
 
 def convert(hint: Any, value: Any) -> Any:
     """A value that fits the schema of a hint, in the hint's type. Raises ValueError."""
-    import msgspec  # start-up is measured
-
     return msgspec.convert(value, hint, dec_hook=_make_model)
 
 

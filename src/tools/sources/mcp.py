@@ -10,6 +10,7 @@ kept, whose last line an error message quotes.
 from __future__ import annotations
 
 import atexit
+import base64
 import hashlib
 import json
 import logging
@@ -393,8 +394,6 @@ def _to_value(result: Any) -> object:
 
 
 def _to_part(block: Any) -> str | Media:
-    import base64
-
     if block.type == "text":
         return str(block.text)
     if block.type in ("image", "audio"):
