@@ -75,8 +75,7 @@ class AnswerIds:
         checksum = sha256(view[:known])
         if before and (known, checksum.digest()) == (before.size, before.checksum):
             replacements = before.replacements
-            written = self._find_written(ids[before.size :], before.last)
-            text = (yield from self._read(model, written, before.last)) if written else None
+            written, text = yield from self._read_answer(model, ids[before.size :], before.last)
             if text is not None and reads_alike(text, self._text, tools, thought_closer):
                 own = _Replacement(before.size, before.size + len(written), before.last + self._answer)
                 replacements = (*replacements, own)
@@ -93,20 +92,24 @@ class AnswerIds:
             self._answer = b"".join([b"%d," % each for each in answer.ids])
             self._text = text
 
-    def _find_written(self, behind: bytes, last: bytes) -> bytes:
-        """The answer as the template writes it, behind the token before it; empty where its ids are the same."""
-        if not self._answer or not self._end or behind.startswith(last + self._answer):
-            return b""
-        written, end, _ = (b"," + behind).partition(b"," + self._end)
-        return written[1:] + b"," if end and written else b""
+    def _read_answer(self, model: str, behind: bytes, last: bytes) -> Aside[tuple[bytes, str | None]]:
+        """The answer as the template writes it, from the token before it on, and its text behind that token.
 
-    def _read(self, model: str, written: bytes, last: bytes) -> Aside[str | None]:
-        """The text behind the prompt's last token; None where that is another text, or the server does not tell."""
+        The text is None where the ids are the same, the token is in another text, or the server does not tell.
+        """
+        if not self._answer or not self._end or behind.startswith(last + self._answer):
+            return b"", None
+        written, end, _ = (b"," + behind).partition(b"," + self._end)
+        if not end or not written:
+            return b"", None
+        written = written[1:] + b","
         if written.startswith(last):
-            return (yield from self._server.detokenize(model, _read_ids(written[len(last) :])))
+            return written, (yield from self._server.detokenize(model, _read_ids(written[len(last) :])))
         begun = yield from self._server.detokenize(model, _read_ids(last))
         text = yield from self._server.detokenize(model, _read_ids(written))
-        return text[len(begun) :] if text and begun and text.startswith(begun) else None
+        if text and begun and text.startswith(begun):
+            return written, text[len(begun) :]
+        return written, None
 
 
 def _read_ids(ids: bytes) -> list[int]:

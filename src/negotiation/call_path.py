@@ -397,6 +397,8 @@ def _blames(refusal: ServerError, name: str) -> bool:
     """Whether the refusal names this field; a grammar that cannot be compiled is named differently."""
     if name in GRAMMAR_FIELDS and blames_grammar(refusal):
         return True
+    if refusal.status not in (400, 422):
+        return False
     if name == THOUGHTS_FIELD:
-        return refusal.status in (400, 422) and bool(_THOUGHTS.search(refusal.body))
-    return refusal.status in (400, 422) and name in refusal.body
+        return bool(_THOUGHTS.search(refusal.body))
+    return name in refusal.body

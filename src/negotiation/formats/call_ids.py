@@ -6,7 +6,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -56,10 +56,14 @@ class CallNumberer:
         count, names = (self._counts[-1], self._names[-1]) if self._sources else (0, {})
         named = message
         if isinstance(message, Response) and message.requested_calls:
-            calls = message.requested_calls
-            ids = [self._rule.format(name=call.name, index=count + place) for place, call in enumerate(calls)]
-            names, count = dict(zip((call.id for call in calls), ids, strict=True)), count + len(ids)
-            named = replace(message, content=tuple(_rename(message, iter(ids))))
+            names, content = {}, list[Any]()
+            for block in message.content:
+                if isinstance(block, (ToolCall, MalformedCall)):
+                    names[block.id] = id = self._rule.format(name=block.name, index=count)
+                    block = replace(block, id=id)
+                    count += 1
+                content.append(block)
+            named = replace(message, content=tuple(content))
         elif isinstance(message, ToolResults):
             results = [
                 replace(each, tool_call_id=names.get(each.tool_call_id, each.tool_call_id)) for each in message.results
@@ -69,11 +73,6 @@ class CallNumberer:
         self._named.append(message if named == message else named)
         self._counts.append(count)
         self._names.append(names)
-
-
-def _rename(message: Response, ids: Iterator[str]) -> Iterator[Any]:
-    for block in message.content:
-        yield replace(block, id=next(ids)) if isinstance(block, (ToolCall, MalformedCall)) else block
 
 
 def name_chat_calls(messages: Sequence[dict[str, Any]], rule: str) -> Sequence[dict[str, Any]]:
