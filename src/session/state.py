@@ -176,6 +176,8 @@ class SessionState(Struct):
                 self.name = str(record.fields.get("name", ""))
             case "user" | "compaction":
                 self.undone = []
+            case "todos" if isinstance(arguments := record.fields.get("arguments"), dict):
+                self.todos.append(Todos(record.number, arguments))
             case "resumed":  # what is written from now on is not the work of the call that ran when the program stopped
                 self.open_writes = []
                 self.processes = [each for each in self.processes if not each.job]
@@ -263,11 +265,6 @@ class SessionState(Struct):
             if arguments := self._todo_calls.get(str(result.get("tool_call_id"))):
                 self.todos.append(Todos(record.number, arguments))
 
-    def _set_todos(self, record: Record) -> None:
-        arguments = record.fields.get("arguments")
-        if isinstance(arguments, dict):
-            self.todos.append(Todos(record.number, arguments))
-
     def _begin_write(self, record: Record) -> None:
         path, call = str(record.fields.get("path")), str(record.fields.get("call", ""))
         self.open_writes.append(len(self.writes))
@@ -343,7 +340,6 @@ _CHANGES: Mapping[str, Callable[[SessionState, Record], None]] = {
     "call": SessionState._start_call,
     **dict.fromkeys(("process", "process_end"), SessionState._track_process),
     "result": SessionState._end_call,
-    "todos": SessionState._set_todos,
     "write": SessionState._begin_write,
     "wrote": SessionState._end_write,
     "compaction": SessionState._compact,
