@@ -90,10 +90,7 @@ class Runtime(Struct, frozen=True):
                     for event in events:
                         record.add(event)
                         yield event
-                        if isinstance(event, Completed) and (calls := event.response.calls):
-                            yield from self._prepare_sandbox(any(map(asked.agent.may_run_command, calls)))
-                        elif isinstance(event, CallFinished):
-                            yield from self._offer_set_aside()
+                        yield from self._tell_of_sandbox(event, asked.agent)
         finally:
             session.forget_last(question)
 
@@ -103,13 +100,14 @@ class Runtime(Struct, frozen=True):
             return self.workplace.find_watch().watch_jobs(session.record_changes)
         return nullcontext()
 
-    def _prepare_sandbox(self, may_run_command: bool) -> Iterator[Notice]:
-        """Before the calls of a turn run. Tells, before the first command, if there is no sandbox for it."""
-        if not self.sandbox:
-            return
-        self.sandbox.look_now()
-        if may_run_command and (warning := self.sandbox.take_warning()):
-            yield Notice(warning)
+    def _tell_of_sandbox(self, event: Event, agent: AgentLoop) -> Iterator[Notice]:
+        """Before the first command: whether there is no sandbox for it. Behind a call: what it left to run later."""
+        if isinstance(event, CallFinished):
+            yield from self._offer_set_aside()
+        elif self.sandbox and isinstance(event, Completed) and (calls := event.response.calls):
+            self.sandbox.look_now()
+            if any(map(agent.may_run_command, calls)) and (warning := self.sandbox.take_warning()):
+                yield Notice(warning)
 
     def _offer_set_aside(self) -> Iterator[Notice]:
         """Ask whether to put back what a command left to run later. Where nobody can be asked, it stays aside."""

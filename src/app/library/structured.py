@@ -87,7 +87,7 @@ class Form:
             except ValueError as error:  # of pydantic and msgspec
                 errors.append(str(error))
                 continue
-            if len(self._types) == 1 or _has_all(made, value):
+            if _has_all(made, value):
                 return made
             fitting.append(made)
         if fitting:
