@@ -38,7 +38,7 @@ from .openai import OpenAICodec
 from .server_errors import read_mid_stream_error
 from .stream.decoder import BodySniffer, StreamDecoder
 from .stream.response_builder import TextBlockBuilder
-from .wire_json import StructReader, WireStruct, as_dicts, as_str, dump_json, encode_body, encode_json, to_struct
+from .wire_json import StructReader, WireStruct, as_dicts, dump_json, encode_body, encode_json, to_struct
 
 DEFAULT_MAX_TOKENS = 8192  # the field is required; every current model can write this much
 
@@ -240,9 +240,7 @@ class AnthropicStream(StreamDecoder):
 
     def _add_message(self, message: AnthropicMessage) -> None:
         """Take in model, stop reason and usage; later values replace earlier ones."""
-        self._model = message.model or self._model
-        self._id = as_str(message.id) or self._id
-        self._stop_reason = message.stop_reason or self._stop_reason
+        self._note(message.model, message.id, message.stop_reason)
         usage = message.usage or AnthropicUsage()
         read = (usage.input_tokens, usage.cache_read_input_tokens, usage.cache_creation_input_tokens)
         self._usage = Usage(

@@ -55,7 +55,6 @@ from ..wire_json import (
     WireStruct,
     as_dict,
     as_dicts,
-    as_str,
     dump_json,
     encode_body,
     encode_json,
@@ -246,30 +245,29 @@ class GeminiStream(StreamDecoder):
     def _add(self, event: GeminiEvent, found: list[WireEvent]) -> None:
         if event.error:
             raise read_mid_stream_error({"error": event.error})
-        self._model = event.model_version or self._model
-        self._id = as_str(event.response_id) or self._id
+        self._note(event.model_version, event.response_id)
         if event.usage_metadata:
             prompt, cached, written, thought = (count or 0 for count in astuple(event.usage_metadata))
             self._usage = Usage(prompt, written + thought, cached, thought)
         if event.candidates:
-            self._add_candidate(event.candidates[0], found)
+            candidate = event.candidates[0]
+            self._add_content(candidate.content, found)
+            self._note(stop_reason=candidate.finish_reason)
+            self._finish_message = candidate.finish_message or self._finish_message
         elif event.prompt_feedback and (blocked := event.prompt_feedback.block_reason):
             raise ServerError(f"The provider blocked the prompt: {blocked}.", "Rephrase it.", status=200)
 
-    def _add_candidate(self, candidate: GeminiCandidate, found: list[WireEvent]) -> None:
-        for part in (candidate.content and candidate.content.parts) or ():
-            self._add_part(part, found)
-        self._stop_reason = candidate.finish_reason or self._stop_reason
-        self._finish_message = candidate.finish_message or self._finish_message
-
-    def _add_part(self, part: GeminiPart, found: list[WireEvent]) -> None:
-        metadata: dict[str, JSON] = {_SIGNATURE: part.thought_signature} if part.thought_signature else {}
-        if call := part.function_call:
-            found.append(self._add_call(call, metadata))
-        elif part.text or metadata:
-            block = self._builder.continue_text(Reasoning if part.thought else Text, metadata)
-            if part.text:
-                found.append(block.add(part.text))
+    def _add_content(self, content: GeminiContent | None, found: list[WireEvent]) -> None:
+        for part in (content and content.parts) or ():
+            metadata: dict[str, JSON] = {}
+            if part.thought_signature:
+                metadata[_SIGNATURE] = part.thought_signature
+            if call := part.function_call:
+                found.append(self._add_call(call, metadata))
+            elif part.text or metadata:
+                block = self._builder.continue_text(Reasoning if part.thought else Text, metadata)
+                if part.text:
+                    found.append(block.add(part.text))
 
     def _add_call(self, call: GeminiCall, metadata: dict[str, JSON]) -> WireEvent:
         if call.id:

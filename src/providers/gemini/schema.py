@@ -54,8 +54,9 @@ def _reduce(schema: Schema, root: Schema, inside: frozenset[str]) -> dict[str, J
         return sent | _reduce_object(schema, root, inside)
     if kind == "array":
         return sent | {"items": _reduce(as_dict(schema.get("items")), root, inside)}
-    if kind == "string":
-        sent |= _reduce_enum(schema)
+    allowed = as_list(schema.get("enum", [schema.get("const")]))
+    if kind == "string" and allowed and all(map(as_str, allowed)):  # only texts, and none that is empty
+        sent |= {"enum": allowed, "format": "enum"}
     return sent
 
 
@@ -131,10 +132,3 @@ def _reduce_object(schema: Schema, root: Schema, inside: frozenset[str]) -> dict
     if required:
         reduced["required"] = required
     return reduced
-
-
-def _reduce_enum(schema: Schema) -> dict[str, JSON]:
-    allowed = schema.get("enum", [schema.get("const")])
-    if not isinstance(allowed, list) or not all(isinstance(each, str) and each for each in allowed):
-        return {}
-    return {"enum": list(allowed), "format": "enum"}

@@ -16,7 +16,7 @@ from ...types.events import Completed, ModelEvent
 from ...types.messages import Response, StopReason, Usage
 from ..base import BodyDecoder, Broken, WireEvent
 from ..server_errors import summarize_page
-from ..wire_json import load_json
+from ..wire_json import as_str, load_json
 from .response_builder import ResponseBuilder
 from .sse import MAX_EVENT_BYTES, EventDecoder, build_size_error
 
@@ -84,6 +84,12 @@ class StreamDecoder(ABC):
         if not (self._stop_reason or self._is_done):
             raise AnswerUnfinished("The server's answer ended in the middle.", "None of it was run.")
         return [*found, Completed(self._build())]
+
+    def _note(self, model: str | None = None, id: object = None, stop_reason: str | None = None) -> None:
+        """Take in what an event tells of the answer; later values replace earlier ones."""
+        self._model = model or self._model
+        self._id = as_str(id) or self._id
+        self._stop_reason = stop_reason or self._stop_reason
 
     def cut(self) -> list[WireEvent]:
         """See Decoder."""
