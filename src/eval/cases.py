@@ -198,17 +198,15 @@ def _read_turn(place: str, row: Mapping[str, Any], tools: Mapping[str, ToolDefin
         _check_source(_compile, check, f"{place}: assert")
     elif "expect" not in row:
         raise ConfigError(f"{place}: it needs `expect`, `assert`, or both.", EXAMPLE)
-    expect = _read_expected(place, row["expect"] or [], tools) if "expect" in row else None
+    expected, expect = row.get("expect") or [], None
+    if not isinstance(expected, list):
+        raise ConfigError(f"{place}: `expect` is a list of calls, got {expected!r:.60}.", EXAMPLE)
+    if "expect" in row:
+        expect = tuple(_read_call(place, each, tools) for each in expected)
     results = row.get("results", [])
-    if not isinstance(results, list) or len(results) > len(expect or ()):
+    if not isinstance(results, list) or len(results) > len(expected):
         raise ConfigError(f"{place}: `results` is a list with one text for each expected call.", EXAMPLE)
     return Turn(str(row.get("ask", "")), expect, tuple(map(str, results)), check)
-
-
-def _read_expected(place: str, rows: object, tools: Mapping[str, ToolDefinition]) -> tuple[ExpectedCall, ...]:
-    if not isinstance(rows, list):
-        raise ConfigError(f"{place}: `expect` is a list of calls, got {rows!r:.60}.", EXAMPLE)
-    return tuple(_read_call(place, each, tools) for each in rows)
 
 
 def _check_source(compiles: Callable[[Any], object], source: Any, place: str) -> None:
