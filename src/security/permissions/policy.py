@@ -446,14 +446,6 @@ def _try_parse(line: str) -> tuple[tuple[ReadCommand, ...], str]:
         return (), str(error)
 
 
-def _begins_with(command: ReadCommand, rule: Rule) -> bool:
-    if rule.exact:
-        return False
-    parts = rule.command.split(AND) if rule.each else [rule.command]
-    starts = filter(None, map(split_words, parts))
-    return any(command.texts[: len(words)] == words for words in starts)
-
-
 def _find_widest(rules: Iterable[tuple[Rule, str]]) -> tuple[Access, str] | None:
     """The widest access that one of the rules, each with its label, grants."""
     grants = [(rule.access or "write", label) for rule, label in rules]
@@ -462,14 +454,19 @@ def _find_widest(rules: Iterable[tuple[Rule, str]]) -> tuple[Access, str] | None
 
 def _find_least(commands: Sequence[ReadCommand], rules: Sequence[tuple[Rule, str]]) -> tuple[Access, str] | None:
     """The least of the accesses that the rules grant to each command, and what grants them."""
+    starts: list[tuple[tuple[str, ...], Rule, str]] = []  # first words of commands, with their rule and its label
+    for rule, label in rules:
+        if not rule.exact:
+            parts = rule.command.split(AND) if rule.each else [rule.command]
+            starts += [(words, rule, label) for words in map(split_words, parts) if words]
     grants = []
     for command in commands:
-        grant = _find_widest(each for each in rules if _begins_with(command, each[0]))
+        grant = _find_widest((rule, label) for words, rule, label in starts if command.texts[: len(words)] == words)
         if grant is None:
             return None
         grants.append(grant)
-    access = min((access for access, _ in grants), key=ACCESSES.index)
-    return access, ", ".join(dict.fromkeys(label for _, label in grants))
+    accesses, labels = zip(*grants, strict=True)
+    return min(accesses, key=ACCESSES.index), ", ".join(dict.fromkeys(labels))
 
 
 def _find_first_words(commands: Sequence[ReadCommand]) -> str:

@@ -192,6 +192,9 @@ class _Tokenizer:
         while self._at < len(self._source):
             if self._ends[-1] in ('"', "<<"):
                 yield from self._read_string()
+            elif self._is_bash and (self._skip(ARITHMETIC) or (self._begins and self._skip(COMPARISON))):
+                self._begins = False
+                yield _make_unknown("a comparison makes it more than simple commands")
             elif not self._skip(SKIPPED):
                 yield from self._read_code()
         if self._documents:
@@ -214,10 +217,7 @@ class _Tokenizer:
         yield from _Tokenizer(ESCAPED.sub(r"\1", command[:-1]), self._is_bash).list_tokens()
 
     def _read_code(self) -> Iterator[Token]:
-        if self._is_bash and self._skip_comparison():
-            self._begins = False
-            yield _make_unknown("a comparison makes it more than simple commands")
-        elif redirection := REDIRECTION.match(self._source, self._at):
+        if redirection := REDIRECTION.match(self._source, self._at):
             self._at, self._begins = redirection.end(), False
             yield from self._read_redirection(redirection[2])
         elif number := self._skip(NUMBERS):
@@ -233,9 +233,6 @@ class _Tokenizer:
             yield from self._read_backquotes()
         else:
             yield from self._read_separator(separator)
-
-    def _skip_comparison(self) -> str:
-        return self._skip(ARITHMETIC) or (self._begins and self._skip(COMPARISON)) or ""
 
     def _read_separator(self, separator: str) -> Iterator[Token]:
         if separator in WHY_UNKNOWN and separator != "(":
