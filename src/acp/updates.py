@@ -189,8 +189,9 @@ class Updates:
         path = self._find_path(call)
         if path is None:
             return about
-        offset = call.arguments.get("offset")
-        line = offset if isinstance(offset, int) and offset > 0 else None
+        line = call.arguments.get("offset")
+        if not isinstance(line, int) or line <= 0:
+            line = None
         about["locations"] = [ToolCallLocation(path=str(path), line=line)]
         if with_diff and (diff := self._make_diff(call, path)):
             about["content"] = [diff]

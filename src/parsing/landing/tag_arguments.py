@@ -125,7 +125,9 @@ class TagArgumentReader(ArgumentReader):
                 return tag
             self._at = tag.end
         may_end = style.value_may_end.search(text, max(self._at, len(text) - MAX_TAG_CHARS))
-        self._at = may_end.start() if may_end else len(text)
+        self._at = len(text)
+        if may_end:
+            self._at = may_end.start()
         return None
 
     def _close(self) -> str | None:
