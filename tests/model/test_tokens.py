@@ -20,8 +20,12 @@ DISABLED = {
 }
 
 
-REPEATED = [{"content": "So: "}, *[{"content": "and so on, "}] * 2000]
-ENDLESS = [{"content": " ".join(map(str, range(start, start + 100_000)))} for start in range(0, 800_000, 100_000)]
+def repeat():
+    return [{"content": "So: "}, *[{"content": "and so on, "}] * 2000]
+
+
+def count_on():
+    return [{"content": " ".join(map(str, range(start, start + 100_000)))} for start in range(0, 800_000, 100_000)]
 
 
 def generated(*texts):
@@ -185,9 +189,9 @@ class TestTemplate:
         assert served.ask().text == "Hello"
         assert not served.model.path.proven
 
-    @check_rows("answer, reason", [(REPEATED, "repetition"), (ENDLESS, "max_tokens")])
-    def test_an_answer_that_is_ended_before_its_prompt_is_known_is_shown(self, answer, reason):
-        served = Served(answer, tokenize=tokenize, path=self.PATH)
+    @check_rows("make_answer, reason", [(repeat, "repetition"), (count_on, "max_tokens")])
+    def test_an_answer_that_is_ended_before_its_prompt_is_known_is_shown(self, make_answer, reason):
+        served = Served(make_answer(), tokenize=tokenize, path=self.PATH)
         response = served.ask()
         shown = "".join(event.text for event in served.events if isinstance(event, TextDelta))
         assert response.stop_reason == reason
