@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from threading import Event as CancelToken
 from threading import Lock
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
 from .. import app
 from ..app.call_title import find_title
 from ..app.factory import Factory
+from ..app.runtime import Runtime, Workplace
 from ..app.undo import (
     RISKY,
     describe_nothing,
@@ -35,9 +36,6 @@ from .editor import Editor
 from .files import make_files
 from .permission import EditorApprover
 from .updates import Updates, show_plain, show_title, show_todos, show_usage
-
-if TYPE_CHECKING:
-    from ..app.runtime import Runtime, Workplace
 
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]  # the protocol's
 REFUSALS = ("content_filter", "refusal")  # how providers say that an answer was withheld

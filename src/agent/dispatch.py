@@ -9,8 +9,8 @@ as it and those before it are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing, nullcontext
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -34,9 +34,6 @@ from ..types.sandbox import Grant
 from .permission import Permission, PermissionGate
 from .steps import wait_for
 from .subagents import CallGroup
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 RECORDING_TOOLS = ("write", "edit")  # they call ToolContext.before_write
 

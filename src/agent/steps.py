@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from ..security.permissions.hooks import Hooks
 from ..types.effects import Aside, Await
-
-if TYPE_CHECKING:
-    from ..security.permissions.hooks import Hooks
 
 T = TypeVar("T")
 

@@ -6,16 +6,13 @@ import stat
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..beneath import read_beneath, split_place
 from ..config import Settings
+from ..session.session import Session
+from ..session.state import Write
 from ..tools.fs.diff import make_diff
 from ..types.file_names import escape_name
-
-if TYPE_CHECKING:
-    from ..session.session import Session
-    from ..session.state import Write
 
 
 def pair_writes(writes: Iterable[Write]) -> list[tuple[Write, Write]]:

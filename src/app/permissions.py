@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ..config import Settings
+from ..security.permissions.hooks import Hooks
 from ..security.permissions.policy import Policy
 from ..security.permissions.rules import Rule, parse_rules
 from ..security.sandbox.deferred import DeferredSandbox, SandboxChoice
@@ -24,9 +24,6 @@ from ..tools.sdk.wiring import Wiring
 from ..types.sandbox import Sandbox
 from .check_settings import list_hook_rows
 from .state_files import ALLOWED, RuleMemory
-
-if TYPE_CHECKING:
-    from ..security.permissions.hooks import Hooks
 
 
 def make_tool_context(settings: Settings, policy: Policy) -> ToolContext:

@@ -7,24 +7,21 @@ import os
 import stat
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..agent.dispatch import RECORDING_TOOLS
 from ..beneath import read_beneath
 from ..config import Settings
 from ..errors import BotError, ToolError
 from ..security.text.sanitize import sanitize
+from ..session.session import Session, Undone
+from ..session.snapshots import ReadFile, RestoreFile
 from ..tools.fs import paths
+from ..tools.fs.text_files import TextFiles
 from ..types.file_names import escape_name
+from ..types.messages import ToolCall
 from .call_title import cut_line
 from .changes import find_folder, relate
 from .toolset import make_tools
-
-if TYPE_CHECKING:
-    from ..session.session import Session, Undone
-    from ..session.snapshots import ReadFile, RestoreFile
-    from ..tools.fs.text_files import TextFiles
-    from ..types.messages import ToolCall
 
 MAX_TITLE_CHARS = 80
 SUMMARY_UNDONE = "Undone: the summary. The older part of the conversation is back."
