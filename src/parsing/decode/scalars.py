@@ -84,20 +84,17 @@ def _eval(node: ast.expr) -> int | float:
     if isinstance(node, ast.UnaryOp) and (change := _SIGNS.get(type(node.op).__name__)):
         return change(_eval(node.operand))
     if isinstance(node, ast.BinOp) and (compute := _OPERATORS.get(type(node.op).__name__)):
-        result = compute(_eval(node.left), _eval(node.right))
-        if isinstance(result, (int, float)) and abs(result) <= MAX_NUMBER:
-            return result
+        operands = _eval(node.left), _eval(node.right)
+        for numbers in (map(float, operands), operands):  # floats first: they overflow where integers would grow on
+            result = compute(*numbers)
+            if not (isinstance(result, (int, float)) and abs(result) <= MAX_NUMBER):
+                raise ValueError
+        return result
     raise ValueError
 
 
-def _raise_to(base: float, exponent: float) -> object:
-    if abs(exponent) > 64:
-        raise ValueError
-    return base**exponent
-
-
 _SIGNS: dict[str, Callable[[float], float]] = {"UAdd": operator.pos, "USub": operator.neg}
-_OPERATORS: dict[str, Callable[[float, float], object]] = {
+_OPERATORS: dict[str, Callable[[float, float], float]] = {
     "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "Div": operator.truediv,
-    "FloorDiv": operator.floordiv, "Mod": operator.mod, "Pow": _raise_to,
+    "FloorDiv": operator.floordiv, "Mod": operator.mod, "Pow": operator.pow,
 }  # fmt: skip

@@ -40,6 +40,22 @@ def test_an_expression_of_constants_comes_to_its_number(source, value):
     assert eval_constant(source) == value
 
 
-@check_rows("source", ["a*2", "1/0", "9**999", "10**30", "2 +", "__import__", "(" * 70, "1" * 81, "()"])
+@check_rows(
+    "source",
+    [
+        "a*2",
+        "1/0",
+        "9**999",
+        "9**9**9",
+        "(-9)**9**9",
+        "10**30",
+        "10**40 - 10**40 // 3",
+        "2 +",
+        "__import__",
+        "(" * 70,
+        "1" * 81,
+        "()",
+    ],
+)
 def test_whatever_else_is_left_alone(source):
     assert eval_constant(source) is None
