@@ -20,15 +20,14 @@ from ..errors import (
     ToolsDropped,
     ToolsUnsupported,
 )
-from ..negotiation.call_gap import GAP_PROBE, learn_gap
 from ..negotiation.call_path import PARSER_FAILED, CallPath, Downgrade
 from ..negotiation.continuity import Sent
 from ..negotiation.downgrade import avoid_parser, choose_downgrade
 from ..negotiation.evidence import look_at_template, try_grammar
 from ..negotiation.facts import ServedModel
-from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, detect_format
+from ..negotiation.formats.written_format import PROBE_TOOL
 from ..negotiation.negotiate import Asker, negotiate
-from ..negotiation.thoughts import PLAIN_PROBE, THOUGHT_PROBE, is_untold, probe_thoughts
+from ..negotiation.path_learner import PathLearner
 from ..negotiation.tool_choice import decide_call
 from ..providers.base import ChatRequest
 from ..providers.server_errors import judge_own_words, may_repeat
@@ -121,32 +120,47 @@ class ModelTurn:
         return negotiate(asker, self._path, doubts_grammar=self._doubts_grammar)
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
-        """See Asker, as for the next four."""
+        """See Asker, as for edit, list_optional_fields, send and change."""
+        state = self._state
         if path.reason == PARSER_FAILED and path.mode == "text":
-            request = self._state.build_request(self._messages, self._tools, path.for_raw_turn)
-            raw_prompt = yield from self._state.server.render_text(request)
+            request = state.build_request(self._messages, self._tools, path.for_raw_turn)
+            raw_prompt = yield from state.server.render_text(request)
             if raw_prompt is not None:
                 self._raw_prompt, path = raw_prompt, path.for_raw_turn
         if not path.is_raw:
+            path = yield from self._learn_template(path)
+            if not state.shown.tells_prompts:
+                path = path.skip_tokens()
+            if path.mode == "text" and not self._is_decided:
+                yield from self._decide_call(path)
             path = yield from self._learn_path(path)
         self._path = path
         return path
 
     def _learn_path(self, path: CallPath) -> Aside[CallPath]:
-        """The path with what the server tells of its template, its grammars and its model, as far as this turn needs.
+        """The path with what the template makes of the history and of calls, and what the server's grammars do.
 
-        Each is asked for once, and kept whatever becomes of the turn.
+        It is kept whatever becomes of the turn.
         """
-        path = yield from self._learn_template(path)
-        if path.mode == "tokens" and not self._state.shown.tells_prompts:
-            path = path.skip_tokens()
-        if path.mode == "text" and not self._is_decided:
-            yield from self._decide_call(path)
-        for learn in (self._learn_thoughts, self._learn_gap, self._learn_format, self._learn_grammar):
-            learned = yield from learn(path)
-            if learned is not path:
-                self._state.path = path = learned
-        return path
+        state = self._state
+        thoughts: Sequence[bool] = ()  # that depend on the template
+        if state.builder.thoughts_policy == "auto":
+            thoughts = state.thoughts_held(self._messages)
+        learner = PathLearner(
+            state.server,
+            state.facts,
+            state.served,
+            lambda messages, path: state.build_request(messages, [PROBE_TOOL], path),
+        )
+        learned = yield from learner.learn_history(path, thoughts, state.gaps(self._messages))
+        if self._tools and state.builder.wants_grammar:
+            learned = yield from learner.learn_format(learned)
+        if self._choice != "auto" and not learned.grammar:
+            request = state.build_request(self._messages, self._tools, learned, self._choice)
+            learned = yield from try_grammar(state.server, request, learned)
+        if learned is not path:
+            state.path = learned
+        return learned
 
     def _learn_template(self, path: CallPath) -> Aside[CallPath]:
         """The path with whether the template shows the tools. The conversation's beginning tells, in little time."""
@@ -176,39 +190,6 @@ class ModelTurn:
         )
         if not isinstance(self._messages[-1], UserMessage):  # behind results such a model would call without end
             self._readable = self._tools
-
-    def _learn_thoughts(self, path: CallPath) -> Aside[CallPath]:
-        """The path with whether the template shows thoughts, once there is one that could go back."""
-        state = self._state
-        is_open = path.mode != "tokens" and is_untold(path, state.builder.thoughts_policy)
-        if not (is_open and state.shown.tells_thoughts and any(state.thoughts_held(self._messages))):
-            return path
-        probes = (state.build_request(each, [PROBE_TOOL], path) for each in (THOUGHT_PROBE, PLAIN_PROBE))
-        shows = yield from probe_thoughts(state.server, *probes)
-        state.shown.tells_thoughts = shows is not None
-        return path if shows is None else replace(path, shows_thoughts=shows)
-
-    def _learn_gap(self, path: CallPath) -> Aside[CallPath]:
-        """The path with the blanks that the template writes before a call."""
-        state = self._state
-        probe = partial(state.build_request, GAP_PROBE, [PROBE_TOOL], path)
-        return (yield from learn_gap(state.server, path, state.gaps(self._messages), probe))
-
-    def _learn_format(self, path: CallPath) -> Aside[CallPath]:
-        """The path with the format in which the model writes calls, once its template is in use."""
-        state = self._state
-        is_in_use = path.prompt_style == "template" and (path.mode == "template" or path.proven)
-        if not (self._tools and is_in_use and state.builder.wants_grammar) or path.written_format:
-            return path
-        probe = state.build_request(PROBE, [PROBE_TOOL], path)
-        return replace(path, written_format=(yield from detect_format(state.server, probe)))
-
-    def _learn_grammar(self, path: CallPath) -> Aside[CallPath]:
-        """The path with the field by which the server holds an answer to a grammar, where a call is forced."""
-        if self._choice == "auto" or path.grammar:
-            return path
-        request = self._state.build_request(self._messages, self._tools, path, self._choice)
-        return (yield from try_grammar(self._state.server, request, path))
 
     def edit(self, path: CallPath, without: Set[str]) -> ChatRequest:
         self._doubts_grammar = self._doubts_grammar and not without  # once is enough

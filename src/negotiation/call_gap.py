@@ -6,16 +6,10 @@ as they came, the prompt would have them twice, and the server's prefix cache wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 from msgspec.structs import replace
 
-from ..providers.base import ChatRequest
-from ..types.effects import Aside
 from ..types.messages import Message, Response, Text
-from .call_path import CallPath
 from .formats.written_format import PROBE, PROBE_CALL
-from .server import ServerApi
 from .thoughts import PLAIN_PROBE
 
 _WORDS = "That is easy to look up."
@@ -24,19 +18,6 @@ GAP_PROBE: tuple[Message, ...] = (*PROBE[:1], Response((Text(_WORDS), PROBE_CALL
 
 def ends_in_blanks(text: object) -> bool:
     return isinstance(text, str) and text[-1:].isspace()
-
-
-def learn_gap(
-    server: ServerApi, path: CallPath, has_gaps: Iterable[bool], make_probe: Callable[[], ChatRequest]
-) -> Aside[CallPath]:
-    """The path with the blanks, none where the server does not tell; as it is if no message needs them.
-
-    `has_gaps`: of each message; `make_probe`: makes a request of GAP_PROBE.
-    """
-    if path.call_gap is not None or not path.sends_calls or not any(has_gaps):
-        return path
-    text = yield from server.show_prompt(make_probe())
-    return replace(path, call_gap=read_gap(text or ""))
 
 
 def read_gap(prompt: str) -> str:

@@ -268,7 +268,7 @@ class CallPath(Value, frozen=True):
     def for_others(self) -> CallPath:
         """The path without what holds for this conversation, or this turn, only."""
         is_own = self.reason in (REFUSED_HERE, PARSER_FAILED)
-        return replace(self, mode="native", reason=BY_DEFAULT, proven=False) if is_own else self
+        return self._change_mode("native", BY_DEFAULT) if is_own else self
 
     def _change_mode(self, mode: Mode, reason: str) -> CallPath:
         return replace(self, mode=mode, reason=reason, proven=False, shows_thoughts=None)

@@ -86,7 +86,8 @@ class FactStore:
     if the server tells no tokens. `unshown_thoughts`: where it shows no prompt, of how many more answers the calls
     wait, because one ended such a thought. `measured`: the models of which a prompt looked too short for its tools,
     which is measured once. `late_system`: whether the template shows a late system message in its place;
-    None: it was not asked yet. `parser_records`: how often the server's parser failed on a model's answers.
+    None: it was not asked yet. `untold_thoughts`: the models whose server does not tell whether the template shows
+    thoughts. `parser_records`: how often the server's parser failed on a model's answers.
     `clean_ends`: by address, models that write calls without tags, each with the last tokens of an answer of which the
     server's parser lost nothing. What one conversation is finding out by `claim`, others wait for. `now`: seconds from
     any fixed point.
@@ -101,6 +102,7 @@ class FactStore:
         self.unshown_thoughts: FactTable[ServedModel, int] = FactTable(0)
         self.measured: FactTable[ServedModel, bool] = FactTable(False)
         self.late_system: FactTable[ServedModel, bool | None] = FactTable(None)
+        self.untold_thoughts: FactTable[ServedModel, bool] = FactTable(False)
         self.parser_records: FactTable[ServedModel, ParserRecord] = FactTable(ParserRecord())
         self.clean_ends: FactTable[str, frozenset[tuple[str, tuple[int, ...]]]] = FactTable(frozenset())
         self._claims: dict[Hashable, Future[None]] = {}

@@ -29,11 +29,6 @@ def sends_thoughts(path: CallPath, policy: str) -> bool:
     return policy == "always" or path.shows_thoughts is not False
 
 
-def is_untold(path: CallPath, policy: str) -> bool:
-    """Whether the template is to be asked."""
-    return policy == "auto" and path.shows_thoughts is None and THOUGHTS_FIELD not in path.disabled_fields
-
-
 def describe_thoughts(path: CallPath, policy: str) -> str:
     """What becomes of earlier thoughts, for the user."""
     if policy == "never":

@@ -34,7 +34,6 @@ from ..negotiation.history.mending import (
     write_malformed_as_text,
 )
 from ..negotiation.history.messages import (
-    has_inline_thought,
     has_wire_gap,
     is_system,
     join_contents,
@@ -123,11 +122,6 @@ class ChatBody:
     def has_late_system(self) -> bool:
         """Whether it has a system message that is not the first message."""
         return any(map(is_system, self.messages[1:]))
-
-    @property
-    def has_inline_thoughts(self) -> bool:
-        """Whether an answer in its history begins with a thought in its text."""
-        return any(map(has_inline_thought, self.messages))
 
     @property
     def has_media(self) -> bool:

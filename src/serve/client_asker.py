@@ -6,30 +6,28 @@ What a refusal changes is this request's alone, until the server refuses a reque
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..errors import ParserFailed, ServerError, ToolsDropped
-from ..negotiation.call_gap import GAP_PROBE, learn_gap
 from ..negotiation.call_path import GRAMMAR_FIELD, PARSER_FAILED, CallPath
 from ..negotiation.downgrade import avoid_parser
-from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, probe_late_system, probe_template
+from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, look_at_template, probe_template
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.markers import list_markers
-from ..negotiation.formats.written_format import PROBE, PROBE_TOOL, detect_format
+from ..negotiation.formats.written_format import PROBE_TOOL
 from ..negotiation.history.exchange_text import THOUGHTS
-from ..negotiation.history.messages import has_wire_gap
+from ..negotiation.history.messages import has_inline_thought, has_wire_gap
+from ..negotiation.path_learner import PathLearner
 from ..negotiation.server import MAX_BODY_BYTES, ServerApi, read_body, read_refusal
-from ..negotiation.thoughts import PLAIN_PROBE, THOUGHT_PROBE, probe_thoughts
 from ..providers.base import ChatRequest
 from ..providers.openai import CHAT_PATH, OpenAICodec
 from ..providers.stream.decoder import BLANK, Form, build_page_error, detect_form, read_kind
 from ..providers.text_completions import make_body
 from ..providers.wire_json import encode_json
 from ..types.effects import READ, Aside, Fetch, Open, Reply, ReplyHead
-from ..types.tool_schema import to_openai_tool
+from ..types.messages import UserMessage
 from .chat_request import ChatBody
 from .chunks.text_run import count_prompt_tokens
 from .refusals import Refusals
@@ -67,6 +65,9 @@ class ClientAsker:
         self._request = request
         self._report = report
         self._server = ServerApi(OpenAICodec(new_id), served.address, facts, is_vllm=True)  # of other prompts
+        self._learner = PathLearner(
+            self._server, facts, served, lambda messages, _: ChatRequest(request.model, messages, [PROBE_TOOL])
+        )
         self._refusals = Refusals(request, self._server, self._ask_aside, options.constrained)
 
     def choose_path(self) -> CallPath:
@@ -80,45 +81,18 @@ class ClientAsker:
         return known
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
-        """The path with what the template does to the history, and the format in which the model writes calls."""
-        path = yield from self._look_at_template((yield from self._learn_history(path)))
-        if path.mode != "template" or path.written_format:
-            return path
-        if self._constrained == "off" or GRAMMAR_FIELD in path.disabled_fields:
-            return path  # which format it is concerns the grammar only
-        probe = ChatRequest(self._request.model, PROBE, [PROBE_TOOL])
-        return replace(path, written_format=(yield from detect_format(self._server, probe)))
+        """The path with what is learned for the request, which is kept whatever becomes of it."""
+        learned = yield from self._learn(path)
+        if learned is not path:
+            self._keep(learned)
+        return learned
 
-    def _look_at_template(self, path: CallPath) -> Aside[CallPath]:
-        """The path with whether the template shows tools, on llama.cpp's server, which takes them in any case. It tells
-        how many parameters its models have, and no version.
-        """
-        if path.mode != "native" or path.template_shows_tools is not None or self._served.version:
-            return path
-        yield from self._server.context_lengths()
-        if not self._server.info.parameter_counts or not self._request.may_be_asked_in_text:
-            return path
-        body = {"model": self._request.model, "messages": [{"role": "user", "content": "Hello."}]}
-        hidden = yield from self._server.apply_template(encode_json(body))
-        shown = yield from self._server.apply_template(encode_json({**body, "tools": [to_openai_tool(PROBE_TOOL)]}))
-        if hidden is None or shown is None:
-            return path
-        path = path.learn_template(shows_tools=shown != hidden).path
-        self._facts.paths.update(self._served, lambda known: known.join(path))
-        return path
-
-    def _learn_history(self, path: CallPath) -> Aside[CallPath]:
-        """Each is asked once for a model on a server, and only for a history that holds such messages."""
-        request, known = self._request, self._facts.late_system
-        if request.has_late_system and not path.system_first and known.get(self._served) is None:
-            is_in_place = yield from probe_late_system(self._server, request.model)
-            known.update(self._served, lambda _: is_in_place is not False)  # else a refusal may tell
-            path = replace(path, system_first=is_in_place is False)
-        if request.has_inline_thoughts and path.shows_thoughts is None:
-            probes = (ChatRequest(request.model, each, [PROBE_TOOL]) for each in (THOUGHT_PROBE, PLAIN_PROBE))
-            path = replace(path, shows_thoughts=bool((yield from probe_thoughts(self._server, *probes))))
-        probe_gap = partial(ChatRequest, request.model, GAP_PROBE, [PROBE_TOOL])
-        return (yield from learn_gap(self._server, path, map(has_wire_gap, request.messages), probe_gap))
+    def _learn(self, path: CallPath) -> Aside[CallPath]:
+        """The path with what the template does to the history."""
+        messages = self._request.messages
+        thoughts, gaps = map(has_inline_thought, messages), map(has_wire_gap, messages)
+        has_late_system = self._request.has_late_system
+        return (yield from self._learner.learn_history(path, thoughts, gaps, has_late_system=has_late_system))
 
     def edit(self, path: CallPath, without: Set[str]) -> dict[str, Any]:
         self.body = self._request.edit(path, without, self._constrained)
@@ -152,10 +126,12 @@ class ClientAsker:
         self._report.path = "raw" if path.is_raw else path.mode
         self._report.mended = self._request.list_mended(path)
         self.path = path
-        if not self._refusals.are_proven:
+        self._keep(path)
+
+    def _keep(self, path: CallPath) -> None:
+        """Keep the path for other requests, unless it holds for this turn, or was changed for this client's words."""
+        if path.reason == PARSER_FAILED or not self._refusals.are_proven:
             return
-        if path.reason == PARSER_FAILED:
-            return  # it holds for this turn
         if self._request.choice != "auto":
             path = replace(path, mode="native")
         if path != CallPath():
@@ -192,12 +168,34 @@ class ChatAsker(ClientAsker):
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
         """See ClientAsker; of a turn that avoids the server's parser, the prompt as text where the server makes one."""
-        if path.reason != PARSER_FAILED:
-            return (yield from super().prepare(path))
-        if path.mode == "text" or self.continued:  # what the client has of the answer is part of the prompt
+        avoids_parser = path.reason == PARSER_FAILED
+        if avoids_parser and (path.mode == "text" or self.continued):
+            # What the client has of the answer is part of the prompt.
             body = self._continue(self._request.edit(path.for_raw_turn))
             self._prompt = yield from self._server.apply_template(encode_prompt(body))
-        return path if self._prompt is None else path.for_raw_turn
+        if avoids_parser and self._prompt is not None:
+            return path.for_raw_turn
+        return (yield from super().prepare(path))
+
+    def _learn(self, path: CallPath) -> Aside[CallPath]:
+        path = yield from super()._learn((yield from self._look_at_template(path)))
+        if self._constrained == "off":
+            return path
+        return (yield from self._learner.learn_format(path))
+
+    def _look_at_template(self, path: CallPath) -> Aside[CallPath]:
+        """The path with whether the template shows tools, on llama.cpp's server, which takes them in any case. It tells
+        how many parameters its models have, and no version.
+        """
+        if path.mode != "native" or path.template_shows_tools is not None or self._served.version:
+            return path
+        yield from self._server.context_lengths()
+        if not self._server.info.parameter_counts or not self._request.may_be_asked_in_text:
+            return path
+        probe = ChatRequest(self._request.model, [UserMessage("Hello.")], [PROBE_TOOL])
+        if (is_shown := (yield from look_at_template(self._server, probe))) is None:
+            return path
+        return path.learn_template(shows_tools=is_shown).path
 
     def send(self, body: Mapping[str, Any], path: CallPath) -> Aside[None]:
         sent = encode_json(body)
@@ -237,9 +235,6 @@ class CountAsker(ClientAsker):
 
     def choose_path(self) -> CallPath:
         return self._facts.paths.get(self._served)
-
-    def prepare(self, path: CallPath) -> Aside[CallPath]:
-        return (yield from self._learn_history(path))
 
     def list_optional_fields(self, body: Mapping[str, Any]) -> frozenset[str]:  # noqa: ARG002
         return frozenset()  # of a prompt

@@ -7,6 +7,7 @@ from src.negotiation.call_path import (
     BY_HAND,
     LOST_CALLS,
     NOTICES,
+    REFUSED_HERE,
     ROLES_MERGED,
     SYSTEM_FOLDED,
     TEXT_ONLY,
@@ -152,3 +153,7 @@ def test_a_mended_history_is_no_fact_about_the_server():
     assert not CallPath().join(path).mended
     with pytest.raises(ValueError, match="no such path"):
         CallPath.from_dict({"mended": True})
+
+
+def test_whether_a_conversation_s_own_mode_shows_thoughts_is_no_fact_about_another_mode():
+    assert CallPath("text", REFUSED_HERE, shows_thoughts=False).for_others.shows_thoughts is None

@@ -960,6 +960,21 @@ def test_without_a_parser_the_grammar_of_the_model_s_format_is_sent_and_asked_fo
     drive(tmp_path, answer, use)
 
 
+def test_what_the_server_told_before_a_request_that_it_refused_is_not_asked_again(tmp_path):
+    def answer(body):
+        if body.get("tool_choice") != "none":
+            return 400, NO_PARSER
+        return 400, {"error": {"message": "maximum context length is 10 tokens", "code": 400}}
+
+    async def use(client, fake):
+        fake.tells_tokens = True
+        for _ in range(2):
+            assert (await ask(client, BODY))[0] == 400
+        assert fake.rendered == 1
+
+    drive(tmp_path, answer, use)
+
+
 def test_no_grammar_is_sent_where_the_settings_say_so(tmp_path):
     def answer(body):
         return say(CALL) if body.get("tool_choice") == "none" else (400, NO_PARSER)

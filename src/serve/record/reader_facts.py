@@ -23,6 +23,7 @@ def describe_facts(facts: FactStore, served: ServedModel) -> dict[str, Any]:
         "unshown_thoughts": facts.unshown_thoughts.get(served),
         "measured": facts.measured.get(served),
         "late_system": facts.late_system.get(served),
+        "untold_thoughts": facts.untold_thoughts.get(served),
         "clean_ends": ends,
     }
 
@@ -40,5 +41,6 @@ def restore_facts(stored: Mapping[str, Any], address: str, model: str) -> FactSt
     facts.unshown_thoughts.update(served, lambda _: int(stored.get("unshown_thoughts") or 0))
     facts.measured.update(served, lambda _: bool(stored.get("measured")))
     facts.late_system.update(served, lambda _: stored.get("late_system"))
+    facts.untold_thoughts.update(served, lambda _: bool(stored.get("untold_thoughts")))
     facts.clean_ends.update(address, lambda _: ends)
     return facts
