@@ -168,19 +168,8 @@ class SessionState(Struct):
     def apply(self, record: Record) -> None:
         """Change the state as the record says. Records of unknown kinds, or with impossible fields, change nothing."""
         self.next = max(self.next, record.number + 1)
-        match record.kind:
-            case "meta":
-                self.meta = dict(record.fields)
-                self.name = str(self.meta.get("name", ""))
-            case "rename":
-                self.name = str(record.fields.get("name", ""))
-            case "user" | "compaction":
-                self.undone = []
-            case "todos" if isinstance(arguments := record.fields.get("arguments"), dict):
-                self.todos.append(Todos(record.number, arguments))
-            case "resumed":  # what is written from now on is not the work of the call that ran when the program stopped
-                self.open_writes = []
-                self.processes = [each for each in self.processes if not each.job]
+        if record.kind in ("user", "compaction"):
+            self.undone = []
         if change := _CHANGES.get(record.kind):
             change(self, record)
 
@@ -233,16 +222,12 @@ class SessionState(Struct):
         arguments = changed if isinstance(changed, dict) else None
         self.started.append(StartedCall(record.number, self.running, str(record.fields.get("name")), arguments))
 
-    def _track_process(self, record: Record) -> None:
-        """Add a process that was started, or remove one that has ended."""
-        pid, start, command, job = (record.fields.get(name) for name in StartedProcess.__struct_fields__)
-        if not isinstance(pid, int):
-            return
-        process = StartedProcess(pid, str(start), str(command), job if isinstance(job, int) else 0)
-        if record.kind == "process":
+    def _start_process(self, record: Record) -> None:
+        if process := _read_process(record):
             self.processes.append(process)
-        else:
-            self.processes = [each for each in self.processes if each != process]
+
+    def _end_process(self, record: Record) -> None:
+        self.processes = [each for each in self.processes if each != _read_process(record)]
 
     def _attach(self, record: Record) -> None:
         """Add a call, a result or another piece to the last entry."""
@@ -264,6 +249,18 @@ class SessionState(Struct):
                 self._todo_calls = _find_todo_calls(self._response)
             if arguments := self._todo_calls.get(str(result.get("tool_call_id"))):
                 self.todos.append(Todos(record.number, arguments))
+
+    def _set_meta(self, record: Record) -> None:
+        self.meta = dict(record.fields)
+        self.name = str(self.meta.get("name", ""))
+
+    def _rename(self, record: Record) -> None:
+        self.name = str(record.fields.get("name", ""))
+
+    def _set_todos(self, record: Record) -> None:
+        arguments = record.fields.get("arguments")
+        if isinstance(arguments, dict):
+            self.todos.append(Todos(record.number, arguments))
 
     def _begin_write(self, record: Record) -> None:
         path, call = str(record.fields.get("path")), str(record.fields.get("call", ""))
@@ -333,13 +330,22 @@ class SessionState(Struct):
             for name, rows in self.undone.pop().rows.items():
                 getattr(self, name).extend(rows)
 
+    def _end_run(self, _: Record) -> None:
+        """The program stopped: what is written later is not the work of the call that ran then."""
+        self.open_writes = []
+        self.processes = [each for each in self.processes if not each.job]
+
 
 _CHANGES: Mapping[str, Callable[[SessionState, Record], None]] = {
     **dict.fromkeys(("system", "user", "order", "response"), SessionState._add_message),
     "delta": SessionState._add_delta,
     "call": SessionState._start_call,
-    **dict.fromkeys(("process", "process_end"), SessionState._track_process),
+    "process": SessionState._start_process,
+    "process_end": SessionState._end_process,
     "result": SessionState._end_call,
+    "meta": SessionState._set_meta,
+    "rename": SessionState._rename,
+    "todos": SessionState._set_todos,
     "write": SessionState._begin_write,
     "wrote": SessionState._end_write,
     "compaction": SessionState._compact,
@@ -347,6 +353,7 @@ _CHANGES: Mapping[str, Callable[[SessionState, Record], None]] = {
     "undo": SessionState._undo,
     "redo": SessionState._redo,
     "changes": SessionState._add_changes,
+    "resumed": SessionState._end_run,
 }
 
 
@@ -359,6 +366,13 @@ def _find_todo_calls(response: Record | None) -> dict[str, Mapping[str, JSON]]:
     except ValueError:
         return {}
     return {call.id: call.arguments for call in reversed(calls) if call.name in TODO_NAMES}
+
+
+def _read_process(record: Record) -> StartedProcess | None:
+    pid, start, command, job = (record.fields.get(name) for name in StartedProcess.__struct_fields__)
+    if not isinstance(pid, int):
+        return None
+    return StartedProcess(pid, str(start), str(command), job if isinstance(job, int) else 0)
 
 
 def _read_digest(value: JSON) -> FileState | None:
