@@ -149,7 +149,7 @@ def _mend_turn(turn: Messages) -> Messages:
     ids: list[Any] = []
     if _has_readable_calls(turn[0]):
         ids = [each.get("id") for each in as_list(turn[0].get("tool_calls"))]
-    known = set(map(as_str, ids))
+    known = set(filter(None, map(as_str, ids)))
     own: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
     for message in turn[1:]:
