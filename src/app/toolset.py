@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,39 +60,42 @@ def _lead_to_named(registry: Registry, search: str, get_context: Callable[[], in
 
 
 def _load_tools(settings: Settings, get_context: Callable[[], int | None]) -> Registry:
-    files, runs_commands = settings.tools, settings.security.exec_enabled
     builtin = REGISTRY.plus([offer_task(settings.servers), submit_plan])
-    registry = builtin if runs_commands else builtin.without("exec")
-    more = python_files.load(files.modules, [each.name for each in builtin.definitions])
-    notices: list[str] = []
-    if files.commands and runs_commands:
-        from ..tools.sources import yaml_commands  # loads what runs commands
-
-        more += yaml_commands.load(files.commands)
-    if files.mcp:
-        taken = {tool.definition.name for tool in (*registry, *more)}
-        tools, notices = _load_mcp_tools(settings, taken)
-        more += tools
+    registry = builtin if settings.security.exec_enabled else builtin.without("exec")
+    more, notices = _load_own_tools(settings, builtin, registry)
     skills = TrustMemory(settings.state, settings.root).load_skills(os.environ)
-    notices += skills.problems
     for_model = [each for each in skills.skills.values() if not each.is_command]
     if for_model and "skill" not in (each.definition.name for each in more):
         more.append(make_skill_tool(for_model, get_context()))
-    notices += find_idle_rules(settings.security.rules, [each.definition.name for each in (*builtin, *more)])
-    if not more and not notices:
-        return registry
+    idle = find_idle_rules(settings.security.rules, [each.definition.name for each in (*builtin, *more)])
     registry = registry.plus(_name_workspace(tool, settings.root) for tool in more)
-    registry.notices += notices
+    registry.notices += [*notices, *skills.problems, *idle]
     return registry
 
 
-def _load_mcp_tools(settings: Settings, taken: Set[str]) -> tuple[list[Tool], list[str]]:
-    """Those of the MCP servers whose names are free, and notices: no server keeps the program from starting."""
+def _load_own_tools(settings: Settings, builtin: Registry, offered: Registry) -> tuple[list[Tool], list[str]]:
+    """The user's, from files and MCP servers, and notices: no server keeps the program from starting.
+
+    `offered`: those of the built-in ones that the model gets, beside which an MCP tool's name has to be free.
+    """
+    files = settings.tools
+    more = python_files.load(files.modules, [each.name for each in builtin.definitions])
+    if files.commands and settings.security.exec_enabled:
+        from ..tools.sources import yaml_commands  # loads what runs commands
+
+        more += yaml_commands.load(files.commands)
+    if not files.mcp:
+        return more, []
     servers = connect_mcp(settings)
-    free = [tool for tool in servers.tools if tool.definition.name not in taken]
-    left_out = [tool.definition.name for tool in servers.tools if tool.definition.name in taken]
-    notices = [f"The tool {name} of an MCP server is left out: another tool has that name." for name in left_out]
-    return free, [*notices, *servers.notices]
+    notices: list[str] = []
+    taken = {tool.definition.name for tool in (*offered, *more)}
+    for tool in servers.tools:
+        name = tool.definition.name
+        if name in taken:
+            notices.append(f"The tool {name} of an MCP server is left out: another tool has that name.")
+        else:
+            more.append(tool)
+    return more, [*notices, *servers.notices]
 
 
 def _name_workspace(tool: Tool, root: Path) -> Tool:
