@@ -162,9 +162,9 @@ class RequestBuilder:
         return self._encoded[1]
 
     def list_mended(self, request: ChatRequest) -> tuple[str, ...]:
-        """What of the request would be sent otherwise where it is mended; nothing where it is."""
+        """What of the request would be sent otherwise where it is mended."""
         wire = self.encode(request)
-        return () if request.is_mended or wire.path != CHAT_PATH else self._mend(wire).what
+        return self._mend(wire).what if wire.path == CHAT_PATH else ()
 
     def _mend(self, wire: HttpRequest) -> Mended:
         return mend_history(as_dicts(as_dict(load_json(wire.body)).get("messages")))
@@ -234,10 +234,6 @@ class RequestBuilder:
         if path.grammar in vllm.SCHEMA_FIELDS and is_forced:
             return {**fields, path.grammar: vllm.build_choice_schema(tools, choice)}
         return fields
-
-    @property
-    def thoughts_policy(self) -> str:
-        return self._options.send_thoughts
 
     @property
     def wants_grammar(self) -> bool:

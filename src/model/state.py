@@ -90,7 +90,9 @@ class ModelState:
         self.shown = Shown()
         self.index_tools = LastMemo[tuple[ToolDefinition, ...], ToolIndex](ToolIndex)
         self.gaps = MessageMemo(has_gap)
-        self.thoughts_held = MessageMemo(holds_thoughts)
+        self.doubtful_thoughts = MessageMemo(  # that go back only where the template shows them
+            lambda message: options.send_thoughts == "auto" and holds_thoughts(message)
+        )
         self._address = address
         self._path = path
         self._join = LastMemo[tuple[CallPath, CallPath], CallPath](lambda paths: paths[0].join(paths[1]))
@@ -123,7 +125,7 @@ class ModelState:
     @property
     def thoughts(self) -> str:
         """What becomes of its earlier thoughts, for the user."""
-        return describe_thoughts(self.path, self.builder.thoughts_policy)
+        return describe_thoughts(self.path, self.options.send_thoughts)
 
     @property
     def kept(self) -> PrefixKept | None:

@@ -32,7 +32,7 @@ from ..negotiation.tool_choice import decide_call
 from ..providers.base import ChatRequest
 from ..providers.server_errors import judge_own_words, may_repeat
 from ..providers.wire_json import load_json
-from ..types.effects import Aside, Await, Fetch, Turn
+from ..types.effects import Aside, Await, Turn
 from ..types.events import ModelEvent, Notice, PromptChanged
 from ..types.messages import Message, Named, SystemMessage, ToolChoice, ToolDefinition, UserMessage
 from .answer import Answer
@@ -64,6 +64,7 @@ class ModelTurn:
 
     def run(self) -> Turn[None]:
         """See ModelCore.respond."""
+        asker: Asker[ChatRequest, ModelEvent] = self
         state, choice = self._state, self._choice
         if isinstance(choice, Named) and choice.name not in (tool.name for tool in self._tools if not tool.named_by):
             raise BotError(f"There is no tool {choice.name}, so the model cannot be made to call it.")
@@ -74,7 +75,7 @@ class ModelTurn:
                 self._path = state.facts.avoid_parser(state.served, self._path)
             self._path = replace(self._path, mended=state.shown.mends_history)
             yield from with_retries(
-                self._attempt,
+                lambda: negotiate(asker, self._path, doubts_grammar=self._doubts_grammar),
                 state.retry_policy,
                 state.jitter,
                 state.server.check_health,
@@ -114,11 +115,6 @@ class ModelTurn:
         held, self._held = self._held, []
         yield from held
 
-    def _attempt(self) -> Turn[None]:
-        """One attempt, on the path so far."""
-        asker: Asker[ChatRequest, ModelEvent] = self
-        return negotiate(asker, self._path, doubts_grammar=self._doubts_grammar)
-
     def prepare(self, path: CallPath) -> Aside[CallPath]:
         """See Asker, as for edit, list_optional_fields, send and change."""
         state = self._state
@@ -143,16 +139,14 @@ class ModelTurn:
         It is kept whatever becomes of the turn.
         """
         state = self._state
-        thoughts: Sequence[bool] = ()  # that depend on the template
-        if state.builder.thoughts_policy == "auto":
-            thoughts = state.thoughts_held(self._messages)
+        thoughts, gaps = state.doubtful_thoughts(self._messages), state.gaps(self._messages)
         learner = PathLearner(
             state.server,
             state.facts,
             state.served,
             lambda messages, path: state.build_request(messages, [PROBE_TOOL], path),
         )
-        learned = yield from learner.learn_history(path, thoughts, state.gaps(self._messages))
+        learned = yield from learner.learn_history(path, thoughts, gaps)
         if self._tools and state.builder.wants_grammar:
             learned = yield from learner.learn_format(learned)
         if self._choice != "auto" and not learned.grammar:
@@ -266,21 +260,15 @@ class ModelTurn:
             refusal = judge_own_words(refusal, sent)
             yield from state.server.hint_base_url(refusal)
             if isinstance(refusal, ToolsUnsupported) and not path.proven and may_repeat(refusal, sent):
-                path = replace(path, proven=(yield from self._takes_plain_tools(path)))
+                # A request that has nothing of the conversation in it tells whether the server takes tools at all.
+                plain = state.builder.build(state.name, [UserMessage("Hello.")], [PROBE_TOOL], path, 1)
+                path = replace(path, proven=(yield from state.server.ask(plain)) is not None)
         downgrade = self._choose_downgrade(path, refusal, body)
         if isinstance(refusal, (TokensUnsupported, ToolsDropped)):
             state.path = downgrade.path  # so, whatever becomes of the turn
         if downgrade.notice:
             self._held.append(Notice(downgrade.notice))
         return downgrade.path
-
-    def _takes_plain_tools(self, path: CallPath) -> Aside[bool]:
-        """Whether the server takes tools in a request that has nothing of the conversation in it."""
-        state = self._state
-        plain = state.builder.build(state.name, [UserMessage("Hello.")], [PROBE_TOOL], path, 1)
-        wire = state.builder.encode(plain)
-        reply = yield Fetch("POST", wire.path, wire.body)
-        return bool(reply.head.is_ok)
 
     def _choose_downgrade(self, path: CallPath, refusal: ServerError, body: ChatRequest) -> Downgrade:
         """Raises the refusal where the turn may not be asked again, or nothing is left to change."""
@@ -291,10 +279,10 @@ class ModelTurn:
         odd, sent = state.builder.list_mended(body), state.builder.list_optional_fields(body)
         return choose_downgrade(path, refusal, odd, sent, are_tools_ours=True)
 
-    def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:
+    def accept(self, path: CallPath, without: Set[str]) -> None:
         """One failure with a grammar may have had another reason."""
         state = self._state
         state.shown.mends_history = path.mended
-        state.shown.grammar_failures = state.shown.grammar_failures + 1 if grammar_refusal else 0
+        state.shown.grammar_failures = state.shown.grammar_failures + 1 if without else 0
         if state.shown.grammar_failures > 1:
             state.path = state.path.disable_fields(sorted(without))

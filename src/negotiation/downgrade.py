@@ -24,11 +24,11 @@ def choose_downgrade(
     `odd`: what of the history would be mended; see mend_history. `sent` and `are_tools_ours`: see CallPath.downgrade.
     """
     mended = Downgrade(replace(path, mended=True), describe_mended(odd))
-    may_mend = bool(odd) and not refusal.in_answer  # a history that is answered was taken
+    may_mend = bool(odd) and not (path.mended or refusal.in_answer)  # a history that is answered was taken
     if may_mend and blames_history(refusal):
         return mended
     try:
-        return path.downgrade(refusal, sent, are_tools_ours=are_tools_ours and not odd)
+        return path.downgrade(refusal, sent, are_tools_ours=are_tools_ours and not may_mend)
     except ServerError:
         if may_mend and may_blame_history(refusal):
             return mended

@@ -37,8 +37,8 @@ class Asker(Protocol[Body, Given]):
     def change(self, path: CallPath, refusal: ServerError, body: Body, without: Set[str]) -> Aside[CallPath]:
         """The path without what was refused. Raises the refusal where nothing is left to change."""
 
-    def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:
-        """The server accepted a request on this path. `grammar_refusal`: of the same request with these fields."""
+    def accept(self, path: CallPath, without: Set[str]) -> None:
+        """The server accepted a request on this path. `without`: fields of a grammar with which it had failed."""
 
 
 def negotiate(
@@ -50,7 +50,6 @@ def negotiate(
     tells, unless that is known already: `doubts_grammar`.
     """
     without: frozenset[str] = frozenset()
-    grammar_refusal: ServerError | None = None
     while True:
         path = yield from asker.prepare(path)
         body = asker.edit(path, without)
@@ -61,9 +60,9 @@ def negotiate(
             grammar = asker.list_optional_fields(body) & GRAMMAR_FIELDS
             is_unexplained = refusal.status == INTERNAL_ERROR and not is_of_answer and not blames_grammar(refusal)
             if doubts_grammar and grammar and is_unexplained:
-                without, grammar_refusal = without | grammar, refusal
+                without |= grammar
                 continue
             path = yield from asker.change(path, refusal, body, without)
         else:
-            asker.accept(path, without, grammar_refusal)
+            asker.accept(path, without)
             return

@@ -121,8 +121,8 @@ class ClientAsker:
             return path.drop_tools() if shows_tools is False else path
         return (yield from self._refusals.downgrade(path, refusal, self.list_optional_fields(body), without))
 
-    def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:  # noqa: ARG002
-        """A grammar may be refused for the client's tools: that tells nothing about the server."""
+    def accept(self, path: CallPath, without: Set[str]) -> None:  # noqa: ARG002
+        """A failure with a grammar may be due to the client's tools, and the next client has others: it is not kept."""
         self._report.path = "raw" if path.is_raw else path.mode
         self._report.mended = self._request.list_mended(path)
         self.path = path

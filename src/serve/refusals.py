@@ -57,10 +57,7 @@ class Refusals:
         `without`: the fields that were left out of the refused body, as in ChatBody.edit.
         """
         path = replace(path, proven=False)  # the request of ours tells more than what the server has shown before
-        odd: Sequence[str] = ()
-        if not path.mended:
-            odd = self._request.mended.what
-        changed = yield from self._change(path, refusal, optional, self._request, odd)
+        changed = yield from self._change(path, refusal, optional, self._request, self._request.mended.what)
         is_of_server = changed.mended == path.mended  # and not of this history
         if is_of_server and self.are_proven:
             self.are_proven = yield from self._refuses_plain(path, changed, optional, without)

@@ -25,7 +25,7 @@ class ScriptedAsker:
         self.changes = changes
         self.prepared: list[CallPath] = []
         self.sent: list[tuple[frozenset[str], CallPath]] = []
-        self.accepted: list[tuple[CallPath, frozenset[str], ServerError | None]] = []
+        self.accepted: list[tuple[CallPath, frozenset[str]]] = []
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
         yield from ()
@@ -51,8 +51,8 @@ class ScriptedAsker:
         self.changes -= 1
         return path.disable_fields(["return_token_ids"])
 
-    def accept(self, path: CallPath, without: Set[str], grammar_refusal: ServerError | None) -> None:
-        self.accepted.append((path, frozenset(without), grammar_refusal))
+    def accept(self, path: CallPath, without: Set[str]) -> None:
+        self.accepted.append((path, frozenset(without)))
 
 
 def run(asker: ScriptedAsker, **options: bool) -> list[frozenset[str]]:
@@ -64,7 +64,7 @@ def run(asker: ScriptedAsker, **options: bool) -> list[frozenset[str]]:
 def test_what_is_accepted_is_sent_once():
     asker = ScriptedAsker(None)
     assert run(asker) == [GRAMMAR | {"return_token_ids"}]
-    assert asker.accepted == [(CallPath(written_format="hermes"), frozenset(), None)]
+    assert asker.accepted == [(CallPath(written_format="hermes"), frozenset())]
 
 
 def test_a_refusal_changes_the_path_of_the_next_request():
@@ -91,7 +91,7 @@ def test_where_nothing_is_left_to_change_the_last_refusal_is_raised():
 def test_a_request_with_a_grammar_that_fails_is_sent_without_it():
     asker = ScriptedAsker(BROKEN, None)
     assert run(asker) == [GRAMMAR | {"return_token_ids"}, frozenset({"return_token_ids"})]
-    assert asker.accepted[0][1:] == (GRAMMAR, BROKEN)
+    assert asker.accepted[0][1] == GRAMMAR
 
 
 def test_one_that_fails_without_its_grammar_too_is_refused_for_another_reason():
