@@ -222,12 +222,16 @@ class SessionState(Struct):
         arguments = changed if isinstance(changed, dict) else None
         self.started.append(StartedCall(record.number, self.running, str(record.fields.get("name")), arguments))
 
-    def _start_process(self, record: Record) -> None:
-        if process := _read_process(record):
+    def _track_process(self, record: Record) -> None:
+        """Add a process that was started, or remove one that has ended."""
+        pid, start, command, job = (record.fields.get(name) for name in StartedProcess.__struct_fields__)
+        if not isinstance(pid, int):
+            return
+        process = StartedProcess(pid, str(start), str(command), job if isinstance(job, int) else 0)
+        if record.kind == "process":
             self.processes.append(process)
-
-    def _end_process(self, record: Record) -> None:
-        self.processes = [each for each in self.processes if each != _read_process(record)]
+        else:
+            self.processes = [each for each in self.processes if each != process]
 
     def _attach(self, record: Record) -> None:
         """Add a call, a result or another piece to the last entry."""
@@ -340,8 +344,7 @@ _CHANGES: Mapping[str, Callable[[SessionState, Record], None]] = {
     **dict.fromkeys(("system", "user", "order", "response"), SessionState._add_message),
     "delta": SessionState._add_delta,
     "call": SessionState._start_call,
-    "process": SessionState._start_process,
-    "process_end": SessionState._end_process,
+    **dict.fromkeys(("process", "process_end"), SessionState._track_process),
     "result": SessionState._end_call,
     "meta": SessionState._set_meta,
     "rename": SessionState._rename,
@@ -366,13 +369,6 @@ def _find_todo_calls(response: Record | None) -> dict[str, Mapping[str, JSON]]:
     except ValueError:
         return {}
     return {call.id: call.arguments for call in reversed(calls) if call.name in TODO_NAMES}
-
-
-def _read_process(record: Record) -> StartedProcess | None:
-    pid, start, command, job = (record.fields.get(name) for name in StartedProcess.__struct_fields__)
-    if not isinstance(pid, int):
-        return None
-    return StartedProcess(pid, str(start), str(command), job if isinstance(job, int) else 0)
 
 
 def _read_digest(value: JSON) -> FileState | None:
