@@ -75,8 +75,6 @@ class AsyncLoop:
 
         asyncio.run_coroutine_threadsafe(cancel_all(), loop)
         thread.join(2 * CANCEL_GRACE_S)
-        if not thread.is_alive():
-            loop.close()
 
     def _ensure_started(self) -> AbstractEventLoop:
         import asyncio
@@ -84,7 +82,7 @@ class AsyncLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="async tools")
+                self._thread = threading.Thread(target=_run_loop, args=(self._loop,), daemon=True, name="async tools")
                 self._thread.start()
             return self._loop
 
@@ -101,3 +99,11 @@ class CurrentLoop(AsyncLoop):
 
     def close(self) -> None:
         """It belongs to the program."""
+
+
+def _run_loop(loop: AbstractEventLoop) -> None:
+    """The thread closes its loop, however long after `close` a coroutine that hangs comes to an end."""
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
