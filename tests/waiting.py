@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 PATIENCE_S = 180.0  # then it hangs, on however busy a machine
-POLL_S = 0.005
+POLL_S = 0.02
 CLOCK_FACTORS = 1, 10, 60
 
 

@@ -160,7 +160,7 @@ ROWS = (
     failing(18, "503 for ever", refused("503 Service Unavailable", "no backend"), **THREE, said=("(HTTP 503): no backend",)),
     failing(19, "502 from a proxy", body(PAGE.format("502 Bad Gateway"), HTML, status="502 Bad Gateway"), **THREE,
             said=("502 Bad Gateway", "A proxy in front of the server")),
-    failing(19, "an error page without end", [head(HTML, status="404 Not Found") + PAGE.format("Lost").encode() + b"x" * 20_000_000, STALL],
+    failing(19, "an error page without end", [head(HTML, status="404 Not Found") + PAGE.format("Lost").encode(), Again(b"x" * 100_000, 200), STALL],
             said=("(HTTP 404): Lost",), settings=QUICK),
     failing(20, "200 with a page", body(PAGE.format("Sign in"), HTML), said=("text/html (Sign in)", "127.0.0.1")),
     failing(20, "200 with a page that says it is JSON", body(PAGE.format("Sign in"), JSON), said=("Sign in",)),

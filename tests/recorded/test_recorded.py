@@ -7,6 +7,8 @@ Each provider, way of calling and front end is replayed once; `--hypothesis-prof
 from __future__ import annotations
 
 import sys
+from functools import cache
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,6 @@ from .asking import DATA
 from .program import World
 from .scenarios import KINDS, list_scenarios
 
-RECORDED = {kind: storage.load(DATA / f"{kind}.json") for kind in KINDS}
 EACH_ONCE = {
     "requests": (
         "vllm native", "vllm text", "vllm tools refused", "vllm new", "vllm roles merged", "vllm constrained on",
@@ -29,7 +30,14 @@ EACH_ONCE = {
     "command_line": ("help", "tools", "config from everywhere", "policy ask", "unauthorized"),
     "sessions": ("written", "every-kind"),
 }  # fmt: skip
-CASES = [(kind, name) for kind in KINDS for name in (RECORDED if is_thorough() else EACH_ONCE)[kind]]
+
+
+@cache
+def load_recorded(kind: str) -> dict[str, Any]:
+    return storage.load(DATA / f"{kind}.json")
+
+
+CASES = [(kind, name) for kind in KINDS for name in (load_recorded(kind) if is_thorough() else EACH_ONCE[kind])]
 
 
 @pytest.mark.thorough
@@ -38,9 +46,9 @@ def test_a_scenario_comes_out_as_recorded(kind, name, tmp_path):
     if name.endswith("help") and sys.version_info >= (3, 13):
         pytest.skip("argparse lists options in another way from Python 3.13 on")
     found = list_scenarios(kind)[name](World(tmp_path / "world"))
-    assert storage.find_difference(RECORDED[kind][name], found) == ""
+    assert storage.find_difference(load_recorded(kind)[name], found) == ""
 
 
 @check_rows("kind", KINDS)
 def test_every_scenario_is_recorded(kind):
-    assert list(RECORDED[kind]) == list(list_scenarios(kind))
+    assert list(load_recorded(kind)) == list(list_scenarios(kind))

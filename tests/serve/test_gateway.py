@@ -591,22 +591,25 @@ def name_tools(name: str, parameters: Sequence[str] = (), **fields: object) -> b
 
 
 @pytest.mark.parametrize(
-    ("body", "limit"),
+    ("make_body", "limit"),
     [
-        (json.dumps({**BODY, "tools": [TOOL] * 1025}).encode(), "more than 1,024 tools"),
-        (b'{"a": [' + b"[]," * 300_000 + b"[]]}", "more than 300,000 lists and objects"),
-        (b'{"a": [' + b"1," * 1_000_001 + b"1]}", "more than 1,000,000 values"),
-        (name_tools("a" * 257), "more than 256 characters"),
-        (name_tools("a", ["p" * 257]), "more than 256 characters"),
-        (name_tools("a" * 257, response_format={"type": "json_schema", "json_schema": {}}), "more than 256 characters"),
-        (name_tools("a", [f"{number:0>200}" for number in range(1001)]), "more than 200,000 characters"),
+        (lambda: json.dumps({**BODY, "tools": [TOOL] * 1025}).encode(), "more than 1,024 tools"),
+        (lambda: b'{"a": [' + b"[]," * 300_000 + b"[]]}", "more than 300,000 lists and objects"),
+        (lambda: b'{"a": [' + b"1," * 1_000_001 + b"1]}", "more than 1,000,000 values"),
+        (lambda: name_tools("a" * 257), "more than 256 characters"),
+        (lambda: name_tools("a", ["p" * 257]), "more than 256 characters"),
+        (
+            lambda: name_tools("a" * 257, response_format={"type": "json_schema", "json_schema": {}}),
+            "more than 256 characters",
+        ),
+        (lambda: name_tools("a", [f"{number:0>200}" for number in range(1001)]), "more than 200,000 characters"),
     ],
     ids=["tools", "lists", "values", "name", "parameter", "name beside a form", "names"],
 )
-def test_a_request_that_would_hold_up_others_is_refused(tmp_path, body, limit):
+def test_a_request_that_would_hold_up_others_is_refused(tmp_path, make_body, limit):
     async def use(client, _):
         headers = {"Content-Type": "application/json"}
-        async with client.post("/v1/chat/completions", data=io.BytesIO(body), headers=headers) as reply:
+        async with client.post("/v1/chat/completions", data=io.BytesIO(make_body()), headers=headers) as reply:
             assert reply.status == 413
             assert limit in (await reply.json())["error"]["message"]
 

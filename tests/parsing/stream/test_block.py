@@ -130,10 +130,8 @@ def test_a_call_of_any_length_is_read_whole():
 class TestTooLong:
     """A block of more than MAX_BLOCK_CHARS, in pieces and at the end of the text."""
 
-    BODY = '{"name": "read", "args": {"path": "' + "x" * MAX_BLOCK_CHARS
-
     def test_a_block_that_is_too_long_is_malformed_and_what_follows_is_text(self):
-        text = f"TOOL_CALL: {self.BODY}"
+        text = 'TOOL_CALL: {"name": "read", "args": {"path": "' + "x" * MAX_BLOCK_CHARS
         cuts = range(100, len(text) + 3_000_000, 1_000_000)
         events = events_of(text + "y" * 3_000_000, [cut for cut in cuts if cut < len(text)])
         (found,) = list_malformed(events)

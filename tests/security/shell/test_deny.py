@@ -134,7 +134,7 @@ def test_what_does_something_else_is_clear(line):
     assert judge_line(line, ("git", "push")).verdict == "clear"
 
 
-@check_rows("line", ["env " * 2400 + "x", "eval " * 1900 + "x", "$(" * 4000, "x" * 1_000_000, "git \0push", "\ud800"])
+@check_rows("line", ["env " * 2400 + "x", "eval " * 1900 + "x", "$(" * 4000, "x" * 100_000, "git \0push", "\ud800"])
 def test_what_is_too_much_to_look_at_is_not_clear(line):
     assert judge_line(line, ("git", "push")).verdict != "clear"
 
@@ -285,6 +285,6 @@ def test_a_line_without_its_end_or_its_command_cannot_be_read(line):
     assert judge_line(line, ["touch"]).verdict == "unreadable"
 
 
-@pytest.mark.parametrize("line", ["echo x > a\0b", "echo x > \ud800", f"echo x > {'a' * 1_000_000}"])
+@pytest.mark.parametrize("line", ["echo x > a\0b", "echo x > \ud800", f"echo x > {'a' * 100_000}"])
 def test_of_a_line_that_cannot_be_looked_at_no_file_is_known(line):
     assert list(list_written_files(line)) == [None]

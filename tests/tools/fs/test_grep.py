@@ -93,10 +93,10 @@ def test_a_block_is_not_passed_over_for_a_pattern_whose_meaning_depends_on_the_l
     assert find(b"a\nb\n", r"\Ab") == [FoundLine(2, "b", True)]
 
 
-@pytest.mark.parametrize("lines", [["a" * 1_000_000 + "b"], ["a" * 20 + "b"] * 1_000])
+@pytest.mark.parametrize("lines", [["a" * 100_000 + "b"], ["a" * 20 + "b"] * 1_000])
 def test_a_pattern_that_would_run_for_ever_is_stopped(lines):
-    for_a_while = LineMatcher("(a|aa)+$", time.monotonic, literal=False, ignore_case=False, timeout_s=0.2)
-    with pytest.raises(ToolError, match="the pattern takes more than 0.2 s"):
+    for_a_while = LineMatcher("(a|aa)+$", time.monotonic, literal=False, ignore_case=False, timeout_s=0.05)
+    with pytest.raises(ToolError, match="the pattern takes more than 0.05 s"):
         for line in lines * 1_000:
             for_a_while.find(line)
 

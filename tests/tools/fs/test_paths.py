@@ -75,7 +75,7 @@ REFUSED = [
     ("", "not a path"),
     ("  ", "not a path"),
     ("A" * 300 + ".txt", "name too long"),
-    ("a/" * 2_000_000, "too long"),
+    ("a/" * 50_000, "too long"),
 ]
 
 
