@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -202,18 +202,20 @@ class GuardedExchange:
 
     async def _send_whole(self, answer: WholeAnswer, headers: CIMultiDict[str]) -> web.StreamResponse:
         """An answer that does not stream, or a refusal."""
-        is_ok = answer.status == OK
-        is_told_in_stream = not is_ok and self.chat.stream and self._dialect.tells_length_in_stream
-        if is_told_in_stream and is_about_length(read_error_message(answer.body)):
-            await self._live.open(headers)
-        if self._live.is_open or not (is_ok or _is_error(answer.body)):  # the second: of something in between
-            return await self._fail(answer.status, read_error_message(answer.body))
-        self.status = answer.status
         headers["Content-Type"] = "application/json"
-        if is_ok:
-            body = self._dialect.encode_answer(answer.body)
-        else:
-            body = self._dialect.encode_refusal(answer.status, answer.body)
+        if answer.status == OK and not self._live.is_open:
+            self.status = OK
+            return web.Response(body=self._dialect.encode_answer(answer.body), headers=headers)
+        message = read_error_message(answer.body)
+        if self.chat.stream and self._dialect.tells_length_in_stream and is_about_length(message):
+            await self._live.open(headers)
+        is_error = False  # in OpenAI's shape, and not of something in between
+        with suppress(WireError):
+            is_error = "error" in as_dict(load_json(answer.body))
+        if self._live.is_open or not is_error:
+            return await self._fail(answer.status, message)
+        self.status = answer.status
+        body = self._dialect.encode_refusal(answer.status, answer.body)
         return web.Response(status=answer.status, body=body, headers=headers)
 
     async def _stream(self, turn: ChatTurn, first: Payload, rest: AsyncGenerator[Output, None]) -> web.StreamResponse:
@@ -254,11 +256,3 @@ def word_failure(failure: BotError, replica: Replica | None) -> str:
     if isinstance(failure, ClientError) and not isinstance(failure, (Timeout, StreamCut)):
         return NO_SERVER
     return replica.hide_address(failure.message) if replica else failure.message
-
-
-def _is_error(body: bytes) -> bool:
-    """Whether it is an error in OpenAI's shape."""
-    try:
-        return "error" in as_dict(load_json(body))
-    except WireError:
-        return False
