@@ -5,7 +5,7 @@ What a refusal changes is this request's alone, until the server refuses a reque
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from ..providers.stream.decoder import BLANK, Form, build_page_error, detect_for
 from ..providers.text_completions import make_body
 from ..providers.wire_json import encode_json
 from ..types.effects import READ, Aside, Fetch, Open, Reply, ReplyHead
-from ..types.messages import UserMessage
+from ..types.messages import Message, ToolChoice, UserMessage
 from .chat_request import ChatBody
 from .chunks.text_run import count_prompt_tokens
 from .refusals import Refusals
@@ -65,9 +65,7 @@ class ClientAsker:
         self._request = request
         self._report = report
         self._server = ServerApi(OpenAICodec(new_id), served.address, facts, is_vllm=True)  # of other prompts
-        self._learner = PathLearner(
-            self._server, facts, served, lambda messages, _: ChatRequest(request.model, messages, [PROBE_TOOL])
-        )
+        self._learner = PathLearner(self._server, facts, served, self._make_probe)
         self._refusals = Refusals(request, self._server, self._ask_aside, options.constrained)
 
     def choose_path(self) -> CallPath:
@@ -90,9 +88,17 @@ class ClientAsker:
     def _learn(self, path: CallPath) -> Aside[CallPath]:
         """The path with what the template does to the history."""
         messages = self._request.messages
-        thoughts, gaps = map(has_inline_thought, messages), map(has_wire_gap, messages)
+        # Results as text are messages of the user, before which a template may show no thoughts: they stay in the text.
+        thoughts = (path.mode != "text" and has_inline_thought(each) for each in messages)
+        gaps = map(has_wire_gap, messages)
         has_late_system = self._request.has_late_system
         return (yield from self._learner.learn_history(path, thoughts, gaps, has_late_system=has_late_system))
+
+    def _make_probe(self, messages: Sequence[Message], path: CallPath) -> ChatRequest:
+        choice: ToolChoice = "auto"
+        if path.mode == "template":
+            choice = "none"
+        return ChatRequest(self._request.model, messages, [PROBE_TOOL], tool_choice=choice)
 
     def edit(self, path: CallPath, without: Set[str]) -> dict[str, Any]:
         self.body = self._request.edit(path, without, self._constrained)
