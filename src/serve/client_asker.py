@@ -5,7 +5,7 @@ What a refusal changes is this request's alone, until the server refuses a reque
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from ..providers.stream.decoder import BLANK, Form, build_page_error, detect_for
 from ..providers.text_completions import make_body
 from ..providers.wire_json import encode_json
 from ..types.effects import READ, Aside, Fetch, Open, Reply, ReplyHead
-from ..types.messages import Message, ToolChoice, UserMessage
+from ..types.messages import UserMessage
 from .chat_request import ChatBody
 from .chunks.text_run import count_prompt_tokens
 from .refusals import Refusals
@@ -65,7 +65,12 @@ class ClientAsker:
         self._request = request
         self._report = report
         self._server = ServerApi(OpenAICodec(new_id), served.address, facts, is_vllm=True)  # of other prompts
-        self._learner = PathLearner(self._server, facts, served, self._make_probe)
+        self._learner = PathLearner(  # the choice none is refused on no path
+            self._server,
+            facts,
+            served,
+            lambda messages, _: ChatRequest(request.model, messages, [PROBE_TOOL], tool_choice="none"),
+        )
         self._refusals = Refusals(request, self._server, self._ask_aside, options.constrained)
 
     def choose_path(self) -> CallPath:
@@ -93,12 +98,6 @@ class ClientAsker:
         gaps = map(has_wire_gap, messages)
         has_late_system = self._request.has_late_system
         return (yield from self._learner.learn_history(path, thoughts, gaps, has_late_system=has_late_system))
-
-    def _make_probe(self, messages: Sequence[Message], path: CallPath) -> ChatRequest:
-        choice: ToolChoice = "auto"
-        if path.mode == "template":
-            choice = "none"
-        return ChatRequest(self._request.model, messages, [PROBE_TOOL], tool_choice=choice)
 
     def edit(self, path: CallPath, without: Set[str]) -> dict[str, Any]:
         self.body = self._request.edit(path, without, self._constrained)
@@ -135,13 +134,11 @@ class ClientAsker:
         self._keep(path)
 
     def _keep(self, path: CallPath) -> None:
-        """Keep the path for other requests, unless it holds for this turn, or was changed for this client's words."""
-        if path.reason == PARSER_FAILED or not self._refusals.are_proven:
-            return
+        """Keep the path for other requests, unless it was changed for this client's words."""
         if self._request.choice != "auto":
             path = replace(path, mode="native")
-        if path != CallPath():
-            self._facts.paths.update(self._served, lambda known: known.join(path))
+        if self._refusals.are_proven:
+            self._facts.keep_path(self._served, path)
 
     def _ask_aside(self, body: Mapping[str, Any]) -> Fetch:
         self._report.extra_requests += 1
