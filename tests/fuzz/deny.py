@@ -8,14 +8,17 @@ are run as well, and must make no file that is not listed. It ends with exit cod
 
 from __future__ import annotations
 
+import posixpath
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from src.security.shell.deny import judge_line, list_written_files
+from src.security.shell.match_line import match_line
+from src.security.shell.written_files import list_written_files
 
 DENIED = "xdeny"
 _PIECES = (
@@ -24,7 +27,8 @@ _PIECES = (
     " 'a[$(xdeny)]' if then fi for in do done while case esac function xdeny() eval alias git status -c sort -e sed"
     ' 1e awk # -- - a[$(xdeny)] $x "$x" ${x:-`xdeny`} coproc exec command -p builtin type let (( )) [[ ]] 3 @ % ^ : ,'
 )
-PIECES = _PIECES.split()
+_ENTERING = "cd d|cd d/e|cd ..|eval 'cd d'|f() { cd d; }; f|{ cd d; }|$x d|x=cd; $x d|sh -c 'ls > out'|env -C d|bash <<<|. ./enter"
+PIECES = [*_PIECES.split(), *_ENTERING.split("|")]
 BLANKS = (" ", " ", " ", "", "\n", "\t", "\\\n", "\r", "\xa0", "\v")
 MANY = 20_000
 LINES = (
@@ -43,6 +47,11 @@ LINES = (
     'echo "$(cat a.txt) > 1" > out "x"',
     "x=`cat a.txt`; echo $x > \"out\" 'b > c'",
     "cat <<E > out\n$(cat a.txt) > 1\nE\nls 2>&1 > b",
+    "cd d; ls > out; cd e && ls > b",
+    "for i in 1 2; do ls > out; cd d; done",
+    "f() { ls > out; }; (f); cd d; f > b",
+    "case $x in d) cd d;; *) ls > out;; esac; sh -c 'ls > b'",
+    "cd d; bash <<'E'\nls > out\nE\nls > b",
     'if [[ a > b ]]; then (( 1 > 2 )); fi; sh -c "ls > out"',
 )
 
@@ -59,19 +68,31 @@ def make_line(random_source: random.Random) -> str:
 
 class Outcome(NamedTuple):
     has_run: bool  # whether the denied program ran
-    files: frozenset[str]  # names of those that were made
+    files: frozenset[str]  # those that were made
 
 
 def run_line(line: str) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         bin_folder, here = Path(folder, "bin"), Path(folder, "ws")
         bin_folder.mkdir()
-        here.mkdir()
+        (here / "d" / "e").mkdir(parents=True)
         (here / "a.txt").write_text("xdeny\n")
+        (here / "enter").write_text("cd d\n")
         program = bin_folder / DENIED
         program.write_text(f"#!/bin/sh\n: > {folder}/mark\n")
         program.chmod(0o755)
-        words = ["bwrap", "--ro-bind", "/", "/", "--bind", folder, folder, "--dev", "/dev", "--unshare-all"]
+        words = [
+            shutil.which("bwrap") or "bwrap",
+            "--ro-bind",
+            "/",
+            "/",
+            "--bind",
+            folder,
+            folder,
+            "--dev",
+            "/dev",
+            "--unshare-all",
+        ]
         subprocess.run(
             [*words, "--die-with-parent", "--chdir", str(here), "--", "timeout", "2", "bash", "-c", "--", line],
             env={"PATH": f"{bin_folder}:/usr/bin:/bin", "LANG": "C.UTF-8"},
@@ -79,7 +100,7 @@ def run_line(line: str) -> Outcome:
             capture_output=True,
             check=False,
         )
-        made = {path.name for path in here.iterdir() if path.is_file()} - {"a.txt"}
+        made = {str(path.relative_to(here)) for path in here.rglob("*") if path.is_file()} - {"a.txt", "enter", "a.out"}
         return Outcome(Path(folder, "mark").exists(), frozenset(made))
 
 
@@ -89,7 +110,7 @@ def main(arguments: list[str]) -> int:
     clear = writing = 0
     for _ in range(many):
         line = make_line(random_source)
-        is_clear = judge_line(line, (DENIED,)).verdict == "clear"
+        is_clear = match_line(line, (DENIED,)).verdict == "clear"
         listed = set(list_written_files(line))
         is_writing = ">" in line and None not in listed
         if "\0" in line or not (is_clear or is_writing):
@@ -99,7 +120,7 @@ def main(arguments: list[str]) -> int:
         if is_clear and outcome.has_run:
             print(f"{line!r} is judged clear and runs {DENIED}")
             return 1
-        if is_writing and outcome.files - {name.rpartition("/")[2] for name in listed if name}:
+        if is_writing and outcome.files - {posixpath.normpath(name) for name in listed if name}:
             print(f"{line!r} makes {sorted(outcome.files)}, and {listed} are listed")
             return 1
     print(f"{many} lines: none of {clear} clear ones ran {DENIED}, {writing} made only the files that are listed")

@@ -22,11 +22,12 @@ from ...types.lazy_pattern import LazyPattern
 from ...types.messages import ToolCall
 from ...types.sandbox import ACCESSES, Access, Sandbox
 from ..sandbox.running_files import is_hook, is_part_of_repository, is_run_by_link, is_running_by_itself
-from ..shell import deny
 from ..shell.local_requests import find_local_server
+from ..shell.match_line import CLEAR, MATCHES, LineMatch, match_line
 from ..shell.readable import PROJECT, list_programs
 from ..shell.reader import ReadCommand, UnsafeToParse, parse_line, split_words
 from ..shell.workspace import explain_protection
+from ..shell.written_files import list_written_files
 from .modes import MODES, includes
 from .rules import Action, Rule
 
@@ -179,7 +180,7 @@ class Policy(Struct, frozen=True):
         line = call.arguments.get("command")
         if not isinstance(line, str):
             return True
-        is_destructive = any(deny.judge_line(line, words).verdict == "denied" for words in DESTRUCTIVE)
+        is_destructive = any(match_line(line, words).verdict == "matches" for words in DESTRUCTIVE)
         is_local = bool(find_local_server(_try_parse(line)[0]))
         return not (is_destructive or is_local or FORCED_REFERENCE.search(line))
 
@@ -216,12 +217,12 @@ class Policy(Struct, frozen=True):
         for rule in self.rules:
             if rule.action != action:
                 continue
-            judged = self._judge(rule, call)
-            verdict, reason = judged.verdict, judged.reason
-            if verdict == "denied" or (verdict == "unreadable" and action == "ask"):
+            found = self._match_call(rule, call)
+            if found.verdict == "matches" or (found.verdict == "unreadable" and action == "ask"):
                 return Decision(action, RULE_REASONS[action], str(rule), access)
-            if verdict == "unreadable" and action == "deny" and doubt is None:
-                doubt = Decision("ask", f"a rule may deny it, and {reason}", str(rule), access, needs_person=True)
+            if found.verdict == "unreadable" and action == "deny" and doubt is None:
+                why = f"a rule may deny it, and {found.reason}"
+                doubt = Decision("ask", why, str(rule), access, needs_person=True)
         return doubt
 
     def _explain_protection(self, call: ToolCall) -> str:
@@ -232,7 +233,7 @@ class Policy(Struct, frozen=True):
                 if why:
                     return why
             elif not (only_reads and self.is_enforced):
-                return "it is not known which file it writes, which may be a protected one; name the file"
+                return "it is not known which file it writes, which may be a protected one; give its whole path"
         return ""
 
     def _explain_reach(self, call: ToolCall) -> str:
@@ -252,14 +253,14 @@ class Policy(Struct, frozen=True):
             return f"{escape_name(path)} is outside the workspace; only files inside it can be reached"
         return ""
 
-    def _judge(self, rule: Rule, call: ToolCall) -> deny.DenyVerdict:
-        """Whether a rule speaks of a call ("denied"), whatever its action; of a command it may be unreadable."""
+    def _match_call(self, rule: Rule, call: ToolCall) -> LineMatch:
+        """Whether a rule speaks of a call; of a command that may be unreadable."""
         line = call.arguments.get("command")
         if rule.command and isinstance(line, str) and rule.matches_tool(call.name):
-            return deny.judge_line(line, split_words(rule.command))
+            return match_line(line, split_words(rule.command))
         matches_path = not rule.path or (call.real_path is not None and self._matches(rule, call.real_path))
         is_meant = not rule.command and _speaks_of(rule, call.name) and matches_path
-        return deny.DenyVerdict("denied" if is_meant else "clear")
+        return MATCHES if is_meant else CLEAR
 
     def _matches(self, rule: Rule, place: str) -> bool:
         """Whether a rule about a path applies to a place.
@@ -310,7 +311,7 @@ class Policy(Struct, frozen=True):
         if granted is None:
             return None
         widest = min(granted[0], self.widest_access, key=ACCESSES.index)
-        if None in deny.list_written_files(line):  # it may write a protected file, as _explain_protection says
+        if None in list_written_files(line):  # it may write a protected file, as _explain_protection says
             widest = "read"
         access = named or widest
         if not includes(widest, access):
@@ -422,7 +423,7 @@ def _list_written_files(call: ToolCall) -> Iterable[str | None]:
     """The files that a call names as those which it writes; None for one that it does not tell."""
     line, path = call.arguments.get("command"), call.real_path or call.arguments.get("path")
     if call.name == "exec" and isinstance(line, str):
-        return deny.list_written_files(line)
+        return list_written_files(line)
     if call.name in WRITE_TOOLS and isinstance(path, str):
         return (path,)
     return ()

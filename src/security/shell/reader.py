@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ MAX_LINE_CHARS = 10_000
 GLOB = LazyPattern(r"[*?]|\[.")
 SKIPPED = LazyPattern(r"(?:[ \t]|\\\n)+(?:#[^\n]*)?|#[^\n]*")
 REDIRECTION = LazyPattern(r"([0-9]?)(&>>|&>|<<<|<<-|<<|<&|<>|<(?!\()|>>|>&|>\||>(?!\())")
-SEPARATOR = LazyPattern(r"&&|\|\||\|&|[<>]\(|[|;&()\n`\"]")
+SEPARATOR = LazyPattern(r"&&|\|\||\|&|[<>]\(|\((?:[ \t]|\\\n)*\)|[|;&()\n`\"]")
 PIECE = LazyPattern(  # of a word: plain, quoted in one of four ways, a continued line, or what a shell replaces
     r"(?P<plain>[^\s\\'\"`$|&;<>(){}]+|\{[A-Za-z0-9_]*\})|'(?P<single>[^']*)'"
     r'|"(?P<double>(?:[^"\\`$]|\\[\s\S]|\$(?!\())*)"|\\(?P<escaped>[^\n])|(?P<continued>\\\n)'
@@ -41,6 +42,7 @@ _OPERAND = r"(?:\$?\w+|\"\$?\w+\")"
 COMPARISON = LazyPattern(rf"\[\[[ \t]+{_OPERAND}[ \t]+[<>][ \t]+{_OPERAND}[ \t]+\]\]")
 _RESERVED = "{ } [[ ]] if then else elif fi case esac for select while until do done in function coproc"
 RESERVED = frozenset(_RESERVED.split())
+BEFORE_WORDS = ("for", "select", "case", "function", "in", "[[")  # behind which no reserved word stands
 VARIABLE = LazyPattern(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 # Variables before a command that change how something looks, and name no file and no program; a / would be a path.
 # In some encodings a letter ends in a byte that is an ASCII sign elsewhere, and a script reads as another.
@@ -49,6 +51,8 @@ ASSIGNMENT = LazyPattern(
     "|(?:TZ|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CI|NODE_ENV|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
     "|PYTHONHASHSEED|RUST_BACKTRACE)=[A-Za-z0-9_.@+-]*|(?:GIT_)?PAGER=(?:cat)?"
 )
+QUOTING = LazyPattern(r"\\\n|[\\'\"]")
+NO_NAME = LazyPattern(r"[^\w.+-]+")  # separates the names in a text
 NO_DOCUMENT_END = "a here-document does not end"
 WHY_UNKNOWN = {
     "$": "$ is replaced by something unknown",
@@ -62,7 +66,9 @@ WHY_UNKNOWN = {
     "<(": "what a command prints stands for a file",
     ">(": "what a command reads stands for a file",
 }
-ENDS = {"<<": "<<", "(": ")", "<(": ")", ">(": ")", '"': '"', "case": "esac"}
+_LEADING = "! { if then else elif while until do time coproc command builtin exec"
+LEADING = frozenset(_LEADING.split())  # behind which the name of a program may stand
+ENDS = {"(": ")", "<(": ")", ">(": ")", '"': '"'}
 
 
 class UnsafeToParse(Exception):
@@ -81,10 +87,28 @@ class ReadWord(Struct, frozen=True):
 
 
 class Token(Struct, frozen=True):
-    """A word, with `operator` "", or the target of a redirection; a separator has no word."""
+    """A word, with `operator` "", or the target of a redirection; a separator has no word.
+
+    Each of the separators (, <( and >( has its ), in order; one that closes none of them is a ;.
+    The text of a here-document in which nothing is replaced has the operator "<<". `role`: whether the word is a
+    reserved word, or stands where the name of a program may.
+    """
 
     operator: str
     word: ReadWord | None = None
+    role: Literal["", "name", "reserved"] = ""
+
+
+class Part(Struct, frozen=True):
+    """An open part of a line: `end` is ), ", esac, or << in a here-document.
+
+    `is_in_word`: whether it is a part of a word. Then `is_name` and `is_operand` tell what may follow this word.
+    """
+
+    end: str
+    is_in_word: bool = False
+    is_name: bool = True
+    is_operand: bool = False
 
 
 class ReadCommand(Struct, frozen=True):
@@ -121,7 +145,7 @@ def parse_line(source: str) -> tuple[ReadCommand, ...]:
         if word:
             command = _add_word(command, operator, word)
             continue
-        if operator == "(" and (command != EMPTY or before == "("):
+        if operator in ("(", "()") and (command != EMPTY or before == "("):
             raise UnsafeToParse("( begins more than a group of commands")
         if command.words:
             commands.append(_check_command(command))
@@ -136,6 +160,8 @@ def parse_line(source: str) -> tuple[ReadCommand, ...]:
 def _add_word(command: ReadCommand, operator: str, word: ReadWord) -> ReadCommand:
     if word.unknown:
         raise UnsafeToParse(word.unknown)
+    if operator == "<<":
+        return command
     if not operator:
         return replace(command, words=(*command.words, word))
     if word.is_glob or not word.text:
@@ -152,6 +178,11 @@ def split_words(text: str) -> tuple[str, ...]:
     except UnsafeToParse:
         return tuple(text.split())
     return commands[0].texts if len(commands) == 1 else tuple(text.split())
+
+
+def split_names(text: str) -> list[str]:
+    """What may be a name in a text, in order, without its quoting and wherever it stands."""
+    return NO_NAME.split(QUOTING.sub("", text))
 
 
 def _check_command(command: ReadCommand) -> ReadCommand:
@@ -184,70 +215,135 @@ class _Tokenizer:
         self._source = source
         self._is_bash = is_bash
         self._at = 0
-        self._begins = True  # whether a command may begin here
-        self._ends = [""]  # of each part that is open: ), ", esac, or << in a here-document
+        self._begins = True  # whether a reserved word may stand here
+        self._is_name = True  # whether the name of a program may
+        self._is_operand = False  # whether what stands here is a pattern of `case`, or is inside [[ ]]
+        self._word_end = -1  # of the last word: what begins there belongs to it
+        self._parts = [Part("")]  # those that are open
         self._documents: list[tuple[str, bool, bool]] = []  # end, whether tabs may stand before it, whether literal
 
     def list_tokens(self) -> Iterator[Token]:
         while self._at < len(self._source):
-            if self._ends[-1] in ('"', "<<"):
+            if self._parts[-1].end in ('"', "<<"):
                 yield from self._read_string()
-            elif self._is_bash and (self._skip(ARITHMETIC) or (self._begins and self._skip(COMPARISON))):
-                self._begins = False
-                yield _make_unknown("a comparison makes it more than simple commands")
+            elif self._source[self._at] == "#" and self._at == self._word_end:
+                yield self._read_argument()  # a # in a word begins no comment
             elif not self._skip(SKIPPED):
                 yield from self._read_code()
         if self._documents:
             yield _make_unknown(NO_DOCUMENT_END)
+        for part in self._parts:
+            if part.end == ")":
+                yield Token(")")
         yield Token("")
 
     def _read_string(self) -> Iterator[Token]:
         """The text of a string or here-document, up to its end or to a command in it."""
         text, sign = self._skip(IN_STRING), self._skip(STRING_END)
+        self._word_end = self._at - 1  # a command in the string is part of the word
         yield Token("", ReadWord(text + sign.strip('"'), unknown=WHY_UNKNOWN['"']))
         if sign == "`":
             yield from self._read_backquotes()
-        elif sign != '"' or self._ends[-1] == sign:
-            yield from self._read_separator(sign.strip("$"))
+        elif sign != '"' or self._parts[-1].end == sign:
+            yield self._read_separator(sign.strip("$"))
 
     def _read_backquotes(self) -> Iterator[Token]:
         """A command in backquotes, behind the first of them. It ends at the next one, whatever quotes there are."""
-        yield _make_unknown(WHY_UNKNOWN["`"])
+        yield self._begin_unknown_word("`")
         command = self._skip(IN_BACKQUOTES)
+        self._word_end = self._at
         yield from _Tokenizer(ESCAPED.sub(r"\1", command[:-1]), self._is_bash).list_tokens()
 
     def _read_code(self) -> Iterator[Token]:
-        if redirection := REDIRECTION.match(self._source, self._at):
+        if self._is_bash and (self._skip(ARITHMETIC) or (self._begins and self._skip(COMPARISON))):
+            self._word_end = self._at
+            yield _make_unknown("a comparison makes it more than simple commands")
+        elif redirection := REDIRECTION.match(self._source, self._at):
             self._at, self._begins = redirection.end(), False
             yield from self._read_redirection(redirection[2])
         elif number := self._skip(NUMBERS):
             yield _make_unknown(f"it redirects the unusual file descriptor {number[:20]}")
         elif PIECE.match(self._source, self._at):
-            start = self._at
-            yield Token("", self._read_word())
-            written = self._source[start : self._at]
-            if self._begins and written in ("case", "esac"):
-                self._open_or_close(written)
-            self._begins = self._begins and written in (*RESERVED, "!")
+            yield self._read_argument()
         elif (separator := self._skip(SEPARATOR)) == "`":
             yield from self._read_backquotes()
         else:
-            yield from self._read_separator(separator)
+            yield from self._read_operator(separator)
 
-    def _read_separator(self, separator: str) -> Iterator[Token]:
+    def _read_argument(self) -> Token:
+        """A word, or a piece of one that stands behind a string or command in it."""
+        start, is_whole = self._at, self._at != self._word_end
+        word = self._read_word()
+        if not is_whole:
+            return Token("", word)
+        if self._read_reserved(self._source[start : self._at].replace("\\\n", "")):
+            self._is_name = word.text in LEADING
+            return Token("", word, "reserved")
+        if not self._is_name:
+            self._is_name = word.text == "{"  # coproc NAME {
+            return Token("", word)
+        is_variable = VARIABLE.match(word.text) is not None
+        self._is_name = is_variable or word.text in LEADING or word.text.startswith("-")
+        if is_variable or self._is_operand or word.unknown == WHY_UNKNOWN["("]:  # the name of a function
+            return Token("", word)
+        return Token("", word, "name")
+
+    def _read_reserved(self, written: str) -> bool:
+        """Whether a word is a reserved one. Patterns and operands are not, but for what ends them."""
+        if self._is_operand:
+            is_reserved = written in ("]]", self._parts[-1].end)
+        else:
+            is_reserved = self._begins and written in (*RESERVED, "!")
+        self._begins = is_reserved and written not in BEFORE_WORDS
+        if not is_reserved:
+            return False
+        if written == self._parts[-1].end:
+            self._close_part()
+        elif written == "case":
+            self._parts.append(Part("esac"))
+        self._is_operand = written == "case" or (self._is_bash and written == "[[")
+        return True
+
+    def _begin_unknown_word(self, sign: str) -> Token:
+        """The beginning of a word, or of a piece of one, that is a string or command."""
+        is_whole = self._at - len(sign) != self._word_end
+        word = ReadWord("", unknown=WHY_UNKNOWN[sign])
+        if not is_whole:
+            return Token("", word)
+        token = Token("", word, "name" if self._is_name and not self._is_operand else "")
+        self._begins = self._is_name = False
+        return token
+
+    def _read_operator(self, separator: str) -> Iterator[Token]:
         if separator in WHY_UNKNOWN and separator != "(":
-            yield _make_unknown(WHY_UNKNOWN[separator])
-        self._begins = True
-        self._open_or_close(separator)
-        yield Token(separator)
+            yield self._begin_unknown_word(separator)
+        is_empty = separator[:1] == "(" and separator[-1:] == ")"
+        yield self._read_separator("()" if is_empty else separator)
         if separator == "\n":
             yield from self._skip_documents()
 
-    def _open_or_close(self, sign: str) -> None:
-        if sign == self._ends[-1]:
-            self._ends.pop()
-        elif sign in ENDS:
-            self._ends.append(ENDS[sign])
+    def _read_separator(self, separator: str) -> Token:
+        is_in_word = self._at - len(separator) == self._word_end or separator in ('"', "<(", ">(")
+        part = Part(ENDS.get(separator, ""), is_in_word, self._is_name, self._is_operand)
+        is_list = is_in_word and self._source.endswith("=(", 0, self._at)  # of values: x=(a b)
+        self._begins, self._is_name = True, separator != '"' and not is_list
+        if separator == self._parts[-1].end:
+            self._close_part()
+        elif part.end:
+            self._parts.append(part)
+            self._is_operand = False
+        elif separator == ")":  # behind a pattern of `case`
+            self._is_operand = False
+            return Token(";")
+        elif self._parts[-1].end == "esac" and self._source.endswith(";;", 0, self._at):
+            self._is_operand = True
+        return Token(separator)
+
+    def _close_part(self) -> None:
+        part = self._parts.pop()
+        self._is_operand = part.is_in_word and part.is_operand
+        if part.is_in_word:
+            self._begins, self._is_name, self._word_end = False, part.is_name, self._at
 
     def _read_redirection(self, operator: str) -> Iterator[Token]:
         self._skip(SKIPPED)
@@ -265,6 +361,7 @@ class _Tokenizer:
 
     def _skip_documents(self) -> Iterator[Token]:
         """Skip the here-documents that begin here, but for the commands in them."""
+        is_in_document = any(part.end == "<<" for part in self._parts)  # in which it is read as code
         for end, is_stripped, is_literal in self._documents:
             tabs = r"\t*" if is_stripped else ""
             document_match = re.compile(rf"((?:[^\n]*\n)*?){tabs}{re.escape(end)}(?:\n|\Z)").match(
@@ -273,11 +370,14 @@ class _Tokenizer:
             if not document_match:
                 yield _make_unknown(NO_DOCUMENT_END)
                 continue
-            if is_literal or "<<" not in self._ends:  # in another document it is read as code
+            if is_literal:
+                yield Token("<<", ReadWord(document_match[1]))
+            if is_literal or not is_in_document:
                 self._at = document_match.end()
-            if not is_literal and "<<" not in self._ends:
+            if not is_literal and not is_in_document:
                 document = _Tokenizer(document_match[1], self._is_bash)
-                document._open_or_close("<<")
+                document._parts.append(Part("<<"))
+                document._is_name = False
                 yield from document.list_tokens()
         self._documents = []
 
@@ -291,6 +391,7 @@ class _Tokenizer:
             is_glob = is_glob or GLOB.search(plain) is not None
             text += plain + (piece["single"] or piece["escaped"] or piece["ansi"] or piece["unknown"] or "")
             text += IN_DOUBLE.sub(lambda found: found[1].strip("\n"), double)
+        self._word_end = self._at
         following = self._source[self._at : self._at + 1]
         if self._at == start:
             unknown = f"a word is missing before {following!a}"

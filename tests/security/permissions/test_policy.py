@@ -456,10 +456,30 @@ def test_a_path_that_no_file_tool_reaches_is_denied_whatever_a_rule_says(tool, a
     assert reason in decision.reason
 
 
-@pytest.mark.parametrize("command", ["echo x >$f", "echo x >.g?t/config", "cd $d && echo x >config", "echo x 1<>$a"])
-def test_a_redirection_that_cannot_be_read_counts_as_one_to_a_protected_file(command, workspace):
-    decision = Policy(workspace, mode="full").decide(exec_call(command), "high")
+REDIRECTED_TO_PROTECTED = """\
+echo x >$f
+echo x >.g?t/config
+cd $d && echo x >config
+echo x 1<>$a
+cd a; cd b; cd c; cd d; cd e; cd .git; echo x > config
+cd .git && sh -c 'echo x > config'
+eval 'cd .git'; echo x > config
+cd .git; bash <<'E'\\n echo x > config\\nE
+echo "$(date)"#a > .git/config
+cd .git; echo $(a) [[ a > config ]]
+""".splitlines()
+
+
+@pytest.mark.parametrize("command", REDIRECTED_TO_PROTECTED)
+@pytest.mark.parametrize("mode", ["ask", "full"])
+def test_a_redirection_that_may_be_to_a_protected_file_is_denied_without_a_sandbox(command, mode, workspace):
+    decision = Policy(workspace, mode).decide(exec_call(command.replace("\\n", "\n")), "high")
     assert (decision.action, decision.rule) == ("deny", "protected")
+
+
+def test_a_program_that_writes_a_protected_file_asks_where_no_sandbox_keeps_it_from_that(workspace):
+    decision = Policy(workspace, "auto").decide(exec_call("tee .git/config", "write"), "high")
+    assert (decision.action, decision.rule, decision.needs_person) == ("ask", "sandbox", False)
 
 
 @pytest.mark.parametrize(("mode", "action"), [("ask", "ask"), ("edits", "ask"), ("auto", "ask"), ("full", "allow")])

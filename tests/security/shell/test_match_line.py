@@ -1,10 +1,10 @@
-"""Whether a line runs what a rule denies; one that cannot be read whole is not clear of it."""
+"""Whether a line runs what a rule is about; one that cannot be read whole is not clear of it."""
 
 from __future__ import annotations
 
 import pytest
 
-from src.security.shell.deny import judge_line, list_written_files
+from src.security.shell.match_line import match_line
 from tests.each import check_each, check_rows
 
 PUSHES = """\
@@ -116,148 +116,62 @@ find *
 
 @check_each(line=[*PUSHES, "git \\\n push", "cat <<E\n$(git push)\nE", "bash <<E\ngit push\nE", "git push\n'"])
 def test_a_line_that_might_run_it_is_not_clear(line):
-    assert judge_line(line, ("git", "push")).verdict != "clear"
+    assert match_line(line, ("git", "push")).verdict != "clear"
 
 
 @check_rows("line", ["git push", "git -C x push", 'g\\it pu"sh"', "env git push", "to; git \\\n push", "$x git push"])
-def test_one_that_names_it_is_denied(line):
-    assert judge_line(line, ("git", "push")).verdict == "denied"
+def test_one_that_names_it_matches(line):
+    assert match_line(line, ("git", "push")).verdict == "matches"
 
 
 @check_each(line=UNREADABLE)
 def test_what_is_not_in_the_closed_list_cannot_be_read(line):
-    assert judge_line(line, ("git", "push")).verdict == "unreadable"
+    assert match_line(line, ("git", "push")).verdict == "unreadable"
 
 
 @check_each(line=OTHERS)
 def test_what_does_something_else_is_clear(line):
-    assert judge_line(line, ("git", "push")).verdict == "clear"
+    assert match_line(line, ("git", "push")).verdict == "clear"
 
 
 @check_rows("line", ["env " * 2400 + "x", "eval " * 1900 + "x", "$(" * 4000, "x" * 100_000, "git \0push", "\ud800"])
 def test_what_is_too_much_to_look_at_is_not_clear(line):
-    assert judge_line(line, ("git", "push")).verdict != "clear"
+    assert match_line(line, ("git", "push")).verdict != "clear"
 
 
 def test_the_words_of_a_project_program_may_run():
-    assert judge_line("make git push", ("git", "push")).verdict == "denied"
-    assert judge_line("make push", ("git", "push")).verdict == "clear"
-
-
-def test_files_that_redirections_write_are_named():
-    assert set(list_written_files("ls 2>&1 >a >>'b c' <d; (echo >$e)")) == {"a", "b c", None}
-
-
-@check_rows(
-    "line",
-    [
-        "cd .git && ls >hooks/x",
-        "cd .git; cd hooks; ls >x",
-        "(cd .git && ls) >.git/hooks/x",
-        "bash -c 'ls >.git/hooks/x'",
-    ],
-)
-def test_files_written_behind_cd_and_by_an_inner_shell_are_named(line):
-    assert ".git/hooks/x" in set(list_written_files(line))
-
-
-@check_rows("line", ["echo >.g?t/x", "cd $x; echo >a", "cd -; echo >a", "echo >$(x)", "echo 1<>$a"])
-def test_a_file_that_is_known_only_when_the_line_runs_is_unknown(line):
-    assert None in set(list_written_files(line))
-
-
-NOT_REDIRECTED = """\
-echo 'a > $x'
-grep -E '<a>$' f
-echo "a->b" | cat
-echo "$a -> $b"
-git commit -m 'learn <path>, a -> $x'
-if (( $# > $n )); then ls; fi
-ls 2>&1
-ls # > $x
-tee >(wc)
-cat <<'E'\\n<p>$(x) > $y</p>\\nE
-cat <<-E\\n\\t$x > $y\\n\\tE
-echo '<a>' | sh -c 'ls <a>'
-echo \\>$x
-[[ $a > $b ]] && ls
-ls; if [[ "$a" < "b" ]]; then ls; fi
-""".splitlines()
-
-
-@check_rows("line", NOT_REDIRECTED)
-def test_a_sign_that_is_quoted_or_means_something_else_redirects_nothing(line):
-    assert list(list_written_files(line.replace("\\n", "\n").replace("\\t", "\t"))) == []
-
-
-REDIRECTED = [
-    ('echo "$(date "+%F")" > a', {"a"}),
-    ('x="$(echo "x" > a)"', {"a"}),
-    ("echo $'\\'' > a #'", {"a"}),
-    ("for f in *; do echo $f; done >| a", {"a"}),
-    ("cat <<E > a\n<p>$x</p>\nE\nls > $b", {"a", None}),
-    ("cat <<E\n$(ls > a)\nE", {"a"}),
-    ("eval 'ls > a'; sh -c \"ls &>> b\"", {"a", "b"}),
-    ("{ ls; } > 'b'\"c\"", {"bc"}),
-    ("echo [[ a > b ]]", {"b"}),
-    ("echo \\; [[ a > b ]]", {"b"}),
-    ("echo \\\n[[ a > b ]]", {"b"}),
-    ("ls >& [[ > b ]]", {None, "b"}),
-    ("[[ a > b ]] > c", {"c"}),
-    ("[[ $(echo x > a) > b ]]", {"a", "b"}),
-    ("sh -c '[[ a > b ]]'", {"b"}),
-    ("sh -c '((ls > b))'", {"b"}),
-    ('echo "$(x)" > a "y"', {"a"}),
-    ('x="$(date)"; echo "$x" > "a"', {"a"}),
-    ('echo "$(cat <<E\na "b\nE\n)" > $x "c"', {None}),
-    ('"$(case x in a) echo > a;; esac)" "> $x"', {"a"}),
-    ("echo `ls > a` > b", {"a", "b"}),
-    ("x=`ls #`; ls > a 'b'", {"a"}),
-    ('echo "`ls "b" > a`" > c', {"a", "c"}),
-    ("echo >& 'a\\\nb'", {None}),
-    ("cd -P b; ls > a", {"a", "b/a"}),
-    ("s'h' -c 'ls > a'", {"a"}),
-    ("diff <(ls > a) b", {"a"}),
-    ('cat <<E\n$(\n"x > c)\nE\nls > b', {"b"}),
-    ("cat <<E\n'$(ls > a) $x > c\nE\nls > b", {"a", "b"}),
-    ('sh -c "ls $(x) > a; ls > $(y)"', {"a", None}),
-    ("bash <<E\nls > a\nE", {"a"}),
-]
-
-
-@check_rows("line, files", REDIRECTED)
-def test_a_redirection_is_found_wherever_it_is(line, files):
-    assert set(list_written_files(line)) == files
+    assert match_line("make git push", ("git", "push")).verdict == "matches"
+    assert match_line("make push", ("git", "push")).verdict == "clear"
 
 
 @check_rows(
     "line, rule, verdict",
     [
-        ("git --no-pager push", "git push", "denied"),
-        ("git -C sub push", "git push", "denied"),
+        ("git --no-pager push", "git push", "matches"),
+        ("git -C sub push", "git push", "matches"),
         ("git status", "git push", "clear"),
-        ("git push origin", "git push", "denied"),
+        ("git push origin", "git push", "matches"),
         ("git", "git push", "unreadable"),
         ("git log push", "git push", "clear"),
-        ("git -C sub --no-pager log -1", "git log", "denied"),
+        ("git -C sub --no-pager log -1", "git log", "matches"),
         ("git show log", "git log", "clear"),
         ("git -C sub status", "git log", "clear"),
         ("git -P diff", "git log", "clear"),
     ],
 )
 def test_a_rule_of_two_words_skips_options_between_them_alone(line, rule, verdict):
-    assert judge_line(line, rule.split()).verdict == verdict
+    assert match_line(line, rule.split()).verdict == verdict
 
 
 @check_rows(
     "line, rule, verdict",
     [
-        ("git push origin --force", "git push --force", "denied"),
+        ("git push origin --force", "git push --force", "matches"),
         ("git push --forc", "git push --force", "unreadable"),
         ("git push -f", "git push --force", "unreadable"),
         ("git push origin main", "git push --force", "clear"),
         ("git add --force x", "git push --force", "clear"),
-        ("rm -v -fr x", "rm -rf", "denied"),
+        ("rm -v -fr x", "rm -rf", "matches"),
         ("rm --recursive -f x", "rm -rf", "unreadable"),
         ("rm -r x", "rm -rf", "clear"),
         ("rm -Rf x", "rm -rf", "unreadable"),
@@ -265,26 +179,21 @@ def test_a_rule_of_two_words_skips_options_between_them_alone(line, rule, verdic
     ],
 )
 def test_an_option_of_a_rule_counts_wherever_it_stands_and_by_other_names(line, rule, verdict):
-    assert judge_line(line, rule.split()).verdict == verdict
+    assert match_line(line, rule.split()).verdict == verdict
 
 
 @pytest.mark.parametrize("line", ["timeout 5 ls", "find . -exec timeout 5 ls {} +", "xargs timeout 5 ls < a"])
-def test_a_program_before_another_is_denied_as_well(line):
-    assert judge_line(line, ["timeout"]).verdict == "denied"
+def test_a_program_before_another_matches_as_well(line):
+    assert match_line(line, ["timeout"]).verdict == "matches"
 
 
 @pytest.mark.parametrize(
     ("line", "rule"), [("pip3 install x", "pip install"), ("npm i x", "npm install"), ("python a.py", "python3")]
 )
 def test_other_versions_and_short_names_count_as_well(line, rule):
-    assert judge_line(line, rule.split()).verdict == "denied"
+    assert match_line(line, rule.split()).verdict == "matches"
 
 
 @check_rows("line", ["cat << E\nx", "ls \u200b", "xargs", "timeout 5"])
 def test_a_line_without_its_end_or_its_command_cannot_be_read(line):
-    assert judge_line(line, ["touch"]).verdict == "unreadable"
-
-
-@pytest.mark.parametrize("line", ["echo x > a\0b", "echo x > \ud800", f"echo x > {'a' * 100_000}"])
-def test_of_a_line_that_cannot_be_looked_at_no_file_is_known(line):
-    assert list(list_written_files(line)) == [None]
+    assert match_line(line, ["touch"]).verdict == "unreadable"
