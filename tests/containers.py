@@ -6,21 +6,38 @@ contains anything, is not seen here.
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 IMAGE = "docker.io/library/python:3.12"
 CHECKOUT_IMAGE = "docker.io/swebench/sweb.eval.x86_64.a:latest"  # whose working folder is a Git checkout
 
+# It is started hundreds of times, so it imports what Python has loaded at its start.
 SCRIPT = """#!{python} -IS
-import json, os, signal, subprocess, sys, time
-from pathlib import Path
+import marshal, os, sys
 
-state, words = Path({state!r}), sys.argv[1:]
-with (state / "calls.jsonl").open("a") as file:
-    file.write(json.dumps(words) + "\\n")
+state, words = {state!r}, sys.argv[1:]
+containers = state + "/containers/"
+with open(state + "/calls", "ab") as file:
+    file.write(marshal.dumps(words))
+
+def load(name):
+    with open(containers + name, "rb") as file:
+        return marshal.load(file)
+
+def save(name, record):
+    with open(containers + name, "wb") as file:
+        marshal.dump(record, file)
+
+def forget(name):
+    try:
+        os.unlink(containers + name)
+    except FileNotFoundError:
+        pass
 
 def find_all(name):
     return [words[index + 1] for index, word in enumerate(words) if word == name]
@@ -28,7 +45,7 @@ def find_all(name):
 if words[0] == "image":
     if words[-1] not in {images!r}:
         sys.exit("Error: no such image " + words[-1])
-    print(state / "testbed" if "sweb.eval" in words[-1] else "")
+    print(state + "/testbed" if "sweb.eval" in words[-1] else "")
 elif words[0] == "run":
     mounts = [dict(pair.partition("=")[::2] for pair in each.split(",")) for each in find_all("--mount")]
     mounts.sort(key=lambda mount: -len(mount["target"]))
@@ -43,29 +60,29 @@ elif words[0] == "run":
         variables[name] = translate(value)
     (name,) = find_all("--name")
     record = {{"pid": os.getpid(), "labels": dict(each.split("=", 1) for each in find_all("--label"))}}
-    (state / "containers" / name).write_text(json.dumps(record))
+    save(name, record)
     command = words[words.index("--entrypoint") + 3:]
-    child = subprocess.Popen(command, env=variables, cwd=translate(find_all("--workdir")[0]), start_new_session=True)
-    (state / "containers" / name).write_text(json.dumps(record | {{"child": child.pid}}))
-    code = child.wait()
-    (state / "containers" / name).unlink(missing_ok=True)
+    os.chdir(translate(find_all("--workdir")[0]))
+    child = os.posix_spawnp(command[0], command, variables, setsid=True)
+    save(name, record | {{"child": child}})
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    forget(name)
     sys.exit(code % 256)
 elif words[0] == "ps":
-    print("\\n".join(each.name for each in (state / "containers").iterdir()))
+    print("\\n".join(os.listdir(containers)))
 elif words[0] == "inspect":
     for name in words[3:]:  # tells what is there, and fails if one is not
         try:
-            print(name, json.loads((state / "containers" / name).read_text())["labels"]["vllm-bot.folder"])
-        except (OSError, ValueError):
+            print(name, load(name)["labels"]["vllm-bot.folder"])
+        except (OSError, EOFError):
             print("Error: no such container", name, file=sys.stderr)
 elif words[0] == "rm":
     for name in words[2:]:
-        file = state / "containers" / name
-        if file.exists():
-            child = json.loads(file.read_text()).get("child")
-            file.unlink(missing_ok=True)
+        if os.path.exists(containers + name):
+            child = load(name).get("child")
+            forget(name)
             if child:
-                os.killpg(child, signal.SIGKILL)
+                os.killpg(child, 9)
 """
 
 
@@ -90,7 +107,7 @@ class FakePodman:
 
     @property
     def calls(self) -> list[list[str]]:
-        return [json.loads(line) for line in (self._state / "calls.jsonl").read_text().splitlines()]
+        return list(_load_all(self._state / "calls"))
 
     @property
     def runs(self) -> list[list[str]]:
@@ -103,8 +120,14 @@ class FakePodman:
     def list_pids(self) -> list[int]:
         """Of the calls whose containers run."""
         files = (self._state / "containers").iterdir()
-        return [json.loads(file.read_text())["pid"] for file in files]
+        return [record["pid"] for file in files for record in _load_all(file)]
 
     def add_container(self, name: str, folder: Path) -> None:
         """One that a program has left, which has that folder."""
-        (self._state / "containers" / name).write_text(json.dumps({"labels": {"vllm-bot.folder": str(folder)}}))
+        (self._state / "containers" / name).write_bytes(marshal.dumps({"labels": {"vllm-bot.folder": str(folder)}}))
+
+
+def _load_all(path: Path) -> Iterator[Any]:
+    with path.open("rb") as file:
+        while file.peek():
+            yield marshal.load(file)

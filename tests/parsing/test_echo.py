@@ -171,7 +171,7 @@ def test_a_text_is_read_once_for_the_same_tools_and_only_if_it_holds_the_calls_n
 
 
 def test_a_text_that_is_all_calls_costs_no_more_than_it_may():
-    quoted = f"{OBJECT}\n".replace("my build", "dist") * 2_000
+    quoted = f"{OBJECT}\n".replace("my build", "dist") * 1_600
     assert read_calls(quoted, lambda: StreamParser([EXEC])) is None
     assert is_echo("exec", {"command": LINE}, GivenText(f"{quoted} {LINE}"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-POINTS = 12
+POINTS = 8
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a process is killed at a byte by what Linux does at a limit")

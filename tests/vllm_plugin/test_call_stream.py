@@ -24,7 +24,7 @@ def make_tool(name: str, **properties: dict[str, Any]) -> dict[str, Any]:
 
 TOOLS = [make_tool("get_weather", city=STRING), make_tool("write", path=STRING, content=STRING)]
 HERMES = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
-LONG = "\n".join(f'line {number}: "quoted" \\ é' for number in range(100))
+LONG = "\n".join(f'line {number}: "quoted" \\ é' for number in range(50))
 
 
 class Answer(NamedTuple):

@@ -290,7 +290,7 @@ class TestLinear:
     )
     def test_what_may_stand_after_a_name_is_read_in_one_way_only(self, opening, unit):
         """A pattern that could divide it in many would not come back."""
-        assert join_all(events_of(opening + unit * 2_000)) == opening + unit * 2_000
+        assert join_all(events_of(opening + unit * 500)) == opening + unit * 500
 
     @pytest.mark.parametrize(
         "opening", [OWN + '{"name": "read", "args": {"path": "', "<tool_call>{'name': '", "read(path='"]
