@@ -1,10 +1,11 @@
 """Replace a piece of a text where it occurs: exactly, or else nearly. The rest stays as it is.
 
 `replace_text` tries three modes in order: the exact text, the same lines without the blanks at their ends, and blocks
-with the same first and last line. What it inserts is `new` as given.
+with the same first and last line. What it inserts is `new`, with the line ends of the text.
 
 A text whose line ends are all CRLF is edited as if they were LF, and keeps them, since models write LF whatever they
-read. Error messages point at the nearest place, found in a bounded part of the file.
+read. Where a text has both, what is inserted has those of the piece that it replaces. Error messages point at the
+nearest place, found in a bounded part of the file.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ MAX_CANDIDATES = 100  # occurrences and candidates examined
 MAX_LINE_NUMBERS = 20  # shown in a message
 MAX_SEARCHED_LINES = 5_000  # for a similar line
 MAX_COMPARED = 10  # lines or blocks compared by character
+MAX_MORE_LINES = 10  # of a block between two anchors, beyond twice as many as it has in `old`
 MAX_EQUAL_PAIRS = 400_000  # of characters in two blocks: code has half of that, and takes 0.1 s
 LINE_PIECES = 20  # of a line, by which those lines are selected
 MAX_LINE_CHARS = 160  # compared and shown
@@ -122,8 +124,7 @@ def _find_anchored_blocks(text: str, old: str, _every: bool) -> list[Span]:
     trimmed = [line.strip() for line in lines]
     blocks: list[tuple[int, int]] = []
     for start in [at for at, line in enumerate(trimmed) if line == old_lines[0]][:MAX_CANDIDATES]:
-        # a block has up to twice as many lines as `old`, and a little more
-        furthest = min(len(trimmed), start + 2 * len(old_lines) + MAX_COMPARED)
+        furthest = min(len(trimmed), start + 2 * len(old_lines) + MAX_MORE_LINES)
         found = [(start, at + 1) for at in range(start + 1, furthest) if trimmed[at] == old_lines[-1]]
         blocks += found[:MAX_COMPARED]
     return _to_spans(lines, _select_most_alike(trimmed, blocks, old_lines), ends_line)
@@ -178,6 +179,8 @@ def _to_spans(lines: Sequence[str], blocks: Sequence[tuple[int, int]], ends_line
     for first, after in blocks:
         at += sum(len(line) + 1 for line in lines[passed:first])
         length = sum(len(line) + 1 for line in lines[first:after]) - 1
+        if not ends_line and after < len(lines):  # the line end stays whole, also one of CRLF
+            length -= lines[after - 1].endswith("\r")
         spans.append(Span(at, at + length + (ends_line and after < len(lines)), ends_line))
         passed = first
     return spans
@@ -234,6 +237,8 @@ def _find_nearest(lines: list[str], old: str) -> str:
         return _find_similar(lines, old_lines[0])
     start = max(starts, key=lambda number: _count_equal_lines(lines, old_lines, number))
     at = _count_equal_lines(lines, old_lines, start)
+    if start + at == len(lines) and any(old_lines[at:]):
+        return f"The file ends behind line {start + at}, and oldText goes on with {_quote(old_lines[at])}."
     if at == len(old_lines) or start + at == len(lines):
         return f"The text at line {start + 1} differs from it only in the line breaks at its ends."
     return f"Line {start + at + 1} is {_quote(lines[start + at])}, and oldText has {_quote(old_lines[at])} there."

@@ -46,6 +46,7 @@ REFUSED = [
     ("if x:\n\ty()\n", "    y()", 'Line 2 is "\\ty()", and oldText has "    y()" there'),
     ("a\nx\n1\na\nb\nc\n", "a\nb\nd", 'Line 6 is "c", and oldText has "d" there'),
     ("a\nlast", "a\nlast\n", "The text at line 1 differs from it only in the line breaks at its ends"),
+    ("a\nb", "a\nb\nc\nd", 'The file ends behind line 2, and oldText goes on with "c"'),
     ("a\nb\n", "\n\n", "nothing but white space"),
     ("", "a", "No line of it is similar"),
     ("".join(f"value_{n} = compute(n={n})\n" for n in range(999)), "value_500 = compte(n=500)",
@@ -117,6 +118,8 @@ TRIMMED = [
     ("at the end without a newline", "a\n  b", " b\n", "x\n", "a\nx", 2),
     ("in a CRLF file", "a\r\n  b\r\n  c\r\n", "b\nc", "x\ny", "a\r\nx\r\ny\r\n", 2),
     ("CRLF where the line ends are mixed", "a\n  b\r\n  c\r\nd", "b\nc\n", "x\ny\n", "a\nx\r\ny\r\nd", 2),
+    ("CRLF behind a line where the line ends are mixed", "a\r\n  b\r\nc\n", "\tb", "y", "a\r\ny\r\nc\n", 2),
+    ("the same, with other blanks", "a\r\nb \r\nc\n", "a\n b", "x\ny", "x\r\ny\r\nc\n", 1),
     ("CRLF given for an LF file", "a\nb\nc\n", "a\r\nb", "x\r\ny", "x\ny\nc\n", 1),
 ]  # fmt: skip
 
