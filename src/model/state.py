@@ -104,11 +104,9 @@ class ModelState:
 
     @path.setter
     def path(self, path: CallPath) -> None:
-        if path.reason == PARSER_FAILED:
-            return  # it holds for this turn
-        self._path = path
-        if path.is_learned:
-            self.facts.paths.update(self.served, lambda known: known.join(path.for_others))
+        if path.reason != PARSER_FAILED:  # that holds for this turn
+            self._path = path
+            self.facts.keep_path(self.served, path)
 
     def forget_proof(self, path: CallPath) -> CallPath:
         """Doubt what was proven on this path, here and for others. Returns the path without it."""

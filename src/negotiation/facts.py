@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from ..types.effects import Aside, Await
-from .call_path import CallPath
+from .call_path import PARSER_FAILED, CallPath
 from .parser_record import ParserRecord
 
 K = TypeVar("K")
@@ -112,6 +112,11 @@ class FactStore:
         """Keep whether the server's parser failed on an answer of the model."""
         if failed or any(self.parser_records.get(model).failures):  # a record without failures says nothing
             self.parser_records.update(model, lambda known: known.add(failed=failed, now=self._now()))
+
+    def keep_path(self, model: ServedModel, path: CallPath) -> None:
+        """Keep what was learned on this path for others, unless it holds for one turn."""
+        if path.is_learned and path.reason != PARSER_FAILED:
+            self.paths.update(model, lambda known: known.join(path.for_others))
 
     def avoid_parser(self, model: ServedModel, path: CallPath) -> CallPath:
         """The path for the next turn: in text where the server's parser fails on the model again and again."""

@@ -65,8 +65,11 @@ class ClientAsker:
         self._request = request
         self._report = report
         self._server = ServerApi(OpenAICodec(new_id), served.address, facts, is_vllm=True)  # of other prompts
-        self._learner = PathLearner(
-            self._server, facts, served, lambda messages, _: ChatRequest(request.model, messages, [PROBE_TOOL])
+        self._learner = PathLearner(  # the choice none is refused on no path
+            self._server,
+            facts,
+            served,
+            lambda messages, _: ChatRequest(request.model, messages, [PROBE_TOOL], tool_choice="none"),
         )
         self._refusals = Refusals(request, self._server, self._ask_aside, options.constrained)
 
@@ -90,7 +93,9 @@ class ClientAsker:
     def _learn(self, path: CallPath) -> Aside[CallPath]:
         """The path with what the template does to the history."""
         messages = self._request.messages
-        thoughts, gaps = map(has_inline_thought, messages), map(has_wire_gap, messages)
+        # Results as text are messages of the user, before which a template may show no thoughts: they stay in the text.
+        thoughts = (path.mode != "text" and has_inline_thought(each) for each in messages)
+        gaps = map(has_wire_gap, messages)
         has_late_system = self._request.has_late_system
         return (yield from self._learner.learn_history(path, thoughts, gaps, has_late_system=has_late_system))
 
@@ -129,13 +134,11 @@ class ClientAsker:
         self._keep(path)
 
     def _keep(self, path: CallPath) -> None:
-        """Keep the path for other requests, unless it holds for this turn, or was changed for this client's words."""
-        if path.reason == PARSER_FAILED or not self._refusals.are_proven:
-            return
+        """Keep the path for other requests, unless it was changed for this client's words."""
         if self._request.choice != "auto":
             path = replace(path, mode="native")
-        if path != CallPath():
-            self._facts.paths.update(self._served, lambda known: known.join(path))
+        if self._refusals.are_proven:
+            self._facts.keep_path(self._served, path)
 
     def _ask_aside(self, body: Mapping[str, Any]) -> Fetch:
         self._report.extra_requests += 1

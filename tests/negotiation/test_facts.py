@@ -6,7 +6,8 @@ import pytest
 
 from src.errors import ServerError
 from src.negotiation import CallPath, FactStore
-from src.negotiation.facts import FactTable
+from src.negotiation.call_path import REFUSED_HERE
+from src.negotiation.facts import FactTable, ServedModel
 from src.types.events import Notice
 from src.types.messages import ToolDefinition, UserMessage
 from tests.doubles import ScriptedClient, make_model
@@ -111,3 +112,24 @@ class TestSharing:
             client = ScriptedClient(HELLO, models=lambda _: asked.append(1) or MODELS)
             assert make_model(client, "tiny", facts=facts).context_length == 4096
         assert len(asked) == 1
+
+
+SERVED = ServedModel("http://server", "tiny", "")
+
+
+def keep(path):
+    facts = FactStore()
+    facts.keep_path(SERVED, path)
+    return facts.paths.get(SERVED)
+
+
+def test_what_a_path_has_learned_is_kept_for_others():
+    assert keep(CallPath(alternate=True)).alternate
+
+
+def test_of_a_path_for_one_turn_nothing_is_kept():
+    assert keep(CallPath(alternate=True).for_text_turn) == CallPath()
+
+
+def test_of_a_conversation_s_own_path_its_mode_is_not_kept():
+    assert keep(CallPath("text", REFUSED_HERE, alternate=True)) == CallPath(alternate=True)

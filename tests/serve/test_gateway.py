@@ -978,6 +978,46 @@ def test_what_the_server_told_before_a_request_that_it_refused_is_not_asked_agai
     drive(tmp_path, answer, use)
 
 
+THOUGHTFUL = {
+    **BODY,
+    "messages": [
+        *BODY["messages"],
+        {"role": "assistant", "content": "<think>\nHm.\n</think>\nYes?"},
+        *BODY["messages"],
+    ],
+}
+
+
+def test_without_a_parser_thoughts_are_asked_for_as_the_template_s_path_asks_and_once(tmp_path):
+    def answer(body):
+        if body.get("tool_choice") != "none":
+            return 400, NO_PARSER
+        return {**say("Yes."), "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+
+    async def use(client, fake):
+        fake.tells_tokens = True
+        await ask(client, BODY)
+        asked = len(fake.bodies)
+        for _ in range(2):
+            assert (await ask(client, THOUGHTFUL))[0] == 200
+        # with a thought, without, answered; answered
+        assert [body.get("max_tokens") for body in fake.bodies[asked:]] == [1, 1, None, None]
+        assert all(body["tool_choice"] == "none" for body in fake.bodies[asked:])
+
+    drive(tmp_path, answer, use)
+
+
+def test_on_the_text_path_thoughts_stay_in_the_text_and_nothing_is_asked(tmp_path):
+    async def use(client, fake):
+        await ask(client, BODY)
+        fake.tells_tokens, counted = True, len(fake.counted)
+        assert (await ask(client, THOUGHTFUL))[0] == 200
+        assert len(fake.counted) == counted
+        assert fake.bodies[-1]["messages"][2] == THOUGHTFUL["messages"][1]
+
+    drive(tmp_path, lambda body: (400, NO_PARSER) if "tools" in body else say("Yes."), use)
+
+
 def test_no_grammar_is_sent_where_the_settings_say_so(tmp_path):
     def answer(body):
         return say(CALL) if body.get("tool_choice") == "none" else (400, NO_PARSER)
