@@ -36,15 +36,13 @@ class Shown(Struct):
     `thought_closer`: what ends the thought that the chat template opens, "" until an answer showed it.
     `calls_in_thoughts`: an answer was a thought that ended with calls. `tells_prompts`: whether the server tells what
     the chat template makes of a conversation. `mends_history`: it refuses what is odd in this conversation.
-    `grammar_failures`: turns in a row in which a request failed with a grammar only. `notices`: about what a server
-    lost; each is given once. `beginning`: of the last prompt.
+    `notices`: about what a server lost; each is given once. `beginning`: of the last prompt.
     """
 
     thought_closer: str = ""
     calls_in_thoughts: bool = False
     tells_prompts: bool = True
     mends_history: bool = False
-    grammar_failures: int = 0
     notices: set[str] = field(default_factory=set)
     beginning: dict[str, object] = field(default_factory=dict)
 

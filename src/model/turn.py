@@ -116,7 +116,7 @@ class ModelTurn:
         yield from held
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
-        """See Asker, as for edit, list_optional_fields, send and change."""
+        """See Asker, as for the other methods without an underscore."""
         state = self._state
         if path.reason == PARSER_FAILED and path.mode == "text":
             request = state.build_request(self._messages, self._tools, path.for_raw_turn)
@@ -280,9 +280,7 @@ class ModelTurn:
         return choose_downgrade(path, refusal, odd, sent, are_tools_ours=True)
 
     def accept(self, path: CallPath, without: Set[str]) -> None:
-        """One failure with a grammar may have had another reason."""
         state = self._state
         state.shown.mends_history = path.mended
-        state.shown.grammar_failures = state.shown.grammar_failures + 1 if without else 0
-        if state.shown.grammar_failures > 1:
+        if state.facts.note_grammar(state.served, failed=bool(without)):
             state.path = state.path.disable_fields(sorted(without))

@@ -85,12 +85,12 @@ class FactStore:
     in which the template of a model opens a thought that the server leaves in the text, their ids joined by commas; ""
     if the server tells no tokens. `unshown_thoughts`: where it shows no prompt, of how many more answers the calls
     wait, because one ended such a thought. `measured`: the models of which a prompt looked too short for its tools,
-    which is measured once. `late_system`: whether the template shows a late system message in its place;
-    None: it was not asked yet. `untold_thoughts`: the models whose server does not tell whether the template shows
-    thoughts. `parser_records`: how often the server's parser failed on a model's answers.
-    `clean_ends`: by address, models that write calls without tags, each with the last tokens of an answer of which the
-    server's parser lost nothing. What one conversation is finding out by `claim`, others wait for. `now`: seconds from
-    any fixed point.
+    which is measured once. `late_system`: whether the template shows a late system message in its place; None: it was
+    not asked yet. `untold_thoughts`: the models whose server does not tell whether the template shows thoughts.
+    `grammar_failures`: how many requests in a row failed with a grammar only. `parser_records`: how often the server's
+    parser failed on a model's answers. `clean_ends`: by address, models that write calls without tags, each with the
+    last tokens of an answer of which the server's parser lost nothing. What one conversation is finding out by `claim`,
+    others wait for. `now`: seconds from any fixed point.
     """
 
     def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
@@ -103,6 +103,7 @@ class FactStore:
         self.measured: FactTable[ServedModel, bool] = FactTable(False)
         self.late_system: FactTable[ServedModel, bool | None] = FactTable(None)
         self.untold_thoughts: FactTable[ServedModel, bool] = FactTable(False)
+        self.grammar_failures: FactTable[ServedModel, int] = FactTable(0)
         self.parser_records: FactTable[ServedModel, ParserRecord] = FactTable(ParserRecord())
         self.clean_ends: FactTable[str, frozenset[tuple[str, tuple[int, ...]]]] = FactTable(frozenset())
         self._claims: dict[Hashable, Future[None]] = {}
@@ -112,6 +113,10 @@ class FactStore:
         """Keep whether the server's parser failed on an answer of the model."""
         if failed or any(self.parser_records.get(model).failures):  # a record without failures says nothing
             self.parser_records.update(model, lambda known: known.add(failed=failed, now=self._now()))
+
+    def note_grammar(self, model: ServedModel, *, failed: bool) -> bool:
+        """Keep whether a request failed with a grammar only. Whether the last two did: one may have other reasons."""
+        return self.grammar_failures.update(model, lambda known: known + 1 if failed else 0) > 1
 
     def keep_path(self, model: ServedModel, path: CallPath) -> None:
         """Keep what was learned on this path for others, unless it holds for one turn."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..errors import ParserFailed, ServerError, ToolsDropped
 from ..negotiation.call_path import GRAMMAR_FIELD, PARSER_FAILED, CallPath
 from ..negotiation.downgrade import avoid_parser
-from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, look_at_template, probe_template
+from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, look_at_template, probe_grammar, probe_template
 from ..negotiation.facts import FactStore, ServedModel
 from ..negotiation.formats.markers import list_markers
 from ..negotiation.formats.written_format import PROBE_TOOL
@@ -127,7 +127,6 @@ class ClientAsker:
         return (yield from self._refusals.downgrade(path, refusal, self.list_optional_fields(body), without))
 
     def accept(self, path: CallPath, without: Set[str]) -> None:  # noqa: ARG002
-        """A failure with a grammar may be due to the client's tools, and the next client has others: it is not kept."""
         self._report.path = "raw" if path.is_raw else path.mode
         self._report.mended = self._request.list_mended(path)
         self.path = path
@@ -184,6 +183,9 @@ class ChatAsker(ClientAsker):
         path = yield from super()._learn((yield from self._look_at_template(path)))
         if self._constrained == "off":
             return path
+        # A failure with a grammar may be due to the client's tools: a grammar of ours tells.
+        if self._facts.grammar_failures.get(self._served) > 1 and not path.grammar:
+            path = path.learn_grammar((yield from probe_grammar(self._server, self._request.model)))
         return (yield from self._learner.learn_format(path))
 
     def _look_at_template(self, path: CallPath) -> Aside[CallPath]:
@@ -199,6 +201,10 @@ class ChatAsker(ClientAsker):
         if (is_shown := (yield from look_at_template(self._server, probe))) is None:
             return path
         return path.learn_template(shows_tools=is_shown).path
+
+    def accept(self, path: CallPath, without: Set[str]) -> None:
+        super().accept(path, without)
+        self._facts.note_grammar(self._served, failed=bool(without))
 
     def send(self, body: Mapping[str, Any], path: CallPath) -> Aside[None]:
         sent = encode_json(body)

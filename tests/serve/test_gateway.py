@@ -20,6 +20,7 @@ from src.app.keys import KeyRing, hash_key
 from src.app.state_files import ServerMemory
 from src.negotiation.call_path import CallPath
 from src.negotiation.formats.written_format import PROBE
+from src.providers.vllm import PROBE_TEXT
 from src.serve import gateway
 from src.serve.chat_request import ChatBody
 from src.serve.chunks.guard import StreamGuard
@@ -974,6 +975,33 @@ def test_what_the_server_told_before_a_request_that_it_refused_is_not_asked_agai
         for _ in range(2):
             assert (await ask(client, BODY))[0] == 400
         assert fake.rendered == 1
+
+    drive(tmp_path, answer, use)
+
+
+@pytest.mark.parametrize("is_of_tools", [False, True])
+def test_a_grammar_with_which_the_server_fails_again_and_again_is_doubted_with_one_of_ours(tmp_path, is_of_tools):
+    def answer(body):
+        if "structured_outputs" in body and not (is_of_tools and "tools" not in body):
+            return 500, {"error": {"message": "Internal Server Error", "code": 500}}
+        if "structured_outputs" in body:
+            return say(PROBE_TEXT)
+        return say(CALL) if body.get("tool_choice") == "none" else (400, NO_PARSER)
+
+    async def use(client, fake):
+        fake.tells_tokens = True
+        for _ in range(2):
+            await ask(client, BODY)
+        told = []
+        for _ in range(2):
+            asked = len(fake.bodies)
+            assert (await ask(client, BODY))[1]["choices"][0]["message"]["tool_calls"]
+            told.append([("tools" in body, "structured_outputs" in body) for body in fake.bodies[asked:]])
+        probed, retried = [(False, True)], [(True, True), (True, False)]
+        if is_of_tools:
+            assert told == [probed + retried, retried]
+        else:
+            assert (told[0][:1], told[0][-1:], told[1]) == (probed, [(True, False)], [(True, False)])
 
     drive(tmp_path, answer, use)
 

@@ -24,6 +24,7 @@ def describe_facts(facts: FactStore, served: ServedModel) -> dict[str, Any]:
         "measured": facts.measured.get(served),
         "late_system": facts.late_system.get(served),
         "untold_thoughts": facts.untold_thoughts.get(served),
+        "grammar_failures": facts.grammar_failures.get(served),
         "clean_ends": ends,
     }
 
@@ -42,5 +43,6 @@ def restore_facts(stored: Mapping[str, Any], address: str, model: str) -> FactSt
     facts.measured.update(served, lambda _: bool(stored.get("measured")))
     facts.late_system.update(served, lambda _: stored.get("late_system"))
     facts.untold_thoughts.update(served, lambda _: bool(stored.get("untold_thoughts")))
+    facts.grammar_failures.update(served, lambda _: int(stored.get("grammar_failures") or 0))
     facts.clean_ends.update(address, lambda _: ends)
     return facts
