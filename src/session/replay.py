@@ -115,48 +115,46 @@ def read_records(lines: Iterable[bytes], replayed: Replay) -> Iterator[Record]:
     """
     pieces: list[tuple[int, bytes]] = []  # of an answer, each with the number of its line
     size = 0  # bytes of its pieces
+    cut_at = 0  # the line of its first piece that is not read
     last: tuple[int, bytes] | None = None  # the line before, and after the pieces
     line = b"\n"
     for place, line in enumerate(lines, 1):
-        if last is None and line.startswith(_DELTA):
-            size += len(line)
-            if size <= MAX_PARTIAL_BYTES:
-                pieces.append((place, line))
-            continue
-        torn = line.startswith(_RESUMED) and _TORN in line
+        is_piece = line.startswith(_DELTA)
+        torn = not is_piece and line.startswith(_RESUMED) and _TORN in line
         if last or torn:
-            yield from _settle(pieces, last, replayed, torn=torn)
-            pieces, size, last = [], 0, None
-        if line.startswith(_DELTA):
-            pieces, size = [(place, line)], len(line)
-        else:
+            yield from _settle(pieces, cut_at, last, replayed, torn=torn)
+            pieces, size, cut_at, last = [], 0, 0, None
+        if not is_piece:
             last = place, line
+            continue
+        size += len(line)
+        if size <= MAX_PARTIAL_BYTES:
+            pieces.append((place, line))
+        else:
+            cut_at = cut_at or place
     replayed.unended = not line.endswith(b"\n")
     replayed.torn = replayed.unended and not _is_object(line)
-    yield from _settle(pieces, last, replayed, torn=replayed.torn)
-    if pieces and size > MAX_PARTIAL_BYTES:
-        add_problem(replayed.problems, f"the last answer has more than {MAX_PARTIAL_BYTES:,} bytes and was cut")
+    yield from _settle(pieces, cut_at, last, replayed, torn=replayed.torn)
 
 
 def _settle(
-    pieces: list[tuple[int, bytes]], last: tuple[int, bytes] | None, replayed: Replay, *, torn: bool
+    pieces: list[tuple[int, bytes]], cut_at: int, last: tuple[int, bytes] | None, replayed: Replay, *, torn: bool
 ) -> Iterator[Record]:
     """The records of pieces and the line after them. `torn`: the last of these lines is torn."""
-    if torn and last:
-        last = None
-    elif torn:
-        del pieces[-1:]
-    lines = pieces
-    if last and last[1].startswith(_RESPONSE):
-        pieces.clear()
-    if last:
-        lines = [*pieces, last]
+    lines = [*pieces, last] if last else pieces
+    if torn and (last or not cut_at):  # else the torn piece is among those that are not read
+        lines = lines[:-1]
+    elif last and last[1].startswith(_RESPONSE):  # it holds all of the pieces
+        lines, cut_at = [last], 0
     for place, line in lines:
         line = line.removesuffix(b"\n")
         if head := _HEAD.match(line):
             yield Record(head[1].decode(), int(head[2]), line=line, problems=replayed.problems)
         elif line:
             add_problem(replayed.problems, f"line {place} could not be read and was skipped")
+    if cut_at:
+        reason = f"an answer that did not end has more than {MAX_PARTIAL_BYTES:,} bytes"
+        add_problem(replayed.problems, f"{reason} and was cut at line {cut_at}")
 
 
 def _limit_size(lines: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from src.errors import BotError
 from src.session.journal import MAX_PROBLEMS
 from src.session.replay import MAX_PARTIAL_BYTES, Replay, read_records, replay
 from src.session.state import SessionState
-from src.types.messages import ToolCall, ToolResult, ToolResults, UserMessage
+from src.types.messages import Response, ToolCall, ToolResult, ToolResults, UserMessage
 from tests.doubles import says
 from tests.each import check_rows
 from tests.thorough import sample
@@ -60,14 +60,30 @@ def test_a_last_line_without_a_line_end_is_torn_unless_it_is_complete(tmp_path, 
     assert (found.unended, found.torn, found.state.next) == (True, torn, 1 if torn else 2)
 
 
-def test_of_an_answer_without_end_the_beginning_is_read(tmp_path):
+@check_rows(
+    "behind",
+    [[], [USER], [USER, RESPONSE], ['{"type":"resumed","n":5}', USER]],
+)
+def test_of_an_answer_without_end_the_beginning_is_read_and_the_cut_is_told(tmp_path, behind):
     piece = "a" * 100_000
     pieces = [
         f'{{"type":"delta","n":{number},"text":"{piece}"}}' for number in range(2, MAX_PARTIAL_BYTES // 100_000 + 3)
     ]
-    found = replay(write_journal(tmp_path, "\n".join([META, USER, *pieces, ""])))
-    assert MAX_PARTIAL_BYTES - 200_000 < len(found.messages[-1].text) < MAX_PARTIAL_BYTES
-    assert found.problems == ["the last answer has more than 8,000,000 bytes and was cut"]
+    found = replay(write_journal(tmp_path, "\n".join([META, USER, *pieces, *behind, ""])))
+    (partial,) = [each.text for each in found.messages if isinstance(each, Response) and each.text]
+    assert MAX_PARTIAL_BYTES - 200_000 < len(partial) < MAX_PARTIAL_BYTES
+    assert found.problems == ["an answer that did not end has more than 8,000,000 bytes and was cut at line 82"]
+
+
+def test_pieces_beyond_the_limit_are_no_problem_where_the_answer_is_complete(tmp_path):
+    piece = '{"type":"delta","n":2,"text":"' + "a" * MAX_PARTIAL_BYTES + '"}'
+    assert replay(write_journal(tmp_path, "\n".join([META, USER, piece, RESPONSE, ""]))).problems == []
+
+
+def test_a_torn_piece_that_is_not_read_takes_no_other_with_it():
+    long = '{"type":"delta","n":4,"text":"' + "a" * MAX_PARTIAL_BYTES
+    lines = [f"{line}\n".encode() for line in (META, USER, DELTA, DELTA_2, long, RESUMED)]
+    assert [record.number for record in read_records(lines, Replay(SessionState()))] == [0, 1, 2, 3, 5]
 
 
 def test_only_the_beginning_of_a_journal_is_read_where_that_is_enough(journal):
