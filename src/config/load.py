@@ -8,7 +8,7 @@ the user's file, which beats the defaults. Keys are merged one by one, also thos
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,7 +37,9 @@ def list_settings(settings: Settings) -> list[tuple[str, Any, str]]:
         value = getattr(getattr(settings, section), name)
         given_as = key
         if section == "vllm" and settings.server not in ("", MAIN_SERVER):
-            given_as = f"servers.{settings.server}.{name}"
+            row = settings.servers[settings.server]
+            if key != "vllm.model" or value == row.model:  # another model was named beside the server's row
+                given_as = f"servers.{settings.server}.{name}"
         rows.append((key, setting.option.hide(value), settings.places.get(given_as, "default")))
     for key, place in settings.places.items():
         if key not in SETTINGS:
@@ -55,26 +57,32 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     command line, by dotted key; None means not given. Raises ConfigError.
     """
     given = {each.full_key: check_value(each) for each in _read_sources(path, overrides, environ)}
+    for entry in (_select_section("vllm", given), *_group(given, "servers").values()):
+        given |= {each.full_key: each for each in _derive_values(entry)}
+    given |= {each.full_key: each for each in _share_with_servers(given)}
     single = {key: each for key, each in given.items() if not each.table}  # keys that are in no table
     folder = single.get("workspace.dir", GivenValue("workspace.dir", WorkspaceSettings().dir, "workspace.dir"))
     workspace = resolve_path(str(folder.value), folder.place, "folder")
     tool_files = _find_tools(single)
     for key in PROGRAM_KEYS:
         tool_files += _find_program_files(single, key, workspace)
-    main, servers = _make_servers(single, _group(given, "servers"))
     sections: dict[str, Any] = {
         name: section(**_get_values(_select_section(name, single))) for name, section in SECTIONS.items()
     }
+    main: VllmSettings = sections["vllm"]
+    servers = {name: VllmSettings(**_get_values(entry)) for name, entry in _group(given, "servers").items()}
+    if servers and "vllm.base_url" in single:
+        servers = {MAIN_SERVER: main, **servers}
     protected = map(str, filter(None, (path, *list_default_files(environ), get_user_guide(environ))))
     settings = Settings(
-        **{**sections, "vllm": main},
+        **sections,
         models={name: _get_values(entry) for name, entry in _group(given, "models").items()},
         servers=servers,
         state=get_state_folder(environ),
         root=workspace,
         added=_find_added(single.get("workspace.add_dirs"), workspace),
         files=tuple(Path(os.path.realpath(each)) for each in (*protected, *tool_files)),
-        places=_list_places(given),
+        places={key: each.place for key, each in given.items()},
     )
     if servers:
         settings = settings.with_server(next(iter(servers)))
@@ -109,32 +117,20 @@ def _read_sources(
     return given
 
 
-def _make_servers(
-    single: Mapping[str, GivenValue], entries: Mapping[str, Mapping[str, GivenValue]]
-) -> tuple[VllmSettings, dict[str, VllmSettings]]:
-    """The server of `vllm`, and all by name where there are several: that one first, if it has an address.
+def _share_with_servers(given: Mapping[str, GivenValue]) -> Iterator[GivenValue]:
+    """What the command line says of how a model is asked, for each of `servers` too: it beats their entries.
 
-    Raises ConfigError.
+    Raises ConfigError for an entry without an address.
     """
-    for entry in entries.values():
-        if not entry.keys() & {"base_url", "provider"}:
+    shared = [
+        each for each in given.values() if each.file is None and not each.table and SETTINGS[each.key].option.per_model
+    ]
+    for name, entry in _group(given, "servers").items():
+        if "base_url" not in entry:
             place = next(iter(entry.values())).place.rpartition(".")[0]
             raise ConfigError(f"{place}: it has no base_url")
-    main = _make_server(_select_section("vllm", single))
-    servers = {}
-    if entries and ("vllm.base_url" in single or "vllm.provider" in single):
-        servers[MAIN_SERVER] = main
-    return main, servers | {name: _make_server(entry) for name, entry in entries.items()}
-
-
-def _list_places(given: Mapping[str, GivenValue]) -> dict[str, str]:
-    """Where each key was set, and the two that others decide."""
-    places = {key: each.place for key, each in given.items()}
-    if "vllm.available_models" in places:
-        places["vllm.model"] = places["vllm.available_models"]
-    if "vllm.provider" in places:
-        places.setdefault("vllm.base_url", places["vllm.provider"])
-    return places
+        for each in shared:
+            yield replace(each, table="servers", name=name)
 
 
 def _group(given: Mapping[str, GivenValue], table: str) -> dict[str, dict[str, GivenValue]]:
@@ -154,23 +150,27 @@ def _get_values(entry: Mapping[str, GivenValue]) -> dict[str, Any]:
     return {name: given.value for name, given in entry.items()}
 
 
-def _make_server(entry: Mapping[str, GivenValue]) -> VllmSettings:
-    """The settings of one server. Without an address it is the provider's own; without a model one is chosen."""
+def _derive_values(entry: Mapping[str, GivenValue]) -> Iterator[GivenValue]:
+    """What a server's other values decide: the address is its provider's own, the model is one of a list.
+
+    Raises ConfigError.
+    """
     vllm = VllmSettings(**_get_values(entry))
     if "base_url" not in entry and "provider" in entry:
+        provider = entry["provider"]
         if not BASE_URLS[vllm.provider]:
-            key = f"{entry['provider'].full_key.rpartition('.')[0]}.base_url"
-            raise ConfigError(
-                f"{entry['provider'].place}: {vllm.provider} has no address of its own; set {key} to {VERTEX_URL}"
-            )
-        vllm = replace(vllm, base_url=BASE_URLS[vllm.provider])
-    if not vllm.available_models:
-        return vllm
+            key = f"{provider.full_key.rpartition('.')[0]}.base_url"
+            what = f"{provider.place}: {vllm.provider} has no address of its own"
+            raise ConfigError(f"{what}; set {key} to {VERTEX_URL}")
+        yield replace(provider, key="vllm.base_url", value=BASE_URLS[vllm.provider])
+    if vllm.model or not vllm.available_models:
+        return
     if vllm.default_model_index >= len(vllm.available_models):
         last = len(vllm.available_models) - 1
         place = entry["default_model_index"].place
         raise ConfigError(f"{place}: {vllm.default_model_index}, and the last of available_models is {last}")
-    return replace(vllm, model=vllm.model or vllm.available_models[vllm.default_model_index])
+    model = vllm.available_models[vllm.default_model_index]
+    yield replace(entry["available_models"], key="vllm.model", value=model)
 
 
 def _find_added(given: GivenValue | None, workspace: Path) -> tuple[Path, ...]:
@@ -217,18 +217,20 @@ def _find_program_files(known: dict[str, GivenValue], key: str, workspace: Path)
         start = beside = workspace / os.path.expanduser(str(row.get("cwd", ".")))  # noqa: PTH111 - raises nothing
         if given.file and "cwd" not in row:
             beside = given.file.parent.absolute()
-        for part in {"command", "args"} & row.keys():
-            row[part], named = _resolve_words(row[part], start, beside, has_program=part == "command")
+        for part in ("command", "args"):
+            named = list[str]()
+            match row.get(part):
+                case [*words]:
+                    row[part], named = _resolve_words(words, start, beside, has_program=part == "command")
+                case str(word):
+                    (row[part],), named = _resolve_words([word], start, beside, has_program=part == "command")
             files += named
     known[key] = replace(given, value=tuple(rows))
     return files
 
 
-def _resolve_words(words: Any, start: Path, beside: Path, *, has_program: bool) -> tuple[Any, list[str]]:
+def _resolve_words(words: list[Any], start: Path, beside: Path, *, has_program: bool) -> tuple[list[Any], list[str]]:
     """The words, of which one that names a file beside the settings file means that one; and all files they name."""
-    if not isinstance(words, list):
-        resolved, files = _resolve_words([words], start, beside, has_program=has_program)
-        return resolved[0], files
     resolved, files = [*words], list[str]()
     first = int(has_program and "/" not in str(words[:1]))  # it is searched in PATH
     for place, word in enumerate(words[first:], first):
@@ -240,7 +242,11 @@ def _resolve_words(words: Any, start: Path, beside: Path, *, has_program: bool) 
 
 
 def _list_named_files(word: str, start: Path, beside: Path) -> list[str]:
-    names = list(filter(None, (word, word.partition("=")[2])))  # --config=server.json
-    files = list(filter(os.path.isfile, (str(folder / name) for name in names for folder in (beside, start))))
+    """The files that a word names, as a whole or behind its `=`; if there is none, the missing scripts."""
+    names = [name for name in (word, word.partition("=")[2]) if name]  # --config=server.json
+    files = [str(folder / name) for name in names for folder in (beside, start)]
+    existing = [file for file in files if os.path.isfile(file)]  # noqa: PTH113 - raises nothing
+    if existing:
+        return existing
     scripts = [str(start / name) for name in names if SCRIPT_NAME.fullmatch(name)]
-    return files or [script for script in scripts if not os.path.lexists(script)]
+    return [script for script in scripts if not os.path.lexists(script)]

@@ -140,6 +140,42 @@ def test_a_servers_key_is_a_secret_and_goes_to_no_other_server(write):
     assert settings.with_model("big").key_to_send == "CANARY-1"
 
 
+def test_what_the_command_line_says_of_how_a_model_is_asked_beats_the_entry_of_each_server(write):
+    path = write({"servers": {**SERVERS, "sure": {"base_url": "h:1", "enable_function_calling": True}}})
+    settings = load(path, {"vllm.enable_function_calling": False}, {})
+    for server in SERVERS | {"sure": {}}:
+        chosen = settings.with_server(server)
+        shown = {key: (value, place) for key, value, place in list_settings(chosen)}
+        assert not chosen.vllm.enable_function_calling
+        assert shown["vllm.enable_function_calling"] == (False, "command line: vllm.enable_function_calling")
+    assert settings.vllm.top_k == 3  # the rest of the entry counts
+
+
+def find_model_place(settings):
+    """Where the model comes from, as `vllm-bot config` says, without the file's folder."""
+    return next(place for key, _, place in list_settings(settings) if key == "vllm.model").rpartition("/")[2]
+
+
+@pytest.mark.parametrize(
+    ("sections", "typed", "variable", "place"),
+    [
+        ({"vllm": {"available_models": ["a"]}}, None, "", "config.json: vllm.available_models"),
+        ({"vllm": {"available_models": ["a"]}}, "x", "", "command line: vllm.model"),
+        ({"vllm": {"available_models": ["a"]}}, None, "x", "environment variable VLLM_MODEL"),
+        ({"vllm": {"available_models": ["a"], "model": "x"}}, None, "", "config.json: vllm.model"),
+        ({"vllm": {"available_models": []}}, None, "", "default"),
+        ({"servers": {"s": {"base_url": "h", "available_models": ["a"]}}}, None, "",
+         "config.json: servers.s.available_models"),
+        ({"servers": {"s": {"base_url": "h", "model": "a"}}}, None, "", "config.json: servers.s.model"),
+        ({"servers": {"s": {"base_url": "h", "model": "a"}}}, "x", "", "command line: vllm.model"),
+        ({"servers": {"s": {"base_url": "h"}}}, "s:x", "", "command line: vllm.model"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_place_of_the_model_is_that_of_what_chose_it(write, sections, typed, variable, place):
+    assert find_model_place(load(write(sections), {"vllm.model": typed}, {"VLLM_MODEL": variable})) == place
+
+
 MCP_ROWS = [
     {"name": "web", "url": "http://h/mcp", "headers": {"Authorization": "Bearer CANARY-1"}},
     {"name": "files", "command": ["mcp-files"], "env": {"TOKEN": "CANARY-2"}, "headers": {}},
@@ -261,6 +297,7 @@ CHOSEN = [
     ({"available_models": ["a", "b"], "default_model_index": 1}, "b"),
     ({"available_models": ["a", "b"]}, "a"),
     ({"available_models": ["a", "b"], "model": "c"}, "c"),
+    ({"available_models": ["a", "b"], "model": "c", "default_model_index": 3}, "c"),
     ({"default_model_index": 3}, ""),
     ({}, ""),
 ]
