@@ -21,7 +21,7 @@ from ..config.settings import BASE_URLS, VllmSettings
 from ..errors import ConfigError
 from ..model import ModelCore, ModelOptions
 from ..model.retry import RetryPolicy
-from ..negotiation import BY_CONFIGURATION, CallPath, FactStore, Mode
+from ..negotiation import CallPath, FactStore, Mode, Reason
 from ..providers.table import PROVIDERS
 from ..providers.vllm import fits_nothing
 from ..transport import Client, Timeouts
@@ -106,7 +106,7 @@ def _make_path(vllm: VllmSettings) -> CallPath:
     """The path to begin with."""
     order = cast("tuple[Mode, ...]", vllm.paths)
     if not vllm.enable_function_calling:
-        return CallPath("text", BY_CONFIGURATION)
+        return CallPath("text", Reason.CONFIGURED)
     if vllm.provider != "vllm":
         order = tuple(mode for mode in order if mode in ("native", "text")) or ("native",)
     return CallPath(order[0], order=order)

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from ..errors import Advice, ModelNotFound, join_names
 from ..negotiation.answer_ids import AnswerIds
 from ..negotiation.call_gap import has_gap
-from ..negotiation.call_path import PARSER_FAILED, CallPath
+from ..negotiation.call_path import CallPath, Reason
 from ..negotiation.continuity import ContinuityMeter
 from ..negotiation.evidence import PromptCounter
 from ..negotiation.facts import FactStore, ServedModel
@@ -102,7 +102,7 @@ class ModelState:
 
     @path.setter
     def path(self, path: CallPath) -> None:
-        if path.reason != PARSER_FAILED:  # that holds for this turn
+        if path.reason is not Reason.PARSER_FAILED:  # that holds for this turn
             self._path = path
             self.facts.keep_path(self.served, path)
 

@@ -20,7 +20,7 @@ from ..errors import (
     ToolsDropped,
     ToolsUnsupported,
 )
-from ..negotiation.call_path import PARSER_FAILED, CallPath, Downgrade
+from ..negotiation.call_path import CallPath, Downgrade, Reason
 from ..negotiation.continuity import Sent
 from ..negotiation.downgrade import avoid_parser, choose_downgrade
 from ..negotiation.evidence import look_at_template, try_grammar
@@ -118,7 +118,7 @@ class ModelTurn:
     def prepare(self, path: CallPath) -> Aside[CallPath]:
         """See Asker, as for the other methods without an underscore."""
         state = self._state
-        if path.reason == PARSER_FAILED and path.mode == "text":
+        if path.reason is Reason.PARSER_FAILED and path.mode == "text":
             request = state.build_request(self._messages, self._tools, path.for_raw_turn)
             raw_prompt = yield from state.server.render_text(request)
             if raw_prompt is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .call_path import BY_CONFIGURATION, MODES, CallPath, Mode
+from .call_path import MODES, CallPath, Mode, Reason
 from .facts import FactStore
 from .server import ServerApi
 
-__all__ = ["BY_CONFIGURATION", "MODES", "CallPath", "FactStore", "Mode", "ServerApi"]
+__all__ = ["MODES", "CallPath", "FactStore", "Mode", "Reason", "ServerApi"]

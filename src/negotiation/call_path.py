@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import Enum
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -62,13 +63,22 @@ NO_STREAM = "The server does not stream this; its answers come whole."
 TOOLS_HIDDEN = "The model's chat template shows it no tools; using calls in the text instead."
 NO_TOKENS_NOTICE = "This server does not generate from tokens. For that, start it with --enable-scale-out."
 
-BY_DEFAULT = "the default"
-BY_HAND = "chosen by hand"
-BY_CONFIGURATION = "enable_function_calling is false"
-NO_TOKENS = "the server was started without --enable-scale-out"
-REFUSED_HERE = "the server refused native calls in this conversation"
-PARSER_FAILED = "the server's parser failed on an answer"  # for one turn, or for a day: see parser_record.py
-NO_PARSER = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
+
+class Reason(Enum):
+    """How the mode of a path came about: a sentence for the user, by which it is stored, too."""
+
+    DEFAULT = "the default"
+    CHOSEN = "chosen by hand"
+    CONFIGURED = "enable_function_calling is false"
+    NO_TOKENS = "the server was started without --enable-scale-out"
+    NO_PARSER = "the server was started without --enable-auto-tool-choice or --tool-call-parser"
+    REFUSED_HERE = "the server refused native calls in this conversation"
+    PARSER_FAILED = "the server's parser failed on an answer"  # for one turn, or for a day: see parser_record.py
+    TEMPLATE_FAILED = "the chat template fails with tools"
+    TOOLS_HIDDEN = "the chat template shows no tools"
+    TOOLS_DROPPED = "the server leaves tools out of the prompt"
+    CALLS_LOST = "the server returned nothing of what the model wrote"
+
 
 GRAMMAR_FIELD = "structured_outputs"
 THOUGHTS_FIELD = "reasoning"  # of an assistant's message; it stands for `reasoning_content`, too
@@ -105,7 +115,7 @@ _STORED_NAMES = {"reason": "why", "disabled_fields": "without"}
 
 
 class CallPath(Value, frozen=True):
-    """`reason`: how the mode came about, for the user; `order`: the modes to use, the first one first.
+    """`order`: the modes to use, the first one first.
 
     `disabled_fields`: of a request, refused by the server; "tokens" stands for the mode of that name, and instead of
     "max_tokens" the server wants max_completion_tokens.
@@ -122,7 +132,7 @@ class CallPath(Value, frozen=True):
 
     UNCOMPARED = ("mended", "order")
     mode: Mode = "native"
-    reason: str = BY_DEFAULT
+    reason: Reason = Reason.DEFAULT
     alternate: bool = False
     fold_system: bool = False
     text_only: bool = False
@@ -176,13 +186,13 @@ class CallPath(Value, frozen=True):
             return self._step_down_from_tokens(refusal)
         is_about_tools = are_tools_ours and refusal.status in (400, 422) and _ABOUT_TOOLS.search(refusal.body)
         if type(refusal) is ServerError and is_about_tools and self.mode != "tokens" and "text" in self._list_lower():
-            path = self._change_mode("text", REFUSED_HERE)  # others may offer other tools
+            path = self._change_mode("text", Reason.REFUSED_HERE)  # others may offer other tools
             return Downgrade(path, f"{refusal.message} {IN_TEXT}")
         raise refusal
 
     def _avoid_parser(self, refusal: ParserFailed) -> Downgrade:
         """The text path for one turn. Raises the refusal of a turn that was asked so already."""
-        is_asked_again = self.reason == PARSER_FAILED
+        is_asked_again = self.reason is Reason.PARSER_FAILED
         if is_asked_again or self.mode not in ("native", "template") or "text" not in self._list_lower():
             refusal.max_retries = 0
             raise refusal
@@ -191,22 +201,22 @@ class CallPath(Value, frozen=True):
     @property
     def for_text_turn(self) -> CallPath:
         """The text path, because of the server's parser: see `for_others`."""
-        return self._change_mode("text", PARSER_FAILED)
+        return self._change_mode("text", Reason.PARSER_FAILED)
 
     @property
     def for_raw_turn(self) -> CallPath:
         """In place of `for_text_turn`: the template shows the tools, and the text behind its prompt is asked for."""
-        return self._change_mode("template", PARSER_FAILED).disable_fields([GRAMMAR_FIELD])
+        return self._change_mode("template", Reason.PARSER_FAILED).disable_fields([GRAMMAR_FIELD])
 
     @property
     def is_raw(self) -> bool:
         """Whether it is `for_raw_turn`."""
-        return self.mode == "template" and self.reason == PARSER_FAILED
+        return self.mode == "template" and self.reason is Reason.PARSER_FAILED
 
     def drop_tools(self) -> CallPath:
         """The path after the server left the tools out of a prompt: the system prompt lists them."""
         if self.mode != "native" and "text" in self._list_lower():
-            return self._change_mode("text", "the server leaves tools out of the prompt")
+            return self._change_mode("text", Reason.TOOLS_DROPPED)
         return replace(self, template_shows_tools=False)
 
     def forget_proof(self) -> CallPath:
@@ -232,24 +242,24 @@ class CallPath(Value, frozen=True):
     def _step_down(self, refusal: ServerError) -> Downgrade:
         """The next mode of the order. Raises the refusal if there is none."""
         if isinstance(refusal, TemplateFailed) and "text" in self._list_lower():
-            return Downgrade(self._believe_refusal("text", "the chat template fails with tools"), TEMPLATE_FAILED)
+            return Downgrade(self._believe_refusal("text", Reason.TEMPLATE_FAILED), TEMPLATE_FAILED)
         if self.mode == "tokens":
             return self._step_down_from_tokens(refusal)
         modes = [mode for mode in self._list_lower() if mode != "template" or self.template_shows_tools]
         if not modes:
             raise refusal
         if isinstance(refusal, ToolsDropped):
-            path = self._change_mode(modes[0], "the server leaves tools out of the prompt")
+            path = self._change_mode(modes[0], Reason.TOOLS_DROPPED)
             return Downgrade(path, TOOLS_DROPPED if path.mode == "text" else "")
-        return Downgrade(self._believe_refusal(modes[0], NO_PARSER), NOTICES.get(modes[0], ""))
+        return Downgrade(self._believe_refusal(modes[0], Reason.NO_PARSER), NOTICES.get(modes[0], ""))
 
     def _step_down_from_tokens(self, refusal: ServerError) -> Downgrade:
-        path = self.disable_fields(["tokens"]).skip_tokens(NO_TOKENS)
+        path = self.disable_fields(["tokens"]).skip_tokens(Reason.NO_TOKENS)
         if path.mode == "tokens":
             raise refusal
         return Downgrade(path, NO_TOKENS_NOTICE if self.is_chosen else "")
 
-    def skip_tokens(self, reason: str = BY_DEFAULT) -> CallPath:
+    def skip_tokens(self, reason: Reason = Reason.DEFAULT) -> CallPath:
         """The path with the mode after tokens; itself if there is none."""
         if self.mode != "tokens":
             return self
@@ -260,30 +270,29 @@ class CallPath(Value, frozen=True):
         start = self.order.index(self.mode) + 1 if self.mode in self.order else 0
         return [mode for mode in self.order[start:] if mode not in (self.mode, *self.disabled_fields)]
 
-    def _believe_refusal(self, mode: Mode, reason: str) -> CallPath:
+    def _believe_refusal(self, mode: Mode, reason: Reason) -> CallPath:
         """One refusal does not disprove what the server has shown: it may be about this conversation."""
-        return self._change_mode(mode, REFUSED_HERE if self.proven else reason)
+        return self._change_mode(mode, Reason.REFUSED_HERE if self.proven else reason)
 
     @property
     def for_others(self) -> CallPath:
         """The path without what holds for this conversation, or this turn, only."""
-        is_own = self.reason in (REFUSED_HERE, PARSER_FAILED)
-        return self._change_mode("native", BY_DEFAULT) if is_own else self
+        is_own = self.reason in (Reason.REFUSED_HERE, Reason.PARSER_FAILED)
+        return self._change_mode("native", Reason.DEFAULT) if is_own else self
 
-    def _change_mode(self, mode: Mode, reason: str) -> CallPath:
+    def _change_mode(self, mode: Mode, reason: Reason) -> CallPath:
         return replace(self, mode=mode, reason=reason, proven=False, shows_thoughts=None)
 
     def disable_native(self) -> Downgrade:
         """The path after the server lost calls, or all of an answer."""
-        reason = "the server returned nothing of what the model wrote"
-        return Downgrade(self._change_mode("text", reason), LOST_CALLS)
+        return Downgrade(self._change_mode("text", Reason.CALLS_LOST), LOST_CALLS)
 
     def learn_template(self, *, shows_tools: bool) -> Downgrade:
         """The path once the text of a prompt was seen, on a server that reads calls only where that shows tools."""
         path = replace(self, template_shows_tools=shows_tools)
         if shows_tools or "text" not in self._list_lower():
             return Downgrade(path, "")
-        return Downgrade(path._change_mode("text", "the chat template shows no tools"), TOOLS_HIDDEN)
+        return Downgrade(path._change_mode("text", Reason.TOOLS_HIDDEN), TOOLS_HIDDEN)
 
     def learn_grammar(self, field: str) -> CallPath:
         """The path on which a probe was held to its grammar by this field of a request, or by none."""
@@ -297,7 +306,7 @@ class CallPath(Value, frozen=True):
 
     def choose(self, mode: Mode) -> CallPath:
         """The path with the mode that the user chose."""
-        return self._change_mode(mode, BY_HAND)
+        return self._change_mode(mode, Reason.CHOSEN)
 
     def join(self, other: CallPath) -> CallPath:
         """What both have learned."""
@@ -331,7 +340,7 @@ class CallPath(Value, frozen=True):
     @property
     def is_chosen(self) -> bool:
         """Whether the mode was set by the user."""
-        return self.reason in (BY_HAND, BY_CONFIGURATION)
+        return self.reason in (Reason.CHOSEN, Reason.CONFIGURED)
 
     @property
     def is_learned(self) -> bool:
@@ -340,7 +349,7 @@ class CallPath(Value, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """What from_dict takes: JSON values only, under the names that files of earlier versions have."""
-        values = {**asdict(self), "disabled_fields": list(self.disabled_fields)}
+        values = {**asdict(self), "reason": self.reason.value, "disabled_fields": list(self.disabled_fields)}
         del values["order"], values["mended"]  # a setting, and what holds for one request
         return {_STORED_NAMES.get(name, name): value for name, value in values.items()}
 
@@ -358,7 +367,7 @@ class CallPath(Value, frozen=True):
             raise TypeError("a value of another kind than it should be")
         if not all(isinstance(name, str) for name in path.disabled_fields):
             raise TypeError("a field without a name")
-        return replace(path, disabled_fields=tuple(path.disabled_fields))
+        return replace(path, reason=Reason(path.reason), disabled_fields=tuple(path.disabled_fields))
 
 
 class Downgrade(Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from ..types.effects import Aside, Await
-from .call_path import PARSER_FAILED, CallPath
+from .call_path import CallPath, Reason
 from .parser_record import ParserRecord
 
 K = TypeVar("K")
@@ -120,7 +120,7 @@ class FactStore:
 
     def keep_path(self, model: ServedModel, path: CallPath) -> None:
         """Keep what was learned on this path for others, unless it holds for one turn."""
-        if path.is_learned and path.reason != PARSER_FAILED:
+        if path.is_learned and path.reason is not Reason.PARSER_FAILED:
             self.paths.update(model, lambda known: known.join(path.for_others))
 
     def avoid_parser(self, model: ServedModel, path: CallPath) -> CallPath:

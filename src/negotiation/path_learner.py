@@ -15,7 +15,7 @@ from ..providers.base import ChatRequest
 from ..types.effects import Aside
 from ..types.messages import Message
 from .call_gap import GAP_PROBE, read_gap
-from .call_path import GRAMMAR_FIELD, PARSER_FAILED, THOUGHTS_FIELD, CallPath
+from .call_path import GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath, Reason
 from .evidence import probe_late_system
 from .facts import FactStore, ServedModel
 from .formats.written_format import PROBE, detect_format
@@ -72,8 +72,10 @@ class PathLearner(Struct, frozen=True):
 
     def _learn_thoughts(self, path: CallPath) -> Aside[CallPath]:
         """The path with whether the template shows thoughts. Of a path for one turn it would be asked each time."""
-        is_asked = path.mode != "tokens" and path.reason != PARSER_FAILED and THOUGHTS_FIELD not in path.disabled_fields
-        if not is_asked or self.facts.untold_thoughts.get(self.served):
+        is_for_one_turn = path.reason is Reason.PARSER_FAILED
+        if path.mode == "tokens" or is_for_one_turn or THOUGHTS_FIELD in path.disabled_fields:
+            return path
+        if self.facts.untold_thoughts.get(self.served):
             return path
         probes = (self.make_probe(each, path) for each in (THOUGHT_PROBE, PLAIN_PROBE))
         shows = yield from probe_thoughts(self.server, *probes)

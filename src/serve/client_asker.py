@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..errors import ParserFailed, ServerError, ToolsDropped
-from ..negotiation.call_path import GRAMMAR_FIELD, PARSER_FAILED, CallPath
+from ..negotiation.call_path import GRAMMAR_FIELD, CallPath, Reason
 from ..negotiation.downgrade import avoid_parser
 from ..negotiation.evidence import DROPPED, MAX_BYTES_PER_TOKEN, look_at_template, probe_grammar, probe_template
 from ..negotiation.facts import FactStore, ServedModel
@@ -170,7 +170,7 @@ class ChatAsker(ClientAsker):
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
         """See ClientAsker; of a turn that avoids the server's parser, the prompt as text where the server makes one."""
-        avoids_parser = path.reason == PARSER_FAILED
+        avoids_parser = path.reason is Reason.PARSER_FAILED
         if avoids_parser and (path.mode == "text" or self.continued):
             # What the client has of the answer is part of the prompt.
             body = self._continue(self._request.edit(path.for_raw_turn))

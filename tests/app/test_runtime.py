@@ -21,7 +21,7 @@ from src.cli.demo.loopback import serve
 from src.cli.demo.protocol import DemoServer, DemoTurn
 from src.config import SecuritySettings, Settings
 from src.config.settings import AgentSettings, ToolSettings, VllmSettings
-from src.negotiation.call_path import REFUSED_HERE, CallPath
+from src.negotiation.call_path import CallPath, Reason
 from src.security.permissions.approval import APPROVE_ALL, REFUSE_ALL, Answer
 from src.security.sandbox.deferred import DeferredSandbox
 from src.session.replay import replay
@@ -62,7 +62,7 @@ def test_what_was_learned_of_the_server_is_not_asked_again_at_the_next_start(tmp
 def test_what_only_one_conversation_was_refused_is_not_saved(tmp_path):
     settings = Settings(vllm=VllmSettings(base_url="http://127.0.0.1:9/v1"), root=tmp_path, state=tmp_path)
     runtime = Factory(settings).make_runtime("m", REFUSE_ALL)
-    runtime.model.path = CallPath("text", REFUSED_HERE)
+    runtime.model.path = CallPath("text", Reason.REFUSED_HERE)
     assert runtime.save_server_facts() == ""
     assert not (tmp_path / "servers.json").exists()
 

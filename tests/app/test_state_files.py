@@ -7,11 +7,11 @@ import pytest
 from src.app.permissions import make_policy
 from src.app.state_files import ALLOWED, SERVERS, RuleMemory, ServerMemory
 from src.config import Settings
-from src.negotiation import CallPath
+from src.negotiation import CallPath, Reason
 from src.types.messages import ToolCall
 from tests.waiting import PATIENCE_S
 
-PATH = CallPath("text", "because", alternate=True)
+PATH = CallPath("text", Reason.NO_PARSER, alternate=True)
 
 
 def test_facts_are_found_again_for_the_same_server_model_and_version(tmp_path):
@@ -33,10 +33,10 @@ def test_facts_about_another_server_model_or_version_are_not_used(tmp_path, serv
 def test_what_two_programs_learn_of_one_server_is_joined(tmp_path):
     one, other = ServerMemory(tmp_path), ServerMemory(tmp_path)
     one.save("http://a", "m", "1", CallPath(disabled_fields=("strict",)))
-    other.save("http://a", "m", "1", CallPath("text", "because", disabled_fields=("stream_options",)))
+    other.save("http://a", "m", "1", CallPath("text", Reason.NO_PARSER, disabled_fields=("stream_options",)))
     one.save("http://a", "m", "1", CallPath(alternate=True))
     assert one.find("http://a", "m", lambda: "1") == CallPath(
-        "text", "because", alternate=True, disabled_fields=("strict", "stream_options")
+        "text", Reason.NO_PARSER, alternate=True, disabled_fields=("strict", "stream_options")
     )
 
 

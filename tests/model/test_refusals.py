@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from src.errors import ContextTooLong, ServerError
-from src.negotiation.call_path import NO_PARSER as WITHOUT_PARSER
-from src.negotiation.call_path import REFUSED_HERE, CallPath
+from src.negotiation.call_path import CallPath, Reason
 from src.negotiation.facts import FactStore
 from src.types.messages import UserMessage
 from tests.model.test_model import CALL_TEXT, HELLO, NATIVE_CALL, NO_PARSER, READ, Served
@@ -38,14 +37,14 @@ def test_a_description_that_the_server_repeats_is_not_what_it_says(spell):
 def test_a_description_that_is_quoted_in_another_form_tells_others_nothing(spell):
     served = Served(refuse(f"Bad: {spell(DESCRIPTION)}"), HELLO, IN_TEXT)
     served.ask(tools=[HOSTILE])
-    assert (served.model.path.mode, served.model.path.reason) == ("text", REFUSED_HERE)
+    assert (served.model.path.mode, served.model.path.reason) == ("text", Reason.REFUSED_HERE)
     assert not served.model.path.for_others.is_learned
 
 
 def test_a_conversation_about_a_parser_does_not_hide_that_there_is_none():
     served = Served(NO_PARSER, NO_PARSER, IN_TEXT)
     served.ask(UserMessage("What is --enable-auto-tool-choice?"))
-    assert served.model.path.reason == WITHOUT_PARSER
+    assert served.model.path.reason is Reason.NO_PARSER
 
 
 def test_an_error_within_an_answer_that_repeats_a_message_is_not_what_the_server_says():
@@ -60,14 +59,14 @@ def test_an_error_within_an_answer_that_repeats_a_message_is_not_what_the_server
 def test_a_server_without_a_parser_is_known_after_one_refusal():
     served = Served(NO_PARSER, IN_TEXT)
     served.ask()
-    assert (served.model.path.for_others.mode, served.model.path.reason) == ("text", WITHOUT_PARSER)
+    assert (served.model.path.for_others.mode, served.model.path.reason) == ("text", Reason.NO_PARSER)
 
 
 def test_a_parser_that_has_answered_is_not_disproved_by_one_refusal():
     served = Served(NATIVE_CALL, NO_PARSER, IN_TEXT, IN_TEXT)
     served.ask()
     assert [call.arguments for call in served.ask().calls] == [{"path": "a.txt"}]
-    assert (served.model.path.mode, served.model.path.reason) == ("text", REFUSED_HERE)
+    assert (served.model.path.mode, served.model.path.reason) == ("text", Reason.REFUSED_HERE)
     served.ask()
     assert "tools" not in served.sent  # this conversation goes on in the text
     assert not served.model.path.for_others.is_learned

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from src.errors import ToolsDropped
-from src.negotiation.call_path import NO_TOKENS, TOOLS_DROPPED, CallPath
+from src.negotiation.call_path import TOOLS_DROPPED, CallPath, Reason
 from src.types.events import TextDelta
 from src.types.messages import SystemMessage, UserMessage
 from tests.each import check_rows
@@ -114,7 +114,7 @@ def test_a_server_without_the_endpoint_is_asked_once(status):
     served.ask()
     served.ask()
     assert served.client.asked_aside.count("chat/completions/render") == 1
-    assert (served.model.path.mode, served.model.path.reason) == ("native", NO_TOKENS)
+    assert (served.model.path.mode, served.model.path.reason) == ("native", Reason.NO_TOKENS)
     assert served.notices == []
 
 

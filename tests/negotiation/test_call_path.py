@@ -2,17 +2,7 @@ import pytest
 from msgspec.structs import astuple
 
 from src.errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupported
-from src.negotiation.call_path import (
-    BY_CONFIGURATION,
-    BY_HAND,
-    LOST_CALLS,
-    NOTICES,
-    REFUSED_HERE,
-    ROLES_MERGED,
-    SYSTEM_FOLDED,
-    TEXT_ONLY,
-    CallPath,
-)
+from src.negotiation.call_path import LOST_CALLS, NOTICES, ROLES_MERGED, SYSTEM_FOLDED, TEXT_ONLY, CallPath, Reason
 from tests.each import check_rows
 
 NO_TOOLS = ToolsUnsupported('"auto" tool choice requires --enable-auto-tool-choice', status=400)
@@ -125,13 +115,21 @@ def test_an_error_that_names_nothing_is_an_error():
 
 
 def test_what_is_learnt_can_be_kept_and_had_back():
-    path = CallPath("template", "because", True, disabled_fields=("strict",))
+    path = CallPath("template", Reason.NO_PARSER, True, disabled_fields=("strict",))
     assert CallPath.from_dict(path.to_dict()) == path
 
 
 @check_rows(
     "stored",
-    [{"mode": "telepathy"}, {"nonsense": 1}, {"without": None}, {"without": [1]}, {"alternate": "no"}, {"why": 1}],
+    [
+        {"mode": "telepathy"},
+        {"nonsense": 1},
+        {"without": None},
+        {"without": [1]},
+        {"alternate": "no"},
+        {"why": 1},
+        {"why": "x"},
+    ],
 )
 def test_what_was_not_kept_by_us_is_refused(stored):
     with pytest.raises((TypeError, ValueError)):
@@ -140,8 +138,8 @@ def test_what_was_not_kept_by_us_is_refused(stored):
 
 def test_what_the_user_chose_says_nothing_of_the_server():
     chosen = CallPath().choose("text")
-    assert (chosen.mode, chosen.reason, chosen.is_learned) == ("text", BY_HAND, False)
-    assert not CallPath("text", BY_CONFIGURATION).is_learned
+    assert (chosen.mode, chosen.reason, chosen.is_learned) == ("text", Reason.CHOSEN, False)
+    assert not CallPath("text", Reason.CONFIGURED).is_learned
     assert not CallPath().is_learned
     assert CallPath(alternate=True).is_learned
 
@@ -156,4 +154,4 @@ def test_a_mended_history_is_no_fact_about_the_server():
 
 
 def test_whether_a_conversation_s_own_mode_shows_thoughts_is_no_fact_about_another_mode():
-    assert CallPath("text", REFUSED_HERE, shows_thoughts=False).for_others.shows_thoughts is None
+    assert CallPath("text", Reason.REFUSED_HERE, shows_thoughts=False).for_others.shows_thoughts is None

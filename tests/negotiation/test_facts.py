@@ -6,7 +6,7 @@ import pytest
 
 from src.errors import ServerError
 from src.negotiation import CallPath, FactStore
-from src.negotiation.call_path import REFUSED_HERE
+from src.negotiation.call_path import Reason
 from src.negotiation.facts import FactTable, ServedModel
 from src.types.events import Notice
 from src.types.messages import ToolDefinition, UserMessage
@@ -132,4 +132,4 @@ def test_of_a_path_for_one_turn_nothing_is_kept():
 
 
 def test_of_a_conversation_s_own_path_its_mode_is_not_kept():
-    assert keep(CallPath("text", REFUSED_HERE, alternate=True)) == CallPath(alternate=True)
+    assert keep(CallPath("text", Reason.REFUSED_HERE, alternate=True)) == CallPath(alternate=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from src.errors import ServerError
-from src.negotiation.call_path import GRAMMAR_FIELD, PARSER_FAILED, THOUGHTS_FIELD, CallPath
+from src.negotiation.call_path import GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath, Reason
 from src.negotiation.facts import FactStore, ServedModel
 from src.negotiation.formats.written_format import PROBE, PROBE_CALL, PROBE_TOOL
 from src.negotiation.path_learner import PathLearner
@@ -77,7 +77,7 @@ def test_of_thoughts_that_the_server_refuses_nothing_is_asked():
 def test_of_thoughts_in_a_turn_that_avoids_the_parser_nothing_is_asked():
     learner = Learner(tokenize=count)
     path = learner.learn_history(CallPath().for_text_turn, thoughts=[True])
-    assert (path.reason, path.shows_thoughts, learner.asked) == (PARSER_FAILED, None, [])
+    assert (path.reason, path.shows_thoughts, learner.asked) == (Reason.PARSER_FAILED, None, [])
 
 
 def test_a_late_system_message_that_the_template_refuses_goes_first_in_each_later_request():

@@ -26,7 +26,7 @@ from ...config import Settings
 from ...errors import BotError, NeverReached, TokensUnsupported, join_names
 from ...model.recovery import RECOVERED_NOTICE
 from ...negotiation import ServerApi
-from ...negotiation.call_path import NO_PARSER, NO_STREAM
+from ...negotiation.call_path import NO_STREAM, Reason
 from ...negotiation.continuity import describe_kept
 from ...negotiation.evidence import probe_grammar
 from ...negotiation.formats.written_format import PROBE_TOOL
@@ -247,8 +247,8 @@ def _judge_calls(diagnosis: Diagnosis, model: Model, response: Response) -> Find
     if not diagnosis.settings.get_model_settings(diagnosis.model_name).enable_function_calling:
         return Finding("pass" if response.calls else "warn", f"switched off in the settings; {came}")
     if model.path.mode != "native":
-        why = model.path.reason
-        if why == NO_PARSER:
+        why = model.path.reason.value
+        if model.path.reason is Reason.NO_PARSER:
             why = "the server does not accept tools"
         return Finding("warn", f"{why}; {came}", flags)
     if RECOVERED_NOTICE in diagnosis.notices:

@@ -19,7 +19,7 @@ from src.cli.tracing.debug import Debug
 from src.config import Settings
 from src.config.settings import ToolSettings
 from src.errors import ConnectFailed
-from src.negotiation.call_path import BY_HAND, NO_PARSER, NO_TOKENS, CallPath
+from src.negotiation.call_path import CallPath, Reason
 from src.security.permissions.approval import APPROVE_ALL
 from src.tools import REGISTRY
 from src.tools.process.jobs import Jobs
@@ -38,7 +38,7 @@ class Session:
         self.lines = [*lines, EOFError()]
         self.model = ScriptedModel(*turns, partial=partial)
         if text_only:
-            self.model.path = CallPath(reason=BY_HAND, text_only=True)
+            self.model.path = CallPath(reason=Reason.CHOSEN, text_only=True)
         self.answer, self.aside = io.StringIO(), io.StringIO()
         screen = PlainScreen(self.answer, self.aside, thoughts=False, styled=False)
         registry, self.ran = toolbox()
@@ -283,16 +283,16 @@ def test_path_shows_how_calls_came_and_how_the_server_would_read_them():
 def test_path_names_the_parser_of_the_models_family_before_a_call_has_come():
     session = Session(url="http://127.0.0.1:9/v1")  # nobody says what the weights are
     session.state.model_name = "Qwen3-8B"
-    session.model.path = CallPath("text", reason=NO_PARSER)
+    session.model.path = CallPath("text", reason=Reason.NO_PARSER)
     run_command(session.state, "/path", ChatIO())
     shown = session.aside.getvalue()
-    assert f"text: tool calls in its text; {NO_PARSER}\n" in shown
+    assert f"text: tool calls in its text; {Reason.NO_PARSER.value}\n" in shown
     assert "start it with --enable-auto-tool-choice --tool-call-parser hermes\n" in shown
 
 
 def test_path_names_the_flag_of_a_better_way_and_status_does_not():
     session = Session()
-    session.model.path = CallPath(reason=NO_TOKENS)
+    session.model.path = CallPath(reason=Reason.NO_TOKENS)
     run_command(session.state, "/path", ChatIO())
     run_command(session.state, "/status", ChatIO())
     shown = session.aside.getvalue()

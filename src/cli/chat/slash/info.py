@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from .... import app
 from ....config import list_settings
-from ....negotiation.call_path import BY_DEFAULT, NO_PARSER, NO_TOKENS, CallPath
+from ....negotiation.call_path import CallPath, Reason
 from ....negotiation.continuity import describe_kept
 from ....parsing import list_parsers
 from ....providers.vllm_parsers import name_tool_parser
@@ -86,10 +86,10 @@ def describe_path(state: State) -> list[str]:
     """How tools are called, how the calls of this conversation came, and how to have the server read them."""
     path = state.ensure_runtime().model.path
     lines = [f"{path.mode}: {PATH_DESCRIPTIONS[path.mode]}"]
-    if path.reason == NO_TOKENS:
+    if path.reason is Reason.NO_TOKENS:
         lines.append("tokens is another way, on a server that was started with --enable-scale-out")
-    elif path.reason != BY_DEFAULT:
-        lines[0] += f"; {path.reason}"
+    elif path.reason is not Reason.DEFAULT:
+        lines[0] += f"; {path.reason.value}"
     answers = (message for message in state.conversation if isinstance(message, Response))
     if origins := Counter(call.origin for answer in answers for call in answer.calls):
         ways = (f"{number:,} {CALL_ORIGINS.get(way, f'in the text ({way})')}" for way, number in origins.items())
@@ -99,7 +99,7 @@ def describe_path(state: State) -> list[str]:
 
 def _suggest_parser(state: State, origins: Iterable[str], path: CallPath) -> list[str]:
     """How to have the server read the calls, where the formats that came or the model tell it."""
-    is_missing = path.reason == NO_PARSER
+    is_missing = path.reason is Reason.NO_PARSER
     if not is_missing and path.mode != "native":
         return []
     parsers = [name for origin in origins for name in list_parsers(origin)[:1]]
