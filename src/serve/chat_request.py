@@ -15,7 +15,8 @@ from typing import Any
 from ..negotiation.call_gap import cut_gap
 from ..negotiation.call_path import DEFAULT_MAX_MEDIA, GRAMMAR_FIELD, THOUGHTS_FIELD, CallPath
 from ..negotiation.formats.call_ids import find_id_rule, name_chat_calls
-from ..negotiation.formats.written_format import UNKNOWN, constrain_calls
+from ..negotiation.formats.structural_tags import find_format
+from ..negotiation.formats.written_format import constrain_calls
 from ..negotiation.history.exchange_text import (
     THOUGHTS,
     WRITTEN,
@@ -202,7 +203,7 @@ class ChatBody:
         written = ""
         if path.mode == "template":
             written = path.written_format
-        if path.mode != "text" and written in ("", UNKNOWN):
+        if path.mode != "text" and find_format(written) is None:
             return {}
         texts = self._list_texts("system", "developer", "user", "tool")
         if self.choice == "auto" and constrained == "auto" and any(map(mentions_call, texts)):

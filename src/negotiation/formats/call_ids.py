@@ -16,13 +16,14 @@ from ...parsing.formats.table import FORMATS
 from ...providers.wire_json import as_dict, as_dicts, as_str
 from ...types.caching import count_shared
 from ...types.messages import MalformedCall, Message, Response, ToolCall, ToolResults
-from .written_format import UNKNOWN, guess_format
+from .structural_tags import find_format
+from .written_format import guess_format
 
 
 @lru_cache(maxsize=64)
 def find_id_rule(written: str, model: str) -> str:
     """How a model names its calls: by the format that it writes, else by its name; empty if any id will do."""
-    if written in ("", UNKNOWN):
+    if find_format(written) is None:
         written = guess_format(model)
     return next((row.call_id for row in FORMATS if row.name == written), "")
 

@@ -21,7 +21,7 @@ from ...types.messages import JSON, Message, Response, ToolCall, ToolChoice, Too
 from ..server import ServerApi
 from .structural_tags import find_format, make_structural_tag
 
-UNKNOWN = "none"  # stored where neither tells
+UNKNOWN = "none"  # stored where neither tells, so that it is not asked again
 _QUESTION = "What is the weather in Oslo?"
 PROBE_TOOL = ToolDefinition(
     "get_weather",
@@ -47,21 +47,25 @@ def read_format(prompt: str) -> str:
         return ""
     bare = _BLANKS.sub("", written)
     exact = [row for row in FORMATS if _BLANKS.sub("", row.write(PROBE_CALL.name, PROBE_CALL.arguments)) in bare]
-    names = [row.name for row in sorted(exact, key=lambda row: len(row.example), reverse=True)]
-    return _name([*names, calls[0].origin][0])
+    origin = calls[0].origin
+    if exact:
+        origin = max(exact, key=lambda row: len(row.example)).name
+    return _require_grammar(origin)
 
 
 def guess_format(model: str) -> str:
     """The name of the format that models of this name write; empty if that is not known."""
     family = find_family(model)
     rows = [row for row in FORMATS if family and family.tool_parser in re.split(r", ?", row.parser)]
-    return _name(rows[0].name) if rows else ""
+    return _require_grammar(rows[0].name) if rows else ""
 
 
 def choose_format(known: str, origin: str) -> str:
     """The format after a call of this origin was seen. One without a marker counts only if no other is known."""
     row = find_format(origin)
-    return origin if row and (row.marker or known in ("", UNKNOWN)) else known
+    if row and (row.marker or find_format(known) is None):
+        return origin
+    return known
 
 
 def constrain_calls(
@@ -82,5 +86,6 @@ def constrain_calls(
     return {"structural_tag": tag} if tag else {}
 
 
-def _name(name: str) -> str:
+def _require_grammar(name: str) -> str:
+    """The name of a format; empty where no grammar can hold the model to it."""
     return name if find_format(name) else ""
