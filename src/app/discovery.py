@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..config import GivenValue, Settings, check_value
+from ..config.settings import MAIN_SERVER
 from ..errors import BotError, ConfigError, NeverReached, ServerError, join_names
 from ..types.events import ModelEvent, Notice
 from ..types.messages import UserMessage
@@ -147,14 +148,16 @@ def locate_model(settings: Settings, text: str) -> Settings:
     """Settings for another model. `text`: MODEL, SERVER or SERVER:MODEL. Raises BotError if it is not served."""
     wanted, _ = complete_address(settings.with_model(text))
     models = list(Factory(wanted).connections.list_models())
-    model, where = wanted.vllm.model, wanted.server if wanted.server != settings.server else "The server"
-    if not model:
-        if len(models) != 1:
-            raise ConfigError(f"{where} serves several models: {join_names(models)}.", f"Name one: {where}:MODEL.")
-        return replace(wanted, vllm=replace(wanted.vllm, model=models[0]))
-    if model not in models:
+    if not models:
+        raise ServerError(f"The server at {wanted.vllm.base_url} lists no model.")
+    model, where = wanted.vllm.model, f"The server {wanted.server}".rstrip()
+    if model in models:
+        return wanted
+    if model:
         raise ConfigError(f"{where} does not serve {model}. It serves: {join_names(models)}.")
-    return wanted
+    if len(models) > 1:
+        raise ConfigError(f"{where} serves several models: {join_names(models)}.", f"Name one: {wanted.server}:MODEL.")
+    return replace(wanted, vllm=replace(wanted.vllm, model=models[0]))
 
 
 def _find_first(settings: Settings, ports: Mapping[int, str], error: NeverReached) -> tuple[Settings, list[str]]:
@@ -193,6 +196,10 @@ def _list_warnings(settings: Settings) -> Iterator[str]:
             kept = "The API key is"
         hint = "To send it, use --base-url or VLLM_BASE_URL."
         yield f"{kept} not sent to {url.netloc}, because no address was named. {hint}"
+    is_key_in_environment = settings.places.get("vllm.api_key", "").startswith("environment")
+    if is_key_in_environment and settings.servers and MAIN_SERVER not in settings.servers:
+        hint = f"The key of {settings.server} is servers.{settings.server}.api_key."
+        yield f"VLLM_API_KEY goes to no server, because vllm has no address. {hint}"
     if url.scheme == "https" and not vllm.ssl_verify:
         yield f"The identity of {url.netloc} is not checked (vllm.ssl_verify is false)."
 

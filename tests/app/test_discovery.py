@@ -6,12 +6,12 @@ from msgspec.structs import replace
 
 from src import config
 from src.app.candidates import USUAL_PORTS
-from src.app.discovery import NEXT_STEPS, ServerTarget, discover, probe_call_path
+from src.app.discovery import NEXT_STEPS, ServerTarget, discover, locate_model, probe_call_path
 from src.app.factory import Factory
 from src.cli.chat.open import format_banner
 from src.config import BASE_URLS
 from src.config.settings import SecuritySettings
-from src.errors import ConfigError, NeverReached
+from src.errors import ConfigError, NeverReached, ServerError
 from src.negotiation import CallPath
 from src.types.events import Notice
 from tests.doubles import ScriptedServer
@@ -115,6 +115,18 @@ class TestTheServer:
         notices = Run(target, never_choose).notices
         assert any("The API key is not sent" in notice.text for notice in notices) == (not is_sent)
 
+    @pytest.mark.parametrize(
+        ("main", "is_told"), [({}, True), ({"vllm": {"base_url": "http://main:1/v1"}}, False)], ids=str
+    )
+    def test_a_key_that_goes_to_none_of_the_servers_is_told(self, tmp_path, main, is_told):
+        file = tmp_path / "config.json"
+        file.write_text(json.dumps({"servers": {"one": {"base_url": "http://one:1/v1", "model": "m"}}, **main}))
+        target = config.load(file, {"vllm.model": "one"}, {"HOME": "/nowhere", "VLLM_API_KEY": "sekret"})
+        notices = [each.text for each in Run(target, never_choose).notices]
+        told = "VLLM_API_KEY goes to no server, because vllm has no address."
+        assert notices == [f"{told} The key of one is servers.one.api_key."] * is_told
+        assert target.vllm.api_key == ""
+
     def test_what_lists_no_models_is_passed_over(self, unreachable_default):
         with ScriptedServer(models=()) as other, ScriptedServer() as server:
             target = Run(unreachable_default(), never_choose, {port_of(other): "test", port_of(server): "test"}).target
@@ -132,6 +144,44 @@ class TestTheServer:
         assert settings(**given).is_server_named
         assert settings({"HOME": "/nowhere", "VLLM_BASE_URL": given["base_url"]}).is_server_named
         assert not settings().is_server_named
+
+
+class TestAnotherModel:
+    @pytest.fixture
+    def among(self, tmp_path):
+        """Settings with these servers, of which the first is the one in use."""
+
+        def among(**servers):
+            file = tmp_path / "config.json"
+            file.write_text(json.dumps({"servers": {name: {"base_url": url} for name, url in servers.items()}}))
+            return config.load(file, {}, {"HOME": "/nowhere"})
+
+        return among
+
+    def test_a_server_without_its_model_has_its_only_one(self, among):
+        with ScriptedServer(models=("big", "small")) as one, ScriptedServer() as other:
+            chosen = locate_model(among(one=one.url, other=other.url), "other")
+            assert (chosen.server, chosen.vllm.model) == ("other", "tiny")
+
+    @pytest.mark.parametrize("text", ["one", "other"])
+    def test_of_several_one_is_to_be_named_as_it_can_be_typed(self, among, text):
+        with ScriptedServer(models=("big", "small")) as server, pytest.raises(ConfigError) as error:
+            locate_model(among(one=server.url, other=server.url), text)
+        assert error.value.message == f"The server {text} serves several models: big, small."
+        assert error.value.hint == f"Name one: {text}:MODEL."
+
+    @pytest.mark.parametrize("text", ["one", "one:big"])
+    def test_a_server_that_lists_none_is_told_by_its_address(self, among, text):
+        with ScriptedServer(models=()) as server, pytest.raises(ServerError) as error:
+            locate_model(among(one=server.url), text)
+        assert error.value.message == f"The server at {server.url} lists no model."
+
+    def test_a_model_that_is_not_served_is_told_with_those_that_are(self, among):
+        with ScriptedServer(models=("big", "small")) as server:
+            with pytest.raises(ConfigError, match=r"^The server one does not serve other\. It serves: big, small\.$"):
+                locate_model(among(one=server.url), "one:other")
+            with pytest.raises(ConfigError, match=r"^The server does not serve other\."):
+                locate_model(settings(base_url=server.url), "other")
 
 
 class TestThePath:
