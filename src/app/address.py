@@ -46,7 +46,7 @@ def complete_address(settings: Settings) -> tuple[Settings, str]:
     url = candidates[errors.index(None)]
     if url == address:
         return settings, ""
-    return replace(settings, vllm=replace(settings.vllm, base_url=url)), f"The server of {address} is at {url}."
+    return replace(settings, vllm=replace(settings.vllm, base_url=url)), f"The server is at {url} (given: {address})."
 
 
 def _raise_what_helps(address: str, candidates: list[str], errors: Sequence[BotError | None]) -> None:

@@ -65,7 +65,7 @@ def test_scheme_and_path_are_found_by_asking():
         for given in (where, f"http://{where}", f"{where}/v1", f"{server.url}/chat/completions"):
             settings, said = complete_address(place(given))
             assert settings.vllm.base_url == server.url
-            assert said == f"The server of {given} is at {server.url}."
+            assert said == f"The server is at {server.url} (given: {given})."
 
 
 def test_a_whole_address_is_taken_without_asking():

@@ -99,5 +99,5 @@ class TestWhatIsNotThere:
             served = list_models(client)
         answer = program.ask(any_server, GREETING, "--model", served[0], "--base-url", address)
         assert answer.code == 0
-        assert f"The server of {address} is at {any_server.base_url}." in answer.stderr
+        assert f"The server is at {any_server.base_url} (given: {address})." in answer.stderr
         assert "Traceback" not in answer.stderr

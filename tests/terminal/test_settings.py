@@ -61,7 +61,7 @@ def test_an_address_without_scheme_and_path_is_completed_said_once_and_answers(s
     with Server(["H"], ["Hello."], models=("tiny",)) as server:  # the first finds out how tools are called
         where = server.url.removeprefix("http://").removesuffix("/v1")
         chat = start({}, "-u", where) if door == "option" else start({}, VLLM_BASE_URL=where)
-        chat.shows(f"The server of {where} is at {server.url}")
+        chat.shows(rf"The server is at {server.url} \(given: {where}\)")
         chat.prompts()
         chat.line("hi")
         chat.shows("^Hello.$")
