@@ -11,7 +11,7 @@ from ...app.discovery import ServerTarget, discover, place_server, probe_call_pa
 from ...app.factory import Factory
 from ...config import Settings, get_user_file, write_setting
 from ...config.settings import SecuritySettings
-from ...errors import ConfigError, NeverReached, RequestFailed
+from ...errors import BotError, ConfigError, NeverReached, RequestFailed
 from ...security.permissions.modes import MODES
 from ...security.text.sanitize import sanitize
 from ...types.events import Notice
@@ -113,7 +113,7 @@ def _can_redraw() -> bool:
 
 
 def _choose_model(names: list[str]) -> str:
-    """Ask which of several models to use. Raises ConfigError."""
+    """Ask which of several models to use. Raises BotError where the user leaves."""
     for number, name in enumerate(names, 1):
         print(f"  {number}  {sanitize(name)}")
     while True:
@@ -121,7 +121,7 @@ def _choose_model(names: list[str]) -> str:
             answer = input("Which model? ").strip()
         except EOFError:
             print()
-            raise ConfigError("No model was chosen.", "Name one with --model, or set vllm.model.") from None
+            raise BotError("No model was chosen.", "Name one with --model, or set vllm.model.") from None
         if answer in names:
             return answer
         if answer.isdecimal() and 1 <= int(answer) <= len(names):
