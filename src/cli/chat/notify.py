@@ -1,4 +1,4 @@
-"""Call a user who looks elsewhere: when the chat asks or has answered, and the user has not typed for ten seconds.
+"""Call a user who looks elsewhere: when the chat asks, answers or fails, and the user has not typed for ten seconds.
 
 A desktop notification where the terminal is known to have them, else its bell.
 """
@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TextIO
+
+from ...errors import BotError
 
 ABSENCE_S = 10.0  # since the user's last line
 BELL = "\x07"
@@ -65,12 +67,16 @@ class Notifier:
     def watch_turn(
         self, turn: Callable[[], AbstractContextManager[None]]
     ) -> Callable[[], AbstractContextManager[None]]:
-        """`turn`, with a notification after it, unless the user interrupts it."""
+        """`turn`, with a notification after it, also where it fails, unless the user interrupts it."""
 
         @contextlib.contextmanager
         def run_turn() -> Iterator[None]:
-            with turn():
-                yield
+            try:
+                with turn():
+                    yield
+            except BotError:
+                self._notify("the question got no answer")
+                raise
             self._notify("the answer is there")
 
         return run_turn
@@ -81,9 +87,9 @@ class Notifier:
 
 
 def choose_form(environment: Mapping[str, str]) -> str:
-    """How this terminal shows a notification. tmux and screen pass on only the bell."""
+    """How this terminal shows a notification. tmux and GNU screen pass on only the bell, whatever TERM says in them."""
     term = environment.get("TERM", "")
-    if "TMUX" in environment or term.startswith(("screen", "tmux")):
+    if environment.keys() & {"TMUX", "STY"} or term.startswith(("screen", "tmux")):
         return BELL
     by_term = (form for name, form in BY_TERM.items() if term.startswith(name))
     return BY_PROGRAM.get(environment.get("TERM_PROGRAM", "")) or next(by_term, BELL)

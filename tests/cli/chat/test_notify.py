@@ -6,6 +6,7 @@ import io
 import pytest
 
 from src.cli.chat.notify import BELL, Notifier, choose_form, write_to_terminal
+from src.errors import BotError
 from tests.each import check_rows
 
 
@@ -53,6 +54,14 @@ def test_who_stops_an_answer_is_there():
     assert calls.written == []
 
 
+def test_who_waits_is_called_when_an_answer_fails():
+    calls = Calls()
+    with pytest.raises(BotError), calls.notifier.watch_turn(contextlib.nullcontext)():
+        calls.now = 60
+        raise BotError("The connection was cut.")
+    assert calls.written == ["\x1b]9;the question got no answer\x1b\\"]
+
+
 def test_it_is_off_by_a_setting():
     calls = Calls(is_on=False)
     calls.work(60)
@@ -68,6 +77,7 @@ def test_it_is_off_by_a_setting():
         ({"TERM": "xterm-256color"}, BELL),
         ({"TERM": "tmux-256color", "TERM_PROGRAM": "WezTerm"}, BELL),
         ({"TERM": "xterm-kitty", "TMUX": "/tmp/tmux"}, BELL),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "WezTerm", "STY": "1.pts-0.host"}, BELL),
     ],
 )
 def test_each_terminal_is_told_in_its_own_form(environment, begin):
