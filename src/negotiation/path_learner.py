@@ -44,7 +44,11 @@ class PathLearner(Struct, frozen=True):
         first message.
         """
         if has_late_system and not path.system_first:
-            path = yield from self._learn_late_system(path)
+            known = self.facts.late_system
+            if known.get(self.served) is None:
+                is_in_place = yield from probe_late_system(self.server, self.served.model)
+                known.update(self.served, lambda _: is_in_place is not False)  # where it is not told, a refusal may
+            path = replace(path, system_first=known.get(self.served) is False)
         if path.shows_thoughts is None and any(thoughts):
             path = yield from self._learn_thoughts(path)
         if path.call_gap is None and path.sends_calls and any(gaps):
@@ -61,14 +65,6 @@ class PathLearner(Struct, frozen=True):
         if not is_in_use or path.written_format or GRAMMAR_FIELD in path.disabled_fields:
             return path
         return replace(path, written_format=(yield from detect_format(self.server, self.make_probe(PROBE, path))))
-
-    def _learn_late_system(self, path: CallPath) -> Aside[CallPath]:
-        """The path with whether such a message has to be moved. Where the server does not tell, a refusal may."""
-        known = self.facts.late_system
-        if known.get(self.served) is None:
-            is_in_place = yield from probe_late_system(self.server, self.served.model)
-            known.update(self.served, lambda _: is_in_place is not False)
-        return replace(path, system_first=known.get(self.served) is False)
 
     def _learn_thoughts(self, path: CallPath) -> Aside[CallPath]:
         """The path with whether the template shows thoughts. Of a path for one turn it would be asked each time."""

@@ -92,12 +92,11 @@ class ClientAsker:
 
     def _learn(self, path: CallPath) -> Aside[CallPath]:
         """The path with what the template does to the history."""
-        messages = self._request.messages
+        request = self._request
         # Results as text are messages of the user, before which a template may show no thoughts: they stay in the text.
-        thoughts = (path.mode != "text" and has_inline_thought(each) for each in messages)
-        gaps = map(has_wire_gap, messages)
-        has_late_system = self._request.has_late_system
-        return (yield from self._learner.learn_history(path, thoughts, gaps, has_late_system=has_late_system))
+        thoughts = (path.mode != "text" and has_inline_thought(each) for each in request.messages)
+        gaps = map(has_wire_gap, request.messages)
+        return (yield from self._learner.learn_history(path, thoughts, gaps, has_late_system=request.has_late_system))
 
     def edit(self, path: CallPath, without: Set[str]) -> dict[str, Any]:
         self.body = self._request.edit(path, without, self._constrained)
