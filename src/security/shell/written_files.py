@@ -23,14 +23,14 @@ COMMAND_ENDS = (";", "&", "&&", "||", "|", "|&", "\n", "")
 ENTERING = ("cd", "pushd", "popd")
 ENTERING_OPTION = LazyPattern(r"-[a-z0]*C.*|-D|-(?:exec|ok)dir|--(?:ch|cw|dir|wd|work|pre)[\w-]*(?:=.*)?")
 LOOPS = ("for", "while", "until", "select")
-_RUNNING_HERE = "eval . source trap alias mapfile readarray"  # builtins whose text runs in the shell itself
-RUNNING_HERE = frozenset(_RUNNING_HERE.split())
+RUNNING_HERE = ("eval", "trap", "alias", "mapfile", "readarray")  # builtins whose text runs in the shell itself
+SOURCING = (".", "source")
 _RUNNING = (
     "eval trap alias mapfile readarray sh ash bash dash zsh ksh mksh csh tcsh fish rbash busybox env su sudo doas"
     " runuser watch parallel flock script unshare nsenter chroot tmux crontab hyperfine submodule rebase SHELL BASH"
 )
 RUNNING = frozenset(_RUNNING.split())  # names of what takes a command line as a word or as its input
-RUNNING_AS_NAME = (".", "source", "at", "batch")  # those that are usual words elsewhere
+RUNNING_AS_NAME = (*SOURCING, "at", "batch")  # those that are usual words elsewhere
 REPLACING_OPTION = LazyPattern(r"-[0rt]*I(.*)|--replace=(.+)")  # of xargs: the sign in place of which a name is put
 
 
@@ -78,6 +78,7 @@ class _Walk:
         self._folders = folders
         self._outer: list[tuple[Folders, bool]] = []  # of the parts in ( ) that are open: _folders and _is_leaving
         self._is_entering = False  # whether the next word is the folder of a `cd`
+        self._is_sourcing = False  # whether the next word is the file of a `source`
         self._is_leaving = False  # whether this command may enter any folder
         self._loops = 0  # that are open
         self._has_function = False
@@ -97,6 +98,7 @@ class _Walk:
                 return [[None]] * len(self._tokens)  # what stands before may run after it
             self._open_or_close(token.operator)
             self._is_entering = self._is_entering or name in ENTERING
+            self._is_sourcing = _names(token, SOURCING)
             self._is_leaving = self._is_leaving or _is_unknown_program(token) or _names(token, RUNNING_HERE)
             self._follow_loops(token)
         return found
@@ -105,6 +107,9 @@ class _Walk:
         if self._is_entering and not re.fullmatch("-.+", name or ""):
             self._is_entering = False
             self._add_folder(None if name == "-" or self._has_search_path else name)
+        # A file, as bin/activate, could write by itself as well, and is not read. What a line gives to `source` is.
+        if self._is_sourcing and (name is None or name.startswith(("/dev/", "/proc/"))):
+            self._is_leaving = True
         if self._is_leaving and not token.word and token.operator in COMMAND_ENDS:
             self._is_leaving = False
             self._folders = [None]

@@ -138,8 +138,9 @@ case a in (a) eval 'cd .git'; ls > x;; esac
 case a in esac; eval 'cd .git'; ls > x
 [[ -n $(eval 'cd .git'; ls > x) ]]
 echo "a $(ls) $(eval 'cd .git'; ls > x)"
-. ./enter; ls > x
-source enter; ls > x
+source <(echo cd .git); ls > x
+. /dev/stdin <<< 'cd .git'; ls > x
+source $y; ls > x
 alias y='cd .git'\\ny; ls > x
 trap 'cd .git' DEBUG; ls > x
 mapfile -C 'cd .git; :' -c1 y < a; ls > x
@@ -206,7 +207,8 @@ cat > x <<E\\n`date` of today\\nE\\nls >> x
 grep -rn eval . > x
 { ls; cat a; } > x
 ! time command ls > x
-source bin/activate && pytest -q
+source bin/activate && pytest -q > x
+. .venv/bin/activate; pytest > x
 env A=1 bash -c 'ls > x'
 find . -name '*.c' -exec sh -c 'ls > x' \\;
 for ((i=0;i<3;i++)); do echo $i >> x; done
