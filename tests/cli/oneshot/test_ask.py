@@ -12,7 +12,7 @@ import pytest
 
 from src.app.state_files import ServerMemory
 from src.cli.main import main
-from src.negotiation import CallPath
+from src.negotiation import CallPath, Reason
 from tests.doubles import ScriptedServer
 from tests.terminal import loaded
 from tests.waiting import PATIENCE_S, try_clocks
@@ -192,7 +192,7 @@ def test_saved_facts_hold_until_they_are_to_be_learned_again(tmp_path, state_fol
     (tmp_path / "config.json").write_text("{}")
     with ScriptedServer(HELLO) as server:
         words = ["-u", server.url, "-m", "tiny", "-c", str(tmp_path / "config.json"), "-p", "go"]
-        ServerMemory(state_folder / "vllm-bot").save(server.url, "tiny", "", CallPath("text", "learned"))
+        ServerMemory(state_folder / "vllm-bot").save(server.url, "tiny", "", CallPath("text", Reason.NO_PARSER))
         assert main([*words, *options]) == 0
         assert ("tools" in server.requests[0]) == (mode == "native")
 
