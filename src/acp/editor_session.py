@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from threading import Event as CancelToken
 from threading import Lock
@@ -29,8 +29,9 @@ from ..config import Settings
 from ..errors import Cancelled, LimitReached
 from ..session.session import Session
 from ..session.state import TODO_WRITE
+from ..types.ending import AnswerEnding, find_ending
 from ..types.events import CallFinished, Completed, Event, LimitHit, ModeChanged, Notice, SubagentStep
-from ..types.messages import Usage, UserMessage
+from ..types.messages import Response, Usage, UserMessage
 from .commands import REDO, UNDO, Command
 from .editor import Editor
 from .files import make_files
@@ -38,6 +39,16 @@ from .permission import EditorApprover
 from .updates import Updates, show_plain, show_title, show_todos, show_usage
 
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]  # the protocol's
+# The protocol has no word for an answer that was cut for another reason, nor for a missing one: a notice tells it.
+STOP_REASONS: Mapping[AnswerEnding, StopReason] = {
+    "end_turn": "end_turn",
+    "no_answer": "end_turn",
+    "max_tokens": "max_tokens",
+    "repetition": "max_tokens",
+    "other": "max_tokens",
+    "max_tool_turns": "max_turn_requests",
+    "stuck": "max_turn_requests",
+}
 REFUSALS = ("content_filter", "refusal")  # how providers say that an answer was withheld
 
 
@@ -149,7 +160,8 @@ class EditorSession:
                 self._editor.show(self.id, *self.updates.end_calls())
 
     def _answer(self, message: UserMessage) -> StopReason:
-        stop_reason: StopReason = "end_turn"
+        last: Response | None = None
+        has_hit_limit = False
         self.usage, self._ends_after_refusal = Usage(), False
         self._context_used = 0
         try:
@@ -157,7 +169,9 @@ class EditorSession:
             with closing(runtime.answer(self.session, self.make_message(message))) as events:
                 for event in events:
                     self._show(event, runtime)
-                    stop_reason = _find_stop_reason(event, stop_reason)
+                    if isinstance(event, Completed):
+                        last = event.response
+                    has_hit_limit |= isinstance(event, LimitHit)
                     if isinstance(event, CallFinished) and self._ends_after_refusal:
                         return "end_turn"  # what to do instead comes with the next prompt
         except Cancelled:
@@ -170,7 +184,7 @@ class EditorSession:
             self._editor.show(self.id, show_usage(self._context_used, size))
         if failure := runtime.save_server_facts():
             self.show_notices([failure])
-        return stop_reason
+        return find_stop_reason(last, has_hit_limit=has_hit_limit)
 
     def _show(self, event: Event, runtime: Runtime) -> None:
         self._editor.show(self.id, *self.updates.translate(event))
@@ -248,12 +262,9 @@ class EditorSession:
             self.session.close()
 
 
-def _find_stop_reason(event: Event, before: StopReason) -> StopReason:
-    if isinstance(event, LimitHit):
-        return "max_turn_requests"
-    if not isinstance(event, Completed) or before == "max_turn_requests":
-        return before
-    response = event.response
-    if response.provider_stop_reason in REFUSALS:
+def find_stop_reason(last: Response | None, *, has_hit_limit: bool) -> StopReason:
+    """For the editor, from the last response. `has_hit_limit`: of turns with calls."""
+    ending = find_ending(last, has_hit_limit=has_hit_limit)
+    if ending == "other" and last and last.provider_stop_reason in REFUSALS:
         return "refusal"
-    return "max_tokens" if response.stop_reason == "max_tokens" else "end_turn"
+    return STOP_REASONS[ending]

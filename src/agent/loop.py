@@ -31,6 +31,7 @@ from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..types.caching import MessageMemo
 from ..types.effects import AgentSteps
+from ..types.ending import describe_ending, find_ending
 from ..types.events import Completed, Event, LimitHit, ModelEvent, Notice, TextDelta, TurnStarted
 from ..types.messages import (
     Message,
@@ -409,9 +410,9 @@ def _end_with(summary: str, conversation: list[Message]) -> Iterator[Event]:
 
 def _explain_stop(response: Response) -> Iterator[Event]:
     """Tell the user of a turn that the model did not end itself, or ended without a word."""
-    has_calls = bool(response.requested_calls)
-    if response.stop_reason == "max_tokens":
-        rest = "" if has_calls else " Ask to go on for the rest."
+    ending = find_ending(response)
+    if ending == "max_tokens":
+        rest = "" if response.requested_calls else " Ask to go on for the rest."
         cut_off = "The answer was cut off at max_tokens"
         yield Notice(
             Advice(
@@ -419,9 +420,5 @@ def _explain_stop(response: Response) -> Iterator[Event]:
                 f"{cut_off} (`max_tokens`, or the model's context).{rest}",
             )
         )
-    elif response.stop_reason == "repetition":
-        yield Notice("The answer kept repeating itself, so it was stopped.")
-    elif response.is_stopped_by_server:
-        yield Notice(f"The server stopped the answer: {response.provider_stop_reason or 'it gave no reason'}.")
-    elif not response.text.strip() and not has_calls:
-        yield Notice("The model ended its turn without saying anything.")
+    elif ending not in ("end_turn", "stuck"):  # calls are no end here: they run
+        yield Notice(describe_ending(ending, response.provider_stop_reason))

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..app.factory import Factory
-from ..app.library.result import STOPS, Result, RunRecord
+from ..app.library.result import Result, RunRecord
 from ..app.library.structured import Form
 from ..app.permissions import defer_sandbox, make_policy, make_tool_context
 from ..app.runtime import Runtime
@@ -202,6 +202,9 @@ def _adapt_settings(job: Job, root: Path, state: Path, readable: tuple[str, ...]
     return replace(settings, root=root, added=(), state=state, workspace=workspace, security=security)
 
 
+STATUSES = {"stuck": "no_answer", "no_answer": "no_answer", "other": "error"}  # by stop reason; else it is "limit"
+
+
 class _Counts:
     """What the events of a task say. `value`: the answer, if it has the schema; `failure`: what ended it, in words."""
 
@@ -246,12 +249,9 @@ class _Counts:
         if self.failure:
             return "error", self.failure
         if not result.is_complete:
-            status = "no_answer" if result.stop_reason == "stuck" else "limit"
-            return status, STOPS[result.stop_reason]
+            return STATUSES.get(result.stop_reason, "limit"), result.ending
         if has_form and self.value is None:
             return "invalid", "The answer does not have the form of the schema, and its repair does not either."
-        if not result.text:
-            return "no_answer", "The model ended its answer without text."
         return SUCCESS, ""
 
 

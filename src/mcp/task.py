@@ -14,7 +14,7 @@ from ..app.call_title import find_title
 from ..app.changes import make_session_diff
 from ..app.discovery import find_server
 from ..app.factory import Factory
-from ..app.library.result import STOPS, RunRecord
+from ..app.library.result import RunRecord
 from ..app.permissions import make_policy
 from ..app.runtime import Runtime, make_workplace
 from ..config import Settings
@@ -86,7 +86,7 @@ def run_task(settings: Settings, task: str, cancelled: CancelToken, show: Callab
             raise Cancelled("The task was cancelled.")
         result = run.record.make_result()
         changed, diff = make_session_diff(session, settings, partial(make_policy(settings, None).can_show, "read"))
-        outcome = run.failure or STOPS.get(result.stop_reason, "done")
+        outcome = run.failure or result.ending or "done"
         clean = factory.clean
         return TaskReport(
             answer=clean(result.text),

@@ -69,6 +69,18 @@ def test_an_answer_is_streamed_with_its_thought(tmp_path):
     assert editor.join_text("agent_thought_chunk") == "Hm."
 
 
+@check_rows("word, stop_reason", [("content_filter", "refusal"), ("length", "max_tokens"), ("abort", "max_tokens")])
+def test_an_answer_that_was_cut_is_no_whole_one(tmp_path, word, stop_reason):
+    async def work(url: str) -> None:
+        async with open_program(make_settings(url), Editor()) as client:
+            session = await client.new_session(cwd=str(tmp_path))
+            done = await client.prompt(session_id=session.session_id, prompt=[text_block("Hi")])
+            assert done.stop_reason == stop_reason
+
+    with ScriptedServer([{"content": "Half"}, {"finish": word}]) as server:
+        run(work(server.url))
+
+
 def test_more_folders_of_a_session_are_reached_as_the_workspace_is(tmp_path):
     (workspace := tmp_path / "work").mkdir()
     (added := tmp_path / "lib").mkdir()

@@ -69,6 +69,14 @@ def test_a_task_takes_no_more_turns_than_the_setting_allows(tmp_path):
     assert (row.status, row.calls) == ("limit", 1)
 
 
+def test_an_answer_that_the_server_stopped_is_an_error_with_the_servers_word(tmp_path):
+    (tmp_path / "scratch").mkdir()
+    with ScriptedServer([{"content": "Half"}, {"finish": "content_filter"}]) as server:
+        settings = replace(make_settings(server.url, model="tiny"), state=tmp_path)
+        row = run_task(Job(Task("a", "x"), "h", settings, tmp_path / "scratch")).row
+    assert (row.status, row.reason) == ("error", "The server stopped the answer: content_filter.")
+
+
 def test_calls_that_had_to_be_repaired_are_counted(run):
     row = run("garble b.txt").row
     assert (row.status, row.calls, row.repairs) == ("answered", 1, 1)

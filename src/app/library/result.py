@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Generic, Literal, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, NoReturn, TypeAlias, TypeVar, Union
 
 from msgspec import Struct
 
 from ...errors import LimitReached
+from ...types.ending import AnswerEnding, describe_ending, find_ending
 from ...types.events import (
     CallFinished,
     Completed,
@@ -19,24 +20,15 @@ from ...types.events import (
     TextDelta,
     ToolCallDelta,
 )
-from ...types.messages import JSON, Message, ToolCall, Usage, UserMessage
+from ...types.messages import JSON, Message, Response, ToolCall, Usage, UserMessage
 
 if TYPE_CHECKING:
     from .structured import Form
 
 T = TypeVar("T")
-Ending: TypeAlias = Literal[  # of a question, where a StopReason is that of one response
-    "end_turn", "pending", "max_tokens", "repetition", "max_tool_turns", "timeout", "stuck", "other"
-]
+# Of a question, where a StopReason is that of one response.
+Ending: TypeAlias = Union[AnswerEnding, Literal["pending", "timeout"]]
 
-STOPS: dict[str, str] = {
-    "max_tokens": "The answer was cut off at its limit of tokens.",
-    "repetition": "The answer kept repeating itself, so it was stopped.",
-    "max_tool_turns": "The question took more turns with tool calls than are allowed.",
-    "timeout": "The answer took longer than is allowed.",
-    "stuck": "The model made calls that cannot be run, again and again, and gave no answer.",
-    "other": "The server stopped the answer: {reason}.",
-}
 HINTS: dict[str, str] = {
     "max_tokens": "Allow more (max_tokens), or ask to go on: what came is in the conversation.",
     "max_tool_turns": "Allow more (max_tool_turns), or ask to go on: what was found is in the conversation.",
@@ -49,8 +41,8 @@ class Result(Struct, Generic[T], frozen=True, weakref=True):
 
     `stop_reason`: "end_turn" if the model ended its answer itself; "pending" if calls wait for an answer; "max_tokens",
     "repetition" or "other" if it was cut, "max_tool_turns" if the question took too many turns, "timeout" if it took
-    too long, "stuck" if the model only made calls that cannot be run. `provider_stop_reason`: with "other", the word of
-    the server, if it gave one.
+    too long, "stuck" if the model only made calls that cannot be run, "no_answer" if it ended without a word, such as
+    with a thought alone. `provider_stop_reason`: with "other", the word of the server, if it gave one.
     `usage`: the tokens of all requests of the question. `calls`: each call with its result, in order. `notices`: what
     the user should know. `value`: the answer as the `schema` that was asked for. `pending`: the calls that wait for an
     answer, for `agent.resume`.
@@ -76,12 +68,17 @@ class Result(Struct, Generic[T], frozen=True, weakref=True):
         """Whether there is an answer that the model ended itself."""
         return self.stop_reason == "end_turn"
 
+    @property
+    def ending(self) -> str:
+        """Why the answer is not complete, as a sentence; empty if it is, or if calls wait."""
+        return describe_ending(self.stop_reason, self.provider_stop_reason)
+
 
 class RunRecord:
     """Collects the events of one question."""
 
     def __init__(self) -> None:
-        self._completed: list[Completed] = []
+        self._responses: list[Response] = []
         self._calls: list[CallFinished] = []
         self._usages: list[Usage | None] = []  # of subagents
         self._notices: list[str] = []
@@ -94,7 +91,7 @@ class RunRecord:
         if isinstance(event, (TextDelta, ToolCallDelta, ReasoningDelta)):  # most are
             return
         if isinstance(event, Completed):
-            self._completed.append(event)
+            self._responses.append(event.response)
         elif isinstance(event, CallFinished):
             self._calls.append(event)
         elif isinstance(event, SubagentStep):
@@ -106,17 +103,19 @@ class RunRecord:
             self._has_hit_limit = True
 
     @property
+    def last(self) -> Response | None:
+        return self._responses[-1] if self._responses else None
+
+    @property
     def text(self) -> str:
         """The last turn's."""
-        if not self._completed:
-            return ""
-        return self._completed[-1].response.text.strip()
+        return self.last.text.strip() if self.last else ""
 
     def make_result(self) -> Result[object]:
-        usage = sum(filter(None, [*(each.response.usage for each in self._completed), *self._usages]), Usage())
+        usage = sum(filter(None, [*(each.usage for each in self._responses), *self._usages]), Usage())
         calls, notices = tuple(self._calls), tuple(self._notices)
         stop = self._find_stop()
-        word = self._completed[-1].response.provider_stop_reason if stop == "other" else ""
+        word = self.last.provider_stop_reason if self.last and stop == "other" else ""
         return Result(self.text, stop, usage, calls, notices, self.value, self.pending, word)
 
     def _find_stop(self) -> Ending:
@@ -124,18 +123,7 @@ class RunRecord:
             return "pending"
         if self.has_expired:
             return "timeout"
-        if self._has_hit_limit:
-            return "max_tool_turns"
-        if not self._completed:  # the calls that waited were its last ones
-            return "stuck"
-        response = self._completed[-1].response
-        if response.stop_reason in ("max_tokens", "repetition"):
-            return response.stop_reason
-        if response.is_stopped_by_server:
-            return "other"
-        if response.requested_calls:
-            return "stuck"
-        return "end_turn"
+        return find_ending(self.last, has_hit_limit=self._has_hit_limit)
 
 
 def list_attempts(form: Form | None, record: RunRecord, messages: list[Message]) -> Iterator[dict[str, JSON] | None]:
@@ -144,16 +132,16 @@ def list_attempts(form: Form | None, record: RunRecord, messages: list[Message])
     Between the two, `record` has seen the answer, and the model is told what is wrong with it.
     """
     yield None
-    if form and record.make_result().is_complete and (mistake := form.find_mistake(record.text)):
+    has_ended_itself = record.make_result().stop_reason in ("end_turn", "no_answer")
+    if form and has_ended_itself and (mistake := form.find_mistake(record.text)):
         messages.append(UserMessage(form.describe_mistake(mistake)))
         yield form.schema
 
 
 def raise_if_cut(result: Result[T]) -> Result[T]:
-    """The result, if the model ended its answer itself, or waits. Raises LimitReached, which has the result, if not."""
+    """The result, if it is complete or calls wait. Raises LimitReached, which has the result, if not."""
     if result.is_complete or result.pending:
         return result
-    message = STOPS[result.stop_reason].format(reason=result.provider_stop_reason or "it gave no reason")
-    error = LimitReached(message, HINTS.get(result.stop_reason, ""))
+    error = LimitReached(result.ending, HINTS.get(result.stop_reason, ""))
     error.result = result
     raise error

@@ -98,7 +98,7 @@ def _limit_tokens(runtime: Runtime, report: RunReport, max_tokens: int | None) -
     if left > 0:
         runtime.model.max_tokens = min(runtime.model.max_tokens or left, left)
     elif report.wants_tools:
-        report.limit = "--max-tokens"
+        report.hit_limit = "--max-tokens"
         raise LimitReached(f"The model wrote {report.output_tokens:,} tokens.", "The limit is --max-tokens.")
 
 
@@ -126,7 +126,7 @@ def _limit_time(seconds: float | None, report: RunReport) -> Iterator[threading.
     except (Cancelled, SystemExit) as error:
         if not cancelled.is_set():
             raise
-        report.limit = "--timeout"
+        report.hit_limit = "--timeout"
         raise LimitReached(f"The run took longer than {seconds:g} seconds.", "The limit is --timeout.") from error
     finally:
         has_ended.set()

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...errors import ANSWERED, DENIED, FAILED, INTERRUPTED, LIMIT, BotError, describe_error
+from ...types.ending import find_ending
 from ...types.events import (
     CallDenied,
     CallFinished,
@@ -133,7 +134,7 @@ def format_line(kind: str, fields: Mapping[str, Any]) -> str:
     return json.dumps({"type": kind, **fields})
 
 
-# Stop reasons that count as a limit, and the limit's name.
+# Endings that count as a limit, and the limit's name.
 _CUT_OFF = {"max_tokens": "vllm.max_tokens", "repetition": "repetition"}
 
 
@@ -147,8 +148,8 @@ class RunReport:
         self.seconds = 0.0
         self.breaks: dict[str, int] = {}
         self._kept_tokens = self._measured_tokens = 0
-        self.limit: str | None = None
-        self.wants_tools = False  # whether the last turn held calls
+        self.hit_limit: str | None = None  # of the whole run
+        self._last: Response | None = None
         self.is_unasked = False  # whether a call was denied that `--yes` would have let run
         self._denied_last = False  # whether a call of the last turn that held any was denied
 
@@ -166,7 +167,7 @@ class RunReport:
             self._denied_last = True
             self.is_unasked |= event.is_unasked
         elif isinstance(event, LimitHit):
-            self.limit = event.limit
+            self.hit_limit = event.limit
         elif isinstance(event, PrefixKept):
             self._kept_tokens += event.tokens
             self._measured_tokens += event.of
@@ -177,17 +178,22 @@ class RunReport:
     def kept(self) -> float | None:
         return round(self._kept_tokens / self._measured_tokens, 4) if self._measured_tokens else None
 
+    @property
+    def wants_tools(self) -> bool:
+        """Whether the last turn held calls."""
+        return self._last is not None and bool(self._last.requested_calls)
+
+    @property
+    def limit(self) -> str | None:
+        return self.hit_limit or _CUT_OFF.get(find_ending(self._last))
+
     def _count_turn(self, event: Completed) -> None:
-        response = event.response
+        self._last = response = event.response
         self.answer, self.stop_reason = response.text.strip(), response.stop_reason
         self.provider_stop_reason = response.provider_stop_reason
         self.model = response.model or self.model
-        self.wants_tools = bool(response.calls or response.malformed)
         if response.calls:
             self._denied_last = False
-        if self.limit in _CUT_OFF.values():  # a turn before this one, which the model then did better
-            self.limit = None
-        self.limit = _CUT_OFF.get(response.stop_reason, self.limit)
         self._count_tokens(response)
 
     def _count_tokens(self, response: Response) -> None:
@@ -209,7 +215,7 @@ class RunReport:
             return LIMIT
         if self._denied_last:
             return DENIED
-        return ANSWERED if self.answer else FAILED
+        return ANSWERED if find_ending(self._last) == "end_turn" else FAILED
 
     def format_end(self, ended_by: BaseException | None = None) -> str:
         """The last line."""

@@ -90,6 +90,7 @@ def test_json_is_the_last_line_alone(lines):
         ((HELLO,), ("-w", "/nowhere"), 2),
         ((READ, HELLO), ("--max-turns", "1"), 3),
         ((WRITE, HELLO), (), 5),
+        (([{"content": "Once"}, {"finish": "content_filter"}],), (), 1),
     ],
 )
 def test_the_exit_code_is_in_it(lines, answers, options, code):
