@@ -21,8 +21,9 @@ from ..security.permissions.approval import Answer, Request
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.wiring import Inbox
 from ..types.effects import AgentSteps, Aside, Await
+from ..types.ending import describe_ending, find_ending
 from ..types.events import CallFinished, CallStarted, Completed, Event, SubagentStep
-from ..types.messages import Message, SystemMessage, ToolCall, ToolResult, Usage, UserMessage
+from ..types.messages import Message, Response, SystemMessage, ToolCall, ToolResult, Usage, UserMessage
 from .compaction import Compactor, SummaryModel
 
 TASK = "task"  # the tool
@@ -112,7 +113,10 @@ class CallGroup:
 
     def get_result(self, call: ToolCall, future: Future[ToolResult]) -> ToolResult:
         """The result of a call that is over."""
-        return replace(future.result(), usage=self._usages.get(id(call)))
+        result, used = future.result(), self._usages.get(id(call))
+        if used is None:
+            return result
+        return replace(result, usage=used + result.usage)
 
 
 def run_subagent(
@@ -131,7 +135,8 @@ def run_subagent(
     """
     if ctx.call is None or ctx.wiring.inbox is None:
         raise ToolError("no subagent can be started here")
-    text = ""
+    last: Response | None = None
+    words = ""  # its last ones
     opening: list[Message] = [
         SystemMessage("\n\n".join([*system, INSTRUCTIONS])),
         UserMessage(prompt),
@@ -145,15 +150,26 @@ def run_subagent(
         ):
             for event in events:
                 if isinstance(event, Completed):
-                    text = event.response.text.strip() or text
+                    last = event.response
+                    words = last.text.strip() or words
                 if isinstance(event, (CallStarted, CallFinished, Completed)):
                     ctx.wiring.inbox.put(SubagentStep(ctx.call, event))
     except Cancelled as error:
         raise ToolError("it was cancelled") from error
     except BotError as error:
-        if text:
-            text = f" Its last words were: {text}"
-        raise ToolError(f"the subagent failed: {error}{text}") from error
-    if not text:
-        raise ToolError("the subagent ended without a report")
-    return text
+        if words:
+            words = f" Its last words were: {words}"
+        raise ToolError(f"the subagent failed: {error}{words}") from error
+    return _make_report(last)
+
+
+def _make_report(last: Response | None) -> str:
+    """The last answer of a subagent; of one that was cut, behind a word about it. Raises ToolError if there is none."""
+    ending = find_ending(last)
+    why = describe_ending(ending, last.provider_stop_reason if last else "")
+    if last is None or last.requested_calls or not last.text.strip():
+        raise ToolError(f"the subagent ended without a report. {why}")
+    text = last.text.strip()
+    if ending == "end_turn":
+        return text
+    return f"[This report is not complete. {why}]\n{text}"  # in front, as the end of a long report is not shown

@@ -23,8 +23,19 @@ from src.tools.builtin.task import MAX_REPORT_BYTES, task
 from src.tools.sdk.wiring import Inbox
 from src.transport.driver import drive
 from src.types.events import CallFinished, CallStarted, Completed, SubagentStep
-from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResult, ToolResults, Usage, UserMessage
+from src.types.messages import (
+    Reasoning,
+    Response,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolResults,
+    Usage,
+    UserMessage,
+)
 from tests.doubles import ScriptedApprover, ScriptedClient, ScriptedModel, perform, press_ctrl_c, says, toolbox
+from tests.each import check_rows
 from tests.waiting import PATIENCE_S, wait_until
 
 SYSTEM = SystemMessage("You help.")
@@ -95,6 +106,13 @@ def test_a_call_that_ends_while_the_inbox_is_emptied_is_not_waited_for():
     assert next(steps).future is future
 
 
+def test_tokens_that_a_result_has_already_are_kept():
+    future: Future[ToolResult] = Future()
+    future.set_result(ToolResult("t0", "ask", "text", "Found.", usage=Usage(10, 2)))
+    group = CallGroup([future], Inbox(), pytest.fail)
+    assert group.get_result(delegate("find"), future).usage == Usage(10, 2)
+
+
 class TestTheReport:
     def test_the_last_words_of_a_subagent_are_all_that_its_parent_gets(self):
         done = Delegation(delegate("find"), find=[says("Let me look.", look("a")), says("It is in a.")]).run()
@@ -142,6 +160,25 @@ class TestTheReport:
         done = Delegation(delegate("find"), find=turns).run()
         assert done.results[0].kind == "error"
         assert "the subagent failed: The server is gone. Its last words were: Half done." in done.results[0].text
+
+    def test_words_before_a_call_are_no_report(self):
+        turns = [says("Let me look.", look("a")), Response((Reasoning("I am done."),)), Response((Reasoning("Yes."),))]
+        done = Delegation(delegate("find"), find=turns).run()
+        assert done.results[0].kind == "error"
+        assert "ended without a report. The model ended its turn without saying anything." in done.results[0].text
+        assert "Let me look" not in done.results[0].text
+
+    @check_rows("fields, why", [
+        ({"stop_reason": "max_tokens"}, "The answer was cut off at its limit of tokens."),
+        ({"stop_reason": "other", "provider_stop_reason": "abort"}, "The server stopped the answer: abort."),
+    ])  # fmt: skip
+    def test_a_report_that_was_cut_says_so(self, fields, why):
+        done = Delegation(delegate("find"), find=[says("It is in", **fields)]).run()
+        assert done.results[0].value == f"[This report is not complete. {why}]\nIt is in"
+
+    def test_the_end_of_a_report_without_a_word_is_told(self):
+        done = Delegation(delegate("find"), find=[says("", stop_reason="max_tokens")]).run()
+        assert "ended without a report. The answer was cut off at its limit of tokens." in done.results[0].text
 
     def test_one_without_a_word_is_an_error(self):
         done = Delegation(delegate("find"), find=[Response(()), Response(())]).run()
