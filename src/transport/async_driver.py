@@ -6,9 +6,11 @@ A task that is cancelled raises Cancelled inside the turn, and then CancelledErr
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextlib import suppress
+from types import TracebackType
 from typing import Any, TypeVar, Union
 
 from ..errors import BotError, Cancelled
@@ -26,7 +28,7 @@ async def do_nothing() -> None:
 
 
 class AsyncCancellation:
-    """Lets another task, or thread, end what a run waits for.
+    """Lets another task, or thread, end what a run waits for: a block `with` it raises Cancelled from then on.
 
     `end_calls` ends the calls that the run has started; it is awaited before the run itself is closed.
     """
@@ -34,61 +36,79 @@ class AsyncCancellation:
     def __init__(self, end_calls: Callable[[], Awaitable[None]] = do_nothing) -> None:
         self.end_calls = end_calls
         self.is_set = False
-        self._task: asyncio.Task[Any] | None = None  # that waits
+        self._task: asyncio.Task[Any] | None = None  # that is in the block, and is not interrupted yet
+        self._cancels_before = 0  # of that task, by others
 
     def cancel(self) -> None:
-        """What waits with it raises Cancelled."""
+        """Where it is cancelled already, nothing happens."""
         self.is_set = True
         if task := self._task:
-            task.get_loop().call_soon_threadsafe(task.cancel)
+            task.get_loop().call_soon_threadsafe(self._interrupt)
 
-    async def wait(self, work: Awaitable[T]) -> T:
-        """The result of `work`. Raises Cancelled after `cancel`, CancelledError where the task is cancelled."""
-        self._task = task = asyncio.current_task()
-        try:
-            return await work
-        except asyncio.CancelledError:
-            if not self.is_set:
-                raise
-            if task is not None and hasattr(task, "uncancel"):  # from Python 3.11 on
-                task.uncancel()
-            raise Cancelled(CANCELLED) from None
-        finally:
+    def _interrupt(self) -> None:
+        """Cancel the task if it still is in the block: whatever it awaits later is not ours. Runs in its event loop."""
+        if self._task is not None:
+            self._task.cancel()
             self._task = None
+
+    def __enter__(self) -> None:
+        """Raises Cancelled."""
+        self._task = task = asyncio.current_task()
+        if self.is_set:  # read once the task is known: a cancel of another thread is seen here, or sees the task
+            self._task = None
+            raise Cancelled(CANCELLED)
+        if sys.version_info >= (3, 11) and task:
+            self._cancels_before = task.cancelling()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raises Cancelled where `cancel` ended the block. A task that others cancel, too, goes on as cancelled."""
+        was_interrupted, self._task = self._task is None, None
+        if not was_interrupted:
+            return
+        task = asyncio.current_task()
+        if sys.version_info >= (3, 11) and task and task.uncancel() > self._cancels_before:
+            return
+        if isinstance(error, asyncio.CancelledError):
+            raise Cancelled(CANCELLED) from None
 
 
 async def drive_async(
     turn: Generator[Union[Effect, E], Any, object], client: AsyncClient, cancellation: AsyncCancellation | None = None
 ) -> AsyncGenerator[E, None]:
     """The events of a turn, or of an agent's run. Raises what it raises."""
-    answers, cancelled = _AsyncAnswers(client), cancellation or AsyncCancellation()
-    perform = answers.perform
+    answers, cancellation = _AsyncAnswers(client), cancellation or AsyncCancellation()
     try:
         with naming_server(client.base_url), suppress(StopIteration):
             step = next(turn)
             while True:
-                if not isinstance(step, EFFECTS):
-                    yield step
-                    step = turn.throw(Cancelled(CANCELLED)) if cancelled.is_set else next(turn)
-                    continue
-                try:
-                    work = answers.read() if isinstance(step, Read) else perform(step)
-                    answer = await (cancellation.wait(work) if cancellation else work)
-                except BotError as error:
-                    if cancelled.is_set:
-                        await cancelled.end_calls()
-                    step = turn.throw(error)
-                except asyncio.CancelledError:
-                    answers.abandon()
-                    await cancelled.end_calls()
-                    with suppress(Cancelled, StopIteration):
-                        turn.throw(Cancelled(CANCELLED))
-                    raise
+                if cancellation.is_set:
+                    await cancellation.end_calls()
+                    step = turn.throw(Cancelled(CANCELLED))
+                elif isinstance(step, EFFECTS):
+                    try:
+                        with cancellation:
+                            work = answers.read() if isinstance(step, Read) else answers.perform(step)
+                            answer = await work
+                    except BotError as error:
+                        if cancellation.is_set:
+                            await cancellation.end_calls()
+                        step = turn.throw(error)
+                    except asyncio.CancelledError:
+                        answers.abandon()
+                        await cancellation.end_calls()
+                        with suppress(Cancelled, StopIteration):
+                            turn.throw(Cancelled(CANCELLED))
+                        raise
+                    else:
+                        step = turn.send(answer)
                 else:
-                    step = turn.send(answer)
+                    yield step
+                    step = next(turn)
     finally:
         answers.abandon()
-        await cancelled.end_calls()
+        await cancellation.end_calls()
         turn.close()
 
 

@@ -9,9 +9,10 @@ from contextlib import aclosing
 from types import AsyncGeneratorType
 from typing import Any, cast
 
-from ...errors import BotError
+from ...errors import BotError, Cancelled
 from ...tools import ToolContext
 from ...tools.sdk.async_calls import AsyncCallRunner
+from ...transport import CANCELLED
 from ...transport.async_driver import AsyncCancellation, drive_async
 from ...transport.async_http import AsyncClient
 from ...types.events import Event
@@ -108,6 +109,8 @@ class AsyncRun(AsyncOnly, BaseRun[ValueT]):
                     async with aclosing(steps) as events:
                         async for event in events:
                             yield exchange.see(event)
+                            if exchange.cancelled.is_set():
+                                raise Cancelled(CANCELLED)
             exchange.is_answered = True
         finally:
             exchange.close()
