@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 MODE = 0o600
@@ -55,11 +56,19 @@ class LogFile:
                 if not self._is_current(descriptor):
                     continue
                 if stat.S_IMODE(os.fstat(descriptor).st_mode) & ~MODE:
-                    os.fchmod(descriptor, MODE)
+                    self._close_to_others(descriptor)
                 yield descriptor
                 return
             finally:
                 os.close(descriptor)
+
+    def _close_to_others(self, descriptor: int) -> None:
+        """A file of another user is refused: what is written is the user's alone. Raises OSError."""
+        try:
+            os.fchmod(descriptor, MODE)
+        except PermissionError as error:
+            what = "others may read it, and its mode cannot be changed"
+            raise PermissionError(error.errno, what, str(self.path)) from error
 
     def _is_current(self, descriptor: int) -> bool:
         """Whether it is still the file of that name: another process may have put it aside before it was locked."""
@@ -69,18 +78,15 @@ class LogFile:
             return False
 
     def _rotate(self) -> None:
-        """Put the file aside. The oldest one goes."""
-        for number in reversed(range(1, self._count - 1)):
-            older = self._get_old(number)
-            if older.exists():
-                older.replace(self._get_old(number + 1))
-        if self._count > 1:
-            self.path.replace(self._get_old(1))
-        else:
-            self.path.unlink()
-
-    def _get_old(self, number: int) -> Path:
-        return self.path.with_name(f"{self.path.name}.{number}")
+        """Put the file aside, of a link the one it leads to. The oldest one goes."""
+        current = Path(os.path.realpath(self.path))
+        if self._count == 1:
+            current.unlink()
+            return
+        files = [current, *(current.with_name(f"{current.name}.{number}") for number in range(1, self._count))]
+        for newer, older in reversed([*pairwise(files)]):
+            if newer.exists():
+                newer.replace(older)
 
 
 def _write(descriptor: int, line: bytes, size: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import resource
@@ -38,6 +39,18 @@ def test_of_one_file_only_the_newest_lines_stay(tmp_path):
     assert read(file.path) == [b"000002"]
 
 
+@pytest.mark.parametrize(("count", "aside"), [(3, {"log.1": [b"000001"], "log.2": [b"000000"]}), (1, {})])
+def test_of_a_link_the_file_it_leads_to_is_put_aside(tmp_path, count, aside):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "log")
+    file = LogFile(tmp_path / "link", 10, count)
+    for number in range(3):
+        file.append(b"%06d\n" % number)
+    assert {each.name: read(each) for each in (tmp_path / "disk").iterdir()} == {"log": [b"000002"], **aside}
+    assert (tmp_path / "link").is_symlink()
+    assert {each.name for each in tmp_path.iterdir()} == {"disk", "link"}
+
+
 def test_a_line_beyond_the_size_has_a_file_of_its_own(tmp_path):
     file = LogFile(tmp_path / "log", 10, 2)
     for line in (b"a\n", b"b" * 50 + b"\n", b"c\n"):
@@ -55,6 +68,17 @@ def test_a_file_that_others_may_read_is_closed_to_them(tmp_path):
     (tmp_path / "log").touch(mode=0o644)
     LogFile(tmp_path / "log", LARGE, 1).append(b"a\n")
     assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
+
+
+def test_a_file_that_cannot_be_closed_to_others_is_refused_and_says_why(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    (tmp_path / "log").touch(mode=0o660)
+    monkeypatch.setattr(os, "fchmod", refuse)  # as for a file of another user
+    with pytest.raises(PermissionError, match="others may read it, and its mode cannot be changed"):
+        LogFile(tmp_path / "log", LARGE, 1).check()
+    assert (tmp_path / "log").read_bytes() == b""
 
 
 @pytest.mark.parametrize("name", ["missing/log", "folder"])
