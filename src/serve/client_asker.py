@@ -152,7 +152,7 @@ class ChatAsker(ClientAsker):
 
     form: Form = "stream"
     start = b""
-    _prompt: str | None = None  # of a turn that avoids the server's parser, as text
+    _prompt = ""  # of a turn that avoids the server's parser, as text
     continued = ""  # a text of the assistant that the answer is to go on with
 
     def edit(self, path: CallPath, without: Set[str]) -> dict[str, Any]:
@@ -173,9 +173,11 @@ class ChatAsker(ClientAsker):
         if avoids_parser and (path.mode == "text" or self.continued):
             # What the client has of the answer is part of the prompt.
             body = self._continue(self._request.edit(path.for_raw_turn))
-            self._prompt = yield from self._server.apply_template(encode_prompt(body))
-        if avoids_parser and self._prompt is not None:
+            self._prompt = (yield from self._server.apply_template(encode_prompt(body))) or ""
+        if avoids_parser and self._prompt:
             return path.for_raw_turn
+        if path.is_raw:  # the server makes no prompt any more
+            path = path.for_text_turn
         return (yield from super().prepare(path))
 
     def _learn(self, path: CallPath) -> Aside[CallPath]:
@@ -208,7 +210,7 @@ class ChatAsker(ClientAsker):
     def send(self, body: Mapping[str, Any], path: CallPath) -> Aside[None]:
         sent = encode_json(body)
         if path.is_raw:
-            raw = make_body(body, self._prompt or "", list_markers())
+            raw = make_body(body, self._prompt, list_markers())
             self.head = yield Open("POST", RAW_PATH, encode_json(raw))
         else:
             self.head = yield Open("POST", CHAT_PATH, sent)

@@ -77,7 +77,7 @@ class Server:
         self._shows_tools = shows_tools
         self._parameters = parameters
         self.rendered: list[dict[str, Any]] = []
-        self._prompt = prompt
+        self.prompt = prompt
         self.bodies: list[dict[str, Any]] = []
         self._answer = answer
         self._version = version
@@ -94,10 +94,10 @@ class Server:
     async def render(self, request: web.Request) -> web.Response:
         asked = await request.json()
         self.rendered.append(asked)
-        if not self._prompt:
+        if not self.prompt:
             return web.Response(status=404)
         tools = json.dumps(asked["tools"]) if self._shows_tools and has_tools(asked) else ""
-        return web.json_response({"prompt": tools + self._prompt})
+        return web.json_response({"prompt": tools + self.prompt})
 
     async def tell_version(self, _: web.Request) -> web.Response:
         return web.json_response({"version": self._version}) if self._version else web.Response(status=404)
@@ -455,6 +455,24 @@ def test_llama_cpp_goes_on_with_a_text_behind_its_prompt_that_broke_off(tmp_path
 
     def answer(asked):
         return next(answers) if "prompt" in asked else (500, PARSE_ERROR)
+
+    drive(tmp_path, answer, use, prompt=PROMPT, parameters=135_000_000)
+
+
+def test_a_server_that_makes_no_prompt_any_more_is_asked_for_the_rest_in_a_chat(tmp_path):
+    servers = []
+
+    async def use(client, server):
+        servers.append(server)
+        text, _ = await read_text(client)
+        assert text == "It is done."
+        assert server.bodies[-1]["messages"][-1] == {"role": "assistant", "content": "It is do"}
+
+    def answer(asked):
+        if "prompt" in asked:
+            servers[0].prompt = ""
+            return [*complete("It is do")[:-2], fail(ENGINE_ERROR)]
+        return (500, PARSE_ERROR) if has_tools(asked) else [*write("ne."), *end()]
 
     drive(tmp_path, answer, use, prompt=PROMPT, parameters=135_000_000)
 
