@@ -22,26 +22,37 @@ from ...types.lazy_pattern import LazyPattern
 MAX_LINE_CHARS = 10_000
 GLOB = LazyPattern(r"[*?]|\[.")
 SKIPPED = LazyPattern(r"(?:[ \t]|\\\n)+(?:#[^\n]*)?|#[^\n]*")
-REDIRECTION = LazyPattern(r"([0-9]?)(&>>|&>|<<<|<<-|<<|<&|<>|<(?!\()|>>|>&|>\||>(?!\())")
+_CONTINUED = r"(?:\\\n)*"  # what a line may be continued with, in an operator as well
+_OPERATORS = "&>> &> <<< <<- << <& <> < >> >& >| >"
+_OPERATOR = "|".join(_CONTINUED.join(map(re.escape, each)) for each in _OPERATORS.split())
+REDIRECTION = LazyPattern(rf"(?:[0-9](?=[<>]))?(?![<>]\()({_OPERATOR})")
+# Behind >& and <&. In >&-a the a is a word of the command, in >&1a it is not.
+DESCRIPTOR = LazyPattern(rf"-|[0-9]{_CONTINUED}-?(?={_CONTINUED}(?:[ \t\n|&;<>()]|\Z))")
+# What >& makes no more of. bash expands its target twice, what was quoted as well: >&'$(x)' runs x.
+EXPANDED_ONCE = LazyPattern(r"[\w ./,:@%+=-]+")
 SEPARATOR = LazyPattern(r"&&|\|\||\|&|[<>]\(|\((?:[ \t]|\\\n)*\)|[|;&()\n`\"]")
 PIECE = LazyPattern(  # of a word: plain, quoted in one of four ways, a continued line, or what a shell replaces
     r"(?P<plain>[^\s\\'\"`$|&;<>(){}]+|\{[A-Za-z0-9_]*\})|'(?P<single>[^']*)'"
-    r'|"(?P<double>(?:[^"\\`$]|\\[\s\S]|\$(?!\())*)"|\\(?P<escaped>[^\n])|(?P<continued>\\\n)'
-    r"|\$'(?P<ansi>(?:[^'\\]|\\[\s\S])*)'|(?P<unknown>[^ \t\n|&;<>()\"`])"
+    rf'|"(?P<double>(?:[^"\\`$]|\\[\s\S]|\$(?!{_CONTINUED}\())*)"|\\(?P<escaped>[^\n])|(?P<continued>)\\\n'
+    rf"|\${_CONTINUED}'(?P<ansi>(?:[^'\\]|\\[\s\S])*)'|(?P<unknown>[^ \t\n|&;<>()\"`])"
 )
+TILDE = LazyPattern(r"(?:\A|[=:])~")
 IN_DOUBLE = LazyPattern(r'\\([$`"\\\n])')
 REPLACED = LazyPattern(r"(?:\A|[^\\])(?:\\\\)*\$(?![\s]|\Z)")  # a variable in a string
-IN_STRING = LazyPattern(r'(?:[^"\\`$]|\\[\s\S]|\$\(\([^()]*\)\)|\$(?!\())*')  # up to a command in it
-STRING_END = LazyPattern(r"\$\(|[\s\S]")
+IN_STRING = LazyPattern(  # up to a command in it
+    rf'(?:[^"\\`$]|\\[\s\S]|\$\(\([^()]*\)\)|\$(?!{_CONTINUED}\())*'
+)
+STRING_END = LazyPattern(rf"\${_CONTINUED}\(|[\s\S]")
 IN_BACKQUOTES = LazyPattern(r"(?:[^`\\]|\\[\s\S])*`")
 ESCAPED = LazyPattern(r"\\([`\\$\"])")
 ARITHMETIC = LazyPattern(r"\(\([^()]*\)\)")
 DESCRIPTOR_NAME = LazyPattern(r"\{\w+\}")  # {name}>file opens a descriptor, and sets name to its number
-NUMBERS = LazyPattern(r"[0-9]{2,}(?=[<>])")
+NUMBERS = LazyPattern(r"[0-9](?:[0-9]|\\\n)+(?=[<>])")
 _OPERAND = r"(?:\$?\w+|\"\$?\w+\")"
 COMPARISON = LazyPattern(rf"\[\[[ \t]+{_OPERAND}[ \t]+[<>][ \t]+{_OPERAND}[ \t]+\]\]")
-_RESERVED = "{ } [[ ]] if then else elif fi case esac for select while until do done in function coproc"
+_RESERVED = "! time { } [[ ]] if then else elif fi case esac for select while until do done in function coproc"
 RESERVED = frozenset(_RESERVED.split())
+BEFORE_COMMANDS = ("!", "time")  # reserved words that leave what runs as it is
 BEFORE_WORDS = ("for", "select", "case", "function", "in", "[[")  # behind which no reserved word stands
 VARIABLE = LazyPattern(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 # Variables before a command that change how something looks, and name no file and no program; a / would be a path.
@@ -142,6 +153,8 @@ def parse_line(source: str) -> tuple[ReadCommand, ...]:
     command, before = EMPTY, ""
     for token in list_tokens(source):
         operator, word = token.operator, token.word
+        if word and token.role == "reserved" and word.text in BEFORE_COMMANDS:
+            continue
         if word:
             command = _add_word(command, operator, word)
             continue
@@ -186,18 +199,16 @@ def split_names(text: str) -> list[str]:
 
 
 def _check_command(command: ReadCommand) -> ReadCommand:
-    """The command without `!` and the variables before it."""
+    """The command without the variables before it."""
     words = list(command.words)
-    if words[0] == ReadWord("!"):
-        del words[0]
     while words and ASSIGNMENT.fullmatch(words[0].text):
         del words[0]
     if not words:
-        raise UnsafeToParse("there is no command, only a variable or !")
+        raise UnsafeToParse("there is no command, only a variable")
     name = words[0].text
     if VARIABLE.match(name):
         raise UnsafeToParse(f"a variable is set that may change what runs: {name[:60]!a}")
-    if name in RESERVED or words[0].is_glob or name == "!":
+    if name in RESERVED or words[0].is_glob:
         raise UnsafeToParse(f"{name[:60]} makes it more than simple commands")
     return replace(command, words=tuple(words))
 
@@ -211,15 +222,16 @@ def list_tokens(source: str, *, is_bash: bool = True) -> Iterator[Token]:
 
 
 class _Tokenizer:
-    def __init__(self, source: str, is_bash: bool) -> None:
+    def __init__(self, source: str, is_bash: bool, end: str = "") -> None:
+        """`end`: << if the source is the text of a here-document, of which only the commands are read."""
         self._source = source
         self._is_bash = is_bash
         self._at = 0
         self._begins = True  # whether a reserved word may stand here
-        self._is_name = True  # whether the name of a program may
+        self._is_name = not end  # whether the name of a program may
         self._is_operand = False  # whether what stands here is a pattern of `case`, or is inside [[ ]]
         self._word_end = -1  # of the last word: what begins there belongs to it
-        self._parts = [Part("")]  # those that are open
+        self._parts = [Part(end)]  # those that are open
         self._documents: list[tuple[str, bool, bool]] = []  # end, whether tabs may stand before it, whether literal
 
     def list_tokens(self) -> Iterator[Token]:
@@ -245,7 +257,7 @@ class _Tokenizer:
         if sign == "`":
             yield from self._read_backquotes()
         elif sign != '"' or self._parts[-1].end == sign:
-            yield self._read_separator(sign.strip("$"))
+            yield self._read_separator(sign[-1:])
 
     def _read_backquotes(self) -> Iterator[Token]:
         """A command in backquotes, behind the first of them. It ends at the next one, whatever quotes there are."""
@@ -260,7 +272,8 @@ class _Tokenizer:
             yield _make_unknown("a comparison makes it more than simple commands")
         elif redirection := REDIRECTION.match(self._source, self._at):
             self._at, self._begins = redirection.end(), False
-            yield from self._read_redirection(redirection[2])
+            self._skip(SKIPPED)
+            yield from self._read_redirection(redirection[1].replace("\\\n", ""))
         elif number := self._skip(NUMBERS):
             yield _make_unknown(f"it redirects the unusual file descriptor {number[:20]}")
         elif PIECE.match(self._source, self._at):
@@ -293,7 +306,7 @@ class _Tokenizer:
         if self._is_operand:
             is_reserved = written in ("]]", self._parts[-1].end)
         else:
-            is_reserved = self._begins and written in (*RESERVED, "!")
+            is_reserved = self._begins and written in RESERVED
         self._begins = is_reserved and written not in BEFORE_WORDS
         if not is_reserved:
             return False
@@ -346,18 +359,27 @@ class _Tokenizer:
             self._begins, self._is_name, self._word_end = False, part.is_name, self._at
 
     def _read_redirection(self, operator: str) -> Iterator[Token]:
-        self._skip(SKIPPED)
-        start = self._at
-        target = self._read_word()
+        """What stands behind the operator."""
         if operator in ("<<", "<<-"):
-            is_literal = re.search(r"['\"\\]", self._source[start : self._at].replace("\\\n", "")) is not None
-            self._documents.append((target.text, operator == "<<-", is_literal))
-            if not is_literal:
-                yield _make_unknown("the shell may replace something in a here-document")
-        elif start == len(self._source):
+            yield from self._read_document_end(operator)
+        elif operator in (">&", "<&") and self._skip(DESCRIPTOR):
+            return
+        elif self._at == len(self._source):
             yield _make_unknown(f"a file is missing after {operator}")  # an error of the shell
-        elif not (operator[1:] == "&" and re.fullmatch("[0-9]|-", target.text)):
+        else:
+            target = self._read_word()
+            if operator == ">&" and not EXPANDED_ONCE.fullmatch(target.text):
+                target = replace(target, unknown=target.unknown or "the target of >& is expanded twice")
             yield Token(operator, target)
+
+    def _read_document_end(self, operator: str) -> Iterator[Token]:
+        """The word that ends a here-document, which begins on the next line."""
+        start = self._at
+        end = self._read_word().text
+        is_literal = re.search(r"['\"\\]", self._source[start : self._at].replace("\\\n", "")) is not None
+        self._documents.append((end, operator == "<<-", is_literal))
+        if not is_literal:
+            yield _make_unknown("the shell may replace something in a here-document")
 
     def _skip_documents(self) -> Iterator[Token]:
         """Skip the here-documents that begin here, but for the commands in them."""
@@ -375,29 +397,27 @@ class _Tokenizer:
             if is_literal or not is_in_document:
                 self._at = document_match.end()
             if not is_literal and not is_in_document:
-                document = _Tokenizer(document_match[1], self._is_bash)
-                document._parts.append(Part("<<"))
-                document._is_name = False
-                yield from document.list_tokens()
+                yield from _Tokenizer(document_match[1], self._is_bash, end="<<").list_tokens()
         self._documents = []
 
     def _read_word(self) -> ReadWord:
-        start, text, is_glob, unknown = self._at, "", False, ""
+        start, text, pattern, unknown = self._at, "", "", ""
         while piece := PIECE.match(self._source, self._at):
             self._at = piece.end()
-            plain, double = piece["plain"] or "", piece["double"] or ""
-            following = self._source[self._at : self._at + 1]
-            unknown = _explain_unknown(piece, text, following) or unknown
-            is_glob = is_glob or GLOB.search(plain) is not None
-            text += plain + (piece["single"] or piece["escaped"] or piece["ansi"] or piece["unknown"] or "")
-            text += IN_DOUBLE.sub(lambda found: found[1].strip("\n"), double)
+            unknown = _explain_unknown(piece, text, self._get_next()) or unknown
+            pattern += piece["plain"] or "'"  # no sign in quotes makes a pattern, but ["a"] is one
+            text += _unquote(piece)
         self._word_end = self._at
-        following = self._source[self._at : self._at + 1]
+        following = self._get_next()
         if self._at == start:
             unknown = f"a word is missing before {following!a}"
         if following in ("<", ">") and DESCRIPTOR_NAME.fullmatch(text):
             unknown = f"a redirection sets the variable {text[:60]}, which may change what runs"
+        is_glob = GLOB.search(pattern) is not None
         return ReadWord(text, is_glob, unknown or WHY_UNKNOWN.get(following, ""))
+
+    def _get_next(self) -> str:
+        return self._source[self._at : self._at + 1]
 
     def _skip(self, pattern: LazyPattern) -> str:
         match = pattern.match(self._source, self._at)
@@ -407,10 +427,16 @@ class _Tokenizer:
         return match[0]
 
 
+def _unquote(piece: re.Match[str]) -> str:
+    if piece.lastgroup == "double":
+        return IN_DOUBLE.sub(lambda found: found[1].strip("\n"), piece["double"])
+    return piece[piece.lastgroup or 0]
+
+
 def _explain_unknown(piece: re.Match[str], before: str, following: str) -> str:
     """Why the shell makes something else of a piece of a word; "" if it does not."""
     plain = piece["plain"] or ""
-    if (plain.startswith("~") and not before) or "=~" in plain or ":~" in plain:
+    if TILDE.search(before[-1:] + plain):
         return "~ stands for a home folder"
     if piece["unknown"] or (plain == "{}" and (before or following.strip(" \t\n;|&)"))):
         return WHY_UNKNOWN.get(piece[0][0], "it contains an unusual blank")

@@ -184,8 +184,7 @@ def _list_replaced_signs(tokens: Sequence[Token]) -> list[str]:
 
 
 def _get_known_text(word: ReadWord | None) -> str | None:
-    # bash takes \ and a line end out of the target of >&, also in quotes
-    if word is None or word.unknown or word.is_glob or "\n" in word.text:
+    if word is None or word.unknown or word.is_glob:
         return None
     return word.text
 

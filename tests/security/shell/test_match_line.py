@@ -41,6 +41,11 @@ bash -s
 time git push
 git push &
 git push > log
+git >&-push
+>&-git push
+echo x >&'$(git push)'
+git &\\n> log push
+cat <<\\n-'E'\n\tE\ngit push\n-E
 sh -c 'ls;git	push'
 sh -c '(git push)'
 env '-Sgit push'
@@ -66,6 +71,7 @@ LC_ALL=C sort a.txt | uniq -c
 find . -name '*.py' -type f
 find . -type f -exec ls -l {} +
 find . -name a -exec grep -l 'git push' {} \\; -print
+time pytest -q
 python3 --version
 npx tsc --noEmit
 sort -u --reverse a.txt
@@ -114,7 +120,15 @@ find *
 """.splitlines()
 
 
-@check_each(line=[*PUSHES, "git \\\n push", "cat <<E\n$(git push)\nE", "bash <<E\ngit push\nE", "git push\n'"])
+@check_each(
+    line=[
+        *(each.replace("\\n", "\n").replace("\\t", "\t") for each in PUSHES),
+        "git \\\n push",
+        "cat <<E\n$(git push)\nE",
+        "bash <<E\ngit push\nE",
+        "git push\n'",
+    ]
+)
 def test_a_line_that_might_run_it_is_not_clear(line):
     assert match_line(line, ("git", "push")).verdict != "clear"
 

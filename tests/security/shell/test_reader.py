@@ -26,6 +26,10 @@ from tests.each import check_rows
         ("curl -w %{http_code}{a} b", [("curl", "-w", "%{http_code}{a}", "b")]),
         ("a {b} >c {d}&>e f{g}>h", [("a", "{b}", "{d}", "f{g}")]),
         ("[ -f a ] && cat <<< x", [("[", "-f", "a", "]"), ("cat",)]),
+        ("a 1&>b x2&>>c", [("a", "1", "x2")]),
+        ("! time LC_ALL=C a; time ! (b)", [("a",), ("b",)]),
+        ("cat <<\\\n-'E'\n\tE\nls", [("cat",), ("ls",)]),
+        ("a &\\\n>b c", [("a", "c")]),
     ],
 )
 def test_a_line_is_read_as_its_commands(line, commands):
@@ -39,9 +43,31 @@ def test_files_of_redirections_are_told_from_words():
     assert [word.text for word in command.writes] == ["c", "d", "e", "/dev/null"]
 
 
+@check_rows(
+    "line, words, writes",
+    [
+        ("a 2>&- b >&- c <&-", ("a", "b", "c"), []),
+        ("a >&-push", ("a", "push"), []),
+        ("a >&--b", ("a", "-b"), []),
+        ("a <&-'b' 2>&- -c", ("a", "b", "-c"), []),
+        ("a >&\\\n-b", ("a", "b"), []),
+        (">&-a b", ("a", "b"), []),
+        ("a >&-#b", ("a",), []),
+        ("a >&-2>b", ("a",), ["b"]),
+        ("a 2>&1 >& 1- >&2\\\n", ("a",), []),
+        ("a >&1b >&1-b >&b-c", ("a",), ["1b", "1-b", "b-c"]),
+        ("a >&b >&'c d/e-1.txt'", ("a",), ["b", "c d/e-1.txt"]),
+    ],
+)
+def test_a_descriptor_is_told_from_a_word_and_a_file(line, words, writes):
+    (command,) = parse_line(line)
+    assert command.texts == words
+    assert [word.text for word in command.writes] == writes
+
+
 def test_only_what_is_not_quoted_is_a_pattern():
-    (command,) = parse_line("ls *.py '*' [ab]c [ \\?")
-    assert [word.is_glob for word in command.words] == [False, True, False, True, False, False]
+    (command,) = parse_line("ls *.py '*' [ab]c [ \\? ['a'] '[a]'")
+    assert [word.is_glob for word in command.words] == [False, True, False, True, False, False, True, False]
 
 
 @check_rows("line",
@@ -51,6 +77,8 @@ def test_only_what_is_not_quoted_is_a_pattern():
         "if a; then b; fi", "for a in b; do c; done", "[[ a ]]", "function f", "coproc a", "a 'b", 'a "b', "a \\",
         "a <<E\nb\nE", "a <<E\\\nF\n$(b)\nEF", "a <<'E'\nb", "a >", "a > *", "> a", "a 10>b", "a {}b", "l? a",
         "a\rb", "a\xa0b", "a\u200bb", "a\0b", "\ud800", "x" * 20_000, "! !", "a $'b'", "PATH=. ls", "a[0]=1 b",
+        "a >&'$(b)'", "a >&'`b`'", "a >&\".g'i't\"", "a >&'b\\c'", "a >&'*'", "a >&'<(b)'", "a >&'~'", "a >&$'b'", "a >&'b\\\nc'", "a >&''",
+        "a 1\\\n>b", "a b=\\\n~", "a \"$\\\n(b)\"", "a $\\\n'b'", "time", "a | \\time b", "time if a; then b; fi",
         "a {PATH}>/dev/null; b", "a {PATH}<<<b", "a {b} {PATH}>&1", "a {PA\\\nTH}\\\n>b",
     ])  # fmt: skip
 def test_everything_else_is_refused(line):

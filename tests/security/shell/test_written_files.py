@@ -79,6 +79,11 @@ REDIRECTED = [
     ("x=`ls #`; ls > a 'b'", {"a"}),
     ('echo "`ls "b" > a`" > c', {"a", "c"}),
     ("echo >& 'a\\\nb'", {None}),
+    ("echo >&\".g'i't/config\"", {None}),
+    ("echo >&'$(ls).git/config' 2>&1", {None}),
+    ("echo >&-b > c", {"c"}),
+    ('echo "$\\\n(ls > a)"', {"a"}),
+    ("echo $\\\n'\\'' > a #'", {"a"}),
     ("cd -P b; ls > a", {"a", "b/a"}),
     ("s'h' -c 'ls > a'", {"a"}),
     ("diff <(ls > a) b", {"a"}),
@@ -159,6 +164,7 @@ f () { ls > x; }; cd .git; f
 f( \\\\n) { ls > x; }; cd .git; f
 function f { ls > x; }; cd .git; f
 for y in 1 2; do ls > x; cd .git; done
+time while ls > x; do cd .git; done
 until ls > x; do cd .git; done
 while ls > x; do eval 'cd .git'; done
 if [[ a == b ]] then eval 'cd .git'; ls > x; fi
