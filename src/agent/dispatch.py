@@ -20,6 +20,7 @@ from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..tools.sdk.wiring import CommandReport, Inbox
+from ..types.call_results import NOT_FINISHED, make_error
 from ..types.effects import AgentSteps
 from ..types.events import CallDenied, CallFinished, CallStarted, ModeChanged, Notice
 from ..types.messages import (
@@ -39,7 +40,6 @@ RECORDING_TOOLS = ("write", "edit")  # they call ToolContext.before_write
 
 TOO_MANY = f"Not run: an answer may hold at most {MAX_CALLS} calls. Make the others again, fewer at once."
 TOO_MANY_NOTICE = f"The answer held more than {MAX_CALLS} calls; the others were not run, and the model is told so."
-NOT_FINISHED = "The call did not finish: the user interrupted it."
 
 
 class LoopWatch:
@@ -72,7 +72,7 @@ class TurnCalls:
     Once unwrapped, a call of `call_tool`, or of a tool's alias, is a call of the tool that it means. Its result has the
     name in the answer, which some APIs compare.
     `task`: the user's question that they serve. `watch`: what the turns of that question make together. `results`: of
-    the first calls, where the turn was suspended; with `is_suspended` the others stay without one.
+    each call, where the turn was suspended; with `is_suspended` those that have none stay without one.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class TurnCalls:
         calls: Sequence[RequestedCall],
         task: str = "",
         watch: LoopWatch | None = None,
-        results: Sequence[ToolResult] = (),
+        results: Sequence[ToolResult | None] = (),
     ) -> None:
         self.calls = list(calls)
         self.task = task
         self.is_suspended = False
         self._names = [call.name for call in calls]  # in the answer
         self._watch = watch
-        self._results = dict(enumerate(results))  # by place
+        self._results = {place: result for place, result in enumerate(results) if result}
 
     def unwrap(self, registry: Registry) -> None:
         self.calls = [registry.unwrap(call) for call in self.calls]
@@ -109,7 +109,7 @@ class TurnCalls:
     def settle(self) -> ToolResults:
         """A result for each call; one that has none did not finish, or waits."""
         if self.is_suspended:
-            return ToolResults(tuple(self._results.values()))
+            return ToolResults(tuple(self._results[place] for place in sorted(self._results)))
         return ToolResults(
             tuple(
                 self._results.get(place) or self._address(place, make_error(call, NOT_FINISHED))
@@ -337,10 +337,6 @@ def _describe_widening(access: Grant) -> str:
     if access == "outside":
         return "it failed in the sandbox, and was run again outside of it"
     return f"it failed with access=read, and was run again with access={access}"
-
-
-def make_error(call: RequestedCall, text: str) -> ToolResult:
-    return ToolResult(call.id, call.name or "unreadable call", "error", text)
 
 
 def _append_note(result: ToolResult, note: str) -> ToolResult:

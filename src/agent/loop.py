@@ -30,6 +30,7 @@ from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..types.caching import MessageMemo
+from ..types.call_results import OpenTurn, find_open_turn, make_error
 from ..types.effects import AgentSteps
 from ..types.ending import describe_ending, find_ending
 from ..types.events import Completed, Event, LimitHit, ModelEvent, Notice, TextDelta, TurnStarted
@@ -42,13 +43,11 @@ from ..types.messages import (
     ToolCall,
     ToolChoice,
     ToolDefinition,
-    ToolResult,
     ToolResults,
     UserMessage,
-    split_open_turn,
 )
 from .compaction import Compactor, SummaryModel
-from .dispatch import LoopWatch, ToolDispatcher, TurnCalls, make_error
+from .dispatch import LoopWatch, ToolDispatcher, TurnCalls
 from .permission import PermissionGate
 from .pruning import (
     StoreText,
@@ -85,7 +84,7 @@ class _Question(Struct):
     conversation: list[Message]
     ctx: ToolContext
     tool_choice: ToolChoice = "auto"  # of the next turn
-    open_turn: tuple[Response, tuple[ToolResult, ...]] | None = None  # left by a run that was suspended
+    open_turn: OpenTurn | None = None  # left by a run that was suspended
     watch: LoopWatch = field(default_factory=LoopWatch)
     malformed_turns: int = 0  # in a row
     was_prompted: bool = False  # after a turn that stopped halfway, since the last one with calls
@@ -198,7 +197,7 @@ class AgentLoop:
                     start = partial(self._start_subagent, Lock())
                     within = within.rewire(run_task=partial(run_subagent, start, self._open_subagent, system))
                 yield from self._answer(
-                    _Question(text, conversation, within, tool_choice, split_open_turn(conversation))
+                    _Question(text, conversation, within, tool_choice, find_open_turn(conversation))
                 )
             yield from self._tell_end(conversation)
         finally:
@@ -257,7 +256,7 @@ class AgentLoop:
     def _step(self, question: _Question) -> AgentSteps[bool]:
         """One turn: the model's response, then its calls. Whether the loop ends with it; the user is told why."""
         if question.open_turn:
-            response = yield from self._run_open_calls(question, *question.open_turn)
+            response = yield from self._run_open_calls(question, question.open_turn)
         else:
             response = yield from self._respond(question.conversation, question.tool_choice)
             question.tool_choice = "auto"
@@ -298,21 +297,21 @@ class AgentLoop:
         is_behind_results = isinstance(question.conversation[-2], ToolResults)
         return find_stall(response, is_behind_results=is_behind_results and self._finishes_announced)
 
-    def _run_open_calls(
-        self, question: _Question, response: Response, results: tuple[ToolResult, ...]
-    ) -> AgentSteps[Response]:
-        """Run the calls of a turn that was suspended, and returns its response. `results`: of those that ran."""
+    def _run_open_calls(self, question: _Question, open_turn: OpenTurn) -> AgentSteps[Response]:
+        """Run the calls of a turn that was suspended, and return its response."""
         question.open_turn = None
-        if results:
+        if open_turn.is_settled:
             question.conversation.pop()
-        turn = TurnCalls(response.requested_calls, question.text, question.watch, results)
+        response = open_turn.response
+        turn = TurnCalls(response.requested_calls, question.text, question.watch, open_turn.results)
         yield from self._run_calls(question, response, turn)
         return response
 
     def _run_calls(self, question: _Question, response: Response, turn: TurnCalls) -> AgentSteps[None]:
         """Run the response's calls, if any. Each gets its result in the conversation, even when this is interrupted.
 
-        Where the run is suspended, the call that waits and those after it get none.
+        Where the run is suspended, the call that waits and those after it get none. The results are there then, too, if
+        only as an empty message: a turn without them was stopped in its midst.
         """
         try:
             yield from _explain_stop(response)
@@ -322,7 +321,7 @@ class AgentLoop:
             raise
         finally:
             settled = turn.settle()
-            if settled.results:
+            if settled.results or turn.is_suspended:
                 question.conversation.append(settled)
 
     def _respond(self, conversation: list[Message], choice: ToolChoice) -> AgentSteps[Response]:

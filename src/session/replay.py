@@ -21,6 +21,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ..errors import BotError
+from ..types.call_results import NOT_RUN, UNKNOWN, make_error, pair_results
 from ..types.file_names import escape_name
 from ..types.messages import (
     ENVIRONMENT_PREFIX,
@@ -37,12 +38,6 @@ from ..types.messages import (
 from ..types.process import FindLiving, StartedProcess
 from .journal import VERSION, Record, add_problem, open_regular
 from .state import MessageEntry, SessionState
-
-UNKNOWN = (
-    "The program was stopped while this call ran, and its result was lost: it may or may not have been carried out. "
-    "Look before you call it again."
-)
-NOT_RUN = "The program was stopped before this call began: it was not run."
 
 _HEAD = re.compile(rb'\{"type":"([a-z_]+)","n":(\d{1,15})[,}]')
 _DELTA, _RESPONSE, _RESUMED, _TORN = b'{"type":"delta",', b'{"type":"response",', b'{"type":"resumed",', b'"torn":true'
@@ -209,20 +204,19 @@ def _build_messages(entry: MessageEntry, replayed: Replay, *, last: bool) -> Ite
 def _build_results(response: Response, records: list[Record], replayed: Replay, *, last: bool) -> Iterator[ToolResult]:
     """The result of each call, in the order of the calls; made up for calls without one."""
     started: set[str] = set()
-    results: dict[str, list[ToolResult]] = {}
-    for record in reversed(records):
+    results: list[ToolResult] = []
+    for record in records:
         if record.kind == "call":
             started.add(str(record.fields.get("id")))
         elif record.kind == "result":
             with suppress(ValueError):
-                result = ToolResult.from_dict(record.fields.get("result"))
-                results.setdefault(result.tool_call_id, []).append(result)
-    for call in response.requested_calls:
-        if results.get(call.id):
-            yield results[call.id].pop()
+                results.append(ToolResult.from_dict(record.fields.get("result")))
+    calls = response.requested_calls
+    for call, result in zip(calls, pair_results(calls, results), strict=True):
+        if result:
+            yield result
             continue
-        why = UNKNOWN if call.id in started else NOT_RUN
-        lost = ToolResult(call.id, call.name or "unreadable call", "error", why)
+        lost = make_error(call, UNKNOWN if call.id in started else NOT_RUN)
         if last:
             replayed.lost.append(lost)
         yield lost

@@ -387,16 +387,6 @@ class ToolResults(Serializable, frozen=True):
 Message = Union[SystemMessage, UserMessage, Response, ToolResults]
 
 
-def split_open_turn(messages: Sequence[Message]) -> tuple[Response, tuple[ToolResult, ...]] | None:
-    """The response at the end with calls that have no result, and the results of those before them; None: all have."""
-    *_, before, last = (None, None, *messages[-2:])
-    results = last.results if isinstance(last, ToolResults) else ()
-    response = before if isinstance(last, ToolResults) else last
-    if isinstance(response, Response) and len(results) < len(response.requested_calls):
-        return response, results
-    return None
-
-
 def count_media(message: Message) -> int:
     """The images and sounds in a message."""
     blocks: Iterable[JSON] = ()

@@ -8,7 +8,7 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from src.agent.dispatch import NOT_FINISHED, TOO_MANY, TOO_MANY_NOTICE
+from src.agent.dispatch import TOO_MANY, TOO_MANY_NOTICE
 from src.errors import ToolError
 from src.security.permissions.approval import Answer
 from src.tools import REGISTRY, ToolContext
@@ -16,6 +16,7 @@ from src.tools.process.jobs import Jobs
 from src.tools.process.output import Output
 from src.tools.sdk.tool import tool as make_tool
 from src.tools.sdk.tool_search import call_tool
+from src.types.call_results import NOT_FINISHED
 from src.types.events import CallFinished, Notice
 from src.types.messages import MAX_CALLS
 from tests.doubles import press_ctrl_c

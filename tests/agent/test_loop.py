@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from src.agent.compaction import Compactor
-from src.agent.dispatch import NOT_FINISHED, LoopWatch
+from src.agent.dispatch import LoopWatch
 from src.agent.loop import (
     ANNOUNCED_NOTICE,
     ANNOUNCED_PROMPT,
@@ -20,6 +20,7 @@ from src.security.permissions.approval import Answer
 from src.security.permissions.policy import Policy
 from src.security.permissions.rules import Rule
 from src.tools import Registry, ToolContext
+from src.types.call_results import NOT_FINISHED
 from src.types.events import CallDenied, CallFinished, CallStarted, LimitHit, Notice, TextDelta, TurnStarted
 from src.types.messages import (
     MalformedCall,

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from src.agent.compaction import Compactor
-from src.agent.dispatch import NOT_FINISHED
 from src.agent.loop import AgentLoop
 from src.agent.subagents import INSTRUCTIONS, MAX_TASK_TURNS, CallGroup, SubagentModel
 from src.errors import BotError
@@ -22,6 +21,7 @@ from src.tools import ToolContext
 from src.tools.builtin.task import MAX_REPORT_BYTES, task
 from src.tools.sdk.wiring import Inbox
 from src.transport.driver import drive
+from src.types.call_results import NOT_FINISHED
 from src.types.events import CallFinished, CallStarted, Completed, SubagentStep
 from src.types.messages import (
     Reasoning,

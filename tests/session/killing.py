@@ -22,11 +22,11 @@ from pathlib import Path
 
 from src.agent.loop import AgentLoop
 from src.security.permissions.approval import APPROVE_ALL
-from src.session.replay import NOT_RUN, UNKNOWN
 from src.session.session import Session
 from src.session.store import Store
 from src.session.streaming_redaction import PIECE_CHARS
 from src.tools.sdk.registry import Registry
+from src.types.call_results import NOT_RUN, UNKNOWN
 from src.types.events import CallFinished, Completed, TextDelta
 from src.types.messages import Response, Text, ToolCall, ToolResults, UserMessage
 from tests.doubles import POLICY, context, perform

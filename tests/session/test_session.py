@@ -9,10 +9,11 @@ from src.agent.loop import AgentLoop
 from src.errors import BotError, StreamCut
 from src.security.permissions.approval import APPROVE_ALL
 from src.security.text.redact import redact
-from src.session.replay import NOT_RUN, UNKNOWN, replay
+from src.session.replay import replay
 from src.session.session import MAX_PARTIAL_CHARS, TOO_LONG, Session
 from src.session.snapshots import MAX_UNUSED_S
 from src.session.state import NOT_KNOWN
+from src.types.call_results import NOT_RUN, UNKNOWN
 from src.types.events import CallStarted, Compacted, Notice, TextDelta
 from src.types.file_names import FileChange, FileState
 from src.types.messages import Response, SystemMessage, Text, ToolCall, ToolResult, ToolResults, UserMessage

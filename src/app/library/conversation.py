@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from math import isfinite
 from typing import Any
 
-from ...agent.dispatch import NOT_FINISHED, make_error
 from ...errors import ConfigError
+from ...session.journal import encode_json
+from ...types.call_results import find_open_turn
 from ...types.messages import (
     Message,
     Response,
@@ -16,7 +18,6 @@ from ...types.messages import (
     ToolResults,
     Usage,
     read_message,
-    split_open_turn,
 )
 from ..model import check_messages
 
@@ -39,12 +40,10 @@ class Conversation(list[Message]):
 
     def close_open_calls(self) -> None:
         """Answer the calls at the end that have no result, as a server asks of every conversation."""
-        if turn := split_open_turn(self):
-            response, results = turn
-            if results:
+        if turn := find_open_turn(self):
+            if turn.is_settled:
                 self.pop()
-            missing = response.requested_calls[len(results) :]
-            self.append(ToolResults((*results, *(make_error(call, NOT_FINISHED) for call in missing))))
+            self.append(turn.close())
 
     @property
     def text(self) -> str:
@@ -59,8 +58,9 @@ class Conversation(list[Message]):
         return sum(filter(None, counted), Usage())
 
     def to_dict(self) -> dict[str, Any]:
-        """What `from_dict` takes. It holds JSON values only."""
-        return {"type": TYPE, "version": VERSION, "messages": [message.to_dict() for message in self]}
+        """What `from_dict` takes. It holds JSON values only: NaN and infinities become null, as in a request."""
+        messages = [_to_json_value(message.to_dict()) for message in self]
+        return {"type": TYPE, "version": VERSION, "messages": messages}
 
     @classmethod
     def from_dict(cls, stored: object) -> Conversation:
@@ -81,7 +81,8 @@ class Conversation(list[Message]):
             raise ConfigError(f"A message of the stored conversation cannot be read: {error}.") from error
 
     def to_json(self) -> str:
-        return json.dumps(self.to_dict(), ensure_ascii=False)
+        """What `from_json` takes. UTF-8 can encode it, whatever the messages hold."""
+        return encode_json(self.to_dict()).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Conversation:
@@ -90,6 +91,16 @@ class Conversation(list[Message]):
             return cls.from_dict(json.loads(text))
         except (TypeError, ValueError, RecursionError) as error:
             raise ConfigError(f"This is no stored conversation: {error}.") from error
+
+
+def _to_json_value(value: Any) -> Any:
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {name: _to_json_value(held) for name, held in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_to_json_value(each) for each in value]
+    return value
 
 
 def read_conversation(stored: object, system: str) -> Conversation:

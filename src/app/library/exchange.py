@@ -24,9 +24,10 @@ from ...tools import Media, Registry, ToolContext, registry_of
 from ...tools.sdk.calls import CallRunner
 from ...tools.sdk.result import to_content_block
 from ...transport.driver import drive
+from ...types.call_results import find_open_turn
 from ...types.effects import AgentSteps, Aside
 from ...types.events import CallFinished, Event
-from ...types.messages import JSON, Message, Named, ToolCall, ToolChoice, Usage, UserMessage, split_open_turn
+from ...types.messages import JSON, Message, Named, ToolCall, ToolChoice, Usage, UserMessage
 from ..model import check_messages
 from .approval import Answers, Approval, GivenAnswer, GivenAnswers, read_answers
 from .connection import CLOSED_HINT, BaseServer
@@ -169,11 +170,10 @@ class BaseAgent(Generic[RunnerT]):
     @property
     def pending(self) -> tuple[ToolCall, ...]:
         """The calls at the end of the conversation that wait for an answer, see `resume`."""
-        turn = split_open_turn(self.conversation)
+        turn = find_open_turn(self.conversation)
         if turn is None:
             return ()
-        response, results = turn
-        return self.get_loop(None).list_asking(response.requested_calls[len(results) :])
+        return self.get_loop(None).list_asking(turn.open_calls)
 
     def _make_resumption(self, answers: Answers, schema: object) -> Exchange:
         self._check_waits()
@@ -182,7 +182,7 @@ class BaseAgent(Generic[RunnerT]):
 
     def _check_waits(self) -> None:
         """Raises BotError."""
-        if split_open_turn(self.conversation) is None:
+        if find_open_turn(self.conversation) is None:
             raise BotError("No call waits for an answer: each has its result.", "Ask a question instead.")
 
     def describe(self) -> Mapping[str, str]:

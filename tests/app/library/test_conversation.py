@@ -19,6 +19,7 @@ from src import (
 )
 from src.errors import ConfigError
 from src.tools.sdk.result import to_content_block
+from src.types.call_results import NOT_PERMITTED, UNKNOWN
 from src.types.messages import Text
 from tests.doubles import ScriptedServer
 from tests.each import check_rows
@@ -94,7 +95,7 @@ def test_calls_that_have_no_result_are_answered_before_the_next_question():
     (request,) = scripted.requests
     roles = [message["role"] for message in request["messages"]]
     assert roles[-3:] != ["user", "assistant", "user"]
-    assert "The call did not finish" in json.dumps(request["messages"][-3:])
+    assert json.dumps(request["messages"][-3:]).count(UNKNOWN) == 2
     assert isinstance(open_calls[3], ToolResults)
 
 
@@ -107,3 +108,27 @@ def test_what_is_printed_of_a_server_and_of_an_agent_tells_which_it_is():
         run.finish()
         assert repr(run) == "<Run: answered>"
         assert repr(agent) == f"<Agent of tiny at {scripted.url}: 0 tools, 1 questions>"
+
+
+def test_results_belong_to_the_calls_that_they_name():
+    calls = Response((ToolCall("1", "look", {}), ToolCall("2", "send", {})))
+    conversation = Conversation([UserMessage("Go."), calls, ToolResults((ToolResult("2", "send", "text", "sent"),))])
+    conversation.close_open_calls()
+    assert [(each.tool_call_id, each.value) for each in conversation[-1].results] == [
+        ("1", NOT_PERMITTED), ("2", "sent"),
+    ]  # fmt: skip
+    assert len(conversation) == 3
+
+
+def test_whatever_it_holds_its_json_can_be_written_to_a_file():
+    stored = Conversation([UserMessage("\ud800 é")])
+    assert Conversation.from_json(stored.to_json().encode()) == stored
+    assert Conversation([UserMessage("é")]).to_json().count("é") == 1
+
+
+def test_it_gives_json_values_only():
+    call = ToolCall("1", "set", {"to": float("nan"), "all": (1, float("inf"))})
+    stored = Conversation([UserMessage("Go."), Response((call,))])
+    json.dumps(stored.to_dict(), allow_nan=False)
+    (read,) = Conversation.from_json(stored.to_json())[1].calls
+    assert read.arguments == {"to": None, "all": [1, None]}

@@ -11,6 +11,7 @@ import pytest
 from src import LATER, Answer, AsyncServer, CallStarted, Cancelled, Conversation, Server, task, tool
 from src.errors import BotError, ConfigError
 from src.testing import ScriptedServer, call
+from src.types.call_results import NOT_PERMITTED
 from src.types.messages import Response, ToolCall, ToolResult, ToolResults, UserMessage
 from tests.sources import ROOT
 from tests.thorough import only_thorough
@@ -221,9 +222,30 @@ def test_a_question_instead_of_an_answer_gives_every_open_call_a_result():
         assert str(agent.answer("Never mind.")) == "Fine."
         sent = scripted.requests[-1]["messages"]
     assert [each["content"][:29] for each in sent if each["role"] == "tool"] == [
-        "Oslo: rain", *['{"error":"The call did not fin'[:29]] * 3,
+        "Oslo: rain", *['{"error":"This call was not run'[:29]] * 3,
     ]  # fmt: skip
     assert SENT == ["asked for Oslo"]
+
+
+def test_a_turn_whose_first_call_waits_is_known_to_have_run_none():
+    with ScriptedServer(call("send", to="ann"), "Fine.") as scripted, Server(scripted.url) as server:
+        first = server.agent(TOOLS, approve=wait)
+        first.answer("Tell Ann.")
+        agent = server.agent(TOOLS, conversation=first.conversation.to_dict())
+        assert len(agent.pending) == 1
+        agent.answer("Never mind.")
+    assert [each.value for each in agent.conversation[-3].results] == [NOT_PERMITTED]
+
+
+def test_calls_that_are_resumed_take_the_results_that_name_them():
+    calls = ToolCall("1", "send", {"to": "ann"}), ToolCall("2", "weather", {"city": "Oslo"})
+    done = ToolResults((ToolResult("2", "weather", "text", "Oslo: sun"),))
+    with ScriptedServer("Done.") as scripted, Server(scripted.url) as server:
+        agent = server.agent(TOOLS, conversation=[UserMessage("Go."), Response(calls, "tool_use"), done])
+        assert [each.id for each in agent.pending] == ["1"]
+        agent.resume({"1": True}).finish()
+    assert [each.value for each in agent.conversation[-2].results] == ["sent to ann", "Oslo: sun"]
+    assert SENT == ["ann"]
 
 
 def test_a_server_that_is_away_leaves_the_calls_waiting():
