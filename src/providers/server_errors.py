@@ -55,7 +55,10 @@ _PARSER_FAILED_HINT = Advice(
     "Its tool parser may not fit the model; with --no-function-calling, calls are made in the text.",
     "Its tool parser may not fit the model.",
 )
-_KEY_HINT = Advice("Set VLLM_API_KEY, or vllm.api_key in config.json.", "Pass `api_key` to the server.")
+_KEY_HINT = Advice(
+    "Set VLLM_API_KEY, or vllm.api_key in config.json; for one of `servers`, its own api_key.",
+    "Pass `api_key` to the server.",
+)
 
 # vLLM 0.32 and before; templates that join strings; llama.cpp's server; OpenAI; Gemini; LM Studio, Ollama; DeepSeek.
 _NOT_TEXT = (

@@ -184,7 +184,7 @@ ROWS = (
          requests=2, said=("accepts only alternating user and assistant messages",)),
     failing(29, "401 that quotes the key", refused("401 Unauthorized", f"Invalid key {KEY}"), settings={"api_key": KEY},
             said=("[API key]", "does not accept the key that was sent: check VLLM_API_KEY")),
-    failing(29, "401 without a key", refused("401 Unauthorized", "Unauthorized"), said=("Set VLLM_API_KEY",)),
+    failing(29, "401 without a key", refused("401 Unauthorized", "Unauthorized"), said=("Set VLLM_API_KEY", "for one of `servers`, its own api_key")),
     failing(29, "403", refused("403 Forbidden"), said=("HTTP 403", "VLLM_API_KEY")),
     failing(30, "404 for the model", refused("404 Not Found", "The model `x` does not exist."), said=("model `x`", "vllm-bot models")),
     failing(30, "404 for the model, and there is one", refused("404 Not Found", "The model `tiny` does not exist."),

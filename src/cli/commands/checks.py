@@ -22,7 +22,7 @@ from ...app.discovery import scan_ports
 from ...app.model import Model
 from ...app.permissions import defer_sandbox, make_policy
 from ...app.toolset import connect_mcp, make_tools
-from ...config import Settings
+from ...config import SETTINGS, Settings
 from ...errors import BotError, NeverReached, TokensUnsupported, join_names
 from ...model.recovery import RECOVERED_NOTICE
 from ...negotiation import ServerApi
@@ -117,7 +117,8 @@ def _check_configuration(diagnosis: Diagnosis) -> Finding:
     places = diagnosis.settings.places.items()
     files = dict.fromkeys(place.removesuffix(f": {key}") for key, place in places if place.endswith(f": {key}"))
     source = ", ".join(each for each in files if each != "command line") or "no file, the defaults"
-    if elsewhere := [key for key, place in places if place.startswith(("environment", "command line"))]:
+    given = [key for key, place in places if place.startswith(("environment", "command line"))]
+    if elsewhere := [key for key in given if key in SETTINGS]:  # and not once more for each of `servers`
         source += f"; also {', '.join(elsewhere)}"
     return Finding("pass", source)
 

@@ -210,6 +210,12 @@ def test_thoughts_in_their_own_field(doctor):
     assert "separate field" in doctor(Server(DemoTurn("Yes.", "Hm.")))[0]["reasoning"]["said"]
 
 
+def test_an_option_that_counts_for_each_server_is_named_once(doctor):
+    servers = {name: {"base_url": "http://127.0.0.1:9/v1"} for name in ("one", "two")}
+    checks, *_ = doctor(Server(), "--no-function-calling", settings={"servers": servers})
+    assert checks["configuration"]["said"].count("enable_function_calling") == 1
+
+
 class TestWhatFails:
     def test_a_server_that_does_not_answer(self, doctor):
         checks, command, code = doctor(url="http://127.0.0.1:9/v1")
