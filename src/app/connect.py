@@ -28,6 +28,7 @@ from ..providers.table import PROVIDERS
 from ..transport import Client
 from ..transport.driver import drive, run
 from ..types.effects import Aside, Turn
+from ..types.ending import find_ending
 from ..types.events import Completed, ModelEvent
 from ..types.messages import JSON, Message, ToolChoice, ToolDefinition, UserMessage
 from ..types.special_tokens import neutralize_with_note
@@ -64,7 +65,7 @@ class ReviewerModel(Struct, frozen=True):
         texts = [
             event.response.text
             for event in self.model.respond([UserMessage(neutralize_with_note(prompt))])
-            if isinstance(event, Completed) and event.response.stop_reason == "end_turn"
+            if isinstance(event, Completed) and find_ending(event.response) == "end_turn"
         ]
         return texts[-1] if texts else ""
 
