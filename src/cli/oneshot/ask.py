@@ -51,6 +51,7 @@ def ask(
     report = outlet.report
     report.model = factory.settings.vllm.model
     session, notices = factory.open_session(resume)
+    before = session.messages[-1]
     message = question.make_message(session.notes, form)
     notices += question.mentions.notes if question.mentions else ()
     try:
@@ -83,7 +84,8 @@ def ask(
         session.close()
         report.answer = ""
         last = session.messages[-1]
-        if isinstance(last, Response) and not last.requested_calls:  # text before a call is no answer
+        # Text before a call is no answer, nor is that of the question before.
+        if isinstance(last, Response) and last is not before and not last.requested_calls:
             report.answer = last.text.strip()
     if form and not report.limit:
         dump_value(form, report.answer)

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from ...errors import ANSWERED, DENIED, FAILED, INTERRUPTED, LIMIT, BotError, describe_error
-from ...types.ending import find_ending
+from ...types.ending import describe_ending, find_ending
 from ...types.events import (
     CallDenied,
     CallFinished,
@@ -219,12 +219,14 @@ class RunReport:
 
     def format_end(self, ended_by: BaseException | None = None) -> str:
         """The last line."""
-        error = None
-        if isinstance(ended_by, Exception):
+        error, exit_code = None, self.compute_exit_code(ended_by)
+        if ended_by is None and exit_code == FAILED:
+            error = describe_ending(find_ending(self._last), self.provider_stop_reason)
+        elif isinstance(ended_by, Exception):
             error = describe_error(ended_by)
         elif isinstance(ended_by, SystemExit):
             error = "terminated"
         elif ended_by is not None:
             error = "interrupted"
         counted = {name: getattr(self, name, None) for name in LINES["end"].fields}
-        return format_line("end", {**counted, "exit_code": self.compute_exit_code(ended_by), "error": error})
+        return format_line("end", {**counted, "exit_code": exit_code, "error": error})

@@ -57,6 +57,7 @@ def table() -> str:
 def test_the_providers_own_stop_reason_is_told(lines):
     _, (*_, end) = lines([{"content": "Once"}, {"finish": "content_filter"}], output="json")
     assert (end["answer"], end["stop_reason"], end["provider_stop_reason"]) == ("Once", "other", "content_filter")
+    assert end["error"] == "The server stopped the answer: content_filter."
 
 
 def test_every_line_is_as_the_table_says_and_every_kind_occurs(lines):
@@ -121,6 +122,22 @@ def test_a_mistake_of_the_programs_own_is_the_last_line_too():
         json.loads(RunReport().format_end(ZeroDivisionError("half")))["error"] == "Unexpected ZeroDivisionError: half"
     )
     assert RunReport().compute_exit_code(ZeroDivisionError()) == 1
+
+
+@pytest.mark.parametrize("output", ["json", "text"])
+def test_a_question_that_failed_has_not_the_answer_of_the_one_before(tmp_path, capsys, output):
+    (tmp_path / "config.json").write_text("{}")
+    with ScriptedServer(HELLO, (400, {"error": {"message": "no luck"}})) as server:
+        where = ["-u", server.url, "-w", str(tmp_path), "-c", str(tmp_path / "config.json"), "-p", "go"]
+        assert main(where) == 0
+        assert "Hello" in capsys.readouterr().out
+        assert main([*where, "--resume", "--output", output]) == 1
+    assert "Hello" not in capsys.readouterr().out
+
+
+def test_that_there_is_no_answer_is_in_it(lines):
+    code, (end,) = lines(*[[{"finish": "stop"}]] * 2, output="json")
+    assert (code, end["error"]) == (1, "The model ended its turn without saying anything.")
 
 
 def test_an_error_is_in_it_with_what_to_do(tmp_path, capsys):
