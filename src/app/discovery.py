@@ -187,6 +187,13 @@ def _identify(settings: Settings) -> tuple[Settings, list[str]]:
 
 def _list_warnings(settings: Settings) -> Iterator[str]:
     """About settings that let others read or change what is sent, or that keep the key from being sent."""
+    yield from _list_key_warnings(settings)
+    url = urlsplit(settings.vllm.base_url)
+    if url.scheme == "https" and not settings.vllm.ssl_verify:
+        yield f"The identity of {url.netloc} is not checked (vllm.ssl_verify is false)."
+
+
+def _list_key_warnings(settings: Settings) -> Iterator[str]:
     vllm, url = settings.vllm, urlsplit(settings.vllm.base_url)
     if settings.key_to_send and url.scheme == "http" and not _is_loopback(url.hostname):
         yield f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it."
@@ -200,8 +207,6 @@ def _list_warnings(settings: Settings) -> Iterator[str]:
     if is_key_in_environment and settings.servers and MAIN_SERVER not in settings.servers:
         hint = f"The key of {settings.server} is servers.{settings.server}.api_key."
         yield f"VLLM_API_KEY goes to no server, because vllm has no address. {hint}"
-    if url.scheme == "https" and not vllm.ssl_verify:
-        yield f"The identity of {url.netloc} is not checked (vllm.ssl_verify is false)."
 
 
 def _is_loopback(host: str | None) -> bool:

@@ -56,10 +56,7 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     `path`: the file that was named; without it the one beside cli.py counts, where it exists. `overrides` come from the
     command line, by dotted key; None means not given. Raises ConfigError.
     """
-    given = {each.full_key: check_value(each) for each in _read_sources(path, overrides, environ)}
-    for entry in (_select_section("vllm", given), *_group(given, "servers").values()):
-        given |= {each.full_key: each for each in _derive_values(entry)}
-    given |= {each.full_key: each for each in _share_with_servers(given)}
+    given = _gather_values(path, overrides, environ)
     single = {key: each for key, each in given.items() if not each.table}  # keys that are in no table
     folder = single.get("workspace.dir", GivenValue("workspace.dir", WorkspaceSettings().dir, "workspace.dir"))
     workspace = resolve_path(str(folder.value), folder.place, "folder")
@@ -70,9 +67,7 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
         name: section(**_get_values(_select_section(name, single))) for name, section in SECTIONS.items()
     }
     main: VllmSettings = sections["vllm"]
-    servers = {name: VllmSettings(**_get_values(entry)) for name, entry in _group(given, "servers").items()}
-    if servers and "vllm.base_url" in single:
-        servers = {MAIN_SERVER: main, **servers}
+    servers = _make_servers(given, main)
     protected = map(str, filter(None, (path, *list_default_files(environ), get_user_guide(environ))))
     settings = Settings(
         **sections,
@@ -94,6 +89,16 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
 def read_debug_level(environ: Mapping[str, str]) -> int:
     """0, 1 or 2, from DEBUG. Other programs use that variable too, so any other value counts as 0."""
     return DEBUG_LEVELS.get(environ.get("DEBUG", "").strip(), 0)
+
+
+def _gather_values(
+    path: Path | None, overrides: Mapping[str, object], environ: Mapping[str, str]
+) -> dict[str, GivenValue]:
+    """The values that count, by their full key: those that are given, and what they decide. Raises ConfigError."""
+    given = {each.full_key: check_value(each) for each in _read_sources(path, overrides, environ)}
+    for entry in (_select_section("vllm", given), *_group(given, "servers").values()):
+        given |= {each.full_key: each for each in _derive_values(entry)}
+    return given | {each.full_key: each for each in _share_with_servers(given)}
 
 
 def _read_sources(
@@ -131,6 +136,14 @@ def _share_with_servers(given: Mapping[str, GivenValue]) -> Iterator[GivenValue]
             raise ConfigError(f"{place}: it has no base_url")
         for each in shared:
             yield replace(each, table="servers", name=name)
+
+
+def _make_servers(given: Mapping[str, GivenValue], main: VllmSettings) -> dict[str, VllmSettings]:
+    """All servers by name, where they have names: that of `vllm` first, if it has an address."""
+    servers = {name: VllmSettings(**_get_values(entry)) for name, entry in _group(given, "servers").items()}
+    if servers and "vllm.base_url" in given:
+        return {MAIN_SERVER: main, **servers}
+    return servers
 
 
 def _group(given: Mapping[str, GivenValue], table: str) -> dict[str, dict[str, GivenValue]]:
@@ -242,11 +255,11 @@ def _resolve_words(words: list[Any], start: Path, beside: Path, *, has_program: 
 
 
 def _list_named_files(word: str, start: Path, beside: Path) -> list[str]:
-    """The files that a word names, as a whole or behind its `=`; if there is none, the missing scripts."""
-    names = [name for name in (word, word.partition("=")[2]) if name]  # --config=server.json
-    files = [str(folder / name) for name in names for folder in (beside, start)]
-    existing = [file for file in files if os.path.isfile(file)]  # noqa: PTH113 - raises nothing
-    if existing:
-        return existing
-    scripts = [str(start / name) for name in names if SCRIPT_NAME.fullmatch(name)]
-    return [script for script in scripts if not os.path.lexists(script)]
+    """The files that a word names, as a whole or behind its `=`: those that exist, or else the missing script."""
+    files = list[str]()
+    for name in filter(None, (word, word.partition("=")[2])):  # --config=server.json
+        existing = [str(folder / name) for folder in (beside, start) if os.path.isfile(folder / name)]  # noqa: PTH113
+        if not existing and SCRIPT_NAME.fullmatch(name) and not os.path.lexists(start / name):
+            files.append(str(start / name))
+        files += existing
+    return files
