@@ -30,7 +30,8 @@ REDIRECTION = LazyPattern(rf"(?:[0-9](?=[<>]))?(?![<>]\()({_OPERATOR})")
 DESCRIPTOR = LazyPattern(rf"-|[0-9]{_CONTINUED}-?(?={_CONTINUED}(?:[ \t\n|&;<>()]|\Z))")
 # What >& makes no more of. bash expands its target twice, what was quoted as well: >&'$(x)' runs x.
 EXPANDED_ONCE = LazyPattern(r"[\w ./,:@%+=-]+")
-SEPARATOR = LazyPattern(r"&&|\|\||\|&|[<>]\(|\((?:[ \t]|\\\n)*\)|[|;&()\n`\"]")
+CASE_END = LazyPattern(rf";{_CONTINUED}[;&]")  # ;; or ;& behind the commands of a pattern
+SEPARATOR = LazyPattern(rf"&&|\|\||\|&|[<>]\(|\((?:[ \t]|\\\n)*\)|{CASE_END.pattern}|[|;&()\n`\"]")
 PIECE = LazyPattern(  # of a word: plain, quoted in one of four ways, a continued line, or what a shell replaces
     r"(?P<plain>[^\s\\'\"`$|&;<>(){}]+|\{[A-Za-z0-9_]*\})|'(?P<single>[^']*)'"
     rf'|"(?P<double>(?:[^"\\`$]|\\[\s\S]|\$(?!{_CONTINUED}\())*)"|\\(?P<escaped>[^\n])|(?P<continued>)\\\n'
@@ -348,8 +349,9 @@ class _Tokenizer:
         elif separator == ")":  # behind a pattern of `case`
             self._is_operand = False
             return Token(";")
-        elif self._parts[-1].end == "esac" and self._source.endswith(";;", 0, self._at):
-            self._is_operand = True
+        elif CASE_END.fullmatch(separator):
+            self._is_operand = self._parts[-1].end == "esac"
+            return Token(";")
         return Token(separator)
 
     def _close_part(self) -> None:

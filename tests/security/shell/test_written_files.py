@@ -171,6 +171,8 @@ if [[ a == b ]] then eval 'cd .git'; ls > x; fi
 if [[ a < b ]] then eval 'cd .git'; ls > x; fi
 if case a in a) ls;; esac then eval 'cd .git'; ls > x; fi
 while :; do case a in a) ls > x;; done) ls;; esac; cd .git; done
+while :; do case a in a) ls > x;& done) ls;; esac; cd .git; done
+while :; do case a in a) ls > x;\\\\n; done) ls;; esac; cd .git; done
 while :; do ls > x; \\done; cd .git; done
 for done in 1 2; do ls > x; cd .git; done
 fo\\\\nr y in 1 2; do ls > x; cd .git; done
