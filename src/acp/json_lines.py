@@ -36,16 +36,19 @@ def read_message(line: bytes) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise NoMessage(INVALID_REQUEST, "Invalid request: a message is an object; there are no batches")
     request_id = message.get("id")
-    known_id = request_id if isinstance(request_id, (int, str)) else None
+    is_id = isinstance(request_id, (int, str)) and not isinstance(request_id, bool)
+    if request_id is not None and not is_id:
+        raise NoMessage(INVALID_REQUEST, "Invalid request: its id is no number and no text")
     if "method" in message:
         if not isinstance(message["method"], str):
-            raise NoMessage(INVALID_REQUEST, "Invalid request: its method is no text", known_id)
-        if known_id is None and request_id is not None:
-            raise NoMessage(INVALID_REQUEST, "Invalid request: its id is no number and no text")
+            raise NoMessage(INVALID_REQUEST, "Invalid request: its method is no text", request_id)
         if message["method"] in UNROUTED:
             message["method"] = f"_{message['method']}"
     elif not message.keys() & {"result", "error"}:
-        raise NoMessage(INVALID_REQUEST, "Invalid request: it has no method", known_id)
+        raise NoMessage(INVALID_REQUEST, "Invalid request: it has no method", request_id)
+    elif not isinstance(message.get("error", {}), dict):
+        # The request that it answers has failed, and waits no more. The SDK reads objects only.
+        message["error"] = {"message": f"The editor answered with the error {json.dumps(message['error'])[:200]}"}
     return message
 
 
