@@ -16,14 +16,14 @@ from contextlib import suppress
 from types import TracebackType
 
 from aiohttp import web
-from multidict import CIMultiDict
 
 from ..transport.async_http import bound_send_buffer
 
 KEEP_ALIVE_HEADER = "x-vllm-bot-keep-alive"
 MIN_INTERVAL_S = 0.1  # that a client may ask for
 SEND_BUFFER_BYTES = 256 * 1024  # of a stream; Linux takes twice as many
-_EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_EVENT_ENDS = (b"\n\n", b"\n\r\n", b"\r\r", b"\r\r\n")  # two ends of lines, of which the second is whole
+_MAX_END_BYTES = max(map(len, _EVENT_ENDS))
 
 
 def read_interval(headers: Mapping[str, str], default: float) -> float:
@@ -35,7 +35,8 @@ def read_interval(headers: Mapping[str, str], default: float) -> float:
         seconds = float(asked)
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds < math.inf:
+    is_tiny = seconds == 0 and asked.strip("0.")  # such as 1e-400, which no float holds
+    if is_tiny or not 0 <= seconds < math.inf:
         raise ValueError(f"{KEEP_ALIVE_HEADER}: expected seconds, or 0 for none, got {asked[:100]!r}.")
     return max(seconds, MIN_INTERVAL_S) if seconds else 0.0
 
@@ -56,7 +57,7 @@ class LiveStream:
         self._loop = asyncio.get_running_loop()
         self._written_at = self._loop.time()
         self._is_writing = False
-        self._is_between_events = True
+        self._last_bytes = b"\n\n"  # of what was sent; relayed pieces may end anywhere
         self._beat: asyncio.Task[None] | None = None  # sends a sign of life
         self._timer: asyncio.TimerHandle | None = None
 
@@ -82,7 +83,7 @@ class LiveStream:
         wait = self._written_at + self.interval - self._loop.time()
         if wait <= 0:
             # a client that does not read what has come needs no sign
-            if self._beat is None and not self._is_writing and self._is_between_events:
+            if self._beat is None and not self._is_writing and self._last_bytes.endswith(_EVENT_ENDS):
                 # it is made at once, so that what is encoded from now on comes behind it
                 self._beat = self._loop.create_task(self._send_sign(self._make_sign()))
             wait = self.interval
@@ -103,8 +104,10 @@ class LiveStream:
             bound_send_buffer(self._request.transport, SEND_BUFFER_BYTES)
         await self.response.prepare(self._request)
 
-    async def open(self, headers: CIMultiDict[str]) -> None:
+    async def open(self, headers: Mapping[str, str]) -> None:
         """Send the head, unless a sign of life has sent one: that has none of these headers."""
+        if self._beat is not None:
+            await self._beat
         if self.is_open:
             return
         self._is_writing = True
@@ -119,10 +122,11 @@ class LiveStream:
         await self.response.write(data)
         self._is_writing = False
         self._written_at = self._loop.time()
-        self._is_between_events = data.endswith(_EVENT_ENDS)
+        self._last_bytes = (self._last_bytes + data[-_MAX_END_BYTES:])[-_MAX_END_BYTES:]
 
     async def end(self, data: bytes = b"") -> web.StreamResponse:
-        """Send the last bytes. Returns the response."""
+        """Send the last bytes, and the head if nothing was sent yet. Returns the response."""
+        await self.open({})
         if data:
             await self.write(data)
         await self.response.write_eof()

@@ -15,11 +15,12 @@ from aiohttp.test_utils import TestClient, TestServer
 from src.app.state_files import ServerMemory
 from src.serve.apis.dialects import DIALECTS, KEEP_ALIVE
 from src.serve.gateway import Gateway
-from src.serve.keep_alive import KEEP_ALIVE_HEADER, read_interval
+from src.serve.keep_alive import KEEP_ALIVE_HEADER, LiveStream, read_interval
 from src.serve.pages.metrics import Metrics
 from src.serve.upstreams import Replica, Upstreams
 from src.transport.async_http import AsyncClient
 from tests.each import check_rows
+from tests.waiting import PATIENCE_S
 
 from .test_gateway import BODY, STREAMED, stream
 
@@ -277,7 +278,7 @@ def test_a_header_that_is_no_number_is_refused(tmp_path):
     drive(tmp_path, use)
 
 
-@check_rows("asked", ["nan", "inf", "-1", ""])
+@check_rows("asked", ["nan", "inf", "-1", "", "1e-400", "0.5s"])
 def test_seconds_that_are_none_are_refused(asked):
     with pytest.raises(ValueError, match="expected seconds"):
         read_interval({KEEP_ALIVE_HEADER: asked}, 10.0)
@@ -307,6 +308,63 @@ def test_no_sign_of_life_stands_inside_an_event(tmp_path):
         assert b'data: {"half": data: {' in read  # a sign may have come before it
 
     drive(tmp_path, use, first=b'data: {"half": ')
+
+
+def stream_live(
+    steps: Callable[[LiveStream], Awaitable[None]], make_sign: Callable[[], bytes] = lambda: KEEP_ALIVE
+) -> tuple[int, bytes]:
+    """The status and the body of a stream, of which `steps` are all but the end."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        with LiveStream(request, make_sign, INTERVAL_S) as live:
+            await steps(live)
+            return await live.end()
+
+    async def run() -> tuple[int, bytes]:
+        app = web.Application()
+        app.router.add_get("/", answer)
+        async with TestClient(TestServer(app)) as client, client.get("/") as reply:
+            return reply.status, await reply.content.read()
+
+    return asyncio.run(run())
+
+
+@check_rows(
+    "pieces",
+    [
+        [b"data: 1\n\n"],
+        [b"data: 1\n", b"\n"],
+        [b"data: 1\n\n", b""],
+        [b"data: 1\r\n\r", b"\n"],
+        [b"data: 1\r\n", b"\r", b"\n"],
+        [b"data: 1\n\r\n"],
+        [b"data: 1\r\r"],
+        [b"data: 1\r\r\n"],
+    ],
+)
+def test_there_is_life_behind_an_event_however_its_bytes_come(pieces):
+    def make_sign() -> bytes:
+        signed.set()
+        return KEEP_ALIVE
+
+    async def write(live):
+        await live.open({})
+        for piece in pieces:
+            await live.write(piece)
+        signed.clear()  # one may have come between two pieces
+        await asyncio.wait_for(signed.wait(), PATIENCE_S)
+
+    signed = asyncio.Event()
+    status, body = stream_live(write, make_sign)
+    assert (status, body.replace(KEEP_ALIVE, b"")) == (200, b"".join(pieces))
+    assert body.endswith(KEEP_ALIVE)
+
+
+def test_a_stream_that_ends_before_anything_was_sent_has_a_head():
+    async def do_nothing(_):
+        pass
+
+    assert stream_live(do_nothing) == (200, b"")
 
 
 def test_each_api_says_how_it_shows_life():
