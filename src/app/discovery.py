@@ -18,6 +18,7 @@ from ..config import GivenValue, Settings, check_value
 from ..config.settings import MAIN_SERVER
 from ..errors import BotError, ConfigError, NeverReached, ServerError, join_names
 from ..types.events import ModelEvent, Notice
+from ..types.hosts import leads_here
 from ..types.messages import UserMessage
 from .address import complete_address
 from .candidates import USUAL_PORTS
@@ -195,7 +196,7 @@ def _list_warnings(settings: Settings) -> Iterator[str]:
 
 def _list_key_warnings(settings: Settings) -> Iterator[str]:
     vllm, url = settings.vllm, urlsplit(settings.vllm.base_url)
-    if settings.key_to_send and url.scheme == "http" and not _is_loopback(url.hostname):
+    if settings.key_to_send and url.scheme == "http" and not leads_here(url.hostname or ""):
         yield f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it."
     if not settings.is_server_named and (vllm.api_key or vllm.headers):
         kept = "vllm.headers are"
@@ -207,9 +208,3 @@ def _list_key_warnings(settings: Settings) -> Iterator[str]:
     if is_key_in_environment and settings.servers and MAIN_SERVER not in settings.servers:
         hint = f"The key of {settings.server} is servers.{settings.server}.api_key."
         yield f"VLLM_API_KEY goes to no server, because vllm has no address. {hint}"
-
-
-def _is_loopback(host: str | None) -> bool:
-    from ..transport.environment import is_loopback  # loads urllib3
-
-    return is_loopback(host or "")

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from ipaddress import IPv6Address, ip_address
 from posixpath import normpath
 from urllib.parse import unquote_plus, urlsplit
 
 from msgspec import Struct
 
+from ..types.hosts import is_loopback
 from .apis.dialects import DIALECTS
 
 LOCAL_NAMES = ("localhost", "host.docker.internal")  # the second: as a container calls the machine it is on
@@ -120,7 +120,7 @@ def is_allowed_origin(origin: str, more: Collection[str] = ()) -> bool:
         return False
     if origin.rstrip("/") in {each.rstrip("/") for each in more}:
         return True
-    return parts.scheme in DESKTOP_SCHEMES or (parts.scheme in ("http", "https") and _is_loopback(host))
+    return parts.scheme in DESKTOP_SCHEMES or (parts.scheme in ("http", "https") and is_loopback(host))
 
 
 def find_cors_headers(asked: Asked, rules: AccessRules) -> dict[str, str]:
@@ -158,19 +158,9 @@ def _check_host(hosts: Sequence[str], more: Collection[str]) -> None:
         name, is_ours = host, False
         if found := _HOST.fullmatch(host):
             name = (found["address"] or found["name"] or "").lower().rstrip(".")
-            is_ours = _is_loopback(name) or name in LOCAL_NAMES or name in {each.lower() for each in more}
+            is_ours = is_loopback(name) or name in LOCAL_NAMES or name in {each.lower() for each in more}
         if not is_ours:
             raise Refused(
                 403,
                 f"This gateway is not {name[:100]!r}. To let it be called so, add that to serve.hosts, or use keys.",
             )
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        address = ip_address(name)
-    except ValueError:
-        return name == "localhost" or name.endswith(".localhost")
-    if isinstance(address, IPv6Address) and address.ipv4_mapped:
-        return address.ipv4_mapped.is_loopback
-    return address.is_loopback

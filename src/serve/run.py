@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from ipaddress import ip_address
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,6 +30,7 @@ from ..config import Settings, read_debug_level
 from ..config.settings import ServeSettings
 from ..errors import FAILED, BotError, ConfigError, describe_error
 from ..transport.http import try_connecting
+from ..types.hosts import is_loopback
 from .admission import AccessRules
 from .gateway import HAS_ASKED, MAX_HEADER_BYTES, Gateway
 from .memory import Memory, OwnMemory, SharedMemory, serve_memory, share_memory
@@ -59,7 +59,7 @@ def check(settings: Settings, tls: TlsFiles = None) -> Settings:
     """The settings, with a free port where they name port 0. Raises ConfigError if no gateway can start with them."""
     options = settings.serve
     address = parse_listen(options.listen, "serve.listen")
-    if not options.keys and not _is_loopback(address.host):
+    if not options.keys and not is_loopback(address.host):
         hint = "Give a file with --keys; `vllm-bot serve --new-key FILE` makes one."
         raise ConfigError(f"Without keys the gateway listens on this machine only, not on {address.host}.", hint)
     make_upstreams(settings)
@@ -134,13 +134,6 @@ def list_unreachable(settings: Settings) -> Iterator[str]:
             try_connecting(replica.root, CONNECT_TIMEOUT_S)
         except OSError as error:
             yield f"{replica.root} does not answer yet: {error.strerror or error}."
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def make_upstreams(settings: Settings) -> Upstreams:

@@ -19,6 +19,7 @@ from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
 from ..errors import ConfigError
+from ..types.hosts import leads_here
 from .errors import PROXY_HINT
 
 _CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -72,18 +73,10 @@ def _make_context(verify: bool | str) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=verify)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether it is this machine itself: localhost, 127.0.0.0/8 or ::1, and 0.0.0.0 or ::, which vLLM says it is at."""
-    try:
-        return ip_address(host).is_loopback or ip_address(host).is_unspecified
-    except ValueError:
-        return host.lower() == "localhost"
-
-
 def _find_proxy(base_url: str) -> str:
     parts = urlsplit(base_url)
     host = parts.hostname or ""
-    if is_loopback(host):  # a proxy would get the key
+    if leads_here(host):  # a proxy would get the key
         return ""
     from urllib.request import getproxies, proxy_bypass  # what a server on this machine does not need
 

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from src.errors import ClientError, ConfigError
-from src.transport.environment import Route, find_route, is_loopback
+from src.transport.environment import Route, find_route
 from tests.drivers import fetch
 from tests.faults.scripts import body
 from tests.faults.server import FaultServer
@@ -114,20 +114,3 @@ class TestCertificates:
         environment("REQUESTS_CA_BUNDLE", __file__)
         assert find_route("https://server.test/v1", "mine.pem").verify == "mine.pem"
         assert find_route("https://server.test/v1", False).verify is False
-
-
-@pytest.mark.parametrize(
-    ("host", "is_here"),
-    [
-        ("::1", True),
-        ("127.1.2.3", True),
-        ("LOCALHOST", True),
-        ("0.0.0.0", True),
-        ("::", True),
-        ("", False),
-        ("::2", False),
-        ("128.0.0.1", False),
-    ],
-)
-def test_this_machine_is_known_by_its_names(host, is_here):
-    assert is_loopback(host) == is_here

@@ -20,10 +20,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from msgspec.structs import replace
 
 from src.app.keys import hash_key, read_keys
 from src.cli.demo.loopback import LoopbackReply, serve
 from src.cli.main import main
+from src.config import Settings
+from src.config.settings import ServeSettings
+from src.serve.run import check
 from tests.terminal import loaded
 from tests.thorough import only_thorough
 from tests.waiting import PATIENCE_S, wait_until
@@ -197,9 +201,17 @@ def test_a_request_log_that_cannot_be_written_is_named_before_the_start(tmp_path
     assert f"serve.request_log: {tmp_path} cannot be written: Is a directory." in capsys.readouterr().err
 
 
-def test_another_address_than_this_machine_s_needs_keys(capsys):
-    assert main(["serve", "--upstream", "127.0.0.1:9", "--listen", "0.0.0.0:8010"]) == 2
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "[::ffff:0.0.0.0]"])
+def test_another_address_than_this_machine_s_needs_keys(host, capsys):
+    assert main(["serve", "--upstream", "127.0.0.1:9", "--listen", f"{host}:8010"]) == 2
     assert "--new-key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["LOCALHOST", "127.0.0.2"])
+def test_a_loopback_needs_no_keys_however_it_is_written(host):
+    options = ServeSettings(listen=f"{host}:0", upstreams=("http://127.0.0.1:9/v1",))
+    checked = check(replace(Settings(), serve=options))
+    assert checked.serve.listen.rpartition(":")[0] == host
 
 
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=only_thorough)])
