@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import logging
 import os
 import select
 import socket
@@ -33,6 +34,7 @@ MAX_PATH_BYTES = 4096
 NO_CALL = -1
 
 libc = ctypes.CDLL(None, use_errno=True)
+log = logging.getLogger(__name__)
 
 
 class AttributeCall(Struct, frozen=True):
@@ -121,8 +123,11 @@ class AttributeBroker:
             code = error.errno or errno.EPERM
             if code == errno.EIO:  # of its memory
                 code = errno.EFAULT
-        except struct.error:
+        except (struct.error, OverflowError):  # no memory has that address
             code = errno.EFAULT
+        except Exception:  # the calls after this one are answered, too
+            log.debug("a change of a file's attributes failed", exc_info=True)
+            code = errno.EPERM
         fcntl.ioctl(listener, SEND, RESPONSE.pack(id_, 0, -code, 0))
 
 
@@ -136,7 +141,7 @@ def open_file(pid: int, call: AttributeCall, arguments: Sequence[int]) -> tuple[
     if call.flags >= 0:
         flags = arguments[call.flags]
     if call.folder >= 0:
-        folder = _to_signed(arguments[call.folder])
+        folder = ctypes.c_int(arguments[call.folder]).value
     if path == b"" and not flags & EMPTY_PATH:
         raise FileNotFoundError(errno.ENOENT, "an empty path")
     if path and (not call.follows_link or flags & NO_FOLLOW):
@@ -179,13 +184,10 @@ def _change(fd: int, kind: str, values: Sequence[int], times: bytes | None, writ
             raise PermissionError(errno.EPERM, "set-user-ID or set-group-ID")
         file.chmod(values[0] & 0o7777)
     elif kind == "owner":
-        os.chown(file, *map(_to_signed, values))
+        if libc.fchownat(fd, b"", *map(ctypes.c_uint, values), EMPTY_PATH):
+            raise OSError(ctypes.get_errno(), "refused")
     elif libc.utimensat(fd, b"", times, EMPTY_PATH):
         raise OSError(ctypes.get_errno(), "refused")
-
-
-def _to_signed(value: int) -> int:
-    return ctypes.c_int(value & 0xFFFFFFFF).value
 
 
 def _read_path(memory: int, address: int) -> bytes:

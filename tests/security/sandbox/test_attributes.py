@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 
@@ -216,3 +217,41 @@ def test_a_call_with_impossible_values_fails_as_without_a_sandbox(run, workspace
 
 def test_a_broker_whose_command_never_started_ends(tmp_path):
     attributes.AttributeBroker([tmp_path], 0).close()
+
+
+@pytest.mark.parametrize("bad_call", ["os.chown('a', 3000000000, -1)", "libc.chmod(ctypes.c_void_p(-1), 0o600)"])
+def test_the_calls_after_a_bad_one_are_carried_out(run, workspace, capfd, bad_call):
+    (workspace / "a").touch()
+    (workspace / "bad.py").write_text(
+        f"""
+import ctypes, os
+libc = ctypes.CDLL(None)
+try:
+    {bad_call}
+except OSError:
+    pass
+os.chmod("a", 0o750)
+"""
+    )
+    assert run("python3 bad.py") == "[exit code 0]"
+    assert (workspace / "a").stat().st_mode & 0o777 == 0o750
+    assert capfd.readouterr().err == ""
+
+
+def test_an_unexpected_error_ends_one_call_only(run, workspace, monkeypatch, capfd):
+    (workspace / "a").touch()
+    monkeypatch.setattr(attributes, "_change", Mock(side_effect=[RuntimeError("a defect"), None]))
+    shown = run("chmod 700 a; chmod 750 a")
+    assert "Function not implemented" not in shown
+    assert shown.endswith("[exit code 0]")
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives files away")
+def test_an_owner_may_have_any_number_and_one_that_is_not_named_stays(tmp_path):
+    (tmp_path / "a").touch()
+    fd = os.open(tmp_path / "a", os.O_PATH)
+    group = os.fstat(fd).st_gid
+    attributes._change(fd, "owner", [3_000_000_000, 0xFFFFFFFF], None, [tmp_path])
+    assert (os.fstat(fd).st_uid, os.fstat(fd).st_gid) == (3_000_000_000, group)
+    os.close(fd)
