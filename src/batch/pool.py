@@ -25,7 +25,6 @@ from msgspec import Struct
 
 from ..errors import describe_error
 from ..security.sandbox.scratch import SOCKETS_PREFIX, hold_folder
-from .results import Row
 from .task_run import Job, TaskOutcome, describe_ended, get_private_folder, remove_traces, run_task
 
 END_GRACE_S = 10.0  # from SIGTERM to SIGKILL; a task ends the commands that it runs, which takes up to 7
@@ -142,7 +141,7 @@ def _work(job: Job, pipe: Connection) -> None:
     try:
         outcome = run_task(job)
     except Exception as error:  # noqa: BLE001 - a mistake of ours fails this task only, and is in its row
-        outcome = TaskOutcome(Row(job.task.id, job.hash, "error", describe_error(error)))
+        outcome = describe_ended(job, "error", describe_error(error))
     pipe.send(outcome)
 
 

@@ -8,9 +8,9 @@ import time
 from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import cast
+from typing import Union, cast
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from ..app.factory import Factory
@@ -212,7 +212,7 @@ class _Counts:
         self.record = RunRecord()
         self.turns_ended = self.repairs = 0
         self.model = ""
-        self.value: JSON = None
+        self.value: Union[JSON, UnsetType] = UNSET
         self.failure = ""
         self.is_overload = False
 
@@ -229,7 +229,7 @@ class _Counts:
         result = self.record.make_result()
         status, reason = self._judge(result, has_form=job.task.schema is not None)
         answer: JSON = result.text
-        if self.value is not None:
+        if self.value is not UNSET:
             answer = self.value
         return Row(
             job.task.id,
@@ -250,13 +250,15 @@ class _Counts:
             return "error", self.failure
         if not result.is_complete:
             return STATUSES.get(result.stop_reason, "limit"), result.ending
-        if has_form and self.value is None:
+        if has_form and self.value is UNSET:
             return "invalid", "The answer does not have the form of the schema, and its repair does not either."
         return SUCCESS, ""
 
 
-def _converse(runtime: Runtime, session: Session, task: Task, counts: _Counts) -> JSON:
-    """Ask, and ask once more where the answer is not of the schema. Returns the value that has the schema, if any."""
+def _converse(runtime: Runtime, session: Session, task: Task, counts: _Counts) -> Union[JSON, UnsetType]:
+    """Ask, and ask once more where the answer is not of the schema. Returns the value that has the schema, if any:
+    null is one.
+    """
     form, text = None, task.prompt
     if task.schema is not None:
         form = Form(task.schema)
@@ -266,7 +268,7 @@ def _converse(runtime: Runtime, session: Session, task: Task, counts: _Counts) -
             counts.add(event)
     answer = counts.record.text
     if form is None or not counts.record.make_result().is_complete or form.find_mistake(answer):
-        return None
+        return UNSET
     return cast("JSON", form.read(answer))  # of a schema that is JSON
 
 

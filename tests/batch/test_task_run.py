@@ -92,6 +92,11 @@ def test_an_answer_of_the_schema_is_the_value(run):
     assert (row.status, row.answer) == ("answered", {"n": 3})
 
 
+def test_null_is_an_answer_where_the_schema_allows_it(run):
+    row = run("say null", schema={"type": ["object", "null"]}).row
+    assert (row.status, row.answer) == ("answered", None)
+
+
 def test_an_answer_that_is_not_of_the_schema_is_asked_for_once_more(run):
     row = run("say no", schema={"type": "object"}).row
     assert (row.status, row.turns) == ("invalid", 2)
