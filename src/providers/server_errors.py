@@ -81,7 +81,8 @@ _NO_TOOLS = (
     rf"|{_TOOLS}\W{{1,2}}((is|are|has|have)( not|n't)|unsupported).{{0,8}}\b(support|enabled|available|allowed|\Z)"
 )
 
-_BAD = (400, 422, 500)  # what is known by its words alone: proxies wrap the refusals of the server behind them
+# What is known by its words alone: proxies wrap the refusals of the server behind them. 0: an error inside an answer.
+_BAD = (0, 400, 422, 500)
 
 # What a refusal means: its status, pattern in the message, error, hint. The first matching row counts.
 _TOO_LONG = (
@@ -252,7 +253,7 @@ def parse_excess_tokens(message: str) -> int:
 def is_about_length(message: str) -> bool:
     """Whether a server's words say that a request does not fit the model's context."""
     return re.search(_TOO_LONG, message, re.IGNORECASE) is not None and not re.search(
-        r"max_tokens\S* cannot be greater", message
+        r"max_tokens\S* cannot be greater", message, re.IGNORECASE
     )
 
 
@@ -260,8 +261,9 @@ def read_mid_stream_error(event: object) -> ServerError:
     """An error inside an answer with status 200; it may contain the status it should have had."""
     message = explain(event) or "no reason given"
     described = as_dict(as_dict(event).get("error")) or as_dict(event)
-    code = described.get("code")
-    error = _classify(f"The server broke off: {message}", code if isinstance(code, int) else 0, message)
+    code = str(described.get("code"))
+    status = int(code) if code.isdecimal() and len(code) == 3 else 0
+    error = _classify(f"The server broke off: {message}", status, message)
     error.in_answer = True
     return error
 

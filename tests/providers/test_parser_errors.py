@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from src.errors import ParserFailed, ServerError
+import pytest
+
+from src.errors import ContextTooLong, ParserFailed, ServerError
 from src.providers.server_errors import judge_own_words, read_mid_stream_error, read_refusal
 from tests.each import check_rows
 
@@ -122,3 +124,9 @@ def test_what_a_server_quotes_of_the_client_says_nothing():
 def test_another_status_says_what_it_says(status):
     body = json.dumps({"error": {"message": "Failed to parse input at pos 0: x"}}).encode()
     assert not isinstance(read_refusal(status, body), ParserFailed)
+
+
+@pytest.mark.parametrize("code", [400, "400", "context_length_exceeded", None])
+def test_an_error_inside_an_answer_is_known_by_its_words_whatever_its_code(code):
+    message = "This model's maximum context length is 10 tokens."
+    assert isinstance(read_mid_stream_error({"error": {"message": message, "code": code}}), ContextTooLong)
