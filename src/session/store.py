@@ -76,17 +76,19 @@ class Store:
     def journal_path(self, session: str) -> Path:
         return self.folder / f"{session}{SUFFIX}"
 
-    def find(self, name_or_id: str, root: Path | None = None) -> str:
+    def find(self, name_or_id: str, root: Path | None = None, *, whole: bool = False) -> str:
         """The id of the session with this id or name, or the beginning of one; for "", the last one in `root`.
 
-        Raises BotError if there is none, or more than one.
+        `whole`: the beginning of one is not enough. Raises BotError if there is none, or more than one.
         """
         sessions = self.list_sessions(empty=True)
         if not sessions:
             raise BotError("There is no session yet.", f"Sessions are kept in {self.folder}.")
         if not name_or_id:
             return _find_last(sessions, root)
-        meant = _list_meant(sessions, name_or_id)
+        meant = [each for each in sessions if name_or_id in (each.id, each.name)]
+        if not (meant or whole):
+            meant = _list_begun(sessions, name_or_id)
         if not meant:
             raise BotError(f"There is no session {name_or_id!r}.", "`vllm-bot sessions` lists them.")
         if len(meant) > 1:
@@ -139,12 +141,10 @@ class Store:
         return deleted
 
 
-def _list_meant(sessions: Sequence[Summary], name_or_id: str) -> list[Summary]:
-    """Those with this id or name; else those whose id begins so; else those whose name does."""
-    exact = [each for each in sessions if name_or_id in (each.id, each.name)]
-    by_id = [each for each in sessions if each.id.startswith(name_or_id)]
-    by_name = [each for each in sessions if each.name.lower().startswith(name_or_id.lower())]
-    return exact or by_id or by_name
+def _list_begun(sessions: Sequence[Summary], beginning: str) -> list[Summary]:
+    """Those whose id begins so; else those whose name does."""
+    by_id = [each for each in sessions if each.id.startswith(beginning)]
+    return by_id or [each for each in sessions if each.name.lower().startswith(beginning.lower())]
 
 
 def _find_last(sessions: Iterable[Summary], root: Path | None) -> str:

@@ -41,7 +41,7 @@ def add_sessions_options(parser: argparse.ArgumentParser) -> None:
     export.set_defaults(action=_export)
 
     delete = rows.add_parser("delete", help="delete conversations and their saved file contents")
-    delete.add_argument("sessions", nargs="+", metavar="SESSION")
+    delete.add_argument("sessions", nargs="+", metavar="SESSION", help="its whole id or name")
     delete.set_defaults(action=_delete)
 
     clean = rows.add_parser("clean", help="delete old conversations that have no name")
@@ -124,8 +124,7 @@ def read_conversation(journal: Path) -> SavedConversation:
 
 def _delete(options: argparse.Namespace, factory: Factory) -> int:
     store = factory.make_store()
-    for name_or_id in options.sessions:
-        session = store.find(name_or_id)
+    for session in [store.find(each, whole=True) for each in options.sessions]:  # a typo deletes nothing
         store.delete(session)
         print(f"deleted {session}")
     return 0

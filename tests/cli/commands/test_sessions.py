@@ -72,6 +72,14 @@ def test_what_steers_a_terminal_is_not_shown(run):
     assert "\x1b" not in run("sessions", "show")[1].out
 
 
+def test_a_beginning_or_a_typo_deletes_nothing(run):
+    asked(run, "What of wheat?", "Wheat is grown.")
+    session = json.loads(run("sessions", "--json")[1].out)["id"]
+    assert run("sessions", "delete", session[:6])[0] == 1
+    assert run("sessions", "delete", session, "nothing")[0] == 1
+    assert session in run("sessions")[1].out
+
+
 def test_they_are_deleted(run):
     asked(run, "a", "1")
     (line,) = run("sessions", "--json")[1].out.splitlines()
