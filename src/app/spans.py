@@ -166,11 +166,9 @@ def _list_request_attributes(request: Mapping[str, Any]) -> dict[str, Any]:
     stop = request.get("stop")
     if isinstance(stop, str):
         stop = [stop]
-    fields = {
-        "stream": bool(request.get("stream")),
-        **{name: request.get(name) for name in REQUEST_SETTINGS},
-        "stop_sequences": stop and list(stop),
-    }
+    fields = {"stream": bool(request.get("stream")), **{name: request.get(name) for name in REQUEST_SETTINGS}}
+    if stop:
+        fields["stop_sequences"] = list(stop)
     return {f"gen_ai.request.{name}": value for name, value in fields.items() if value is not None}
 
 

@@ -25,6 +25,7 @@ CHECKER = f"{PACKAGE}.eval_checker.ast_eval.ast_checker"
 CATEGORIES = ("simple_python", "multiple", "parallel", "parallel_multiple")
 TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}  # as JSON Schema calls them
 MODEL = "any"
+OTHER_DATA = "This version of bfcl-eval has other data than 2026.3."
 INSTALL = "Install it beside: pip install --no-deps bfcl-eval"
 
 Checker = Callable[..., Mapping[str, Any]]
@@ -65,6 +66,8 @@ def _read_category(data: Path, category: str, checker: Checker) -> Iterator[Case
     name = f"BFCL_v4_{category}.json"
     answers = {row["id"]: row["ground_truth"] for row in _read_lines(data / "possible_answer" / name)}
     for row in _read_lines(data / name):
+        if row["id"] not in answers:
+            raise ConfigError(f"{data / name}: {row['id']} has no answer.", OTHER_DATA)
         (messages,) = row["question"]
         ask = "\n\n".join(message["content"] for message in messages)
         tools = tuple(_convert_tool(each) for each in row["function"])
@@ -77,7 +80,7 @@ def _read_lines(path: Path) -> list[Any]:
     try:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: {error}.", "This version of bfcl-eval has other data than 2026.3.") from error
+        raise ConfigError(f"{path}: {error}.", OTHER_DATA) from error
 
 
 def _convert_tool(function: Mapping[str, Any]) -> ToolDefinition:

@@ -101,7 +101,7 @@ class Report(Struct):
             "guards": dict(self.guards),
             "extra_requests": self.extra_requests,
             "restored": self.restored,
-            "kept": round(self.kept.share, 4) if self.kept else None,
+            "kept": int(self.kept.share * 10_000) / 10_000 if self.kept else None,
             "broken_by": self.broken_by,
             "tokens": self.tokens,
         }

@@ -123,7 +123,8 @@ def _make_observers(options: argparse.Namespace, factory: Factory) -> list[Obser
     if wants_spans(os.environ):
         try:
             tracer = app.spans.make_tracer(os.environ, __version__)
-            observers.append(app.spans.Spans(tracer, asdict(factory.settings.vllm), __version__))
+            asked = factory.settings.get_model_settings(factory.settings.vllm.model)
+            observers.append(app.spans.Spans(tracer, asdict(asked), __version__))
         except ImportError:
             print("! OpenTelemetry is configured but not installed: pip install 'vllm-bot[otel]'", file=sys.stderr)
     return observers
