@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, Union
 
 from .cli.demo.loopback import JSON as JSON_TYPE
 from .cli.demo.loopback import LoopbackReply, LoopbackRequest, serve
-from .cli.demo.protocol import CONTEXT_TOKENS, MODEL, DemoRequest, DemoServer, DemoTurn
+from .cli.demo.protocol import DemoRequest, DemoServer, DemoTurn
 from .types.messages import JSON, ToolCall
 
 __all__ = ["ScriptedServer", "Turn", "call"]
@@ -34,17 +34,23 @@ def call(tool: str, /, **arguments: JSON) -> ToolCall:
 class ScriptedServer:
     """Answers each request for a turn with the next of `turns`. It serves `models`, and runs inside its `with` block.
 
+    What a turn's function raises is raised at the end of the block; until then the script answers no more requests.
+    Raises TypeError for what is no turn.
+
     `url`: for Server or AsyncServer. `requests`: the bodies that were sent, in order. `turns`: those that are left; a
     request after the last one is refused. `has_parser`: without one the server takes no `tools`, as a vLLM that was
     started without --tool-call-parser, and the calls come in the text.
     """
 
     def __init__(self, *turns: Turn, models: Sequence[str] = ("scripted",), has_parser: bool = True) -> None:
+        for turn in turns:
+            if not callable(turn):
+                _list_parts(turn)
         self.turns = list(turns)
         self.requests: list[dict[str, Any]] = []
         self.url = ""
-        self._models = models
-        self._server = DemoServer(self._take_turn, lambda _: None, has_parser=has_parser)
+        self._error: BaseException | None = None  # of a turn
+        self._server = DemoServer(self._take_turn, lambda _: None, has_parser=has_parser, models=models)
         self._stack = ExitStack()
 
     def __enter__(self) -> ScriptedServer:
@@ -53,28 +59,44 @@ class ScriptedServer:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+        if self._error is not None:
+            raise self._error
 
     def _respond(self, request: LoopbackRequest) -> LoopbackReply:
-        if request.method == "GET" and request.path == "/v1/models":
-            cards = [{"id": name, "owned_by": "vllm", "max_model_len": CONTEXT_TOKENS} for name in self._models]
-            return _reply(200, {"object": "list", "data": cards})
-        if request.path != CHAT:
+        if (request.method, request.path) != ("POST", CHAT):
             return self._server(request)
-        body = json.loads(request.body)
-        self.requests.append(body)
-        if not self.turns:
-            message = f"The script of this test is over, and request {len(self.requests)} came."
-            return _reply(400, {"error": {"message": message, "type": "BadRequestError", "code": 400}})
-        return self._server(LoopbackRequest(request.method, request.path, json.dumps(body | {"model": MODEL}).encode()))
+        try:
+            self.requests.append(json.loads(request.body))
+        except ValueError:
+            return self._server(request)  # which refuses it
+        if self._error is None:
+            if not self.turns:
+                return _refuse(f"The script of this test is over, and request {len(self.requests)} came.")
+            try:
+                return self._server(request)
+            except BaseException as error:  # noqa: BLE001 - raised by __exit__; that of pytest.fail is no Exception
+                self._error = error
+        return _refuse(f"A turn of this script raised {type(self._error).__name__}.")
 
     def _take_turn(self, request: DemoRequest) -> DemoTurn:
         turn = self.turns.pop(0)
-        content = turn(request.messages) if callable(turn) else turn
-        parts = [content] if isinstance(content, (str, ToolCall)) else list(content)
+        parts = _list_parts(turn(request.messages) if callable(turn) else turn)
         text = "\n".join(part for part in parts if isinstance(part, str))
         calls = tuple((part.name, part.arguments) for part in parts if isinstance(part, ToolCall))
         return DemoTurn(text, calls=calls)
 
 
-def _reply(status: int, value: object) -> LoopbackReply:
-    return LoopbackReply(status, JSON_TYPE, [json.dumps(value).encode()])
+def _list_parts(content: Part | Sequence[Part]) -> list[Part]:
+    """The texts and calls of a turn. Raises TypeError."""
+    if isinstance(content, (str, ToolCall)):
+        return [content]
+    is_list = isinstance(content, Sequence) and len(content) > 0
+    if not is_list or not all(isinstance(part, (str, ToolCall)) for part in content):
+        raise TypeError(f"Expected a text, a call(...), a list of them or a function as a turn, got {content!r:.60}.")
+    return list(content)
+
+
+def _refuse(message: str) -> LoopbackReply:
+    """An answer after which nothing is sent again."""
+    error = {"message": message, "type": "BadRequestError", "code": 400}
+    return LoopbackReply(400, JSON_TYPE, [json.dumps({"error": error}).encode()])

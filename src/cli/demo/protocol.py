@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -17,7 +17,6 @@ from .loopback import JSON, STREAM, LoopbackReply, LoopbackRequest
 
 MODEL = "demo"
 CONTEXT_TOKENS = 32_768
-MODEL_CARD = {"id": MODEL, "object": "model", "owned_by": "vllm", "root": MODEL, "max_model_len": CONTEXT_TOKENS}
 VERSION = "0.32.0+demo"
 CHARS_PER_TOKEN = 4
 WORD_S = 0.012  # between words, so that the stream is visible
@@ -56,18 +55,26 @@ Script = Callable[[DemoRequest], DemoTurn]
 class DemoServer:
     """Answers requests as vLLM would, with the turns of `script`. `sleep` waits between the words of a stream.
 
-    `has_parser`: False refuses calls as a vLLM without --tool-call-parser.
+    `has_parser`: False refuses calls as a vLLM without --tool-call-parser. `models`: the names that it serves.
     """
 
-    def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep, *, has_parser: bool = True) -> None:
+    def __init__(
+        self,
+        script: Script,
+        sleep: Callable[[float], None] = time.sleep,
+        *,
+        has_parser: bool = True,
+        models: Sequence[str] = (MODEL,),
+    ) -> None:
         self._script = script
         self._sleep = sleep
         self._has_parser = has_parser
+        self._models = models
         self._ids = count(1)
 
     def __call__(self, request: LoopbackRequest) -> LoopbackReply:
         routes: dict[tuple[str, str], Callable[[dict[str, Any]], LoopbackReply]] = {
-            ("GET", "/v1/models"): lambda _: _reply_json(200, {"object": "list", "data": [MODEL_CARD]}),
+            ("GET", "/v1/models"): lambda _: self._list_models(),
             ("GET", "/version"): lambda _: _reply_json(200, {"version": VERSION}),
             ("GET", "/health"): lambda _: LoopbackReply(200, JSON, [b""]),
             ("POST", "/v1/chat/completions"): self._complete,
@@ -87,9 +94,18 @@ class DemoServer:
             return _refuse(400, "Expected an object.", "BadRequestError")
         return route(body)
 
+    def _list_models(self) -> LoopbackReply:
+        shared = {"object": "model", "owned_by": "vllm", "max_model_len": CONTEXT_TOKENS}
+        return _reply_json(
+            200, {"object": "list", "data": [{"id": name, "root": name, **shared} for name in self._models]}
+        )
+
     def _complete(self, body: dict[str, Any]) -> LoopbackReply:
-        if body.get("model", MODEL) not in (MODEL, None):  # vLLM answers without a name, too
-            return _refuse(404, f"The model `{body.get('model')}` does not exist.", "NotFoundError", "model")
+        model = body.get("model")
+        if model is None and self._models:  # vLLM answers without a name, too
+            model = self._models[0]
+        if model not in self._models:
+            return _refuse(404, f"The model `{model}` does not exist.", "NotFoundError", "model")
         messages = list(filter(None, map(_as_dict, _as_list(body.get("messages")))))
         if not messages:
             return _refuse(400, "messages: List should have at least 1 item", "BadRequestError", "messages")
@@ -103,7 +119,7 @@ class DemoServer:
             turn = self._script(DemoRequest(messages, frozenset(tools), native))
         if not native:
             turn = turn.move_calls_to_text()
-        return self._send(turn, body)
+        return self._send(turn, body | {"model": model})
 
     def _send(self, turn: DemoTurn, body: dict[str, Any]) -> LoopbackReply:
         """The turn as an answer to the request, which may want it as a stream."""
@@ -111,33 +127,34 @@ class DemoServer:
         answer = _count_tokens([turn.text, turn.thought, turn.calls])
         usage = {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
         name = f"chatcmpl-demo-{next(self._ids)}"
+        head = {"id": name, "model": body["model"]}
         if body.get("stream"):
             with_usage = bool(_as_dict(body.get("stream_options")))
-            return LoopbackReply(200, STREAM, self._stream(name, turn, usage, with_usage))
+            return LoopbackReply(200, STREAM, self._stream(head, turn, usage, with_usage))
         message = {"role": "assistant", "content": turn.text or None, "tool_calls": _format_calls(name, turn)}
         if turn.thought:
             message["reasoning"] = turn.thought
         choice = {"index": 0, "message": message, "finish_reason": turn.finish_reason}
-        return _reply_json(200, _make_body(name, "chat.completion", [choice], usage=usage))
+        return _reply_json(200, _make_body(head, "chat.completion", [choice], usage=usage))
 
-    def _stream(self, name: str, turn: DemoTurn, usage: dict[str, int], with_usage: bool) -> Iterator[bytes]:
+    def _stream(self, head: dict[str, str], turn: DemoTurn, usage: dict[str, int], with_usage: bool) -> Iterator[bytes]:
         def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
             choice = {"index": 0, "delta": delta, "finish_reason": finish}
-            return _encode_event(_make_body(name, "chat.completion.chunk", [choice]))
+            return _encode_event(_make_body(head, "chat.completion.chunk", [choice]))
 
         yield chunk({"role": "assistant", "content": ""})
         for key, text in (("reasoning", turn.thought), ("content", turn.text)):
             for piece in _split_words(text):
                 self._sleep(WORD_S)
                 yield chunk({key: piece})
-        for index, call in enumerate(_format_calls(name, turn)):
+        for index, call in enumerate(_format_calls(head["id"], turn)):
             arguments = call["function"]["arguments"]
             yield chunk({"tool_calls": [{**call, "index": index, "function": {**call["function"], "arguments": ""}}]})
             for piece in _split_words(arguments):
                 yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
         yield chunk({}, turn.finish_reason)
         if with_usage:
-            yield _encode_event(_make_body(name, "chat.completion.chunk", [], usage=usage))
+            yield _encode_event(_make_body(head, "chat.completion.chunk", [], usage=usage))
         yield b"data: [DONE]\n\n"
 
 
@@ -150,8 +167,8 @@ def _find_literal(body: dict[str, Any]) -> str:
     return str(_as_dict(_as_dict(tag).get("format")).get("value", ""))
 
 
-def _make_body(name: str, kind: str, choices: list[Any], **more: object) -> dict[str, Any]:
-    return {"id": name, "object": kind, "model": MODEL, "choices": choices, **more}
+def _make_body(head: dict[str, str], kind: str, choices: list[Any], **more: object) -> dict[str, Any]:
+    return {**head, "object": kind, "choices": choices, **more}
 
 
 def _format_calls(name: str, turn: DemoTurn) -> list[dict[str, Any]]:
