@@ -13,6 +13,7 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import select
 import socket
 import struct
@@ -20,30 +21,35 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from typing import Literal
 
 from msgspec import Struct
 
-from .seccomp import SETGID, SETUID
+from .seccomp import CHMOD, FCHMOD, FCHMODAT, FCHMODAT2, NO_CALL, SETGID, SETUID
 
 SECCOMP, SET_MODE_FILTER, NEW_LISTENER = (317, 277), 1, 1 << 3
 RECEIVE, SEND, CHECK_ID = 0xC0502100, 0xC0182101, 0x40082102  # ioctls of a listener
 NOTIFICATION, RESPONSE = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 AT_FDCWD, NO_FOLLOW, EMPTY_PATH = -100, 0x100, 0x1000
-OWN_FOLDERS = (b"/proc/self/", b"/proc/thread-self/")
+OPENAT2, OPEN_HOW, NO_MAGIC_LINKS = ctypes.c_long(437), struct.Struct("=3Q"), 0x02
+OWN_LINK = re.compile(rb"/proc/(?:self|thread-self)/(cwd|root|fd/[0-9]+)(|/.*)", re.DOTALL)
 MAX_PATH_BYTES = 4096
-NO_CALL = -1
 
 libc = ctypes.CDLL(None, use_errno=True)
 log = logging.getLogger(__name__)
 
 
+Kind = Literal["mode", "owner", "times"]
+
+
 class AttributeCall(Struct, frozen=True):
     """A system call. `numbers`: on x86_64 and aarch64. Of its arguments, -1 for none, the places of the folder, of the
-    path (without one, the folder is the file), of the value and of the flags. `unit`: of fractions of a second, in ns.
+    path (without one, the folder is the file), of the value and of the flags. `unit`: of fractions of a second, in ns;
+    0 where the times are whole seconds.
     """
 
     numbers: tuple[int, int]
-    kind: str
+    kind: Kind
     folder: int
     path: int
     value: int
@@ -53,10 +59,10 @@ class AttributeCall(Struct, frozen=True):
 
 
 CALLS = (
-    AttributeCall((90, NO_CALL), "mode", -1, 0, 1),  # chmod
-    AttributeCall((91, 52), "mode", 0, -1, 1),  # fchmod
-    AttributeCall((268, 53), "mode", 0, 1, 2),  # fchmodat
-    AttributeCall((452, 452), "mode", 0, 1, 2, 3),  # fchmodat2
+    AttributeCall(CHMOD, "mode", -1, 0, 1),
+    AttributeCall(FCHMOD, "mode", 0, -1, 1),
+    AttributeCall(FCHMODAT, "mode", 0, 1, 2),
+    AttributeCall(FCHMODAT2, "mode", 0, 1, 2, 3),
     AttributeCall((92, NO_CALL), "owner", -1, 0, 1),  # chown
     AttributeCall((93, 55), "owner", 0, -1, 1),  # fchown
     AttributeCall((94, NO_CALL), "owner", -1, 0, 1, follows_link=False),  # lchown
@@ -136,42 +142,65 @@ def open_file(pid: int, call: AttributeCall, arguments: Sequence[int]) -> tuple[
 
     Raises OSError, struct.error.
     """
-    path, times = _read_memory(pid, call, arguments)
     flags, folder, how = 0, AT_FDCWD, os.O_PATH | os.O_CLOEXEC
     if call.flags >= 0:
         flags = arguments[call.flags]
     if call.folder >= 0:
         folder = ctypes.c_int(arguments[call.folder]).value
+    path, times = _read_memory(pid, call, arguments, folder)
     if path == b"" and not flags & EMPTY_PATH:
         raise FileNotFoundError(errno.ENOENT, "an empty path")
     if path and (not call.follows_link or flags & NO_FOLLOW):
         how |= os.O_NOFOLLOW
-    return os.open(_locate(pid, folder, path or b""), how), times
+    return _open_path(pid, folder, path or b"", how), times
 
 
-def _read_memory(pid: int, call: AttributeCall, arguments: Sequence[int]) -> tuple[bytes | None, bytes | None]:
+def _read_memory(
+    pid: int, call: AttributeCall, arguments: Sequence[int], folder: int
+) -> tuple[bytes | None, bytes | None]:
     """The path that a call of a process has, and the times that it sets; None for one that it does not have."""
     path = times = None
+    has_path = call.path >= 0
+    if has_path and call.kind == "times" and folder != AT_FDCWD:
+        has_path = arguments[call.path] != 0
     with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
-        if call.path >= 0 and (arguments[call.path] or call.kind != "times"):
+        if has_path:
             path = _read_path(memory.fileno(), arguments[call.path])
         if call.kind == "times" and arguments[call.value]:
             times = _read_times(memory.fileno(), arguments[call.value], call.unit)
     return path, times
 
 
-def _locate(pid: int, folder: int, path: bytes) -> bytes:
-    """A path of a process, relative to a folder that it has open, as a path of this one."""
-    own = next((each for each in OWN_FOLDERS if path.startswith(each)), b"")
-    if own:
-        path = os.fsencode(f"/proc/{pid}/") + path[len(own) :]
+def _open_path(pid: int, folder: int, path: bytes, flags: int) -> int:
+    """Open a path of a process, relative to a folder that it has open; the folder itself if the path is empty.
+
+    To the kernel, /proc/self on the way is this program. So links to what a process has open are refused, as in
+    /dev/fd/3. Only one that the path begins with is followed: that of the caller.
+    """
+    place = f"fd/{folder}"
+    if folder == AT_FDCWD:
+        place = "cwd"
     if path.startswith(b"/"):
-        return path
-    place = os.fsencode(f"/proc/{pid}/cwd" if folder == AT_FDCWD else f"/proc/{pid}/fd/{folder}")
-    return b"%s/%s" % (place, path) if path else place
+        place = "root"
+    if own := OWN_LINK.fullmatch(path):
+        place, path = os.fsdecode(own[1]), own[2].replace(b"/", b"./", 1)
+    place = f"/proc/{pid}/{place}"
+    if not path:
+        return os.open(place, flags)
+    start, how = os.open(place, os.O_PATH | os.O_CLOEXEC), OPEN_HOW.pack(flags, 0, NO_MAGIC_LINKS)
+    try:
+        fd = int(libc.syscall(OPENAT2, start, path, how, ctypes.c_size_t(len(how))))
+        code = ctypes.get_errno()
+    finally:
+        os.close(start)
+    if fd < 0:
+        if code == errno.ELOOP:
+            code = errno.EACCES
+        raise OSError(code, "refused")
+    return fd
 
 
-def _change(fd: int, kind: str, values: Sequence[int], times: bytes | None, writable: Sequence[Path]) -> None:
+def _change(fd: int, kind: Kind, values: Sequence[int], times: bytes | None, writable: Sequence[Path]) -> None:
     """Raises OSError, also if the file is not in one of these folders."""
     file = Path(f"/proc/self/fd/{fd}")
     if not any(file.readlink().is_relative_to(each) for each in writable):

@@ -63,9 +63,9 @@ ON_ITSELF = {  # what a process may set for itself alone: by column, and what it
 }  # fmt: skip
 SETUID, SETGID = 0o4000, 0o2000  # of a mode
 CREATE = 0o20000100  # O_CREAT, and the bit of O_TMPFILE
+CHMOD, FCHMOD, FCHMODAT, FCHMODAT2 = (90, NO_CALL), (91, 52), (268, 53), (452, 452)
 SETTING_MODES = (  # numbers by column, the argument that is a mode, the argument with O_CREAT
-    ((90, NO_CALL), 1, 0), ((91, 52), 1, 0), ((268, 53), 2, 0),  # chmod, fchmod, fchmodat
-    ((452, 452), 2, 0),  # fchmodat2
+    (CHMOD, 1, 0), (FCHMOD, 1, 0), (FCHMODAT, 2, 0), (FCHMODAT2, 2, 0),
     ((85, NO_CALL), 1, 0), ((133, NO_CALL), 1, 0), ((259, 33), 2, 0),  # creat, mknod, mknodat
     ((2, NO_CALL), 2, 1), ((257, 56), 3, 2),  # open, openat
 )  # fmt: skip

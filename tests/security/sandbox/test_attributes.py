@@ -201,6 +201,13 @@ for name, words in (
     ("utimensat", (here, b"file", ctypes.c_void_p(8), ctypes.c_int(0))),
     ("utimensat", (here, b"file", times, ctypes.c_int(0))),
     ("fchmodat", (here, b"/proc/self/cwd/file", ctypes.c_uint(0o640))),
+    ("fchmodat", (here, b"/proc/self/fd/%d" % os.open("file", os.O_RDONLY), ctypes.c_uint(0o640))),
+    ("fchmodat", (here, b"/proc/self/cwd/", ctypes.c_uint(0o750))),
+    ("fchmodat", (here, b"/proc/self/fd/%d/" % os.open("file", os.O_RDONLY), ctypes.c_uint(0o640))),
+    ("fchmodat", (here, ctypes.c_void_p(-1), ctypes.c_uint(0o600))),
+    ("utimensat", (here, None, None, ctypes.c_int(0))),
+    ("utimensat", (os.open("file", os.O_RDONLY), None, None, ctypes.c_int(0))),
+    *((name, (None, None)) for name in ("utime", "utimes") if name in numbers),
 ):
     print(errno.errorcode[ctypes.get_errno()] if call(ctypes.c_long(numbers[name]), *words) else "done")
 """
@@ -208,11 +215,44 @@ for name, words in (
 
 def test_a_call_with_impossible_values_fails_as_without_a_sandbox(run, workspace):
     (workspace / "bad.py").write_text(BAD_CALLS)
-    shown = run(f"python3 bad.py '{json.dumps(NUMBERS)}'").splitlines()
-    assert shown[0] == "EFAULT"
-    assert shown[1:3] == ["ENOENT", "ENOENT"]
-    assert shown[3] == "EFAULT"
-    assert shown[4:] == ["EINVAL", "done", "[exit code 0]"]
+    command = f"python3 bad.py '{json.dumps(NUMBERS)}'"
+    unconfined = subprocess.run(command, shell=True, cwd=workspace, capture_output=True, text=True, check=True).stdout
+    assert unconfined.splitlines()[:6] == ["EFAULT", "ENOENT", "ENOENT", "EFAULT", "EINVAL", "done"]
+    assert run(command) == f"{unconfined}[exit code 0]"
+
+
+DESCRIPTOR_PATHS = """
+import ctypes, os, sys
+number = int(sys.argv[1])
+os.dup2(os.open("mine", os.O_RDONLY), number)
+os.symlink("/proc/self/fd", "link")
+chmod = ctypes.CDLL(None).chmod
+for path in ("/dev/fd/%d", "//proc/self/fd/%d", "/proc/./self/fd/%d", "/proc/self/../self/fd/%d", "link/%d"):
+    chmod(os.fsencode(path % number), 0o640)
+os.chdir("/proc")
+chmod(b"self/fd/%d" % number, 0o640)
+os.chdir("/proc/self")
+chmod(b"fd/%d" % number, 0o640)
+"""
+
+
+def test_no_path_of_a_command_means_a_file_that_this_program_has_open(run, workspace):
+    """Where the command may change that file, too: it named another one."""
+    (workspace / "mine").touch()
+    (workspace / "try.py").write_text(DESCRIPTOR_PATHS)
+    ours = workspace / "ours"
+    ours.touch()
+    ours.chmod(0o600)
+    with ours.open() as file:
+        before = describe(ours)
+        assert run(f"python3 try.py {file.fileno()}") == "[exit code 0]"
+    assert describe(ours) == before
+
+
+def test_a_link_to_a_descriptor_is_refused_with_eacces(run, workspace):
+    (workspace / "a").touch()
+    shown = run("exec 9<a; python3 -c 'import os; os.chmod(\"/dev/fd/9\", 0o640)'")
+    assert shown.splitlines()[-2:] == ["PermissionError: [Errno 13] Permission denied: '/dev/fd/9'", "[exit code 1]"]
 
 
 def test_a_broker_whose_command_never_started_ends(tmp_path):
