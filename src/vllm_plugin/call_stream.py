@@ -35,8 +35,8 @@ class CallStream:
     """`tools`: OpenAI tool objects; without any, each call in a format's own markers counts, whatever its name.
 
     `results`: of tools, in which a call may be quoted. `new_id` names calls. `streams_arguments`: false gives each call
-    whole. `forced`: the tool whose arguments a grammar makes the whole answer be; "" for a list of calls.
-    `is_told_end`: `close` will certainly be called, so that a call whose values may go on can wait for it.
+    whole. `is_told_end`: `close` will certainly be called, so that a call whose values may go on can wait for it.
+    `is_forced`: a grammar made the answer calls, so that one that is in doubt counts, too.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class CallStream:
         results: Sequence[str] = (),
         *,
         streams_arguments: bool = True,
-        forced: str | None = None,
         is_told_end: bool = True,
+        is_forced: bool = False,
     ) -> None:
         self._index = ToolIndex(tools)
         self._new_id = new_id
@@ -57,15 +57,12 @@ class CallStream:
         if is_told_end:
             waits = "unsure"
         self._landing = Landing(self._parser, self._index, given, waits=waits)
-        self._forced = forced
-        self._is_bare = False  # the answer is nothing but the JSON of forced calls
+        self._is_forced = is_forced
         self._count = 0  # of the calls given
         self._blank = ""  # behind a call: it is text only if other text follows
         self._begun: CallBegins | None = None  # whose first piece is still to come
 
     def feed(self, text: str) -> list[Delta]:
-        if self._forced is not None and text.strip():
-            text = self._begin_forced(text)
         return list(self._render(self._parser.feed(text)))
 
     def close(self) -> list[Delta]:
@@ -74,17 +71,6 @@ class CallStream:
         for decision in self._landing.close():
             deltas += self._give(decision)
         return deltas
-
-    def _begin_forced(self, text: str) -> str:
-        """The beginning of an answer, as the body of a block where a grammar made it one."""
-        forced, self._forced = self._forced, None
-        if forced and text.lstrip().startswith("{"):
-            self._is_bare = True
-            return f"[TOOL_CALLS]{forced}[ARGS]{text}"
-        if not forced and text.lstrip().startswith("["):
-            self._is_bare = True
-            return f"[TOOL_CALLS]{text}"
-        return text
 
     def _render(self, events: Iterable[ParserEvent]) -> Iterator[Delta]:
         for event in events:
@@ -114,7 +100,7 @@ class CallStream:
     def _give_held(self, held: Hold) -> Iterator[Delta]:
         """What is no safe call is text, but where a grammar made the answer calls, or no tools say what is one."""
         call = held.call
-        if isinstance(call, ToolCall) and self._is_bare:
+        if isinstance(call, ToolCall) and self._is_forced:
             yield from self._call(call)
         elif isinstance(call, ToolCall) or self._index.tools or not call.name:
             yield from self._show(held.raw)
@@ -124,8 +110,6 @@ class CallStream:
                 yield from self._call(found)
 
     def _show(self, text: str) -> Iterator[Delta]:
-        if self._is_bare:
-            return
         if self._count and text.isspace():
             self._blank += text
             return

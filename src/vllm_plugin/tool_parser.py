@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from vllm.tool_parsers.abstract_tool_parser import DeltaMessage, ExtractedToolCallInformation, ToolParser
 
 from ..types.events import TextDelta, ToolCallDelta
 from .call_stream import CallStream, Delta
+from .forced_call_stream import ForcedCallStream
 
 _PROTOCOL = importlib.import_module(DeltaMessage.__module__)  # which has another name in some versions
 _IS_TOLD_THE_END = hasattr(ToolParser, "engine_based_streaming")
@@ -31,7 +32,7 @@ class AnyToolParser(ToolParser):  # type: ignore[misc]  # vLLM is not installed 
 
     def __init__(self, tokenizer: Any, tools: list[Any] | None = None) -> None:
         super().__init__(tokenizer, tools)
-        self._stream: CallStream | None = None
+        self._stream: CallStream | ForcedCallStream | None = None
         self._is_over = False
 
     def adjust_request(self, request: Any) -> Any:
@@ -86,22 +87,21 @@ class AnyToolParser(ToolParser):  # type: ignore[misc]  # vLLM is not installed 
         self._is_over = True
         return _make_message(self._stream.close(), "" if self._shows_all else None)
 
-    def _open(self, request: Any, *, streams_arguments: bool = True) -> CallStream:
-        tools = [each.model_dump() for each in request.tools or self.tools or ()]
-        choice = request.tool_choice
-        forced = None
-        if choice == "required":
-            forced = ""
-        elif choice not in ("auto", "none", None):
-            forced = _read_name(choice)
-        return CallStream(
-            tools,
+    def _open(self, request: Any, *, streams_arguments: bool = True) -> CallStream | ForcedCallStream:
+        begin = partial(
+            CallStream,
+            [each.model_dump() for each in request.tools or self.tools or ()],
             _make_id,
             list(_list_results(request)),
             streams_arguments=streams_arguments,
-            forced=forced,
             is_told_end=_IS_TOLD_THE_END or not streams_arguments,
         )
+        choice = request.tool_choice
+        if choice in ("auto", "none", None):
+            return begin()
+        if choice == "required":
+            return ForcedCallStream("", begin)
+        return ForcedCallStream(_read_name(choice), begin)
 
     def _ends(self, request: Any, all_ids: Sequence[int], new_ids: Sequence[int]) -> bool:
         limit = _read(request, "max_completion_tokens") or _read(request, "max_tokens")

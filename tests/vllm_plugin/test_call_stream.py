@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from src.parsing.formats.table import FORMATS
 from src.types.events import TextDelta
 from src.vllm_plugin.call_stream import CallStream
+from src.vllm_plugin.forced_call_stream import ForcedCallStream
 from tests.each import check_each, check_rows
 from tests.thorough import take_turns
 
@@ -33,9 +35,12 @@ class Answer(NamedTuple):
     pieces: int  # of calls
 
 
-def read(text: str, size: int = 7, *, tools=TOOLS, is_closed: bool = True, **options: Any) -> Answer:
+def read(
+    text: str, size: int = 7, *, tools=TOOLS, is_closed: bool = True, forced: str | None = None, **options: Any
+) -> Answer:
     ids = itertools.count()
-    stream = CallStream(tools, lambda: f"call_{next(ids)}", **options)
+    begin = partial(CallStream, tools, lambda: f"call_{next(ids)}", **options)
+    stream = begin() if forced is None else ForcedCallStream(forced, begin)
     deltas = [delta for at in range(0, len(text), size) for delta in stream.feed(text[at : at + size])]
     deltas += stream.close() if is_closed else []
     calls: dict[int, list[str]] = {}
@@ -154,3 +159,54 @@ def test_the_arguments_of_a_named_tool_are_read_without_marks(size):
 
 def test_a_forced_call_that_no_grammar_held_is_read_in_its_format():
     assert read(HERMES, forced="").calls == [("get_weather", {"city": "Oslo"})]
+
+
+FORCED = '[{"name": "get_weather", "parameters": {"city": "Oslo"}}'
+
+
+@check_each(size=[1, 7, 1_000_000], streams=[True, False])
+def test_of_a_forced_list_that_was_cut_off_the_whole_calls_are_given_and_the_rest_is_text(size, streams):
+    answer = read(FORCED + ', {"name": "get_wea', size, forced="", streams_arguments=streams)
+    assert answer == Answer(', {"name": "get_wea', [("get_weather", {"city": "Oslo"})], 1)
+    assert read(FORCED + ", ", size, forced="", streams_arguments=streams).text == ""
+
+
+@check_each(
+    case=[
+        ("get_weather", '{"city": "Os'),
+        ("get_weather", '{"city": "Os\\'),
+        ("get_weather", '{"town": 3}'),
+        ("", FORCED[:-5]),
+        ("", FORCED.replace("get_weather", "launch_rocket") + "]"),
+        ("", "["),
+        ("", "[]"),
+        ("", "\n"),
+    ],
+    size=[1, 1_000_000],
+    streams=[True, False],
+)
+def test_a_forced_answer_that_is_no_call_is_text_as_it_is(case, size, streams):
+    forced, text = case
+    assert read(text, size, forced=forced, streams_arguments=streams) == Answer(text, [], 0)
+
+
+def test_a_forced_call_is_given_before_the_next_one_ends():
+    assert read(FORCED + ", {", 1, forced="", is_closed=False).calls == [("get_weather", {"city": "Oslo"})]
+
+
+def test_of_forced_calls_that_are_long_the_one_that_was_cut_off_stays_open():
+    calls = json.dumps([{"name": "write", "parameters": {"path": "a.txt", "content": LONG}}] * 2)
+    whole, (name, arguments) = read(calls[:-100], forced="").calls
+    assert whole == ("write", {"path": "a.txt", "content": LONG})
+    assert name == "write"
+    assert isinstance(arguments, str)
+
+
+@check_each(size=[1, 1_000_000])
+def test_no_blank_comes_before_a_forced_call(size):
+    answer = read('\n {"city": "Oslo"}\n', size, forced="get_weather")
+    assert answer == Answer("", [("get_weather", {"city": "Oslo"})], 1)
+
+
+def test_text_behind_a_forced_call_is_given():
+    assert read(FORCED + "] Done.", forced="").text == "] Done."
