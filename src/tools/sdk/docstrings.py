@@ -5,7 +5,7 @@
             name.             city : str                  from today.
                                   Its name.
 
-Whatever else the docstring holds is left out. A description is made one line.
+Whatever else the docstring holds is left out. Of a description the first paragraph is read, and made one line.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from ...types.lazy_pattern import LazyPattern
 
 SECTION = LazyPattern(r"(args|arguments|parameters|params):", re.IGNORECASE)
-GOOGLE = LazyPattern(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)")
-NUMPY = LazyPattern(r"\*{0,2}(\w+)\s*(?::.*)?()")
+GOOGLE = LazyPattern(r"\*{0,2}(\w+)\s*(?:\((?:[^()]|\([^()]*\))*\))?:\s*(.*)")
+NUMPY = LazyPattern(r"\*{0,2}(\w+(?:,\s*\*{0,2}\w+)*)\s*(?::.*)?()")  # several names may share a description
+NAME = LazyPattern(r"\w+")
 SPHINX = LazyPattern(r":(?:param|parameter|arg|argument)\s(?:[^:]*\s)?\*{0,2}(\w+):\s*(.*)")
 UNDERLINE = LazyPattern(r"-{3,}")
 
@@ -50,7 +51,8 @@ def _read_entries(lines: Sequence[str], least: int, pattern: LazyPattern) -> dic
         if here < max(least, indent):
             break
         if here == indent and (entry := pattern.fullmatch(line.strip())):
-            entries[entry[1]] = _join(entry[2], _take_deeper(lines[number + 1 :], indent))
+            description = _join(entry[2], _take_deeper(lines[number + 1 :], indent))
+            entries |= dict.fromkeys(NAME.findall(entry[1]), description)
     return entries
 
 

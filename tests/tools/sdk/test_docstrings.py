@@ -60,6 +60,23 @@ def test_they_are_read_in_three_styles(doc):
     }
 
 
+@check_rows(
+    "doc, read",
+    [
+        (
+            "Args:\n    at (tuple(int, int)): Where.\n    days (int, default (3)): How many.",
+            {"at": "Where.", "days": "How many."},
+        ),
+        (
+            "Parameters\n----------\nx, y : int\n    Where.\n*z, w\n    More.",
+            {"x": "Where.", "y": "Where.", "z": "More.", "w": "More."},
+        ),
+    ],
+)
+def test_types_may_have_parentheses_and_names_may_share_a_description(doc, read):
+    assert read_descriptions(doc) == read
+
+
 @check_rows("doc", ["", "Look.", "Args:", "Args:\n\nNothing: here", "Parameters\n---", "A: b", ":param:"])
 def test_where_there_are_none_there_are_none(doc):
     assert read_descriptions(doc) == {}
