@@ -19,7 +19,7 @@ from msgspec import Struct
 from ..types.hosts import is_loopback
 from .apis.dialects import DIALECTS
 
-LOCAL_NAMES = ("localhost", "host.docker.internal")  # the second: as a container calls the machine it is on
+CONTAINERS_HOST = "host.docker.internal"  # as a container calls the machine it is on
 DESKTOP_SCHEMES = ("app", "tauri", "vscode-webview")  # of clients that show pages of their own
 LIVE_PATH, READY_PATH = "/livez", "/readyz"
 OWN_PATHS = frozenset(("/", "/health", "/metrics", "/vllm-bot/events", LIVE_PATH, READY_PATH))
@@ -158,7 +158,7 @@ def _check_host(hosts: Sequence[str], more: Collection[str]) -> None:
         name, is_ours = host, False
         if found := _HOST.fullmatch(host):
             name = (found["address"] or found["name"] or "").lower().rstrip(".")
-            is_ours = is_loopback(name) or name in LOCAL_NAMES or name in {each.lower() for each in more}
+            is_ours = is_loopback(name) or name == CONTAINERS_HOST or name in {each.lower() for each in more}
         if not is_ours:
             raise Refused(
                 403,
