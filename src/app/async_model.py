@@ -25,7 +25,10 @@ def make_async_client(settings: Settings, within: float | None = None, **more: A
 
 
 class AsyncModel(BaseModel):
-    """A model that answers conversations, one at a time; models may share a client."""
+    """A model that answers conversations, one at a time.
+
+    `is_shared`: others use its client as well, whose owner closes it; the model then answers until that.
+    """
 
     @classmethod
     async def connect(
@@ -52,9 +55,10 @@ class AsyncModel(BaseModel):
                 raise
         return connected
 
-    def __init__(self, client: AsyncClient, core: ModelCore) -> None:
+    def __init__(self, client: AsyncClient, core: ModelCore, *, is_shared: bool = False) -> None:
         super().__init__(core)
         self._client = client
+        self._is_shared = is_shared
 
     def respond(
         self,
@@ -67,8 +71,9 @@ class AsyncModel(BaseModel):
         return drive_async(self._start_turn(messages, tools, tool_choice), self._client)
 
     async def close(self) -> None:
-        """Close the client's connections."""
-        await self._client.close()
+        """Close the connections, unless they are those of a server."""
+        if not self._is_shared:
+            await self._client.close()
 
     async def __aenter__(self) -> AsyncModel:
         return self

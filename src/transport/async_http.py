@@ -146,6 +146,7 @@ class AsyncClient(ServerAccess):
         self._keeps_cookies = keeps_cookies
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop  # of the session
+        self._is_closed = False
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -154,12 +155,19 @@ class AsyncClient(ServerAccess):
         await self.close()
 
     async def close(self) -> None:
+        """Close the connections. From then on a request raises BotError."""
+        self._is_closed = True
         if self._session is not None and not self._loop.is_closed():
             await self._session.close()
         self._session = None
 
     def _open_session(self) -> aiohttp.ClientSession:
         """The connections; new ones where those of an earlier event loop have ended with it. Raises BotError."""
+        if self._is_closed:
+            raise BotError(
+                f"The connections to {self.base_url} are closed.",
+                "Ask inside its `async with` block, or make another one.",
+            )
         loop = asyncio.get_running_loop()
         if self._session is None or self._loop.is_closed():
             self._session, self._loop = self._make_session(), loop
@@ -220,7 +228,6 @@ class AsyncClient(ServerAccess):
 
     async def _request(self, method: str, url: str, body: bytes | None) -> aiohttp.ClientResponse:
         """A kept connection that the server has closed meanwhile is replaced."""
-        session = self._open_session()
         proxy = self._route.proxy or None
         if proxy and proxy.startswith("socks"):
             raise ClientError(f"The proxy for {self.base_url} is a SOCKS proxy, which asyncio cannot use.", PROXY_HINT)
@@ -228,7 +235,7 @@ class AsyncClient(ServerAccess):
         while True:
             traced = SimpleNamespace(has_connected=False)
             try:
-                return await session.request(
+                return await self._open_session().request(
                     method,
                     url,
                     data=body,

@@ -1,6 +1,7 @@
 """`from src import Model, AsyncModel`: a turn at a time, in somebody else's loop."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -18,10 +19,12 @@ from src import (
     ToolResults,
     tool,
 )
-from src.errors import ConfigError, NeverReached
+from src.errors import BotError, ConfigError, NeverReached
+from src.testing import ScriptedServer as TurnServer
 from src.types.messages import Named, ToolDefinition, UserMessage
 from tests.doubles import ScriptedServer
 from tests.each import check_rows
+from tests.waiting import PATIENCE_S
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = ToolDefinition("weather", "The weather in a city.", CITY)
@@ -53,6 +56,47 @@ def test_a_model_of_an_async_server_answers_as_it_streams():
         events = asyncio.run(respond(server.url))
     assert TextDelta("Take one.") in events
     assert server.requests[0]["temperature"] == 0
+
+
+class TestClosingAModelOnAsyncio:
+    def test_what_else_uses_its_server_goes_on(self):
+        def hold(_):
+            has_begun.set()
+            is_closed.wait(PATIENCE_S)
+            return "Take one."
+
+        async def respond(url):
+            async with AsyncServer(url) as shared:
+                answer = asyncio.create_task(shared.agent().answer("go"))
+                await asyncio.to_thread(has_begun.wait, PATIENCE_S)
+                async with await shared.model():
+                    pass
+                is_closed.set()
+                return (await answer).text
+
+        has_begun, is_closed = threading.Event(), threading.Event()
+        with TurnServer(hold) as server:
+            assert asyncio.run(respond(server.url)) == "Take one."
+
+    def test_it_is_closed_with_its_server(self):
+        async def respond(url):
+            async with AsyncServer(url) as shared:
+                model = await shared.model()
+            return [event async for event in model.respond([UserMessage("go")])]
+
+        with ScriptedServer(HELLO) as server:
+            with pytest.raises(BotError, match="The connections to .* are closed"):
+                asyncio.run(respond(server.url))
+            assert server.requests == []
+
+    def test_one_of_its_own_answers_no_more(self):
+        async def respond(url):
+            async with await AsyncModel.connect(url) as model:
+                pass
+            return [event async for event in model.respond([UserMessage("go")])]
+
+        with ScriptedServer(HELLO) as server, pytest.raises(BotError, match="The connections to .* are closed"):
+            asyncio.run(respond(server.url))
 
 
 def test_a_tool_runs_a_call_in_a_loop_of_ones_own():

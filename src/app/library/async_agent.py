@@ -125,10 +125,10 @@ class AsyncServer(AsyncOnly, BaseServer[AsyncAgent, AsyncApprove]):
         self._client = make_async_client(self._settings, **self._client_options)
 
     async def model(self, model: str = "", **sampling: Unpack[Sampling]) -> AsyncModel:
-        """As Server.model."""
+        """As Server.model. It shares the connections of the server, and is closed with it."""
         self.check_open()
         check_model(model, sampling)
-        made = AsyncModel(self._client, self.make_core(model, sampling))
+        made = AsyncModel(self._client, self.make_core(model, sampling), is_shared=True)
         with rewording():
             made.core.name = await run_async(self.resolve_model(made.core), self._client)
         return made

@@ -12,12 +12,14 @@ import pytest
 from src import AsyncServer, Server, Timeouts, tool
 from src.errors import BotError, ConfigError
 from src.negotiation import FactStore
+from src.testing import ScriptedServer as TurnServer
 from tests.app.library.servers import ParserlessServer
 from tests.doubles import ScriptedServer
 from tests.each import check_rows
 from tests.faults.scripts import HELLO
 from tests.faults.server import FaultServer
 from tests.sources import ROOT
+from tests.waiting import PATIENCE_S
 
 USERS = 8
 HI = [{"content": "Hi"}, {"finish": "stop"}]
@@ -179,6 +181,24 @@ class TestClosing:
 
         with ScriptedServer() as scripted, pytest.raises(BotError, match="server is closed"):
             asyncio.run(use(scripted.url))
+
+    def test_an_answer_that_its_server_ends_on_asyncio_says_so(self):
+        async def use(scripted):
+            async with AsyncServer(scripted.url) as server:
+                answer = asyncio.create_task(server.agent().answer("Hi"))
+                await asyncio.to_thread(has_begun.wait, PATIENCE_S)
+            await answer
+
+        def hold(_):
+            has_begun.set()
+            is_over.wait(PATIENCE_S)
+            return "Hi"
+
+        has_begun, is_over = threading.Event(), threading.Event()
+        with TurnServer(hold) as scripted:
+            with pytest.raises(BotError, match="The connections to .* are closed"):
+                asyncio.run(use(scripted))
+            is_over.set()
 
     def test_a_closed_agent_answers_no_more_and_others_do(self):
         with ScriptedServer([{"content": "Hi"}, {"finish": "stop"}]) as scripted, Server(scripted.url) as server:
