@@ -140,7 +140,7 @@ class AttributeBroker:
 def open_file(pid: int, call: AttributeCall, arguments: Sequence[int]) -> tuple[int, bytes | None]:
     """The file that a call of a process means, opened so that it stays the same, and the times that it sets.
 
-    Raises OSError, struct.error.
+    Raises OSError; OverflowError, struct.error where no memory has an address.
     """
     flags, folder, how = 0, AT_FDCWD, os.O_PATH | os.O_CLOEXEC
     if call.flags >= 0:
