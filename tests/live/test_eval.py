@@ -21,29 +21,47 @@ from .conftest import ROOT
 from .personalities import PERSONALITIES, list_rules
 from .rig import Kind, Rig
 
-PARSERS = {  # that the flags name; none where there is nothing to change
-    "native hermes": "",
+PARSERS = {  # that the flags name
     "wrong parser": "qwen3_coder",
     "no parser": "pythonic",
     "hidden tools": "hermes",
-    "thoughts": "hermes",
 }
 
 
-@pytest.mark.parametrize("name", PERSONALITIES)
-def test_what_is_recommended_makes_calls_native(name, rig, tmp_path):
+def test_where_calls_come_natively_nothing_is_to_change(rig, tmp_path):
     rig.stop()  # two servers at once are enough
-    personality, parser = PERSONALITIES[name], PARSERS[name]
-    with serve(rig, tmp_path, name, personality.flags) as url:
+    with serve(rig, tmp_path, "native hermes", PERSONALITIES["native hermes"].flags) as url:
         _, found, headline = evaluate(url, tmp_path / "first")
-    if not parser:
-        assert headline.startswith("Nothing to change")
-        assert found["settings"] == {}
-        return
+    assert headline.startswith("Nothing to change")
+    assert found["settings"] == {}
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_the_recommended_flags_make_calls_native(name, rig, tmp_path):
+    rig.stop()
+    personality = PERSONALITIES[name]
+    with serve(rig, tmp_path, name, personality.flags) as url:
+        _, _, headline = evaluate(url, tmp_path / "first")
     flags = shlex.split(re.findall(r"vllm serve \S+ (.+)", headline)[0])
-    assert flags[flags.index("--tool-call-parser") + 1] == parser
+    assert flags[flags.index("--tool-call-parser") + 1] == PARSERS[name]
     with serve(rig, tmp_path, name, (*flags, *personality.kept)) as url:
         runs, found, _ = evaluate(url, tmp_path / "second", "--requests", "60")
+    assert_native(runs, found)
+
+
+def test_the_recommended_setting_keeps_calls_out_of_thoughts(rig, tmp_path):
+    rig.stop()
+    with serve(rig, tmp_path, "thoughts", PERSONALITIES["thoughts"].flags) as url:
+        _, found, headline = evaluate(url, tmp_path / "first")
+        assert headline.startswith("Set vllm.chat_template_kwargs")
+        values = {key.removeprefix("vllm."): value for key, value in found["settings"].items()}
+        (tmp_path / "config.json").write_text(json.dumps({"vllm": values}))
+        given = ("--config", str(tmp_path / "config.json"))
+        runs, found, _ = evaluate(url, tmp_path / "second", "--requests", "60", *given)
+    assert_native(runs, found)
+
+
+def assert_native(runs: Sequence[dict], found: dict) -> None:
     assert found["arm"] == "native"
     native = [run for run in runs if run["arm"] == "native"]
     assert all(run["passed"] and not run.get("kind") for run in native)
