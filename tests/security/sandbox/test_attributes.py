@@ -249,6 +249,7 @@ def test_no_path_of_a_command_means_a_file_that_this_program_has_open(run, works
     assert describe(ours) == before
 
 
+@pytest.mark.parametrize("kind", ["landlock"])  # bubblewrap leaves these calls to the kernel
 def test_a_link_to_a_descriptor_is_refused_with_eacces(run, workspace):
     (workspace / "a").touch()
     shown = run("exec 9<a; python3 -c 'import os; os.chmod(\"/dev/fd/9\", 0o640)'")
@@ -290,6 +291,11 @@ def test_an_unexpected_error_ends_one_call_only(run, workspace, monkeypatch, cap
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone gives files away")
 def test_an_owner_may_have_any_number_and_one_that_is_not_named_stays(tmp_path):
     (tmp_path / "a").touch()
+    try:
+        os.chown(tmp_path / "a", 3_000_000_000, -1)
+    except OSError:
+        pytest.skip("this user namespace has no such owner")
+    os.chown(tmp_path / "a", 0, -1)
     fd = os.open(tmp_path / "a", os.O_PATH)
     group = os.fstat(fd).st_gid
     attributes._change(fd, "owner", [3_000_000_000, 0xFFFFFFFF], None, [tmp_path])
