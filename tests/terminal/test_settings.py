@@ -12,7 +12,6 @@ from tests.thorough import only_thorough
 
 from .terminal import Server, Terminal
 
-CTRL_D = "\x04"
 NOWHERE = "http://localhost:9/v1"
 
 
@@ -61,20 +60,6 @@ def test_a_fresh_install_asks_for_the_address_completes_it_and_saves_it(start):
         chat.line("hi")
         chat.shows("^Hello.$")
     assert json.loads(chat.file.read_text()) == {"vllm": {"base_url": server.url}}
-
-
-@pytest.mark.usefixtures("no_server")
-def test_ctrl_d_at_the_choice_of_a_model_leaves_and_asks_for_no_other_address(start):
-    with Server(models=("big", "small")) as server:
-        chat = start({"vllm": {"base_url": NOWHERE}})
-        chat.shows(r"Where is your server\?")
-        chat.line(server.url.removeprefix("http://").removesuffix("/v1"))
-        chat.shows(r"Which model\?")
-        chat.keys(CTRL_D)
-        assert chat.ends() == 1
-    _, said = chat.everything.split("Which model?")
-    assert " ".join(said.split()) == "vllm-bot: No model was chosen. Name one with --model, or set vllm.model."
-    assert json.loads(chat.file.read_text()) == {"vllm": {"base_url": NOWHERE}}
 
 
 @pytest.mark.parametrize("door", ["option", pytest.param("environment", marks=only_thorough)])
