@@ -15,6 +15,7 @@ from src.batch.task_run import Job, run_task
 from src.batch.tasks import Task
 from src.tools.process.proc import list_processes
 from tests.containers import IMAGE, FakePodman
+from tests.processes import read_process_file
 from tests.thorough import only_thorough
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -109,10 +110,7 @@ def wait_for_command(mark):
 
 def find_commands(mark):
     for each in list_processes():
-        try:
-            words = Path(f"/proc/{each.pid}/cmdline").read_bytes().split(b"\0")
-        except OSError:  # it has ended
-            continue
+        words = read_process_file(each.pid, "cmdline").split(b"\0")
         if words[:2] == [b"sleep", mark.encode()]:
             yield each
 

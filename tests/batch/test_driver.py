@@ -3,8 +3,7 @@
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
 from msgspec.structs import replace
@@ -16,6 +15,7 @@ from src.batch.load import LoadControl
 from src.batch.results import Results, load_rows
 from src.batch.tasks import BatchOptions, Task
 from src.cli.demo.loopback import LoopbackReply, serve
+from tests.processes import find_processes
 from tests.waiting import wait_until
 
 from .script import InstantPool, make_repository, open_server
@@ -63,12 +63,7 @@ def keep_books(tmp_path, *tasks, pool=None, show=lambda _: None, **options):
 
 def is_running(*words):
     """Whether a process with these words runs."""
-    found = "\0".join(words)
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # it ended
-            if file.read_text(errors="replace").startswith(found):
-                return True
-    return False
+    return any(find_processes("cmdline", "\0".join(words).encode()))
 
 
 def test_each_task_gets_a_row(tmp_path):

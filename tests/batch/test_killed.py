@@ -13,6 +13,7 @@ import pytest
 
 from src.batch.results import load_rows
 from src.errors import BotError
+from tests.processes import find_processes
 from tests.thorough import is_thorough, only_thorough, sample
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -23,12 +24,9 @@ TASKS = 12 if is_thorough() else 4
 POINTS = range(48)  # rows recorded, and how the driver is caught after them, before it is killed
 
 
-def list_processes(state):
-    """Those of a batch, by their state folder."""
-    for file in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):  # it ended
-            if f"XDG_STATE_HOME={state}\0" in file.read_text(errors="replace"):
-                yield int(file.parent.name)
+def has_processes(state):
+    """Whether any process of a batch lives, by its state folder."""
+    return any(find_processes("environ", f"XDG_STATE_HOME={state}\0".encode()))
 
 
 def count_rows(out):
@@ -53,7 +51,7 @@ def test_no_row_is_lost_or_repeated(tmp_path, point):
             os.kill(driver.pid, signal.SIGKILL)
             driver.wait()
         recorded = load_rows(out) if (out / "results.jsonl").exists() else []
-        wait_until(lambda: not list(list_processes(tmp_path / "state")), "the end of its processes")
+        wait_until(lambda: not has_processes(tmp_path / "state"), "the end of its processes")
         subprocess.run(words, env=environment, check=True, capture_output=True, timeout=PATIENCE_S)
     rows = load_rows(out)
     assert rows[: len(recorded)] == recorded
@@ -81,7 +79,7 @@ def test_the_next_start_removes_what_a_killed_driver_left(tmp_path, temporary):
         finally:
             driver.kill()
             driver.wait()
-        wait_until(lambda: not list(list_processes(tmp_path / "state")), "the end of its processes")
+        wait_until(lambda: not has_processes(tmp_path / "state"), "the end of its processes")
         assert list(temporary.iterdir()) != []
         subprocess.run([*words, str(tmp_path / "another")], **quiet, check=True, timeout=PATIENCE_S)
     assert list(temporary.iterdir()) == []

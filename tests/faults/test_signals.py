@@ -3,11 +3,11 @@
 import json
 import os
 import signal
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from src.tools.process.proc import DEAD, list_processes
 from tests.terminal import loaded
 from tests.thorough import sample
 from tests.waiting import PATIENCE_S, wait_until
@@ -29,11 +29,7 @@ def started(server, tmp_path, *options, debug=""):
 
 def alive(group):
     """The processes of a group without zombies."""
-    stats = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # another test's, which has ended meanwhile
-            stats.append(stat.read_text().rpartition(")")[2].split())
-    return [stat for stat in stats if int(stat[2]) == group and stat[0] not in "ZX"]
+    return [each for each in list_processes() if each.group == group and each.state not in DEAD]
 
 
 def waits(program):

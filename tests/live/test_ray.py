@@ -4,7 +4,6 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from src.batch.results import load_rows
 from src.batch.tasks import Task
 from src.errors import ConfigError
 from tests.batch.test_driver import run
+from tests.processes import find_processes, read_process_file
 
 pytestmark = [pytest.mark.live, pytest.mark.filterwarnings("ignore")]  # Ray warns of itself
 
@@ -27,10 +27,9 @@ def mark(monkeypatch, tmp_path):
 
 def find_workers(mark: str) -> Iterator[int]:
     """The processes of Ray that run tasks of this test."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it ended
-            if (folder / "cmdline").read_text().startswith("ray::Map") and mark in (folder / "environ").read_text():
-                yield int(folder.name)
+    for pid in find_processes("environ", mark.encode()):
+        if read_process_file(pid, "cmdline").startswith(b"ray::Map"):
+            yield pid
 
 
 def test_ray_gives_the_rows_of_the_pool(tmp_path):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from src.tools.process.proc import DEAD, list_descendants, list_processes
 from src.transport.http import find_free_port
 
+from ..processes import read_process_file
 from ..sandboxes import make_machine
 from ..security.sandbox.conftest import KINDS, WITHOUT_LOOPBACK, explain_unusable
 from ..thorough import is_thorough, only_thorough, take_turns
@@ -191,11 +190,7 @@ def somebody_sleeps(ancestor):
 def somebody_runs(ancestor, words):
     """The processes below this one with these words in their command line."""
     below = [each.pid for each in list_descendants(ancestor)]
-    found = []
-    for pid in below:
-        with suppress(OSError):  # it has just ended
-            found += [pid] * (words in Path(f"/proc/{pid}/cmdline").read_bytes())
-    return found
+    return [pid for pid in below if words in read_process_file(pid, "cmdline")]
 
 
 def is_alive(pid):

@@ -28,6 +28,7 @@ from src.cli.main import main
 from src.config import Settings
 from src.config.settings import ServeSettings
 from src.serve.run import check
+from tests.processes import read_process_file
 from tests.terminal import loaded
 from tests.thorough import only_thorough
 from tests.waiting import PATIENCE_S, wait_until
@@ -160,7 +161,7 @@ def test_a_worker_that_finds_broken_keys_is_tried_again_until_they_are_whole(tmp
 def find_workers(pid: int) -> list[int]:
     """The processes that a gateway has spawned."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [int(child) for child in children if b"spawn_main" in read_process_file(int(child), "cmdline")]
 
 
 def read_metrics(url: str) -> str:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -112,8 +112,12 @@ class TestTools:
 
 def measure_open_files():
     """The bytes in the files that this process has open."""
-    files = [each.stat() for each in Path("/proc/self/fd").iterdir() if each.exists()]
-    return sum(each.st_size for each in files if stat.S_ISREG(each.st_mode))
+    size = 0
+    for file in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            facts = file.stat()
+            size += facts.st_size * stat.S_ISREG(facts.st_mode)
+    return size
 
 
 class TestTrouble:
