@@ -400,10 +400,11 @@ class AgentLoop:
 
 def _end_with(summary: str, conversation: list[Message]) -> Iterator[Event]:
     """A tool ended the run, and its summary is the answer."""
-    answer = Response((Text(summary),) if summary else ())
+    text = summary.strip()
+    answer = Response((Text(text),))  # an empty one is one, see EMPTY_ANSWER
     conversation.append(answer)
-    if summary:
-        yield TextDelta(summary)
+    if text:
+        yield TextDelta(text)
     yield Completed(answer)
 
 

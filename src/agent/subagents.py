@@ -167,7 +167,7 @@ def _make_report(last: Response | None) -> str:
     """The last answer of a subagent; of one that was cut, behind a word about it. Raises ToolError if there is none."""
     ending = find_ending(last)
     why = describe_ending(ending, last.provider_stop_reason if last else "")
-    if last is None or last.requested_calls or not last.text.strip():
+    if last is None or last.requested_calls or not (last.text.strip() or ending == "end_turn"):
         raise ToolError(f"the subagent ended without a report. {why}")
     text = last.text.strip()
     if ending == "end_turn":

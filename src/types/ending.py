@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from .messages import Response
+from .messages import Response, Text
 
 # end_turn: there is an answer that the model ended itself. All others are none, or none that is whole.
 AnswerEnding: TypeAlias = Literal[
     "end_turn", "no_answer", "max_tokens", "repetition", "max_tool_turns", "stuck", "other"
 ]
+
+EMPTY_ANSWER = Text("")  # of a tool that ended the run; a model's answer holds no empty block
 
 ENDINGS: dict[str, str] = {
     "no_answer": "The model ended its turn without saying anything.",
@@ -37,7 +39,7 @@ def find_ending(last: Response | None, *, has_hit_limit: bool = False) -> Answer
         return "other"
     if last.requested_calls:  # text before a call is no answer
         return "stuck"
-    if not last.text.strip():  # nor is a thought
+    if not last.text.strip() and EMPTY_ANSWER not in last.content:  # nor is a thought
         return "no_answer"
     return "end_turn"
 

@@ -21,6 +21,7 @@ from src.security.permissions.policy import Policy
 from src.security.permissions.rules import Rule
 from src.tools import Registry, ToolContext
 from src.types.call_results import NOT_FINISHED
+from src.types.ending import find_ending
 from src.types.events import CallDenied, CallFinished, CallStarted, LimitHit, Notice, TextDelta, TurnStarted
 from src.types.messages import (
     MalformedCall,
@@ -457,10 +458,12 @@ class TestATurnThatEndsTheRun:
         assert run.conversation[-1] == says("All seen.")
         assert run.of(TextDelta) == [TextDelta("All seen.")]
 
-    def test_an_empty_summary_says_nothing(self):
-        run = self.finishing(says("", ToolCall("c8", "done", {"summary": ""})))
+    @pytest.mark.parametrize("summary", ["", " \n"])
+    def test_an_empty_summary_says_nothing_and_is_the_answer(self, summary):
+        run = self.finishing(says("", ToolCall("c8", "done", {"summary": summary})))
         assert run.of(TextDelta) == []
-        assert run.conversation[-1] == says("")
+        assert run.conversation[-1] == Response((Text(""),))
+        assert find_ending(run.conversation[-1]) == "end_turn"
 
 
 @pytest.mark.parametrize("arguments", [r'{"path": "a\ud800"}', '{"path": "a\udc80"}', r'{"path": "a\u0000"}'])

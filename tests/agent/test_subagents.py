@@ -239,19 +239,20 @@ class TestWhatItMayDo:
         made.run()
         assert made.ran == ["change a", "change a"]
 
-    def test_its_list_of_things_to_do_and_its_end_are_its_own(self):
+    @pytest.mark.parametrize("summary", ["That was all.", ""])
+    def test_its_list_of_things_to_do_and_its_end_are_its_own(self, summary):
         made = Delegation(delegate("find"))
 
         @made.registry.tool(risk="low")
         def finish(ctx: ToolContext) -> str:
             """End the run."""
             ctx.wiring.todos.append(("mine", "pending"))
-            ctx.end_run("That was all.")
+            ctx.end_run(summary)
             return "ok"
 
         made.models["find"] = ScriptedModel(says("", ToolCall("f", "finish", {})))
         made.run()
-        assert made.results[0].value == "That was all."
+        assert (made.results[0].kind, made.results[0].value) == ("text", summary)
         assert made.conversation[-1].text == "Done."
         assert made.loop._context.wiring.todos == []
 

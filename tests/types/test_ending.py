@@ -28,6 +28,7 @@ ENDINGS = {
     "calls and no answer": (Response((TEXT, LOOK), "tool_use"), "stuck", 1, "max_turn_requests", "no_answer"),
     "a thought alone": (Response((THOUGHT,)), "no_answer", 1, "end_turn", "no_answer"),
     "nothing": (Response((Text(" \n"),)), "no_answer", 1, "end_turn", "no_answer"),
+    "the empty word of a tool": (Response((Text(""),)), "end_turn", 0, "end_turn", "answered"),
 }  # fmt: skip
 
 

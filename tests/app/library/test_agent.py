@@ -33,6 +33,7 @@ from src.cli.demo.loopback import JSON, STREAM, LoopbackReply, serve
 from src.cli.demo.protocol import MODEL, DemoServer, DemoTurn
 from src.errors import ConfigError, NeverReached, ServerError
 from src.tools.builtin.files import read
+from tests.app.library.servers import serve_one_call
 from tests.doubles import ScriptedServer, stream_event
 from tests.each import check_rows
 from tests.faults.scripts import HALF, HELLO, SILENCE, refused
@@ -187,6 +188,19 @@ class TestTheConversation:
                     agent.answer("two")
                 break
             assert agent.answer("three").text == "Hi"
+
+
+@pytest.mark.parametrize("word", ["All done.", ""])
+def test_a_run_that_a_tool_ended_is_complete_whatever_its_last_word(word):
+    @src.tool(risk="low")
+    def finish(summary: str, ctx: ToolContext) -> str:
+        """Finish the work."""
+        ctx.end_run(summary)
+        return "ok"
+
+    with serve_one_call("finish", {"summary": word}) as url, src.Server(url) as server:
+        result = server.agent([finish]).answer("Go.")
+    assert (result.text, result.stop_reason, result.ending) == (word, "end_turn", "")
 
 
 class TestCancelling:
