@@ -105,10 +105,10 @@ def read_beneath(top: Path, path: str) -> tuple[os.stat_result, bytes | None]:
     finally:
         os.close(root)
     try:
-        found = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISLNK(found.st_mode):
-            return found, os.fsencode(os.readlink(name, dir_fd=folder))
-        return found, read_file(name, folder) if stat.S_ISREG(found.st_mode) else None
+        status = os.stat(name or ".", dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            return status, os.fsencode(os.readlink(name, dir_fd=folder))
+        return status, read_file(name, folder) if stat.S_ISREG(status.st_mode) else None
     finally:
         os.close(folder)
 
@@ -147,10 +147,10 @@ def get_mark(status: os.stat_result) -> tuple[int, ...]:
 
 def stat_beneath(folder: int, name: str) -> os.stat_result:
     """The state of what has this name in the folder. Raises OSError, LinkMet for a link."""
-    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    if stat.S_ISLNK(found.st_mode):
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISLNK(status.st_mode):
         raise LinkMet(name)
-    return found
+    return status
 
 
 def _open(name: str, flags: int, folder: int) -> int:

@@ -238,8 +238,8 @@ class Updates:
 
 def show_todos(todos: Iterable[tuple[str, str]]) -> Update:
     """The model's to-do list as the editor's plan."""
-    known = ("pending", "in_progress", "completed")
-    entries = [plan_entry(text, status=status if status in known else "pending") for text, status in todos]  # type: ignore[arg-type, unused-ignore]
+    statuses = ("pending", "in_progress", "completed")
+    entries = [plan_entry(text, status=status if status in statuses else "pending") for text, status in todos]  # type: ignore[arg-type, unused-ignore]
     return update_plan(entries)
 
 

@@ -39,9 +39,9 @@ def find_folder(settings: Settings, path: str) -> tuple[Path, str] | None:
 
 def read_now(settings: Settings, path: str) -> bytes | None:
     """What the file holds now; None if there is none, or it is where tools cannot reach it."""
-    found = find_folder(settings, path)
+    located = find_folder(settings, path)
     with suppress(OSError):
-        return read_beneath(*found)[1] if found else None
+        return read_beneath(*located)[1] if located else None
     return None
 
 

@@ -28,11 +28,11 @@ class KeyRing:
 
     def find(self, key: str) -> str | None:
         """The name of the key if it is one of them, in a time that does not depend on which."""
-        digest, found = hash_key(key).encode(), None
-        for known, name in self._names:
-            if hmac.compare_digest(digest, known):
-                found = name
-        return found
+        digest, holder = hash_key(key).encode(), None
+        for stored, name in self._names:
+            if hmac.compare_digest(digest, stored):
+                holder = name
+        return holder
 
 
 def hash_key(key: str) -> str:

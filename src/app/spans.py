@@ -80,11 +80,11 @@ class Spans:
     def begin(self, about: Mapping[str, str]) -> None:
         self._about = about
         self._agent = self._tracer.start_span(f"invoke_agent {AGENT}", kind=SpanKind.INTERNAL)
-        known = {"gen_ai.agent.version": self._version, "gen_ai.conversation.id": about.get("session")}
+        attributes = {"gen_ai.agent.version": self._version, "gen_ai.conversation.id": about.get("session")}
         self._agent.set_attributes(
             self._list_attributes("invoke_agent")
             | {"gen_ai.agent.name": AGENT}
-            | {name: value for name, value in known.items() if value}
+            | {name: value for name, value in attributes.items() if value}
         )
 
     def take(self, event: Event) -> None:

@@ -63,8 +63,8 @@ def make_restorer(settings: Settings, files: TextFiles) -> RestoreFile:
 
 def _find_folder(settings: Settings, path: Path) -> tuple[Path, str]:
     """See find_folder. Raises OSError where tools cannot reach the path."""
-    if found := find_folder(settings, str(path)):
-        return found
+    if located := find_folder(settings, str(path)):
+        return located
     raise OSError(errno.EXDEV, "it is outside the workspace", str(path))
 
 

@@ -90,23 +90,23 @@ def select_relevant(settings: Settings) -> dict[str, Any]:
     other models counts only where some take part: as subagents, reviewers, or authors of summaries.
     """
     settings = replace(settings, vllm=settings.get_model_settings(settings.vllm.model))
-    known, defaults = (to_builtins(each, enc_hook=str) for each in (settings, Settings()))
-    known["security"]["exec_max_timeout"] = settings.longest_timeout  # depends on where exec_timeout is set
+    given, defaults = (to_builtins(each, enc_hook=str) for each in (settings, Settings()))
+    given["security"]["exec_max_timeout"] = settings.longest_timeout  # depends on where exec_timeout is set
     defaults["security"]["exec_max_timeout"] = Settings().longest_timeout
 
     def select(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
         skipped, usual = INCIDENTAL.get(section, ()), defaults[section]
         return {key: value for key, value in values.items() if value != usual[key] and key not in skipped}
 
-    relevant: dict[str, Any] = {section: select(section, known[section]) for section in SECTIONS_OF_RESULTS}
+    relevant: dict[str, Any] = {section: select(section, given[section]) for section in SECTIONS_OF_RESULTS}
     if settings.servers or settings.review.models or settings.agent.compact_model:
         reviewers = [
             {key: value for key, value in entry.items() if key not in REVIEWER_PLACES}
             for entry in settings.review.models
         ]
-        relevant["models"] = known["models"]
-        relevant["servers"] = {name: select("vllm", values) for name, values in known["servers"].items()}
-        relevant["review"] = select("review", known["review"]) | {"models": reviewers}
+        relevant["models"] = given["models"]
+        relevant["servers"] = {name: select("vllm", values) for name, values in given["servers"].items()}
+        relevant["review"] = select("review", given["review"]) | {"models": reviewers}
     return relevant
 
 
@@ -163,12 +163,12 @@ def _read_task(value: object, repo: str, mode: str) -> Task:
     """Raises ValueError with what is wrong."""
     if not isinstance(value, dict):
         raise ValueError("expected a JSON object")
-    known, row = TASK_KEYS, value
+    keys, row = TASK_KEYS, value
     if set(value) >= SWE_BENCH_KEYS:
-        known, row = (*SWE_BENCH_KEYS, *IMAGE_KEYS, "repo"), _read_swe_bench(value, repo)
+        keys, row = (*SWE_BENCH_KEYS, *IMAGE_KEYS, "repo"), _read_swe_bench(value, repo)
     fields: dict[str, Any] = {"repo": repo, "mode": mode or DEFAULT_MODE}
     fields |= {name: each for name, each in row.items() if name in TASK_KEYS and each not in (None, "")}
-    fields["extra"] = {name: each for name, each in value.items() if name not in known}
+    fields["extra"] = {name: each for name, each in value.items() if name not in keys}
     _check_fields(fields)
     return Task(**fields)
 

@@ -193,8 +193,8 @@ def read_mentions(
             reader.add_clipboard()
         else:
             reader.notes.append(f"{escape_name(name)}: no such file, so nothing was added")
-    whole = "\n\n".join([text, *map(neutralize_with_note, reader.parts)])
-    return Mentions(text, whole, tuple(reader.images), tuple(reader.notes))
+    whole_text = "\n\n".join([text, *map(neutralize_with_note, reader.parts)])
+    return Mentions(text, whole_text, tuple(reader.images), tuple(reader.notes))
 
 
 def _find_mentions(text: str, root: Path) -> Iterator[tuple[Path | None, str]]:

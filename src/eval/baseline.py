@@ -23,8 +23,8 @@ class ArmBaseline(Struct, frozen=True):
 
 def read_baseline(path: Path, cases: str) -> ArmBaseline:
     """`cases`: their fingerprint, which must be the same. Raises BotError."""
-    about, outcomes, found = read_results(path)
-    name, changes = found.get("arm"), found.get("changes")
+    about, outcomes, values = read_results(path)
+    name, changes = values.get("arm"), values.get("changes")
     if not isinstance(name, str) or not isinstance(changes, dict):
         raise ConfigError(f"{path}: this eval did not come to its end.", "Run it to its end first.")
     if about.get("cases") != cases:

@@ -44,10 +44,10 @@ class BfclTurn(Turn, frozen=True):
         if not output:
             return "no call"
         python = import_module(f"{PACKAGE}.constants.enums").Language.PYTHON
-        found = self.checker([*self.functions], output, [*self.answers], python, self.category, MODEL)
-        if found["valid"]:
+        verdict = self.checker([*self.functions], output, [*self.answers], python, self.category, MODEL)
+        if verdict["valid"]:
             return ""
-        return f"{found.get('error_type', '')}: {found['error']}"
+        return f"{verdict.get('error_type', '')}: {verdict['error']}"
 
 
 def read_bfcl(count: int) -> list[Case]:

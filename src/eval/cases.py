@@ -126,10 +126,10 @@ def _compare(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> str
     """Each expected call must be found in one call of its own."""
     left = list(calls)
     for wanted in expected:
-        found = next((call for call in left if wanted.fits(call)), None)
-        if found is None:
+        fitting = next((call for call in left if wanted.fits(call)), None)
+        if fitting is None:
             return f"expected {_show(wanted.name, wanted.arguments)}, got {_show_all(calls)}"
-        left.remove(found)
+        left.remove(fitting)
     if left:
         return f"expected {len(expected) or 'no'} calls, got {_show_all(calls)}"
     return ""

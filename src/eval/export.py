@@ -78,7 +78,7 @@ def _open_private(path: Path) -> BinaryIO:
 
 def _gather(lines: Iterable[RecordLine], exported: Exported) -> Iterator[_Conversation]:
     """The conversations, in the order in which they began."""
-    found: dict[str, _Conversation] = {}
+    conversations: dict[str, _Conversation] = {}
     for number, line in enumerate(lines, 1):
         exported.calls += 1
         if why := find_flaw(line):
@@ -86,12 +86,12 @@ def _gather(lines: Iterable[RecordLine], exported: Exported) -> Iterator[_Conver
             continue
         session = as_str(line.entry.get("session"))
         name = re.sub(r"[^A-Za-z0-9_-]", "_", session)[:MAX_NAME_CHARS] or f"call-{number}"
-        conversation = found.setdefault(name, _Conversation(name, line))
+        conversation = conversations.setdefault(name, _Conversation(name, line))
         messages = as_list(line.entry.get("messages"))
         conversation.turns[len(messages)] = _make_answer_step(line)
         if len(messages) >= len(as_list(conversation.last.entry.get("messages"))):
             conversation.last = line
-    yield from found.values()
+    yield from conversations.values()
 
 
 def find_flaw(line: RecordLine) -> str:
@@ -207,8 +207,8 @@ def _make_answer_step(line: RecordLine) -> dict[str, Any]:
         "completion_token_ids": choice.get("token_ids"),
         "logprobs": logprobs,
     }
-    if known := {name: value for name, value in metrics.items() if value}:
-        step["metrics"] = known
+    if given_metrics := {name: value for name, value in metrics.items() if value}:
+        step["metrics"] = given_metrics
     step["extra"] = {name: entry.get(name) for name in ("path", "contiguous") if entry.get(name) is not None}
     return step
 

@@ -100,7 +100,7 @@ def read_results(path: Path) -> SavedEval:
             f"{path}: {error.strerror or error}.", "Name the results.jsonl of an earlier eval."
         ) from error
     about: dict[str, JSON] = {}
-    found: dict[str, JSON] = {}
+    values: dict[str, JSON] = {}
     outcomes: list[CaseOutcome] = []
     for number, line in enumerate(lines, 1):
         try:
@@ -109,14 +109,14 @@ def read_results(path: Path) -> SavedEval:
                 case "eval":
                     about = value
                 case "found":
-                    found = value
+                    values = value
                 case _:
                     outcomes.append(read_outcome(value))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BotError(f"{path}, line {number}: this is no line of an eval: {error}.") from error
     if not about:
         raise BotError(f"{path}: this holds no eval.", "Name the results.jsonl of an earlier eval.")
-    return SavedEval(about, outcomes, found)
+    return SavedEval(about, outcomes, values)
 
 
 class EvalResults:

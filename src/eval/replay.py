@@ -76,16 +76,16 @@ class Player:
 
     def _begin(self, method: str, path: str) -> ReplyHead:
         asked = (method, path)
-        found = next((each for each in self._exchanges if (each.get("method"), each.get("path")) == asked), None)
-        if found is None:
+        exchange = next((each for each in self._exchanges if (each.get("method"), each.get("path")) == asked), None)
+        if exchange is None:
             self.unanswered.append(f"{method} {path}")
             self._open, self._pieces = {"whole": True}, iter((b"{}",))
             return ReplyHead(NOT_FOUND, "application/json")
-        self._exchanges.remove(found)
-        self._open, self._pieces = found, iter(split_pieces(as_str(found.get("raw")).encode()))
-        if not found.get("status"):
+        self._exchanges.remove(exchange)
+        self._open, self._pieces = exchange, iter(split_pieces(as_str(exchange.get("raw")).encode()))
+        if not exchange.get("status"):
             self._read()
-        return ReplyHead(int(found.get("status") or 0), as_str(found.get("type")))
+        return ReplyHead(int(exchange.get("status") or 0), as_str(exchange.get("type")))
 
     def _read(self) -> bytes | None:
         piece = next(self._pieces, None)

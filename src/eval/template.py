@@ -72,11 +72,11 @@ def derive_template(server: ServerApi, model: str) -> Aside[str | None]:
     """The template; None where the server does not tell its prompts, or they do not show the messages."""
     system, first, answer, second = MARKS
     turns: list[Message] = [UserMessage(first), Response((Text(answer),)), UserMessage(second)]
-    whole = yield from _render(server, model, [SystemMessage(system), *turns])
+    rendered = yield from _render(server, model, [SystemMessage(system), *turns])
     bare = yield from _render(server, model, turns)
-    if whole is None or bare is None:
+    if rendered is None or bare is None:
         return None
-    return write_template(whole, bare)
+    return write_template(rendered, bare)
 
 
 def write_template(whole: str, bare: str) -> str | None:
@@ -105,7 +105,7 @@ def _render(server: ServerApi, model: str, messages: Sequence[Message]) -> Aside
 
 def _split(text: str, marks: Sequence[str]) -> list[str] | None:
     """What stands before, between and behind the marks; None unless each is there once, in order."""
-    found = re.fullmatch("(.*?)" + "(.*?)".join(marks) + "(.*)", text, re.DOTALL)
-    if found is None or any(text.count(mark) != 1 for mark in marks):
+    match = re.fullmatch("(.*?)" + "(.*?)".join(marks) + "(.*)", text, re.DOTALL)
+    if match is None or any(text.count(mark) != 1 for mark in marks):
         return None
-    return [*found.groups()]
+    return [*match.groups()]

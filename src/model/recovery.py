@@ -117,18 +117,18 @@ class Recovery:
         if turn.repeats:
             yield self._complete(response)
             return
-        whole = turn.mend_calls((yield from self._recover()))
-        if turn.has_false_usage() and self._tools and self._request.stream and not whole.requested_calls:
+        recovered = turn.mend_calls((yield from self._recover()))
+        if turn.has_false_usage() and self._tools and self._request.stream and not recovered.requested_calls:
             yield from self._notify(UNCOUNTED_NOTICE)
-        if whole.text.startswith(response.text) and (rest := whole.text[len(response.text) :]):
+        if recovered.text.startswith(response.text) and (rest := recovered.text[len(response.text) :]):
             yield TextDelta(rest)
-        if leaked := self._describe_leak(whole):
+        if leaked := self._describe_leak(recovered):
             yield from self._notify(leaked)
-        cap = yield from self._budget.limit_output(self._request, whole.usage)
-        whole = turn.note_cut_tag(mark_truncated(whole, self._tools, cap))
-        if wanted := _find_unmet(self._choice, whole):
+        cap = yield from self._budget.limit_output(self._request, recovered.usage)
+        recovered = turn.note_cut_tag(mark_truncated(recovered, self._tools, cap))
+        if wanted := _find_unmet(self._choice, recovered):
             yield Notice(NOT_FORCED.format(wanted=wanted))
-        yield self._complete(whole)
+        yield self._complete(recovered)
 
     def _recover(self) -> Turn[Response]:
         """The answer with what was lost of it, as far as that can be found."""
@@ -143,14 +143,14 @@ class Recovery:
         return self._response
 
     def _recover_lost(self) -> Turn[Response]:
-        found = yield from self._reparse()
-        if found is None:
+        recovered = yield from self._reparse()
+        if recovered is None:
             yield from self._report_loss()
             return self._response
-        is_new = len(found.calls) > len(self._turn.completed.calls) or not found.calls
+        is_new = len(recovered.calls) > len(self._turn.completed.calls) or not recovered.calls
         if is_new and not (yield from self._is_unclosed_thought()):
             yield from self._notify(RECOVERED_NOTICE)
-        return found
+        return recovered
 
     def _complete(self, response: Response) -> Completed:
         return Completed(replace(response, writer=self._server.identify(self._request.model)))
@@ -216,20 +216,20 @@ class Recovery:
 
     def _reparse(self) -> Turn[Response | None]:
         """The answer as it was before the server's parser read it; None if that says no more."""
-        found: Response | None = None
+        reparsed: Response | None = None
         if (text := (yield from self._fetch_raw_text())) is not None:
-            found = self._turn.reparse(text)
+            reparsed = self._turn.reparse(text)
         else:
             raw = None
             if prompt := (yield from self._server.find_prompt(self._request, self._response.usage)):
                 yield from self._notify(ASKING_AGAIN_NOTICE)
                 raw = yield from self._server.complete_raw(self._request, prompt)
             if raw:
-                found = self._turn.reparse(raw.text, raw)
+                reparsed = self._turn.reparse(raw.text, raw)
             elif self._request.stream and (self._server.is_vllm or not self._response.requested_calls):
                 yield from self._notify(ASKING_WHOLE_NOTICE)
-                found = yield from self._ask_again()
-        return found if found and _is_richer(found, self._response, self._tools) else None
+                reparsed = yield from self._ask_again()
+        return reparsed if reparsed and _is_richer(reparsed, self._response, self._tools) else None
 
     def _ask_again(self) -> Turn[Response | None]:
         """The answer to the same request, sent once more; it is not shown, since it may say no more."""
@@ -286,8 +286,8 @@ class Recovery:
         if (yield from self._is_unclosed_thought()):
             answer = self._turn.reparse(thought)
             return replace_content(answer, [block for block in answer.content if not isinstance(block, Reasoning)])
-        found = self._turn.reparse(f"<think>{thought}</think>")
-        return found if found.calls else self._response
+        reparsed = self._turn.reparse(f"<think>{thought}</think>")
+        return reparsed if reparsed.calls else self._response
 
     def _describe_leak(self, response: Response) -> str:
         """The notice on calls that a native server left in the text: their format, and which parser reads it."""
@@ -338,11 +338,11 @@ def _find_cut_calls(response: Response, read: Response) -> dict[str, ToolCall]:
     cut: dict[str, ToolCall] = {}
     if not _has_same_calls(response, read):
         return cut
-    for call, whole in zip(response.calls, read.calls, strict=True):
-        pairs = ((value, whole.arguments.get(key)) for key, value in call.arguments.items())
+    for call, reread in zip(response.calls, read.calls, strict=True):
+        pairs = ((value, reread.arguments.get(key)) for key, value in call.arguments.items())
         texts = ((a.strip(), b.strip()) for a, b in pairs if isinstance(a, str) and isinstance(b, str))
         if any(len(a) < len(b) and b.startswith(a) for a, b in texts):  # a is only the beginning of what was written
-            cut[call.id] = whole
+            cut[call.id] = reread
     return cut
 
 
@@ -350,9 +350,9 @@ def _complete_calls(response: Response, cut: Mapping[str, ToolCall]) -> Response
     """The response, whose cut calls have the arguments of those that were read in their place."""
     content: list[Block] = []
     for block in response.content:
-        if isinstance(block, ToolCall) and (whole := cut.get(block.id)):
+        if isinstance(block, ToolCall) and (reread := cut.get(block.id)):
             block = replace(
-                block, arguments=whole.arguments, repaired=whole.repaired, guessed=whole.guessed, written=""
+                block, arguments=reread.arguments, repaired=reread.repaired, guessed=reread.guessed, written=""
             )
         content.append(block)
     return replace_content(response, content)

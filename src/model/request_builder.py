@@ -102,10 +102,10 @@ class RequestBuilder:
         if self._codec.shows_tools:
             path = replace(path, template_shows_tools=True)
         key = model, tuple(tools), path, path.mended, max_tokens, choice, writer
-        known = count_shared(self._messages, messages)
-        if not self._built or self._built[0] != key or not len(messages) == len(self._messages) == known:
+        shared = count_shared(self._messages, messages)
+        if not self._built or self._built[0] != key or not len(messages) == len(self._messages) == shared:
             self._built = None  # in case that it is interrupted here
-            self._messages[known:] = messages[known:]
+            self._messages[shared:] = messages[shared:]
             self._built = key, self._build(model, tuple(tools), path, max_tokens, choice, writer, messages)
         return self._built[1]
 

@@ -104,11 +104,11 @@ class MessageRenderer:
         whole = self._readable(whole)
         self._choose_gap(path)
         gapless = self._gapless(whole)
-        known = count_shared(self._sources, whole)
-        del self._sources[known:], self._exchanges[known:]
+        shared = count_shared(self._sources, whole)
+        del self._sources[shared:], self._exchanges[shared:]
         last = next((each for each in reversed(self._sources) if isinstance(each, Response)), None)
         native = last is not None and not self._is_textual(last)
-        for message, sent, text in zip(whole[known:], gapless[known:], textual[known:], strict=True):
+        for message, sent, text in zip(whole[shared:], gapless[shared:], textual[shared:], strict=True):
             if isinstance(message, Response):
                 native = not self._is_textual(message)
             self._exchanges.append(sent if native and isinstance(message, (Response, ToolResults)) else text)

@@ -106,10 +106,10 @@ class ResponseAssembler:
         """Take in an event of the server; returns what is to be shown."""
         if isinstance(event, TextDelta):
             self._watch(event.text)
-            found = self._parser.feed(event.text)
-            if not found:  # so it is with most pieces of a call
+            parsed = self._parser.feed(event.text)
+            if not parsed:  # so it is with most pieces of a call
                 return ()
-            return _list_shown(self.absorb(found))
+            return _list_shown(self.absorb(parsed))
         if isinstance(event, Completed):
             fitted = tuple(map(self._fit_call, event.response.content))
             self.completed = replace(event.response, content=fitted)
@@ -172,8 +172,8 @@ class ResponseAssembler:
             for block in self._answer.blocks
             if not isinstance(block, ToolCall) or (block.name, block.arguments) not in made
         ]
-        whole = replace_content(self.completed, [*self._collect_reasoning(), *parsed, *native])
-        return _keep_written(whole, self._answer, is_parsed=not native)
+        assembled = replace_content(self.completed, [*self._collect_reasoning(), *parsed, *native])
+        return _keep_written(assembled, self._answer, is_parsed=not native)
 
     def _build_shortened(self) -> Response:
         """The answer up to its repetition; calls are left out, since the turn did not end."""
@@ -203,8 +203,8 @@ class ResponseAssembler:
         thoughts = again._collect_reasoning()
         if source is None:
             thoughts = self._collect_reasoning() or thoughts
-        whole = replace_content(source or self.completed, [*thoughts, *again._answer.blocks])
-        return _keep_written(whole, again._answer)
+        reparsed = replace_content(source or self.completed, [*thoughts, *again._answer.blocks])
+        return _keep_written(reparsed, again._answer)
 
     def find_origin(self) -> str:
         """The origin of the last call that was certainly meant and found in the text; empty if there is none."""
@@ -236,11 +236,11 @@ class ResponseAssembler:
             return block
         # Its braces are not closed, so that arguments without an end are a call that was cut off.
         text = f'TOOL_CALL: {{"name": {json.dumps(block.name)}, "args": {block.raw}'
-        found = self.reparse(text).calls
-        if len(found) != 1 or found[0].name != block.name or found[0].guessed:
+        calls = self.reparse(text).calls
+        if len(calls) != 1 or calls[0].name != block.name or calls[0].guessed:
             return block
-        repairs = tuple(repair for repair in found[0].repaired if repair != MISSING_CLOSERS)
-        return replace(found[0], id=block.id, origin=NATIVE, repaired=repairs)
+        repairs = tuple(repair for repair in calls[0].repaired if repair != MISSING_CLOSERS)
+        return replace(calls[0], id=block.id, origin=NATIVE, repaired=repairs)
 
     def is_empty(self) -> bool:
         """Whether tokens were made that became neither text nor thought nor call."""
@@ -312,8 +312,8 @@ def fits(call: RequestedCall, tools: Sequence[ToolDefinition]) -> bool:
     tool = next((tool for tool in tools if tool.name == call.name), None)
     if tool is None or isinstance(call, MalformedCall):
         return False
-    known, needed = as_dict(tool.parameters.get("properties")), as_list(tool.parameters.get("required"))
-    return all(name in call.arguments for name in needed) and all(name in known for name in call.arguments)
+    properties, needed = as_dict(tool.parameters.get("properties")), as_list(tool.parameters.get("required"))
+    return all(name in call.arguments for name in needed) and all(name in properties for name in call.arguments)
 
 
 def replace_content(response: Response, content: Sequence[Block]) -> Response:

@@ -70,16 +70,16 @@ class AnswerIds:
         ids = write_ids(rendered.ids)
         size = ids.rfind(b",", 0, -1) + 1
         before, replacements = self._prompt, tuple[_Replacement, ...]()
-        known = min(before.size, size) if before else 0
+        shared = min(before.size, size) if before else 0
         view = memoryview(ids)  # a slice of it is no copy
-        checksum = sha256(view[:known])
-        if before and (known, checksum.digest()) == (before.size, before.checksum):
+        checksum = sha256(view[:shared])
+        if before and (shared, checksum.digest()) == (before.size, before.checksum):
             replacements = before.replacements
             written, text = yield from self._read_answer(model, ids[before.size :], before.last)
             if text is not None and reads_alike(text, self._text, tools, thought_closer):
                 own = _Replacement(before.size, before.size + len(written), before.last + self._answer)
                 replacements = (*replacements, own)
-        checksum.update(view[known:size])
+        checksum.update(view[shared:size])
         asked = AskedPrompt(size, checksum.digest(), ids[size:], replacements)
         return replace(rendered, ids=_replace(view[:-1], replacements)), asked
 

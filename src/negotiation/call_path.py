@@ -379,10 +379,10 @@ class Downgrade(Struct, frozen=True):
 
 def _join_facts(*facts: bool | None) -> bool | None:
     """None if all are unknown; false if one is: it was seen."""
-    known = [fact for fact in facts if fact is not None]
-    if not known:
+    answers = [fact for fact in facts if fact is not None]
+    if not answers:
         return None
-    return all(known)
+    return all(answers)
 
 
 def blames_grammar(refusal: ServerError) -> bool:

@@ -65,11 +65,11 @@ class Fingerprint(Struct, frozen=True):
     def take(cls, prompt: bytes, answer: bytes, known: array[int]) -> Fingerprint:
         """`known`: the first of the checksums."""
         blocks, checksum = known[:], next(reversed(known), 0)
-        whole = len(prompt) - len(prompt) % BLOCK_BYTES
-        for start in range(len(known) * BLOCK_BYTES, whole, BLOCK_BYTES):
+        end = len(prompt) - len(prompt) % BLOCK_BYTES
+        for start in range(len(known) * BLOCK_BYTES, end, BLOCK_BYTES):
             checksum = crc32(prompt[start : start + BLOCK_BYTES], checksum)
             blocks.append(checksum)
-        return cls(blocks, prompt[whole:] + answer)
+        return cls(blocks, prompt[end:] + answer)
 
     @property
     def whole_size(self) -> int:
@@ -193,7 +193,7 @@ class ContinuityMeter:
         if before is None:
             self._before = make_trail(sent, ids, answer)
             return None
-        known = find_known(before, ids)
-        self.last = compare(before, sent, known)
-        self._before = make_trail(sent, ids, answer, known)
+        shared = find_known(before, ids)
+        self.last = compare(before, sent, shared)
+        self._before = make_trail(sent, ids, answer, shared)
         return self.last

@@ -44,11 +44,12 @@ class PathLearner(Struct, frozen=True):
         first message.
         """
         if has_late_system and not path.system_first:
-            known = self.facts.late_system
-            if known.get(self.served) is None:
+            late_system = self.facts.late_system
+            if late_system.get(self.served) is None:
                 is_in_place = yield from probe_late_system(self.server, self.served.model)
-                known.update(self.served, lambda _: is_in_place is not False)  # where it is not told, a refusal may
-            path = replace(path, system_first=known.get(self.served) is False)
+                # Where it is not told, a refusal may.
+                late_system.update(self.served, lambda _: is_in_place is not False)
+            path = replace(path, system_first=late_system.get(self.served) is False)
         if path.shows_thoughts is None and any(thoughts):
             path = yield from self._learn_thoughts(path)
         if path.call_gap is None and path.sends_calls and any(gaps):

@@ -82,9 +82,9 @@ class TokenBudget:
         return request.max_tokens or (limit - usage.input_tokens if limit and usage else None)
 
     def _estimate_tokens(self, request: ChatRequest) -> int:
-        size, known = self._size(request), self._counted
-        if known and len(request.messages) >= known.messages and request.messages[known.messages - 1] is known.last:
-            return known.tokens + size - known.size
+        size, counted, messages = self._size(request), self._counted, request.messages
+        if counted and len(messages) >= counted.messages and messages[counted.messages - 1] is counted.last:
+            return counted.tokens + size - counted.size
         return size + TEMPLATE_OVERHEAD_TOKENS
 
 

@@ -96,8 +96,8 @@ def make_question(model: str, tools: Sequence[ToolDefinition], request: str) -> 
 
 def _find_likelihood(name: str, likely: Mapping[str, float]) -> float:
     """Of a token with which the name begins."""
-    found = (value for token, value in likely.items() if token.strip() and name.startswith(token.strip()))
-    return max(found, default=_UNLIKELY)
+    likelihoods = (value for token, value in likely.items() if token.strip() and name.startswith(token.strip()))
+    return max(likelihoods, default=_UNLIKELY)
 
 
 def _make_requests(tool: ToolDefinition) -> list[str]:

@@ -252,8 +252,8 @@ class AnthropicStream(StreamDecoder):
     def _begin(self, index: int, block: AnthropicBlock, found: list[WireEvent]) -> None:
         if block.type == "tool_use":
             self._calls.add(index)
-            whole = block.input or ""  # {} if the arguments come in pieces
-            found.append(self._builder.add_call(index, block.id, block.name, whole))
+            arguments = block.input or ""  # {} if the arguments come in pieces
+            found.append(self._builder.add_call(index, block.id, block.name, arguments))
         elif block.type == "redacted_thinking":
             self._builder.begin_text(Reasoning).metadata["redacted_thinking"] = block.data or ""
         elif block.type in _TEXTS:
@@ -271,13 +271,13 @@ class AnthropicStream(StreamDecoder):
             found.append(self._builder.add_call(index, arguments=piece.partial_json))
 
     def read_whole(self, answer: Any) -> list[WireEvent]:
-        message, found = to_struct(answer, AnthropicMessage), list[WireEvent]()
+        message, events = to_struct(answer, AnthropicMessage), list[WireEvent]()
         if not isinstance(answer, dict):
             raise WireError("The server's answer is not a JSON object.", CHECK_ADDRESS)
         if message.content is None:
             raise read_mid_stream_error(answer)
         for index, block in enumerate(message.content):
-            self._begin(index, block, found)
+            self._begin(index, block, events)
         self._add_message(message)
         self._is_done = True
-        return found
+        return events

@@ -355,7 +355,7 @@ class OpenAIStream(StreamDecoder):
                 found.append(self._reasoning.add(as_str(thought.get("text"))))
 
     def read_whole(self, answer: Any) -> list[WireEvent]:
-        completion, found = to_struct(answer, CompletionChunk), list[WireEvent]()
+        completion, events = to_struct(answer, CompletionChunk), list[WireEvent]()
         if completion.choices is None:
             if is_error(as_dict(answer)):
                 raise read_mid_stream_error(answer)
@@ -363,9 +363,9 @@ class OpenAIStream(StreamDecoder):
         for choice in completion.choices:
             choice.delta = choice.message
             _index_calls(choice.message)
-        self._add(completion, found)
+        self._add(completion, events)
         self.unaccounted = len(self._token_ids)  # a whole answer does not tell which of them became nothing
-        return found
+        return events
 
     @property
     def has_token_ids(self) -> bool:

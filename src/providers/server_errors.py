@@ -213,12 +213,12 @@ def _list_texts(sent: object) -> Iterator[str]:
 def _classify(text: str, status: int, message: str) -> ServerError:
     if status in _PARSED and is_parser_failure(message):  # before the others: it quotes what the model wrote
         return ParserFailed(text, _PARSER_FAILED_HINT, status=status, body=message)
-    found = (
+    classes = (
         (kind, hint)
         for wanted, pattern, kind, hint in _REFUSALS
         if status in wanted and re.search(pattern, message, re.IGNORECASE)
     )
-    kind, hint = next(found, (ServerError, ""))
+    kind, hint = next(classes, (ServerError, ""))
     refused = kind(text, hint, status=status, body=message)
     if kind not in (ServerError, ServerLoading):
         refused.max_retries = 0  # the same request would be refused again

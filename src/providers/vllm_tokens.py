@@ -79,6 +79,6 @@ class GenerateStream(OpenAIStream):
 
     def read_whole(self, answer: Any) -> list[WireEvent]:
         """See StreamDecoder."""
-        found = super().read_whole(answer)
+        events = super().read_whole(answer)
         self._is_done = True
-        return found
+        return events

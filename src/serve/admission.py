@@ -156,8 +156,8 @@ def _check_host(hosts: Sequence[str], more: Collection[str]) -> None:
         raise Refused(400, "A request has one Host.")
     for host in hosts:
         name, is_ours = host, False
-        if found := _HOST.fullmatch(host):
-            name = (found["address"] or found["name"] or "").lower().rstrip(".")
+        if match := _HOST.fullmatch(host):
+            name = (match["address"] or match["name"] or "").lower().rstrip(".")
             is_ours = is_loopback(name) or name == CONTAINERS_HOST or name in {each.lower() for each in more}
         if not is_ours:
             raise Refused(

@@ -75,13 +75,13 @@ class ClientAsker:
 
     def choose_path(self) -> CallPath:
         """The path to begin with. A call that is required needs no parser: it is held to the tools' schemas."""
-        known = self._facts.paths.get(self._served)
-        is_free = self._request.choice == "auto" and known.mode != "tokens"
+        path = self._facts.paths.get(self._served)
+        is_free = self._request.choice == "auto" and path.mode != "tokens"
         if not is_free:
-            known = replace(known, mode="native")
+            path = replace(path, mode="native")
         if self._may_avoid_parser:
-            return self._facts.avoid_parser(self._served, known)
-        return known
+            return self._facts.avoid_parser(self._served, path)
+        return path
 
     def prepare(self, path: CallPath) -> Aside[CallPath]:
         """The path with what is learned for the request, which is kept whatever becomes of it."""

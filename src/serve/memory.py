@@ -78,14 +78,14 @@ class BoundedStore(Generic[T]):
     def find(self, keys: Sequence[bytes]) -> list[T | None]:
         now = self._read_clock()
         self._forget_old(now)
-        entries, found = self._entries, list[T | None]()
+        entries, values = self._entries, list[T | None]()
         for key in keys:
             value: T | None = None
             if entry := entries.get(key):
                 value, entry.used_at = entry.value, now
                 entries.move_to_end(key)
-            found.append(value)
-        return found
+            values.append(value)
+        return values
 
     def put(self, key: bytes, value: T, size: int) -> None:
         """In place of what is there. `size`: of the value in bytes; one beyond the bound is not kept."""
@@ -135,8 +135,8 @@ class AnswerMemory:
 
     def keep(self, key: bytes, value: bytes) -> None:
         """Add a value. Of many, the last ones stay: never only one, which would look certain."""
-        known = self._store.find([key])[0] or ()
-        self._put(key, (*(each for each in known if each != value), value)[-MAX_CANDIDATES:])
+        candidates = self._store.find([key])[0] or ()
+        self._put(key, (*(each for each in candidates if each != value), value)[-MAX_CANDIDATES:])
 
     def replace(self, key: bytes, value: bytes, old_key: bytes = b"") -> None:
         """Keep one value, in place of what is kept under `old_key`."""
@@ -187,8 +187,8 @@ class SharedMemory:
         self._lock = asyncio.Lock()
 
     async def find(self, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
-        found = await self._ask("find", list(keys)) or [()] * len(keys)
-        return [*map(tuple, found)]
+        entries = await self._ask("find", list(keys)) or [()] * len(keys)
+        return [*map(tuple, entries)]
 
     async def keep(self, key: bytes, value: bytes) -> None:
         await self._ask("keep", key, value)

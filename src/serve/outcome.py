@@ -143,8 +143,8 @@ def _choose_calls(answer: FinishedAnswer, more: Response) -> tuple[Sequence[Tool
         if answer.in_place:
             calls = tuple(call for call in calls if call.name in answer.tools)
         return calls, "repaired", bool(calls) and bool(answer.in_place or answer.is_unreadable)
-    known = sum(call.origin != NATIVE for call in answer.own.calls)
-    if answer.in_place or len(answer.found) <= known:
+    own_count = sum(call.origin != NATIVE for call in answer.own.calls)
+    if answer.in_place or len(answer.found) <= own_count:
         return answer.found, "text", False
     return answer.found, "recovered", True
 

@@ -69,10 +69,10 @@ class Refusals:
         reply = yield self._send(body)
         if reply.head.is_ok:
             return False
-        known = replace(path, template_shows_tools=changed.template_shows_tools)
+        current = replace(path, template_shows_tools=changed.template_shows_tools)
         optional = optional & plain.list_optional_fields(body)
         try:
-            return (yield from self._change(known, read_refusal(reply.head, reply.body), optional, plain)) == changed
+            return (yield from self._change(current, read_refusal(reply.head, reply.body), optional, plain)) == changed
         except ServerError:
             return False
 

@@ -136,12 +136,12 @@ class HistoryMemo:
         raw.update(encode_json(messages[:last])[1:-1])
         before = raw.digest()
         with self._lock:
-            known = self._store.find([before])[0]
+            values = self._store.find([before])[0]
             self._store.drop(before)
         if last:
             raw.update(b",")
         raw.update(encode_json(messages[last:])[1:-1])
-        return raw.digest(), HistoryDigest(credential, model, messages, known)
+        return raw.digest(), HistoryDigest(credential, model, messages, values)
 
     def keep(self, key: bytes, history: HistoryDigest) -> None:
         with self._lock:
@@ -247,12 +247,12 @@ def put_back(
     restored = list(messages)
     before, history.restored = history.restored, {}
     count = 0
-    for place, found in zip(history.keys, values, strict=True):
-        if not found:
+    for place, value in zip(history.keys, values, strict=True):
+        if not value:
             continue
         answer = before.get(place)
-        if answer is None or answer.values != found:
-            answer = restore_answer(messages[place], found, with_thoughts=with_thoughts)
+        if answer is None or answer.values != value:
+            answer = restore_answer(messages[place], value, with_thoughts=with_thoughts)
         history.restored[place] = answer
         restored[place] = answer.message
         count += answer.is_changed

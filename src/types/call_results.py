@@ -62,12 +62,12 @@ def find_open_turn(messages: Sequence[Message]) -> OpenTurn | None:
     """The turn at the end of a conversation, if a call of it has no result."""
     *_, before, last = (None, None, *messages[-2:])
     response: Message | None = last
-    found: tuple[ToolResult, ...] = ()
+    results_after: tuple[ToolResult, ...] = ()
     if isinstance(last, ToolResults):
-        response, found = before, last.results
+        response, results_after = before, last.results
     if not isinstance(response, Response):
         return None
-    results = pair_results(response.requested_calls, found)
+    results = pair_results(response.requested_calls, results_after)
     if None not in results:
         return None
     return OpenTurn(response, results, is_settled=response is before)

@@ -106,8 +106,8 @@ class CallStream:
             yield from self._show(held.raw)
         else:
             tool = ToolDefinition(call.name, "", _ANY_OBJECT)
-            for found in extract_tool_calls(held.raw, [tool], new_id=self._new_id).calls:
-                yield from self._call(found)
+            for parsed_call in extract_tool_calls(held.raw, [tool], new_id=self._new_id).calls:
+                yield from self._call(parsed_call)
 
     def _show(self, text: str) -> Iterator[Delta]:
         if self._count and text.isspace():

@@ -109,8 +109,8 @@ class AnyToolParser(ToolParser):  # type: ignore[misc]  # vLLM is not installed 
 
     @cached_property
     def _turn_ends(self) -> frozenset[int]:
-        known = [self.vocab[each] for each in _TURN_ENDS if each in self.vocab]
-        return frozenset([*known, getattr(self.model_tokenizer, "eos_token_id", None) or -1])
+        token_ids = [self.vocab[each] for each in _TURN_ENDS if each in self.vocab]
+        return frozenset([*token_ids, getattr(self.model_tokenizer, "eos_token_id", None) or -1])
 
 
 def _make_message(deltas: Sequence[Delta], content: str | None) -> Any:

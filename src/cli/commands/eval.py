@@ -149,12 +149,12 @@ def _make_search(
     first_seed: int,
 ) -> Search:
     runner = CaseRunner(settings, settings.vllm.model)
-    known = {outcome.key: outcome for outcome in results.earlier if outcome.counts}
+    earlier = {outcome.key: outcome for outcome in results.earlier if outcome.counts}
 
     def run(arm: Arm, case: Case, seed: int) -> CaseOutcome:
         show(_make_step(estimate_progress(search, arm)))
-        if (arm.name, case.id, seed) in known:
-            return known[arm.name, case.id, seed]
+        if (arm.name, case.id, seed) in earlier:
+            return earlier[arm.name, case.id, seed]
         return results.add(runner.run(arm, case, seed))
 
     def vary(arm: Arm, outcomes: Sequence[CaseOutcome], beaten: Sequence[Arm]) -> list[Arm]:

@@ -45,11 +45,11 @@ class CallNumberer:
         rule = find_id_rule(written, model)
         if not rule:
             return messages
-        known = count_shared(self._sources, messages) if rule == self._rule else 0
+        shared = count_shared(self._sources, messages) if rule == self._rule else 0
         self._rule = rule
         for each in (self._sources, self._named, self._counts, self._names):
-            del each[known:]
-        for message in messages[known:]:
+            del each[shared:]
+        for message in messages[shared:]:
             self._add(message)
         return self._named
 

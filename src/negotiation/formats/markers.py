@@ -15,5 +15,5 @@ _THOUGHTS = ("<think>", "</think>", "[THINK]", "[/THINK]", "<|channel|>", "<|mes
 def list_markers() -> tuple[str, ...]:
     """Those of all formats."""
     texts = [text for row in FORMATS for text in (row.template, *row.openers, *row.closers)]
-    found = {marker for text in texts for marker in _MARKER.findall(text)}
-    return tuple(sorted(found | set(_THOUGHTS)))
+    markers = {marker for text in texts for marker in _MARKER.findall(text)}
+    return tuple(sorted(markers | set(_THOUGHTS)))

@@ -149,11 +149,11 @@ def _mend_turn(turn: Messages) -> Messages:
     ids: list[Any] = []
     if _has_readable_calls(turn[0]):
         ids = [each.get("id") for each in as_list(turn[0].get("tool_calls"))]
-    known = set(filter(None, map(as_str, ids)))
+    call_ids = set(filter(None, map(as_str, ids)))
     own: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
     for message in turn[1:]:
-        if message.get("role") == "tool" and as_str(message.get("tool_call_id")) in known:
+        if message.get("role") == "tool" and as_str(message.get("tool_call_id")) in call_ids:
             own.append(message)
         else:
             others.append(message)

@@ -63,24 +63,24 @@ class IndexedTool:
 
     def list_alternatives(self, schema: object) -> Sequence[Mapping[str, Any]]:
         """The schemas of which a value has to fit one: none of them has alternatives or a `$ref`."""
-        known = self._alternatives.get(id(schema))
-        if known is None:
-            known = self._alternatives[id(schema)] = schema, self._find_alternatives(schema)
-        return known[1]
+        entry = self._alternatives.get(id(schema))
+        if entry is None:
+            entry = self._alternatives[id(schema)] = schema, self._find_alternatives(schema)
+        return entry[1]
 
     def _find_alternatives(self, schema: object) -> Sequence[Mapping[str, Any]]:
-        found: list[Mapping[str, Any]] = []
+        alternatives: list[Mapping[str, Any]] = []
         opened: list[Mapping[str, Any]] = []  # those that were replaced by their alternatives: one may lead to itself
         waiting = [schema]
         while waiting:
             resolved = self.resolve(waiting.pop(0))
             options = resolved.get("anyOf") or resolved.get("oneOf")
             if not isinstance(options, list):
-                found.append(resolved)
+                alternatives.append(resolved)
             elif not any(resolved is each for each in opened):
                 opened.append(resolved)
                 waiting[:0] = options
-        return found or [ANY]
+        return alternatives or [ANY]
 
     @property
     def scalar_types(self) -> Mapping[str, type]:

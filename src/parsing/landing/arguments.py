@@ -182,8 +182,8 @@ class JSONArgumentReader(ArgumentReader):
     # A step gives the text that is certain; None if it needs more text, or if the stream stops.
 
     def _begin(self) -> str | None:
-        found = self._first.match(self._pending)
-        return self._open(found) if found else None
+        match = self._first.match(self._pending)
+        return self._open(match) if match else None
 
     def _open(self, found: re.Match[str]) -> str | None:
         """A member begins."""
@@ -214,17 +214,17 @@ class JSONArgumentReader(ArgumentReader):
         return None
 
     def _close_string(self) -> str | None:
-        found = self._after_string.match(self._pending)
-        if found is None or found["key"] not in self._types:
+        match = self._after_string.match(self._pending)
+        if match is None or match["key"] not in self._types:
             return None
-        return self._end_string() + (self._open(found) or "")
+        return self._end_string() + (self._open(match) or "")
 
     def _pass_scalar(self) -> str | None:
-        found = self._after_scalar.match(self._pending)
-        if found is None:
+        match = self._after_scalar.match(self._pending)
+        if match is None:
             return None
         try:
-            value: JSON = json.loads(found["value"])
+            value: JSON = json.loads(match["value"])
         except ValueError:
             value = None
         kind = self._types[self._key]
@@ -232,7 +232,7 @@ class JSONArgumentReader(ArgumentReader):
             self._step = None
             return None
         self._done[self._key] = value
-        return f"{self._take_lead()}{_dump(self._key)}: {_dump(value)}{self._open(found) or ''}"
+        return f"{self._take_lead()}{_dump(self._key)}: {_dump(value)}{self._open(match) or ''}"
 
 
 class BareArgumentReader(JSONArgumentReader):

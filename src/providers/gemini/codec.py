@@ -278,10 +278,10 @@ class GeminiStream(StreamDecoder):
 
     def read_whole(self, answer: Any) -> list[WireEvent]:
         """One response, or a list of them, as they come without streaming."""
-        found: list[WireEvent] = []
+        events: list[WireEvent] = []
         for event in as_dicts(answer) or as_dicts([answer]):
-            self._add(to_struct(event, GeminiEvent), found)
-        return found
+            self._add(to_struct(event, GeminiEvent), events)
+        return events
 
     def _build(self) -> Response:
         response = super()._build()

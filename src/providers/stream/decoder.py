@@ -61,29 +61,29 @@ class StreamDecoder(ABC):
 
     def feed(self, chunk: bytes) -> list[WireEvent]:
         """See Decoder."""
-        found: list[WireEvent] = []
+        events: list[WireEvent] = []
         try:
             for data in self._events.feed(chunk):
                 if data.strip():
-                    self.read_event(data, found)
+                    self.read_event(data, events)
                 if self._is_done:  # a server may keep the connection open
-                    return [*found, *self.close()]
+                    return [*events, *self.close()]
         except (ServerError, WireError) as error:
-            if not found:
+            if not events:
                 raise
-            return [*found, Broken(error)]
-        return found
+            return [*events, Broken(error)]
+        return events
 
     def close(self) -> list[WireEvent]:
         """Raises StreamCut if the stream ended too early."""
-        found: list[WireEvent] = []
+        events: list[WireEvent] = []
         if not self._is_done:
             with suppress(WireError):  # the last event may be cut
                 for data in self._events.close():
-                    self.read_event(data, found)
+                    self.read_event(data, events)
         if not (self._stop_reason or self._is_done):
             raise AnswerUnfinished("The server's answer ended in the middle.", "None of it was run.")
-        return [*found, Completed(self._build())]
+        return [*events, Completed(self._build())]
 
     def _note(self, model: str | None = None, id: object = None, stop_reason: str | None = None) -> None:
         """Take in what an event tells of the answer; later values replace earlier ones."""
@@ -122,8 +122,8 @@ class WholeDecoder:
 
     def close(self) -> list[WireEvent]:
         """Raises WireError, ServerError or StreamCut: see Decoder."""
-        found = self._stream.read_whole(load_json(bytes(self._body)))
-        return [*found, *self._stream.close()]
+        events = self._stream.read_whole(load_json(bytes(self._body)))
+        return [*events, *self._stream.close()]
 
 
 class BodySniffer:

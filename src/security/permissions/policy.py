@@ -217,11 +217,11 @@ class Policy(Struct, frozen=True):
         for rule in self.rules:
             if rule.action != action:
                 continue
-            found = self._match_call(rule, call)
-            if found.verdict == "matches" or (found.verdict == "unreadable" and action == "ask"):
+            matched = self._match_call(rule, call)
+            if matched.verdict == "matches" or (matched.verdict == "unreadable" and action == "ask"):
                 return Decision(action, RULE_REASONS[action], str(rule), access)
-            if found.verdict == "unreadable" and action == "deny" and doubt is None:
-                why = f"a rule may deny it, and {found.reason}"
+            if matched.verdict == "unreadable" and action == "deny" and doubt is None:
+                why = f"a rule may deny it, and {matched.reason}"
                 doubt = Decision("ask", why, str(rule), access, needs_person=True)
         return doubt
 

@@ -178,8 +178,8 @@ def find_home(scratch: Path, access: Access) -> Path:
 
 def _make_homes(scratch: Path, git_config: str) -> None:
     """Homes of commands, with the user's name for commits, and nothing else of the user's git configuration."""
-    known = {name: find_value(git_config, f"user.{name}") or "" for name in ("name", "email")}
-    lines = [f'\t{name} = "{value}"' for name, value in known.items() if value and not set('"\\') & set(value)]
+    identity = {name: find_value(git_config, f"user.{name}") or "" for name in ("name", "email")}
+    lines = [f'\t{name} = "{value}"' for name, value in identity.items() if value and not set('"\\') & set(value)]
     for home in {find_home(scratch, access) for access in get_args(Access)}:
         home.mkdir(mode=0o700)
         if lines:

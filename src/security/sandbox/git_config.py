@@ -44,13 +44,13 @@ def clean_config(
 
     `is_inside`: whether a core.worktree is in the workspace; by default none is.
     """
-    known = {(name, value) for _line, name, value in _read_entries(trusted)}
+    trusted_settings = {(name, value) for _line, name, value in _read_entries(trusted)}
     lines: list[str] = []
     dropped: list[str] = []
     for line, name, value in _read_entries(text):
         if name is None:
             dropped.append(line.strip()[:60])
-        elif not name or (name, value) in known or _is_harmless(name, value, is_inside):
+        elif not name or (name, value) in trusted_settings or _is_harmless(name, value, is_inside):
             lines.append(f"{line}\n")
         else:
             dropped.append(name)
@@ -59,8 +59,8 @@ def clean_config(
 
 def find_value(text: str, name: str) -> str | None:
     """The last value of an entry, without its quotes."""
-    for _line, found, value in reversed(_read_entries(text)):
-        if found == name:
+    for _line, setting, value in reversed(_read_entries(text)):
+        if setting == name:
             return value.strip('"')
     return None
 
@@ -70,19 +70,19 @@ def _read_entries(text: str) -> list[tuple[str, str | None, str]]:
 
     The name is None if the line is not of the usual form, and "" if it is no setting.
     """
-    found: list[tuple[str, str | None, str]] = []
+    entries: list[tuple[str, str | None, str]] = []
     section = ""
     for line in text.split("\n"):
         if not line.strip() or line.lstrip()[0] in "#;":
-            found.append((line, "", ""))
+            entries.append((line, "", ""))
         elif heading := SECTION.fullmatch(line):
             section = heading[1].lower() + ("" if heading[2] is None else f".{heading[2]}")
-            found.append((line, "", ""))
+            entries.append((line, "", ""))
         elif (setting := ENTRY.fullmatch(line)) and not line.rstrip().endswith("\\") and section:
-            found.append((line, f"{section}.{setting[1].lower()}", setting[2] or ""))
+            entries.append((line, f"{section}.{setting[1].lower()}", setting[2] or ""))
         else:
-            found.append((line, None, ""))
-    return found
+            entries.append((line, None, ""))
+    return entries
 
 
 def _is_harmless(name: str, value: str, is_inside: Callable[[str], bool]) -> bool:

@@ -97,8 +97,8 @@ class Leftovers:
                 self._parents = {parent for path in paths for parent in self._list_parents(path)}
                 self._protected = paths - self._parents
                 self._guarded = self._list_protected()
-                found = dict.fromkeys([*self._guarded, *self._running_files.list(read_text)])
-                self._before = {path: entry for path in found if (entry := self._record(path))}
+                places = dict.fromkeys([*self._guarded, *self._running_files.list(read_text)])
+                self._before = {path: entry for path in places if (entry := self._record(path))}
             self._running += 1
 
     def set_aside(self) -> list[str]:
@@ -127,24 +127,24 @@ class Leftovers:
                     self._before[each] = entry
 
     def _record(self, path: Path) -> SavedFile | None:
-        known, mark = self._before.get(path, NOTHING), _get_mark(path)
+        saved, mark = self._before.get(path, NOTHING), _get_mark(path)
         if not mark:
             return None
-        if known.mark == mark:
-            return known
+        if saved.mark == mark:
+            return saved
         return SavedFile(mark, _read(path))
 
     def _list_protected(self) -> list[Path]:
         """The protected paths, what is in them, and the folders on the way: folders before their files."""
-        found = {*self._parents}
+        paths = {*self._parents}
         for folder in (*self._tops, *sorted(self._parents)):
             open_folder(folder)
         for path in self._protected:
             if not self._is_unreachable(path):
-                found.add(path)
+                paths.add(path)
                 for inside, folders, files in walk(path):
-                    found |= {inside / name for name in (*folders, *files)}
-        return sorted(found)
+                    paths |= {inside / name for name in (*folders, *files)}
+        return sorted(paths)
 
     def _is_unreachable(self, path: Path) -> bool:
         """Whether a link or a file is on the way to the path: then it is not in the workspace."""
@@ -209,23 +209,23 @@ class Leftovers:
 
     def _set_aside_running(self) -> tuple[list[SetAside], list[str]]:
         """What is moved, and why something else could not be. What cannot be judged is moved."""
-        found: dict[Path, SetAside] = {}
+        moved: dict[Path, SetAside] = {}
         failed: list[str] = []
         for _ in range(2):  # what stays of the first may lead to more
             for path in dict.fromkeys(self._running_files.list(self._read_config)):  # two settings may name one file
                 if why := self._judge(path):
                     text = read_text(path)
                     with self._note_failure(path, failed):
-                        found[path] = self._move(path, why)
+                        moved[path] = self._move(path, why)
                         if path.name in CONFIGS:
                             with pin_folder(self._tops, path) as place:
                                 _write(place, os.fsencode(self._clean_config(path, text).text))
         for path, before in self._before.items():
-            was_moved = any(each in found for each in (path, *self._list_parents(path)))
+            was_moved = any(each in moved for each in (path, *self._list_parents(path)))
             if was_moved and before.content is not None and not os.path.lexists(path):
                 with self._note_failure(path, failed):
                     self._restore(path, before)
-        return list(found.values()), failed
+        return list(moved.values()), failed
 
     @contextmanager
     def _note_failure(self, path: Path, failed: list[str]) -> Iterator[None]:

@@ -114,9 +114,9 @@ class RunningFiles:
         """
         configured: list[Path] = []
         for folder, folders, files in walk(git):
-            found = (*folders, *files)
-            yield from (path for name in found if (path := folder / name).is_symlink())  # FETCH_HEAD, logs and the like
-            if {*MARKS}.issubset(found):  # else it may be a submodule of that name
+            names = (*folders, *files)
+            yield from (path for name in names if (path := folder / name).is_symlink())  # FETCH_HEAD, logs and the like
+            if {*MARKS}.issubset(names):  # else it may be a submodule of that name
                 objects = folder / "objects"
                 open_folder(objects)
                 with suppress(OSError), os.scandir(objects) as entries:  # an lstat of each takes ten times as long
@@ -149,8 +149,8 @@ class RunningFiles:
 
     def find_git_folder(self, link: Path) -> Path | None:
         """The folder in `tops` that a file of GIT_LINKS names, or None, also for a name of an unusual form."""
-        if found := GIT_LINKS.get(link.name, COMMON_LINK).fullmatch(read_text(link)):
-            target = Path(os.path.realpath(link.parent / found[1]))
+        if match := GIT_LINKS.get(link.name, COMMON_LINK).fullmatch(read_text(link)):
+            target = Path(os.path.realpath(link.parent / match[1]))
             if find_top(target, self._tops):
                 return target
         return None
@@ -164,15 +164,15 @@ class RunningFiles:
 
     def _list_hits(self) -> Iterator[tuple[str, str]]:
         """Each folder with a name in it that may run by itself. Such a link is followed, but none behind it."""
-        stack, known = [(str(top), str(top)) for top in self._tops], self._folders
+        stack, folders = [(str(top), str(top)) for top in self._tops], self._folders
         self._folders = {}
         while stack:
             top, folder = stack.pop()
             with suppress(OSError):  # it has just gone
-                found = os.stat(folder)  # noqa: PTH116 - a Path takes three times as long
-                stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
-                entry = known.get(folder)
-                if entry is None or entry.stamp != stamp or entry.read_ns - found.st_mtime_ns < RACY_NS:
+                status = os.stat(folder)  # noqa: PTH116 - a Path takes three times as long
+                stamp = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+                entry = folders.get(folder)
+                if entry is None or entry.stamp != stamp or entry.read_ns - status.st_mtime_ns < RACY_NS:
                     entry = _read_folder(top, folder, stamp)
                 self._folders[folder] = entry
                 stack += [(top, f"{folder}/{name}") for name in entry.folders]
@@ -299,8 +299,8 @@ def is_part_of_repository(top: Path, path: str) -> bool:
     parts, names = Path(path).parts, (*MARKS, *GIT_SETTINGS)
     for depth, name in enumerate(parts):
         folder = top.joinpath(*parts[:depth])
-        found = {each for each in names if each == name or os.path.lexists(folder / each)}
-        if name in names and (found.issuperset(MARKS) or found.issuperset(("HEAD", COMMON_DIR))):
+        present = {each for each in names if each == name or os.path.lexists(folder / each)}
+        if name in names and (present.issuperset(MARKS) or present.issuperset(("HEAD", COMMON_DIR))):
             return True
     return False
 
@@ -308,8 +308,8 @@ def is_part_of_repository(top: Path, path: str) -> bool:
 def read_file(path: Path) -> bytes | None:
     """The content of a regular file; None for anything else, and for one that is too large."""
     try:
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
             return None
         return path.read_bytes()
     except OSError:

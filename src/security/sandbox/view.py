@@ -89,8 +89,8 @@ def complete_view(view: SandboxView, environment: Mapping[str, str], installatio
     repositories = list(map(find_repository, view.tops))
     warning = "\n".join(each.warning for each in repositories if each.warning)
     shared = [each.folder for each in repositories if each.folder]
-    found = {*own, *_list_programs(environment, home), *pythons, *shared}
-    seen = [each for each in found if not (_contains(each, home) or _contains(each, workspace))]
+    folders = {*own, *_list_programs(environment, home), *pythons, *shared}
+    seen = [each for each in folders if not (_contains(each, home) or _contains(each, workspace))]
     return replace(view, home=home, readable=_drop_nested([*named, *seen]), warning=warning)
 
 
@@ -110,9 +110,9 @@ def drop_secrets(environment: Mapping[str, str], secrets: Iterable[str]) -> dict
     """Without the variables whose value contains one of `secrets`, or has the shape of a secret, whatever its name."""
     from ..text.redact import redact  # start-up is measured: not before something may run
 
-    known = tuple(secrets)
+    secret_values = tuple(secrets)
     lines = {name: f"{name}={value}" for name, value in environment.items()}
-    return {name: value for name, value in environment.items() if lines[name] == redact(lines[name], known)}
+    return {name: value for name, value in environment.items() if lines[name] == redact(lines[name], secret_values)}
 
 
 def list_etc() -> Iterator[Path]:
@@ -175,8 +175,8 @@ def _list_programs(environment: Mapping[str, str], home: Path | None) -> Iterato
     if virtual:
         installations += [virtual, *_find_base_python(virtual)]
     for name in INTERPRETERS:
-        if found := next((folder / name for folder in folders if _exists(folder / name)), None):
-            installations.append(Path(os.path.realpath(found)).parent.parent)
+        if program := next((folder / name for folder in folders if _exists(folder / name)), None):
+            installations.append(Path(os.path.realpath(program)).parent.parent)
     for installation in installations:
         yield from _list_installation(installation / "bin", home)
 

@@ -49,10 +49,10 @@ def _find_server(command: ReadCommand) -> str:
             if not _is_known(word, words):
                 return ""
             continue
-        found = URL.fullmatch(word.text)
-        if found is None or (word.is_glob and not found[2]):
+        match = URL.fullmatch(word.text)
+        if match is None or (word.is_glob and not match[2]):
             return ""
-        ports.add(int(found[1]))
+        ports.add(int(match[1]))
     return f"localhost:{ports.pop()}" if len(ports) == 1 else ""
 
 

@@ -50,12 +50,12 @@ def _list_files(line: str, folders: Folders, depth: int) -> Iterator[str | None]
         yield None
         return
     tokens = [*list_tokens(line, is_bash=depth == MAX_DEPTH)]
-    found = _Walk(tokens, folders).list_folders()
-    for token, folders_here in zip(tokens, found, strict=True):
+    folders_at = _Walk(tokens, folders).list_folders()
+    for token, folders_here in zip(tokens, folders_at, strict=True):
         if token.word and ">" in token.operator:
             name = _get_known_text(token.word)
             yield from dict.fromkeys(_join(folder, name) for folder in folders_here)
-    inner_folders = _find_inner_folders(tokens, found)
+    inner_folders = _find_inner_folders(tokens, folders_at)
     for text in _list_given_texts(tokens):
         yield from _list_files(text, inner_folders, depth - 1)
 
@@ -87,21 +87,21 @@ class _Walk:
 
     def list_folders(self) -> list[Folders]:
         """The folders for each token."""
-        found: list[Folders] = []
+        folders: list[Folders] = []
         for token in self._tokens:
-            found.append(self._folders)
+            folders.append(self._folders)
             if token.operator and token.word:
                 continue  # the target of a redirection
             name = _get_known_text(token.word)
             self._enter(token, name)
-            if self._folders != found[-1] and (self._loops or self._has_function):
+            if self._folders != folders[-1] and (self._loops or self._has_function):
                 return [[None]] * len(self._tokens)  # what stands before may run after it
             self._open_or_close(token.operator)
             self._is_entering = self._is_entering or name in ENTERING
             self._is_sourcing = _names(token, SOURCING)
             self._is_leaving = self._is_leaving or _is_unknown_program(token) or _names(token, RUNNING_HERE)
             self._follow_loops(token)
-        return found
+        return folders
 
     def _enter(self, token: Token, name: str | None) -> None:
         if self._is_entering and not re.fullmatch("-.+", name or ""):

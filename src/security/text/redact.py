@@ -98,9 +98,9 @@ class _Shape(Struct, frozen=True):
             if not any(word in part for word in words):
                 continue
             at = max(at, start)
-            while (found := pattern.search(text, at, end + self.reach)) and found.start() < end:
-                match = pattern.match(text, found.start())  # it may be longer than the part, or none there
-                at = match.end() if match else found.start() + 1
+            while (first := pattern.search(text, at, end + self.reach)) and first.start() < end:
+                match = pattern.match(text, first.start())  # it may be longer than the part, or none there
+                at = match.end() if match else first.start() + 1
                 if match:
                     yield match
 

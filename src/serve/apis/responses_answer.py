@@ -91,8 +91,8 @@ class ResponseMaker:
         namespace, name = self._names.restore(function)
         item: dict[str, Any] = {"call_id": call_id, "name": name, "status": status, "namespace": namespace}
         if function in self._names.searches:
-            found = {"arguments": read_arguments(arguments), "call_id": call_id, "status": status}
-            return {"type": "tool_search_call", "id": f"tsc_{id}", "execution": "client", **found}
+            fields = {"arguments": read_arguments(arguments), "call_id": call_id, "status": status}
+            return {"type": "tool_search_call", "id": f"tsc_{id}", "execution": "client", **fields}
         if function in self._names.custom:
             return {"type": "custom_tool_call", "id": f"ctc_{id}", "input": read_payload(arguments), **item}
         return {

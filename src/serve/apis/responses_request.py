@@ -189,8 +189,8 @@ def _convert_item(item: dict[str, Any], names: ToolNames) -> Iterator[dict[str, 
     elif kind in _RESULTS:
         content = _convert_content(item.get("output"))
         if kind == "tool_search_output":
-            found = ToolNames({"tools": item.get("tools")}).functions
-            content = f"Tools found: {', '.join(found) or 'none'}"
+            functions = ToolNames({"tools": item.get("tools")}).functions
+            content = f"Tools found: {', '.join(functions) or 'none'}"
         yield {"role": "tool", "tool_call_id": item.get("call_id"), "content": content}
     elif kind == "reasoning":
         thoughts = as_dicts(item.get("content")) or as_dicts(item.get("summary"))

@@ -38,8 +38,8 @@ def word_for_messages(message: str, error: Mapping[str, Any]) -> str:
     if not is_about_length(message):
         return message
     limit, prompt = error.get("n_ctx"), error.get("n_prompt_tokens")
-    if found := _NUMBERS.search(message):
-        limit, prompt = found.groups()
+    if match := _NUMBERS.search(message):
+        limit, prompt = match.groups()
     if not limit or not prompt:
         return f"{PROMPT_TOO_LONG}: {message}"
     if output := _OUTPUT.search(message):

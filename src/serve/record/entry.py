@@ -139,16 +139,16 @@ def _write_call(call: FoldedCall, landed: list[LandedCall]) -> dict[str, Any]:
     place = next((at for at, each in enumerate(landed) if each.id == call.id), None)
     if place is None:
         place = next((at for at, each in enumerate(landed) if each.name == call.name), None)
-    known = LandedCall(call.name, NATIVE, NATIVE)
+    landing = LandedCall(call.name, NATIVE, NATIVE)
     if place is not None:
-        known = landed.pop(place)
+        landing = landed.pop(place)
     return {
         "id": call.id,
         "name": call.name,
         "arguments": _read_arguments("".join(call.arguments)),
-        "how": known.how,
-        "origin": known.origin,
-        "repairs": list(known.repairs),
+        "how": landing.how,
+        "origin": landing.origin,
+        "repairs": list(landing.repairs),
     }
 
 

@@ -43,13 +43,13 @@ def _read_response(event: Mapping[str, Any], answer: FoldedAnswer, choice: Folde
     """The last event of a stream holds all of it."""
     if event.get("type") == "response.output_text.delta":
         choice.texts.append(as_str(event.get("delta")))
-    whole = event
+    response = event
     if event.get("object") != "response":
-        whole = as_dict(event.get("response"))
-    if event.get("type") not in (None, *ENDS) or not whole:
+        response = as_dict(event.get("response"))
+    if event.get("type") not in (None, *ENDS) or not response:
         return
     choice.texts.clear()
-    for item in as_dicts(whole.get("output")):
+    for item in as_dicts(response.get("output")):
         if item.get("type") == "function_call":
             call = FoldedCall(as_str(item.get("call_id")), as_str(item.get("name")), [as_str(item.get("arguments"))])
             choice.calls[len(choice.calls)] = call
@@ -58,5 +58,5 @@ def _read_response(event: Mapping[str, Any], answer: FoldedAnswer, choice: Folde
             choice.thoughts += pieces
         else:
             choice.texts += pieces
-    choice.finish_reason = as_str(whole.get("status"))
-    answer.usage = whole.get("usage") or answer.usage
+    choice.finish_reason = as_str(response.get("status"))
+    answer.usage = response.get("usage") or answer.usage

@@ -225,8 +225,8 @@ class FileWatch:
             each.refresh()
 
     def _read(self, digest: str) -> bytes | None:
-        found = (each.read(digest) for each in self._baselines)
-        return next((content for content in found if content is not None), None)
+        contents = (each.read(digest) for each in self._baselines)
+        return next((content for content in contents if content is not None), None)
 
     def _record(self, record: RecordChanges, *, only_files: bool = False) -> None:
         looks = [each.find_changes() for each in self._baselines]

@@ -157,13 +157,13 @@ def find_lines(blocks: Iterable[bytes], matcher: LineMatcher, before: int, after
             number += count
             continue
         lines = block.removesuffix(b"\n").split(b"\n")
-        known = [*kept, *lines]
+        lines_seen = [*kept, *lines]
         for here, raw in enumerate(lines, number):
             text = decode_line(raw)
             start = matcher.find(text)
             if start >= 0:
                 for back in range(max(here - before, last_shown + 1), here):
-                    earlier = known[back - number + len(kept)]
+                    earlier = lines_seen[back - number + len(kept)]
                     yield FoundLine(back, shorten_line(decode_line(earlier)), False)
                 yield FoundLine(here, shorten_line(text, start), True)
                 last_shown, shown_until = here, here + after

@@ -125,8 +125,8 @@ def _find_anchored_blocks(text: str, old: str, _every: bool) -> list[Span]:
     blocks: list[tuple[int, int]] = []
     for start in [at for at, line in enumerate(trimmed) if line == old_lines[0]][:MAX_CANDIDATES]:
         furthest = min(len(trimmed), start + 2 * len(old_lines) + MAX_MORE_LINES)
-        found = [(start, at + 1) for at in range(start + 1, furthest) if trimmed[at] == old_lines[-1]]
-        blocks += found[:MAX_COMPARED]
+        spans = [(start, at + 1) for at in range(start + 1, furthest) if trimmed[at] == old_lines[-1]]
+        blocks += spans[:MAX_COMPARED]
     return _to_spans(lines, _select_most_alike(trimmed, blocks, old_lines), ends_line)
 
 
@@ -189,10 +189,10 @@ def _to_spans(lines: Sequence[str], blocks: Sequence[tuple[int, int]], ends_line
 def _insert(text: str, spans: Sequence[Span], new: str) -> str:
     parts: list[str] = []
     passed = 0
-    for start, end, whole in spans:
+    for start, end, takes_lines in spans:
         parts.append(text[passed:start])
         piece = new
-        if whole and end == len(text) and not text.endswith("\n"):  # else the file would get a final newline
+        if takes_lines and end == len(text) and not text.endswith("\n"):  # else the file would get a final newline
             piece = new.removesuffix("\n")
         if "\r\n" in text[start:end] and "\r" not in new:
             piece = piece.replace("\n", "\r\n")

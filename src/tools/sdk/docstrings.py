@@ -26,16 +26,16 @@ UNDERLINE = LazyPattern(r"-{3,}")
 def read_descriptions(doc: str) -> dict[str, str]:
     """By the name of the parameter."""
     lines = doc.expandtabs().splitlines()
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for number, line in enumerate(lines):
         following = lines[number + 1 :]
         if SECTION.fullmatch(line.strip()):
-            found |= _read_entries(following, _get_indent(line) + 1, GOOGLE)
+            descriptions |= _read_entries(following, _get_indent(line) + 1, GOOGLE)
         elif line.strip() == "Parameters" and following and UNDERLINE.fullmatch(following[0].strip()):
-            found |= _read_entries(_cut_at_heading(following[1:]), _get_indent(line), NUMPY)
+            descriptions |= _read_entries(_cut_at_heading(following[1:]), _get_indent(line), NUMPY)
         elif entry := SPHINX.match(line.strip()):
-            found[entry[1]] = _join(entry[2], _take_deeper(following, _get_indent(line)))
-    return {name: text for name, text in found.items() if text}
+            descriptions[entry[1]] = _join(entry[2], _take_deeper(following, _get_indent(line)))
+    return {name: text for name, text in descriptions.items() if text}
 
 
 def _read_entries(lines: Sequence[str], least: int, pattern: LazyPattern) -> dict[str, str]:

@@ -194,16 +194,16 @@ def _from_limit(limit: object, kind: str) -> Schema:
     limits = {name: getattr(limit, name, None) for name in (*NUMBER_LIMITS, *LENGTH_LIMITS)}
     keywords = NUMBER_LIMITS if kind in ("integer", "number") else LENGTH_LIMITS
     size = {"string": "Length", "array": "Items"}.get(kind, "")
-    found: Schema = {}
+    keyword_values: Schema = {}
     for name, value in limits.items():
         if value is None or (name == "min_length" and value == 0):
             continue
         if name not in keywords or (keywords is LENGTH_LIMITS and not size):
             raise TypeError(f"{name} is no limit of a {kind}; check it in the function")
-        found[keywords[name] + size] = value
-    if not found and not getattr(limit, "description", None):
+        keyword_values[keywords[name] + size] = value
+    if not keyword_values and not getattr(limit, "description", None):
         raise TypeError("Annotated takes one description, a string, and limits such as Field(gt=0)")
-    return found
+    return keyword_values
 
 
 def _from_union(*arms: object) -> Schema:

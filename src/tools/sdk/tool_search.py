@@ -117,13 +117,13 @@ def list_names(named: Sequence[ToolDefinition], room: int = MAX_NAMES_CHARS) -> 
 def describe_found(named: Sequence[ToolDefinition], query: str) -> str:
     """The definitions of the tools that the query names, or else of the nearest ones, as the model reads them."""
     exact = find_named(named, query)
-    found = exact or rank(named, query)
-    if not found:
+    matching = exact or rank(named, query)
+    if not matching:
         return f"None of the {len(named)} tools is found by these words. Use other words, or names."
-    lines = [format_definition(each) for each in (exact or found[:MAX_FOUND])]
+    lines = [format_definition(each) for each in (exact or matching[:MAX_FOUND])]
     while len(lines) > 1 and sum(map(len, lines)) > MAX_FOUND_CHARS:
         lines.pop()
-    if left := found[len(lines) :]:
+    if left := matching[len(lines) :]:
         names = ", ".join(each.name for each in left[:MAX_ALSO_NAMED])
         lines.append(f"Found as well, the nearest first: {names}" + ", and others" * (len(left) > MAX_ALSO_NAMED))
     return "\n".join(lines)

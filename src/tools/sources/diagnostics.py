@@ -66,11 +66,11 @@ def _read_eslint(output: str) -> Iterator[Error]:
     with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         files, _ = json.JSONDecoder().raw_decode(output, max(start, 0))
         for file in files:
-            for found in file["messages"]:
-                rule = f" ({found['ruleId']})" if found.get("ruleId") else ""
+            for message in file["messages"]:
+                rule = f" ({message['ruleId']})" if message.get("ruleId") else ""
                 yield (
                     str(file["filePath"]),
-                    f"{found.get('line', 1)}:{found.get('column', 1)}: {found['message']}{rule}",
+                    f"{message.get('line', 1)}:{message.get('column', 1)}: {message['message']}{rule}",
                 )
 
 
@@ -136,8 +136,8 @@ class Diagnostics:
         """
         root, left = ctx.workspace, self.max_s
         changed = {(root / name).resolve() for name in files if not name.startswith("/")}
-        found: Found = {file: {} for file in sorted(changed) if file.is_file()}
-        for checker, folder, theirs, line in self._list_checks(found, ctx):
+        errors: Found = {file: {} for file in sorted(changed) if file.is_file()}
+        for checker, folder, theirs, line in self._list_checks(errors, ctx):
             if not (yield line):
                 continue
             started = time.monotonic()  # the wait for an answer does not count
@@ -150,8 +150,8 @@ class Diagnostics:
                 continue
             finally:
                 left -= time.monotonic() - started
-            _add_errors(found, checker, folder, theirs, output)
-        return _describe([(file.relative_to(root), error) for file, error in self._select_new(found)])
+            _add_errors(errors, checker, folder, theirs, output)
+        return _describe([(file.relative_to(root), error) for file, error in self._select_new(errors)])
 
     def _list_checks(
         self, files: Iterable[Path], ctx: ToolContext
@@ -160,8 +160,8 @@ class Diagnostics:
         for checker in self._checkers:
             projects: dict[Path, list[Path]] = {}  # its files by the nearest folder that is configured for it
             for file in files:
-                if file.suffix in checker.suffixes and (found := _find_project(checker, file, ctx.workspace)):
-                    projects.setdefault(found, []).append(file)
+                if file.suffix in checker.suffixes and (project := _find_project(checker, file, ctx.workspace)):
+                    projects.setdefault(project, []).append(file)
             for folder, theirs in projects.items():
                 line = _make_line(checker, folder, theirs, ctx)
                 if line and (checker.name, folder) not in self._slow:

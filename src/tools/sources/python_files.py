@@ -48,9 +48,9 @@ def _load(name: str, path: str) -> ModuleType:
     if spec is None:
         raise ConfigError(f"{path}: a file with tools is a Python file, and its name ends in .py")
     # `import vllm_bot` gives the running package, not a second copy with a registry of its own.
-    for known, package in list(sys.modules.items()):
-        if known == PACKAGE or known.startswith(f"{PACKAGE}."):
-            sys.modules.setdefault(PUBLIC + known.removeprefix(PACKAGE), package)
+    for module_name, package in list(sys.modules.items()):
+        if module_name == PACKAGE or module_name.startswith(f"{PACKAGE}."):
+            sys.modules.setdefault(PUBLIC + module_name.removeprefix(PACKAGE), package)
     module = sys.modules[name] = module_from_spec(spec)
     try:
         error = _run(spec, module)

@@ -87,11 +87,11 @@ class _PromptCompleter(Completer):
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
         buffer = get_app().current_buffer
-        found = await asyncio.to_thread(list, self.get_completions(document, complete_event))
+        completions = await asyncio.to_thread(list, self.get_completions(document, complete_event))
         # Of a text that goes on the buffer searches again by itself; where some was deleted it completes nothing.
         if not buffer.text.startswith(document.text) and not document.text.startswith(buffer.text):
             asyncio.get_running_loop().call_soon(buffer.start_completion)
-        for completion in found:
+        for completion in completions:
             yield completion
 
 
