@@ -85,8 +85,8 @@ class EditorAgent:
     ) -> InitializeResponse:
         """Where the greeting did not answer it already."""
         del protocol_version, client_info
-        given = client_capabilities.model_dump(by_alias=True, exclude_none=True) if client_capabilities else None
-        self._abilities = read_abilities(given)
+        capabilities = client_capabilities.model_dump(by_alias=True, exclude_none=True) if client_capabilities else None
+        self._abilities = read_abilities(capabilities)
         return InitializeResponse.model_validate(make_greeting(self._abilities, __version__))
 
     async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:

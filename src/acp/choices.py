@@ -102,8 +102,8 @@ def show_commands(skills: SkillSet) -> Any:
 
 
 def _show_command(name: str, about: str, hint: str) -> AvailableCommand:
-    given = AvailableCommandInput(root=UnstructuredCommandInput(hint=hint))
-    return AvailableCommand(name=name, description=about, input=given)
+    hinted_input = AvailableCommandInput(root=UnstructuredCommandInput(hint=hint))
+    return AvailableCommand(name=name, description=about, input=hinted_input)
 
 
 def convert_mcp_servers(servers: Sequence[Any] | None) -> tuple[dict[str, Any], ...]:

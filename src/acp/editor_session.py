@@ -121,8 +121,8 @@ class EditorSession:
             runtime = self._ensure_runtime()
             todos = list(runtime.todos or ())
             steps = self._undo(command.turns, runtime) if command.name == UNDO else self._redo(command.turns)
-            for told in steps:
-                self._editor.show(self.id, show_plain(told))
+            for step in steps:
+                self._editor.show(self.id, show_plain(step))
             runtime.restore_todos(self.session)
             if todos != runtime.todos:
                 self.show_plan(runtime)

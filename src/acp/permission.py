@@ -77,10 +77,10 @@ class EditorApprover:
         field = ElicitationStringPropertySchema(type="string", title=QUESTION)
         form = ElicitationSchema(properties={"words": field}, required=["words"])
         mode = ElicitationFormSessionMode(session_id=self._session_id, requested_schema=form)
-        given = await self._editor.client.create_elicitation(QUESTION, mode)
+        reply = await self._editor.client.create_elicitation(QUESTION, mode)
         words: object = None
-        if isinstance(given, AcceptElicitationResponse):
-            words = (given.content or {}).get("words")
+        if isinstance(reply, AcceptElicitationResponse):
+            words = (reply.content or {}).get("words")
         if not isinstance(words, str) or not words.strip():
             return DENIED
         return refuse_with(words.strip())

@@ -199,13 +199,13 @@ class Updates:
 
     def _find_path(self, call: ToolCall) -> Path | None:
         """The file that the call is about; None if it is about none, or about one outside the workspace."""
-        given = call.arguments.get("path")
-        if not isinstance(given, str) or call.name not in KINDS:
+        path = call.arguments.get("path")
+        if not isinstance(path, str) or call.name not in KINDS:
             return None
         if call.real_path is not None:
             return self._root / call.real_path
         try:
-            target = paths.resolve(given, self._root, self._added)
+            target = paths.resolve(path, self._root, self._added)
         except BotError:
             return None
         return target.top.joinpath(*target.parts)

@@ -173,8 +173,8 @@ class Compactor:
         """As _split, for a conversation that fills this share of the context."""
         split = _find_turn(conversation, self._retained_turns)
         sizes = [_count_chars(message) for message in conversation[_find_start(conversation) :]]
-        kept = sum(map(_count_chars, conversation[split:])) / (sum(sizes) or 1)
-        is_fit = split and kept <= min(MAX_RETAINED_SHARE / share, 1 - MIN_DROPPED_SHARE)
+        retained_share = sum(map(_count_chars, conversation[split:])) / (sum(sizes) or 1)
+        is_fit = split and retained_share <= min(MAX_RETAINED_SHARE / share, 1 - MIN_DROPPED_SHARE)
         return split if is_fit else _split(conversation, KEPT_SHARE / share)
 
     def _replace(

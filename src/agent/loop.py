@@ -208,8 +208,8 @@ class AgentLoop:
         """Tell the user's hooks of the answer."""
         if self._hooks and self._hooks.find("turn_end"):
             answer = next((each.text for each in reversed(conversation) if isinstance(each, Response)), "")
-            told = self._hooks.tell_end(answer, self._gate.policy.mode)
-            report = yield from await_hooks(self._hooks, told)
+            pending = self._hooks.tell_end(answer, self._gate.policy.mode)
+            report = yield from await_hooks(self._hooks, pending)
             yield from map(Notice, report.failures)
 
     def _start_subagent(

@@ -251,10 +251,10 @@ class Connections:
                 f"review.models: {seat.provider} has no address of its own; {seat.model} needs a base_url."
             )
         theirs = VllmSettings(seat.provider, address, seat.model, seat.api_key)
-        kept = (
+        own_names = (
             *("timeout", "connect_timeout", "first_token_timeout", "total_timeout", "load_timeout", "retries"),
             *("ssl_verify", "stream", "strict_tools", "send_thoughts", "enable_function_calling"),
         )
-        vllm = replace(theirs, **{name: getattr(ours, name) for name in kept})
+        vllm = replace(theirs, **{name: getattr(ours, name) for name in own_names})
         places = {**self.settings.places, "vllm.base_url": "argument of review.models"}
         return replace(self.settings, vllm=vllm, places=places)

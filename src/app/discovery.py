@@ -199,11 +199,11 @@ def _list_key_warnings(settings: Settings) -> Iterator[str]:
     if settings.key_to_send and url.scheme == "http" and not leads_here(url.hostname or ""):
         yield f"The API key goes to {url.netloc} unencrypted: anyone between here and there can read it."
     if not settings.is_server_named and (vllm.api_key or vllm.headers):
-        kept = "vllm.headers are"
+        subject = "vllm.headers are"
         if vllm.api_key:
-            kept = "The API key is"
+            subject = "The API key is"
         hint = "To send it, use --base-url or VLLM_BASE_URL."
-        yield f"{kept} not sent to {url.netloc}, because no address was named. {hint}"
+        yield f"{subject} not sent to {url.netloc}, because no address was named. {hint}"
     is_key_in_environment = settings.places.get("vllm.api_key", "").startswith("environment")
     if is_key_in_environment and settings.servers and MAIN_SERVER not in settings.servers:
         hint = f"The key of {settings.server} is servers.{settings.server}.api_key."

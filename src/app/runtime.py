@@ -123,14 +123,14 @@ class Runtime(Struct, frozen=True):
         answer = self.agent.approver.approve(request)
         is_wanted = (answer if isinstance(answer, Answer) else answer.result()).allowed
         for item in items:
-            name, kept = escape_name(item.path), escape_name(item.kept)
+            name, kept_name = escape_name(item.path), escape_name(item.kept)
             if not is_wanted:
-                yield Notice(f"Set aside, as it would run by itself: {name} is now {kept}")
+                yield Notice(f"Set aside, as it would run by itself: {name} is now {kept_name}")
                 continue
             try:
                 self.sandbox.put_back(item)
             except OSError as error:
-                yield Notice(f"{name} could not be put back from {kept}: {error.strerror}")
+                yield Notice(f"{name} could not be put back from {kept_name}: {error.strerror}")
 
     def compact(self, session: Session, hint: str) -> Generator[Event, None, None]:
         """Replace the older part of the conversation by a summary. Raises BotError."""

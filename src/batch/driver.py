@@ -44,8 +44,8 @@ class BatchProgress(Struct, frozen=True):
 
     @property
     def seconds_left(self) -> float | None:
-        left = self.total - len(self.rows)
-        return left * self.seconds / self.ended if self.ended else None
+        tasks_left = self.total - len(self.rows)
+        return tasks_left * self.seconds / self.ended if self.ended else None
 
 
 class _Attempt(Struct, frozen=True):

@@ -57,13 +57,13 @@ def read_guides(
         places.append(([folder / name for name in FILE_NAMES], folders[-1], owned_by))
     if own:
         places.append(([own], Path(os.path.realpath(own)).parent, None))  # it may be a link to anywhere
-    left = MAX_CHARS
+    chars_left = MAX_CHARS
     guides: list[Guide] = []
     for files, top, owned_by in places:
         for path in files:
-            if text := _read_text(path, top, owned_by, left, is_unreadable):
+            if text := _read_text(path, top, owned_by, chars_left, is_unreadable):
                 guides.append(Guide(path, text))
-                left -= len(text)
+                chars_left -= len(text)
                 break
     return guides[::-1]
 

@@ -30,14 +30,14 @@ def read_settings_file(path: Path) -> Iterator[GivenValue]:
         if section not in SECTIONS and section not in TABLES:
             raise ConfigError(f"{path}: {section}: there is no such section{suggest_key(section)}")
         if section in SECTIONS:
-            for given in _read_section(f"{path}: {section}", section, values):
-                yield replace(given, file=path)
+            for given_value in _read_section(f"{path}: {section}", section, values):
+                yield replace(given_value, file=path)
             continue
         for name, entry in _expect_object(f"{path}: {section}", values).items():
             if not _expect_object(f"{path}: {section}.{name}", entry):
                 raise ConfigError(f"{path}: {section}.{name}: it is empty")
-            for given in _read_section(f"{path}: {section}.{name}", "vllm", entry):
-                yield replace(given, table=section, name=str(name), file=path)
+            for given_value in _read_section(f"{path}: {section}.{name}", "vllm", entry):
+                yield replace(given_value, table=section, name=str(name), file=path)
 
 
 def write_setting(path: Path, key: str, value: object) -> None:

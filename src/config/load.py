@@ -56,8 +56,8 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
     `path`: the file that was named; without it the one beside cli.py counts, where it exists. `overrides` come from the
     command line, by dotted key; None means not given. Raises ConfigError.
     """
-    given = _gather_values(path, overrides, environ)
-    single = {key: each for key, each in given.items() if not each.table}  # keys that are in no table
+    values = _gather_values(path, overrides, environ)
+    single = {key: each for key, each in values.items() if not each.table}  # keys that are in no table
     folder = single.get("workspace.dir", GivenValue("workspace.dir", WorkspaceSettings().dir, "workspace.dir"))
     workspace = resolve_path(str(folder.value), folder.place, "folder")
     tool_files = _find_tools(single)
@@ -67,17 +67,17 @@ def load(path: Path | None, overrides: Mapping[str, object], environ: Mapping[st
         name: section(**_get_values(_select_section(name, single))) for name, section in SECTIONS.items()
     }
     main: VllmSettings = sections["vllm"]
-    servers = _make_servers(given, main)
+    servers = _make_servers(values, main)
     protected = map(str, filter(None, (path, *list_default_files(environ), get_user_guide(environ))))
     settings = Settings(
         **sections,
-        models={name: _get_values(entry) for name, entry in _group(given, "models").items()},
+        models={name: _get_values(entry) for name, entry in _group(values, "models").items()},
         servers=servers,
         state=get_state_folder(environ),
         root=workspace,
         added=_find_added(single.get("workspace.add_dirs"), workspace),
         files=tuple(Path(os.path.realpath(each)) for each in (*protected, *tool_files)),
-        places={key: each.place for key, each in given.items()},
+        places={key: each.place for key, each in values.items()},
     )
     if servers:
         settings = settings.with_server(next(iter(servers)))
@@ -95,31 +95,31 @@ def _gather_values(
     path: Path | None, overrides: Mapping[str, object], environ: Mapping[str, str]
 ) -> dict[str, GivenValue]:
     """The values that count, by their full key: those that are given, and what they decide. Raises ConfigError."""
-    given = {each.full_key: check_value(each) for each in _read_sources(path, overrides, environ)}
-    for entry in (_select_section("vllm", given), *_group(given, "servers").values()):
-        given |= {each.full_key: each for each in _derive_values(entry)}
-    return given | {each.full_key: each for each in _share_with_servers(given)}
+    values = {each.full_key: check_value(each) for each in _read_sources(path, overrides, environ)}
+    for entry in (_select_section("vllm", values), *_group(values, "servers").values()):
+        values |= {each.full_key: each for each in _derive_values(entry)}
+    return values | {each.full_key: each for each in _share_with_servers(values)}
 
 
 def _read_sources(
     path: Path | None, overrides: Mapping[str, object], environ: Mapping[str, str]
 ) -> Sequence[GivenValue]:
     """All values that are given, the weakest first."""
-    files, given = [get_user_file(environ)], list[GivenValue]()
+    files, given_values = [get_user_file(environ)], list[GivenValue]()
     if path is None:
         files.append(get_checkout_file())
     for file in files:
         if file and os.path.lexists(file):  # also one that cannot be read: that is an error
-            given += read_settings_file(file)
+            given_values += read_settings_file(file)
     if path:
-        given += read_settings_file(path)
+        given_values += read_settings_file(path)
     for name, key in ENVIRONMENT.items():
         if value := environ.get(name, "").strip():
-            given.append(GivenValue(key, value, f"environment variable {name}"))
+            given_values.append(GivenValue(key, value, f"environment variable {name}"))
     for key, override in overrides.items():
         if override is not None:
-            given.append(GivenValue(key, override, f"command line: {key}"))
-    return given
+            given_values.append(GivenValue(key, override, f"command line: {key}"))
+    return given_values
 
 
 def _share_with_servers(given: Mapping[str, GivenValue]) -> Iterator[GivenValue]:

@@ -548,16 +548,16 @@ class Settings(Struct, frozen=True):
 
     def get_model_settings(self, model: str) -> VllmSettings:
         """Those of the server, with what the entries of `models` say of this one; the last one wins."""
-        given: dict[str, Any] = {}
+        overrides: dict[str, Any] = {}
         for pattern, values in self.models.items():
             if fnmatchcase(model, pattern):
-                given |= values
-        given = {
+                overrides |= values
+        overrides = {
             name: value
-            for name, value in given.items()
+            for name, value in overrides.items()
             if not self.places.get(f"vllm.{name}", "").startswith("command line")
         }
-        return replace(self.vllm, **given)
+        return replace(self.vllm, **overrides)
 
     def with_model_values(self, model: str, values: Mapping[str, Any]) -> "Settings":
         """The same with these values of `vllm` for one model; they win over those of its patterns."""

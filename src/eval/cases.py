@@ -124,13 +124,13 @@ def fingerprint(cases: Sequence[Case]) -> str:
 
 def _compare(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> str:
     """Each expected call must be found in one call of its own."""
-    left = list(calls)
+    calls_left = list(calls)
     for wanted in expected:
-        fitting = next((call for call in left if wanted.fits(call)), None)
+        fitting = next((call for call in calls_left if wanted.fits(call)), None)
         if fitting is None:
             return f"expected {_show(wanted.name, wanted.arguments)}, got {_show_all(calls)}"
-        left.remove(fitting)
-    if left:
+        calls_left.remove(fitting)
+    if calls_left:
         return f"expected {len(expected) or 'no'} calls, got {_show_all(calls)}"
     return ""
 

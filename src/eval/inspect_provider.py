@@ -84,12 +84,12 @@ class VllmBot(ModelAPI):  # type: ignore[misc]  # unknown where the extra is not
         self, input: list[ChatMessage], tools: list[ToolInfo], tool_choice: InspectChoice, config: GenerateConfig
     ) -> ModelOutput:
         """One turn. Raises BotError."""
-        given = {name: value for name in SAMPLING if (value := getattr(config, name)) is not None}
+        sampling = {name: value for name in SAMPLING if (value := getattr(config, name)) is not None}
         if config.stop_seqs:
-            given["stop"] = tuple(config.stop_seqs)
+            sampling["stop"] = tuple(config.stop_seqs)
         if config.reasoning_effort:
-            given["reasoning_effort"] = config.reasoning_effort
-        settings = replace(self._settings, vllm=replace(self._settings.vllm, **given))
+            sampling["reasoning_effort"] = config.reasoning_effort
+        settings = replace(self._settings, vllm=replace(self._settings.vllm, **sampling))
         core = make_core(settings, self.model_name, is_name_fixed=True)
         notices: list[str] = []
         async with AsyncModel(make_async_client(settings), core) as model:

@@ -170,15 +170,15 @@ def _drive(steps: Generator[Any, Any, None], player: Player) -> None:
 
 def compare(entry: Mapping[str, Any], now: Replayed) -> list[str]:
     """The differences between the calls and texts that a client got and those that it would get now, a line each."""
-    told = [f"{request} is asked, and the record holds no answer" for request in now.unanswered]
+    differing = [f"{request} is asked, and the record holds no answer" for request in now.unanswered]
     before = {each.get("index"): each for each in as_dicts(entry.get("choices"))}
     after = {each.get("index"): each for each in now.choices}
     is_cut = entry.get("ended") == "cancelled"
     for index in sorted({*before, *after}, key=str):
         where = "" if len({*before, *after}) == 1 else f"choice {index}: "
         differences = _compare_choice(before.get(index) or {}, after.get(index) or {}, is_cut=is_cut)
-        told += [f"{where}{each}" for each in differences]
-    return told
+        differing += [f"{where}{each}" for each in differences]
+    return differing
 
 
 def _compare_choice(before: Mapping[str, Any], after: Mapping[str, Any], *, is_cut: bool) -> Iterator[str]:

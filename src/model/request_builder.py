@@ -273,8 +273,8 @@ def _find_input(message: Message) -> _Input:
         texts = [("", message.text)]
     elif isinstance(message, ToolResults):
         texts = [(result.tool_call_id, result.text) for result in message.results]
-    given = [(id, GivenText(text, is_user=is_user)) for id, text in texts]
-    return _Input(given, any(mentions_call(text) for _, text in texts), [])
+    given_texts = [(id, GivenText(text, is_user=is_user)) for id, text in texts]
+    return _Input(given_texts, any(mentions_call(text) for _, text in texts), [])
 
 
 def make_strict(tool: ToolDefinition, can_hold: Callable[[Mapping[str, JSON]], bool]) -> ToolDefinition:

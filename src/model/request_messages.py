@@ -137,12 +137,12 @@ class MessageRenderer:
         limit, counts = path.max_media, self._media_counts(messages)
         if sum(counts) <= limit:
             return messages
-        flat, kept = self._flattened(messages), list(messages)
-        for place in reversed(range(len(kept))):
+        flat, limited = self._flattened(messages), list(messages)
+        for place in reversed(range(len(limited))):
             limit -= counts[place]
             if limit < 0:
-                kept[place] = flat[place]
-        return kept
+                limited[place] = flat[place]
+        return limited
 
 
 def _read_malformed(message: Message) -> Message:

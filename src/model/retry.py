@@ -103,10 +103,10 @@ def _plan_retry(error: RequestFailed, made: int, policy: RetryPolicy, jitter: fl
 
 def _plan_loading_wait(error: ServerLoading, waited: float, policy: RetryPolicy, jitter: float) -> tuple[float, str]:
     """As _plan_retry."""
-    left = policy.load_timeout - waited
-    if left <= 0 or not policy.retries:
+    seconds_left = policy.load_timeout - waited
+    if seconds_left <= 0 or not policy.retries:
         return _plan_retry(error, 1, replace(policy, retries=0), jitter)
     # Half of the time waited so far: few notices, and the wait is at most half as long again as it had to be.
     seconds = error.retry_after or max(1.0, waited / 2) * (1 - JITTER * jitter)
-    seconds = min(seconds, MAX_LOADING_WAIT_S, left)
-    return seconds, f"asking again in {seconds:.1f} s, for {left:.0f} s in all"
+    seconds = min(seconds, MAX_LOADING_WAIT_S, seconds_left)
+    return seconds, f"asking again in {seconds:.1f} s, for {seconds_left:.0f} s in all"

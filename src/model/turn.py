@@ -213,8 +213,8 @@ class ModelTurn:
         is_system = isinstance(next(iter(request.messages), None), SystemMessage)
         way = path.mode, path.prompt_style, path.alternate, path.fold_system
         sent = Sent(state.server.identify(request.model), way, request.tools, request.messages, is_system)
-        if kept := state.continuity.measure(sent, answer.prompt_ids, turn.tokens.ids):
-            yield kept
+        if prefix := state.continuity.measure(sent, answer.prompt_ids, turn.tokens.ids):
+            yield prefix
 
         def replay(asked: ChatRequest) -> Aside[ResponseAssembler]:
             again = make_answer(asked)

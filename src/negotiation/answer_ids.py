@@ -133,11 +133,11 @@ def _list_parts(text: str, tools: ToolIndex, thought_closer: str) -> list[tuple[
     parser = StreamParser(tools, thought_closer=thought_closer)
     parts: list[tuple[type, list[str]]] = []
     for event in [*parser.feed(text), *parser.close()]:
-        kind, said = type(event), _describe(event)
+        kind, description = type(event), _describe(event)
         if kind is not ParsedCall and parts and parts[-1][0] is kind:
-            parts[-1][1].append(said)
-        elif said.strip():
-            parts.append((kind, [said]))
+            parts[-1][1].append(description)
+        elif description.strip():
+            parts.append((kind, [description]))
     return [(kind, "".join(pieces).strip()) for kind, pieces in parts]
 
 

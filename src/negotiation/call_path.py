@@ -393,12 +393,12 @@ def _list_blamed(refusal: ServerError, sent: frozenset[str]) -> list[str]:
     """The field that the refusal names, of those that were sent; all if it is about one, and does not say which."""
     if "max_tokens" in sent and "max_completion_tokens" in refusal.body:
         return ["max_tokens"]
-    left = [name for name in OPTIONAL_FIELDS if name in sent]
-    for name in left:
+    named = [name for name in OPTIONAL_FIELDS if name in sent]
+    for name in named:
         if _blames(refusal, name):
             return [name]
     if refusal.status in (400, 422) and _NAMELESS.match(refusal.body):
-        return left
+        return named
     return []
 
 

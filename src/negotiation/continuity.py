@@ -34,12 +34,12 @@ CAUSES: Mapping[str, str] = {
 
 def describe_kept(kept: PrefixKept) -> str:
     """In one line, for people."""
-    told = f"{kept.share:.1%} of the last prompt and answer were the beginning of this prompt"
+    text = f"{kept.share:.1%} of the last prompt and answer were the beginning of this prompt"
     if kept.cause:
-        told = f"{told}; {CAUSES[kept.cause]}"
+        text = f"{text}; {CAUSES[kept.cause]}"
     if kept.place is not None:
-        told = f"{told}, from message {kept.place + 1} on"
-    return told
+        text = f"{text}, from message {kept.place + 1} on"
+    return text
 
 
 class Sent(Struct, frozen=True):
@@ -128,13 +128,13 @@ NOTHING_KNOWN = Known(0, 0, array("I"))
 
 def find_known(before: Trail, prompt: bytes) -> Known:
     """`prompt`: as write_ids gives it."""
-    kept = before.fingerprint
-    size = kept.count_kept(prompt)
-    if size >= kept.whole_size:  # the usual case: to count what is not kept takes no time
-        tokens = before.tokens - kept.rest.count(b",", size - kept.whole_size)
+    fingerprint = before.fingerprint
+    size = fingerprint.count_kept(prompt)
+    if size >= fingerprint.whole_size:  # the usual case: to count what is not kept takes no time
+        tokens = before.tokens - fingerprint.rest.count(b",", size - fingerprint.whole_size)
     else:
         tokens = prompt.count(b",", 0, size)
-    return Known(size, tokens, kept.blocks[: size // BLOCK_BYTES])
+    return Known(size, tokens, fingerprint.blocks[: size // BLOCK_BYTES])
 
 
 def make_trail(sent: Sent, prompt: bytes, answer: Sequence[int], known: Known = NOTHING_KNOWN) -> Trail:

@@ -227,8 +227,8 @@ def probe_late_system(server: ServerApi, model: str) -> Aside[bool | None]:
     late = yield from server.tokenize_prompt(ChatRequest(model, [*messages, SystemMessage("Answer in English only.")]))
     if late is None:
         return False
-    kept = count_equal(plain.tokens, late.tokens)
-    return len(late.tokens) > len(plain.tokens) and kept > len(plain.tokens) - MAX_OPENING_TOKENS
+    shared = count_equal(plain.tokens, late.tokens)
+    return len(late.tokens) > len(plain.tokens) and shared > len(plain.tokens) - MAX_OPENING_TOKENS
 
 
 def count_equal(before: Sequence[int], now: Sequence[int]) -> int:

@@ -198,16 +198,16 @@ def _cut_quotes(message: str, sent: object) -> str:
 
 def _list_texts(sent: object) -> Iterator[str]:
     """All strings of the request that are more than a word, among them names of fields."""
-    left = [sent]
-    while left:
-        value = left.pop()
+    unread = [sent]
+    while unread:
+        value = unread.pop()
         if isinstance(value, str):
             if len(value) >= MIN_QUOTE_CHARS and not value.isidentifier():
                 yield value
         elif isinstance(value, Mapping):
-            left += [*value, *value.values()]
+            unread += [*value, *value.values()]
         elif isinstance(value, (list, tuple)):
-            left += value
+            unread += value
 
 
 def _classify(text: str, status: int, message: str) -> ServerError:

@@ -48,6 +48,6 @@ def convert_chunk(chunk: dict[str, Any]) -> dict[str, Any]:
 
 def _convert(choice: dict[str, Any], shell: dict[str, Any], name: str) -> dict[str, Any]:
     text = choice.get("text")
-    kept = {key: value for key, value in choice.items() if key not in ("text", "logprobs")}
+    rest = {key: value for key, value in choice.items() if key not in ("text", "logprobs")}
     message = {**shell, "content": text} if text or shell else {}
-    return {**kept, name: message}
+    return {**rest, name: message}

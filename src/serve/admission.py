@@ -146,8 +146,8 @@ def find_cors_headers(asked: Asked, rules: AccessRules) -> dict[str, str]:
 def drop_key(target: str) -> str:
     """A request's path and query without the gateway's key; everything else is as it came."""
     path, mark, query = target.partition("?")
-    kept = [part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "key"]
-    return path + (mark if kept else "") + "&".join(kept)
+    other_parts = [part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "key"]
+    return path + (mark if other_parts else "") + "&".join(other_parts)
 
 
 def _check_host(hosts: Sequence[str], more: Collection[str]) -> None:

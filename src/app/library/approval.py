@@ -93,7 +93,7 @@ def read_answers(pending: Sequence[ToolCall], answers: Answers) -> list[GivenAns
 
 
 def _read_each(pending: Sequence[ToolCall], answers: Answers) -> list[GivenAnswer]:
-    given = []
+    given_answers = []
     for call in pending:
         if call.id not in answers:
             raise ConfigError(f"answers: there is none to {call.id} ({call.name}).", "Answer all of agent.pending.")
@@ -101,8 +101,8 @@ def _read_each(pending: Sequence[ToolCall], answers: Answers) -> list[GivenAnswe
         answer = read_answer(reply)
         if answer is None or reply is LATER:
             raise ConfigError(f"answers: {call.id}: expected True, False or an Answer, not {reply!r:.80}.")
-        given.append((call, answer))
-    return given
+        given_answers.append((call, answer))
+    return given_answers
 
 
 def read_answer(reply: object) -> Answer | None:

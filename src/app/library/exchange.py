@@ -177,8 +177,8 @@ class BaseAgent(Generic[RunnerT]):
 
     def _make_resumption(self, answers: Answers, schema: object) -> Exchange:
         self._check_waits()
-        given = read_answers(self.pending, answers)
-        return Exchange(self, None, "auto", _read_form(schema), given)  # what was required has been called
+        given_answers = read_answers(self.pending, answers)
+        return Exchange(self, None, "auto", _read_form(schema), given_answers)  # what was required has been called
 
     def _check_waits(self) -> None:
         """Raises BotError."""
@@ -197,8 +197,8 @@ class BaseAgent(Generic[RunnerT]):
     @property
     def request_settings(self) -> Mapping[str, Any]:
         """What each request asks for, beside the conversation, for traces."""
-        given = self._options
-        return {"stream": True, **{name: given.get(name) for name in Sampling.__annotations__}}
+        options = self._options
+        return {"stream": True, **{name: options.get(name) for name in Sampling.__annotations__}}
 
     def take(self, given: Sequence[GivenAnswer] | None) -> None:
         """Begin a question, or what `given` are the answers for. Raises BotError."""

@@ -37,8 +37,8 @@ def run_acp(options: argparse.Namespace) -> int:
     from ...acp.run import serve_editor
 
     def make_settings(folder: Path, added: Sequence[str]) -> Settings:
-        given: dict[str, object] = {"workspace.add_dirs": added} if added else {}
-        return load_settings(options, **{"workspace.dir": str(folder), **given})
+        folders: dict[str, object] = {"workspace.add_dirs": added} if added else {}
+        return load_settings(options, **{"workspace.dir": str(folder), **folders})
 
     with reserve_streams() as (incoming, outgoing):
         serve_editor(make_settings, incoming, outgoing, tracebacks=bool(read_debug_level(os.environ)))

@@ -225,8 +225,8 @@ def _sum_up(batch: Batch, options: argparse.Namespace, tasks: int, out: Path, cl
     print(sanitize(render_text(rows, tasks)))
     print(f"results: {out / 'results.jsonl'}, report: {page}", file=sys.stderr)
     if batch.is_over_budget and len(rows) < tasks:
-        left = f"{tasks - len(rows):,} of {tasks:,} tasks were not started"
-        print(f"The budget of {options.budget_tokens:,} tokens is spent; {left}.", file=sys.stderr)
+        not_started = f"{tasks - len(rows):,} of {tasks:,} tasks were not started"
+        print(f"The budget of {options.budget_tokens:,} tokens is spent; {not_started}.", file=sys.stderr)
         return LIMIT
     return 0 if len(rows) == tasks and all(row.is_success for row in rows) else FAILED
 
@@ -237,8 +237,8 @@ def _make_step(progress: BatchProgress) -> ProgressStep:
     parts = [f"{failed:,} failed", f"{rate:,.1f} a minute"]
     if progress.running is not None:
         parts.insert(0, f"{progress.running} running")
-    if (left := progress.seconds_left) is not None:
-        parts.append(f"{format_span(left)} left")
+    if (seconds_left := progress.seconds_left) is not None:
+        parts.append(f"{format_span(seconds_left)} left")
     if progress.refusal:
         parts.append(f"trying again: {sanitize(progress.refusal)[:MAX_REFUSAL_CHARS]}")
     return ProgressStep(len(progress.rows), progress.total, ", ".join(parts))

@@ -117,8 +117,8 @@ def _check_configuration(diagnosis: Diagnosis) -> Finding:
     places = diagnosis.settings.places.items()
     files = dict.fromkeys(place.removesuffix(f": {key}") for key, place in places if place.endswith(f": {key}"))
     source = ", ".join(each for each in files if each != "command line") or "no file, the defaults"
-    given = [key for key, place in places if place.startswith(("environment", "command line"))]
-    if elsewhere := [key for key in given if key in SETTINGS]:  # and not once more for each of `servers`
+    outer_keys = [key for key, place in places if place.startswith(("environment", "command line"))]
+    if elsewhere := [key for key in outer_keys if key in SETTINGS]:  # and not once more for each of `servers`
         source += f"; also {', '.join(elsewhere)}"
     return Finding("pass", source)
 
@@ -208,13 +208,13 @@ def _check_continuity(diagnosis: Diagnosis) -> Finding | None:
         pass
     shown, hidden = (ChatRequest(diagnosis.model_name, each, [PROBE_TOOL]) for each in (THOUGHT_PROBE, PLAIN_PROBE))
     thoughts = THOUGHTS_KEPT[diagnosis.ask(lambda each: probe_thoughts(each, shown, hidden))]
-    kept = model.core.kept
-    if kept is None:
+    prefix = model.core.kept
+    if prefix is None:
         return Finding("pass", f"not measured, since the server tells no token ids; {thoughts}")
-    if kept.share >= KEPT_SHARE:
-        return Finding("pass", f"{describe_kept(kept)}; {thoughts}")
+    if prefix.share >= KEPT_SHARE:
+        return Finding("pass", f"{describe_kept(prefix)}; {thoughts}")
     advice = "From there on the server reads each prompt anew. See docs/paths.md, What goes back."
-    return Finding("warn", f"{describe_kept(kept)} ({kept.cause}); {thoughts}", advice)
+    return Finding("warn", f"{describe_kept(prefix)} ({prefix.cause}); {thoughts}", advice)
 
 
 def _make_small_model(diagnosis: Diagnosis, paths: tuple[str, ...]) -> Model:
@@ -266,10 +266,10 @@ def _tell_call(response: Response, how: str) -> str:
     """`how`: what is said of its first call, if it has one."""
     if response.calls:
         return f"the model's call {how} ({response.calls[0].origin})"
-    told = "the model made no call when asked to"
+    message = "the model made no call when asked to"
     if text := " ".join(response.text.split()):
-        told += f"; it said: {text[:60]!r}"
-    return told
+        message += f"; it said: {text[:60]!r}"
+    return message
 
 
 def _check_template(diagnosis: Diagnosis) -> Finding:
@@ -412,18 +412,18 @@ def _check_mcp(diagnosis: Diagnosis) -> Finding | None:
     if not servers:
         return None
     advice = list(connect_mcp(diagnosis.settings).notices)
-    said = f"{len(servers)}, all reached over the network"
+    message = f"{len(servers)}, all reached over the network"
     if here := ", ".join(str(each.get("name")) for each in servers if "command" in each):
-        said = f"outside the sandbox, with your rights: {here}"
+        message = f"outside the sandbox, with your rights: {here}"
         advice.append("Configure only servers that you trust.")
-    return Finding("warn" if advice else "pass", said, "\n".join(advice))
+    return Finding("warn" if advice else "pass", message, "\n".join(advice))
 
 
 def _check_tool_search(diagnosis: Diagnosis) -> Finding | None:
     """Whether the tools of MCP servers take so much of a prompt that they are searched instead."""
     tools = make_tools(diagnosis.settings, get_context=lambda: diagnosis.context)
-    said = describe_savings(tools.definitions, diagnosis.settings.tools.search)
-    return Finding("pass", said) if said else None
+    savings = describe_savings(tools.definitions, diagnosis.settings.tools.search)
+    return Finding("pass", savings) if savings else None
 
 
 def check_terminal() -> Finding:

@@ -79,10 +79,10 @@ def run_export(form: str, files: Sequence[Path], out: Path) -> int:
         exported = export_openai(lines, out) if form == "openai" else export_atif(lines, out)
     except OSError as error:
         raise ConfigError(f"{error.filename or out} cannot be written: {error.strerror}.") from error
-    told = f"{exported.written} {exported.unit} of {exported.calls} calls are in {out}"
+    summary = f"{exported.written} {exported.unit} of {exported.calls} calls are in {out}"
     if left_out := ", ".join(f"{count} {why}" for why, count in sorted(exported.left_out.items())):
-        told += f"; left out: {left_out}"
-    print(sanitize(f"{told}."))
+        summary += f"; left out: {left_out}"
+    print(sanitize(f"{summary}."))
     return 0
 
 
@@ -108,5 +108,5 @@ def _describe(line: RecordLine) -> str:
 
 def _sum_up(counts: Counter[str]) -> str:
     skipped = ", ".join(f"{counts[name]} {name}" for name in ("relayed", "redacted", "damaged") if counts[name])
-    told = f"{counts['read']} calls were read again, {counts['differ']} differ"
-    return f"{told}; not read: {skipped}." if skipped else f"{told}."
+    summary = f"{counts['read']} calls were read again, {counts['differ']} differ"
+    return f"{summary}; not read: {skipped}." if skipped else f"{summary}."

@@ -96,9 +96,9 @@ def _limit_tokens(runtime: Runtime, report: RunReport, max_tokens: int | None) -
     """Limit the next turn to the tokens that are left. Raises LimitReached if there are none."""
     if max_tokens is None:
         return
-    left = max_tokens - report.output_tokens
-    if left > 0:
-        runtime.model.max_tokens = min(runtime.model.max_tokens or left, left)
+    tokens_left = max_tokens - report.output_tokens
+    if tokens_left > 0:
+        runtime.model.max_tokens = min(runtime.model.max_tokens or tokens_left, tokens_left)
     elif report.wants_tools:
         report.hit_limit = "--max-tokens"
         raise LimitReached(f"The model wrote {report.output_tokens:,} tokens.", "The limit is --max-tokens.")

@@ -33,9 +33,9 @@ def list_details(result: ToolResult, colours: Colours, *, with_diff: bool = True
         printed, _ = split_notes(result.own_text.rstrip("\n").split("\n"), result.ending)
         return [(_clean_line(line), DIM) for line in printed[-MAX_FAILURE_LINES:]]
     lines = []
-    _, lead, told = result.own_text.rpartition(f"\n[{CHECKS_LEAD}\n")
+    _, lead, findings = result.own_text.rpartition(f"\n[{CHECKS_LEAD}\n")
     if lead and result.name in CHANGING_TOOLS:  # what the project's checks say of the file
-        lines = [(_clean_line(line), colours.error) for line in told.removesuffix("]").split("\n")]
+        lines = [(_clean_line(line), colours.error) for line in findings.removesuffix("]").split("\n")]
     if with_diff:
         lines += number_diff(get_diff(result), colours)
     return lines

@@ -23,12 +23,12 @@ def truncate(text: str, columns: int) -> str:
     text = text.replace("\t", " " * TAB_COLUMNS)
     if measure_width(text) <= columns:
         return text
-    left = columns - len(ELLIPSIS)
+    columns_left = columns - len(ELLIPSIS)
     end = 0
     for piece in _PIECE.finditer(text):
         if not piece[1]:
-            left -= cell_len(piece[0])
-        if left < 0:
+            columns_left -= cell_len(piece[0])
+        if columns_left < 0:
             break
         end = piece.end()
     shown = text[:end] + ELLIPSIS[: max(columns, 0)]

@@ -170,13 +170,13 @@ def _has_readable_calls(message: Mapping[str, Any]) -> bool:
 
 def _leave_out_empty(messages: Messages) -> Messages:
     """Without the messages that say nothing. The last one stays: it is what is to be answered."""
-    kept: list[dict[str, Any]] = []
+    filled: list[dict[str, Any]] = []
     for message in messages[:-1]:
         content = message.get("content")
         is_of_call = message.get("role") == "tool" or message.get("tool_calls")
         if is_of_call or has_media(content) or read_text(content).strip():
-            kept.append(message)
-    return [*kept, *messages[-1:]]
+            filled.append(message)
+    return [*filled, *messages[-1:]]
 
 
 def join_neighbours(messages: Messages) -> list[dict[str, Any]]:

@@ -119,13 +119,13 @@ def _wrap(content: object) -> JSON:
 
 def join_contents(*contents: Any) -> JSON:
     """Contents as one: a string if all are, else a list of parts. In linear time: a client sends any number."""
-    given = [content for content in contents if content]
-    texts = list(takewhile(lambda content: isinstance(content, str), given))
-    if len(texts) == len(given):
+    filled = [content for content in contents if content]
+    texts = list(takewhile(lambda content: isinstance(content, str), filled))
+    if len(texts) == len(filled):
         return "\n\n".join(texts)
-    if len(given) == 1:
-        return cast("JSON", given[0])
-    return [*_list_parts("\n\n".join(texts)), *chain(*map(_list_parts, given[len(texts) :]))]
+    if len(filled) == 1:
+        return cast("JSON", filled[0])
+    return [*_list_parts("\n\n".join(texts)), *chain(*map(_list_parts, filled[len(texts) :]))]
 
 
 def _list_parts(content: Any) -> Iterator[JSON]:

@@ -184,10 +184,10 @@ def _find_in_object(node: dict[str, Node], is_tool: IsTool, depth: int) -> list[
 
 def _find_by_key(node: dict[str, Node], is_tool: IsTool) -> list[RawCall]:
     """The calls in an object that has the names of tools for its keys and their arguments for values."""
-    given = {key: value for key, value in node.items() if is_tool(key)}
-    if not all(isinstance(value, (dict, str)) for value in given.values()) or node.keys() - given - ENVELOPE_KEYS:
+    by_name = {key: value for key, value in node.items() if is_tool(key)}
+    if not all(isinstance(value, (dict, str)) for value in by_name.values()) or node.keys() - by_name - ENVELOPE_KEYS:
         return []
-    calls = [_make_call(key, value) for key, value in given.items()]
+    calls = [_make_call(key, value) for key, value in by_name.items()]
     if any(call.positional for call in calls):
         return []
     return calls

@@ -112,23 +112,23 @@ class ArgumentReader:
             return encode_arguments(arguments)
         if any(name not in arguments or arguments[name] != value for name, value in self._done.items()):
             return None
-        rest, given = "", set(self._done)
+        rest, sent_names = "", set(self._done)
         if self._value is not None:
-            given.add(self._key)
+            sent_names.add(self._key)
             written, value = self.read_open_string(), arguments.get(self._key)
             if not isinstance(value, str) or not value.startswith(written):
                 return None
             rest = _dump(value[len(written) :])[1:]
-        left = [name for name in arguments if name not in given]
-        return rest + "".join(f", {_dump(name)}: {_dump(arguments[name])}" for name in left) + "}"
+        unsent_names = [name for name in arguments if name not in sent_names]
+        return rest + "".join(f", {_dump(name)}: {_dump(arguments[name])}" for name in unsent_names) + "}"
 
     def _take_steps(self) -> str:
         """What the steps give until one needs more text, or stops."""
-        given: list[str] = []
+        pieces: list[str] = []
         while self._step is not None and (piece := self._step()) is not None:
-            given.append(piece)
-        self.sent = self.sent or any(given)
-        return "".join(given)
+            pieces.append(piece)
+        self.sent = self.sent or any(pieces)
+        return "".join(pieces)
 
     def _open_string(self, key: str) -> str:
         self._key, self._value = key, []
@@ -174,10 +174,10 @@ class JSONArgumentReader(ArgumentReader):
         if self._step == self._go_on and not self._pending and not self._special.search(text):
             return self._add(text)
         self._pending += text
-        given = self._take_steps()
+        piece = self._take_steps()
         if len(self._pending) > MAX_PENDING_CHARS:
             self._step = None
-        return given
+        return piece
 
     # A step gives the text that is certain; None if it needs more text, or if the stream stops.
 
@@ -252,10 +252,10 @@ class BareArgumentReader(JSONArgumentReader):
             held = next(size for size in reversed(range(len(quote))) if text.endswith(quote[:size]))
             end = len(text) - held
         self._pending = text[end:]
-        given = self._add(encode_text(text[:end]))
-        if not given and self._step == self._go_on:
+        piece = self._add(encode_text(text[:end]))
+        if not piece and self._step == self._go_on:
             return None
-        return given
+        return piece
 
 
 class CallArgumentReader(JSONArgumentReader):

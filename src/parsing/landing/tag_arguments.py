@@ -43,10 +43,10 @@ class TagArgumentReader(ArgumentReader):
             return self._add(encode_text(text))
         self._text = self._text[self._at :] + text
         self._at = 0
-        given = self._take_steps()
+        piece = self._take_steps()
         if len(self._text) - self._at > MAX_PENDING_CHARS:
             self._step = None
-        return given
+        return piece
 
     # A step gives the text that is certain; None if it needs more text, or if the stream stops.
 
@@ -135,14 +135,14 @@ class TagArgumentReader(ArgumentReader):
         tag = self._find_next()
         if tag is None:
             return None
-        given = ""
+        piece = ""
         if self._value is not None:
             string = self.read_open_string()
             if string in NULLS:
                 self._step = None
                 return None
-            given = self._end_string()
-        return given + self._begin_argument(tag)
+            piece = self._end_string()
+        return piece + self._begin_argument(tag)
 
 
 def _read_key(tag: Tag) -> str:

@@ -188,15 +188,15 @@ class HookPrograms:
 
     def _run(self, hook: Hook, about: Mapping[str, JSON]) -> _Output:
         """Raises HookFailed."""
-        with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:  # pipes may fill, or stay open
-            given.write(json.dumps(about).encode())
-            given.seek(0)
+        with TemporaryFile() as stdin, TemporaryFile() as out, TemporaryFile() as err:  # pipes may fill, or stay open
+            stdin.write(json.dumps(about).encode())
+            stdin.seek(0)
             try:
                 process = subprocess.Popen(  # noqa: S603 - the user's own program, and no shell reads the words
                     hook.command,
                     cwd=self._workspace,
                     env=self._environment,
-                    stdin=given,
+                    stdin=stdin,
                     stdout=out,
                     stderr=err,
                     start_new_session=True,

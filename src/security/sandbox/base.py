@@ -120,8 +120,8 @@ class SandboxBase(ABC):
             return environment
         folders = [os.path.realpath(each) for each in environment["PATH"].split(os.pathsep) if each.startswith("/")]
         fixed = [*map(Path, SYSTEM), *self.view.readable]
-        kept = [each for each in folders if find_top(Path(each), fixed) and not find_top(Path(each), self.view.tops)]
-        return {**environment, "PATH": os.pathsep.join(kept) or os.defpath}  # "" is the current folder
+        chosen = [each for each in folders if find_top(Path(each), fixed) and not find_top(Path(each), self.view.tops)]
+        return {**environment, "PATH": os.pathsep.join(chosen) or os.defpath}  # "" is the current folder
 
     def run_trial(
         self, script: Sequence[str], environment: Mapping[str, str], access: Access = "write"

@@ -150,8 +150,8 @@ class ContainerSandbox(SandboxBase):
         protected: Sequence[Path],  # noqa: ARG002 - put back afterwards
     ) -> Launch:
         name = f"vllm-bot-{secrets.token_hex(8)}"
-        given = {key: value for key, value in environment.items() if key not in OF_THE_IMAGE}
-        variables = self.complete_environment(given, HOME, TEMPORARY, access)
+        own_variables = {key: value for key, value in environment.items() if key not in OF_THE_IMAGE}
+        variables = self.complete_environment(own_variables, HOME, TEMPORARY, access)
         words = [self.runtime.program, "run", "--rm", "--name", name, *self.runtime.list_labels(self.scratch)]
         words += [*self._list_restrictions(access), *self._list_mounts(access), "--workdir", str(cwd)]
         for key, value in variables.items():
@@ -223,8 +223,8 @@ def open_container(
     except OSError as error:
         raise BotError(f"No container of the image {options.image} could be started: {error}.") from error
     if done.returncode != PROBE_SUCCESS:
-        told = get_last_line(done.stderr.decode("utf-8", "replace")) or f"it ended with {done.returncode}"
-        raise BotError(f"A trial command failed in the image {options.image}: {told}")
+        reason = get_last_line(done.stderr.decode("utf-8", "replace")) or f"it ended with {done.returncode}"
+        raise BotError(f"A trial command failed in the image {options.image}: {reason}")
     if b"checkout" in done.stdout:
         sandbox.covered = working_folder
     return sandbox

@@ -112,8 +112,8 @@ class Leftovers:
         with self._lock:
             if self._running:
                 self._judge_all()
-            kept, self._kept = self._kept, []
-            return kept
+            set_aside, self._kept = self._kept, []
+            return set_aside
 
     def put_back(self, item: SetAside) -> None:
         """Undo what setting it aside did. Raises OSError."""
@@ -168,15 +168,15 @@ class Leftovers:
     def _judge_all(self) -> list[str]:
         """Notes for the model."""
         restored, failed = self._restore_protected()
-        left, not_restored = self._set_aside_running()
-        self._kept += left
+        set_aside, not_restored = self._set_aside_running()
+        self._kept += set_aside
         notes = []
         if restored:
             notes.append(f"protected, put back as it was: {', '.join(restored)}")
         notes += [f"protected, but changed, and could not be put back: {each}" for each in failed]
         notes += [f"could not be put back as it was: {each}" for each in not_restored]
-        if left:
-            notes.append(f"set aside, as it would run later by itself: {', '.join(map(str, left))}")
+        if set_aside:
+            notes.append(f"set aside, as it would run later by itself: {', '.join(map(str, set_aside))}")
         return notes
 
     def _restore_protected(self) -> tuple[list[str], list[str]]:
@@ -278,19 +278,19 @@ class Leftovers:
 
     def _move(self, path: Path, why: str) -> SetAside:
         """Set aside what is there. If it cannot be kept, as on a full disk, it is removed. Raises OSError."""
-        kept = self._aside
+        target = self._aside
         with pin_folder(self._tops, path) as place:
             if _is_folder((place.lstat().st_mode,)):
                 for _ in walk(place, os.R_OK | os.W_OK | os.X_OK):
                     pass  # now it can be moved whole
             try:
                 self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
-                kept = Path(tempfile.mkdtemp(prefix=f"{int(time.time())}-", dir=self._aside), path.name)
-                shutil.move(place, kept)
+                target = Path(tempfile.mkdtemp(prefix=f"{int(time.time())}-", dir=self._aside), path.name)
+                shutil.move(place, target)
             except OSError:
                 _remove(place)
                 why += ", and could not be kept"
-        return SetAside(self._name(path), kept, why)
+        return SetAside(self._name(path), target, why)
 
     def _restore(self, path: Path, was: SavedFile) -> None:
         with pin_folder(self._tops, path, makes=True) as place:

@@ -101,8 +101,8 @@ def select_environment(
 
     None has a value that holds a secret, see drop_secrets.
     """
-    kept = KEPT_VARIABLES | set(named)
-    chosen = {name: value for name, value in environment.items() if name in kept or name.startswith("LC_")}
+    names = KEPT_VARIABLES | set(named)
+    chosen = {name: value for name, value in environment.items() if name in names or name.startswith("LC_")}
     return drop_secrets(chosen, secrets)
 
 

@@ -32,10 +32,10 @@ def check_added(folders: Sequence[Path], workspace: Path, own: Iterable[Path], e
     this program, cannot be held apart from it. `environment`: that of the user, for HOME and PATH.
     """
     home = environment.get("HOME", "")
-    kept = [*own, *list_start_files(home)]
+    files = [*own, *list_start_files(home)]
     on_path = {os.path.realpath(each) for each in environment.get("PATH", "").split(os.pathsep) if each}
     for count, folder in enumerate(folders):
-        checks = chain(_check_place(folder, workspace, folders[:count], home), _check_content(folder, kept, on_path))
+        checks = chain(_check_place(folder, workspace, folders[:count], home), _check_content(folder, files, on_path))
         for is_wrong, why in checks:
             if is_wrong:
                 raise ConfigError(f"{escape_name(folder)} {why}")

@@ -82,12 +82,12 @@ class _Shape(Struct, frozen=True):
         if len(text) <= PART_CHARS:
             return pattern.sub(self.replacement, text)
         cleaned: list[str] = []
-        kept = 0  # what stands before is cleaned
+        clean_end = 0  # what stands before is cleaned
         for match in self._find_in_parts(pattern, text):
             written = match.expand(self.replacement) if isinstance(self.replacement, str) else self.replacement(match)
-            cleaned += [text[kept : match.start()], written]
-            kept = match.end()
-        return "".join([*cleaned, text[kept:]])
+            cleaned += [text[clean_end : match.start()], written]
+            clean_end = match.end()
+        return "".join([*cleaned, text[clean_end:]])
 
     def _find_in_parts(self, pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
         """What `finditer` finds. A part ends behind the reach of what begins in it."""

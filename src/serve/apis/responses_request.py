@@ -80,8 +80,8 @@ class ToolNames:
             return  # it was found twice
         if tool["namespace"]:
             self._namespaces[name] = tool["namespace"], as_str(tool.get("name"))
-        given = {key: fields[key] for key in ("description", "parameters", "strict") if fields.get(key) is not None}
-        self.functions[name] = {"type": "function", "function": {"name": name, **given}}
+        named = {key: fields[key] for key in ("description", "parameters", "strict") if fields.get(key) is not None}
+        self.functions[name] = {"type": "function", "function": {"name": name, **named}}
 
     def flatten(self, call: Mapping[str, Any]) -> str:
         """The name of the function for a tool, or a call, of the client's."""

@@ -60,8 +60,8 @@ def run_user_command(state: State, command: str) -> None:
     if code == -signal.SIGINT:
         state.screen.put("")  # the terminal shows ^C
     ending = _describe_ending(code)
-    kept = output.text().removesuffix("\n")
-    state.notes.append(neutralize(NOTE.format(command=command, output=kept, ending=ending)))
+    output_text = output.text().removesuffix("\n")
+    state.notes.append(neutralize(NOTE.format(command=command, output=output_text, ending=ending)))
     state.screen.say(f"  [{ending}; the model sees this with your next message]")
 
 

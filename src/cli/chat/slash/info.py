@@ -214,9 +214,9 @@ def find_last_code(text: str) -> str:
 
 def run_permissions(state: State, words: str) -> None:
     """Show what runs without asking, and why."""
-    kept = state.factory.rule_memory
+    memory = state.factory.rule_memory
     if words == "forget":
-        kept.forget()
+        memory.forget()
         state.discard_runtime()
         state.screen.say("  What you always allowed in this folder will be asked about again.")
         return
@@ -232,7 +232,7 @@ def run_permissions(state: State, words: str) -> None:
     rows += [f"  allowed_commands: {sanitize(each)}" for each in security.allowed_commands]
     rows += [f"  rule in the settings: {sanitize(json.dumps(each, ensure_ascii=False))}" for each in security.rules]
     rows += [
-        f"  always allowed in this folder: {sanitize(json.dumps(each, ensure_ascii=False))}" for each in kept.read()
+        f"  always allowed in this folder: {sanitize(json.dumps(each, ensure_ascii=False))}" for each in memory.read()
     ]
     sandbox = state.ensure_runtime().sandbox
     rows.append(f"  commands run in: {sandbox.description if sandbox else 'no sandbox'}")
