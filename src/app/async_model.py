@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from ..config import Settings
@@ -25,10 +25,7 @@ def make_async_client(settings: Settings, within: float | None = None, **more: A
 
 
 class AsyncModel(BaseModel):
-    """A model that answers conversations, one at a time.
-
-    `is_shared`: others use its client as well, whose owner closes it; the model then answers until that.
-    """
+    """A model that answers conversations, one at a time. Its client is closed by the server that it belongs to, if any."""
 
     @classmethod
     async def connect(
@@ -55,10 +52,9 @@ class AsyncModel(BaseModel):
                 raise
         return connected
 
-    def __init__(self, client: AsyncClient, core: ModelCore, *, is_shared: bool = False) -> None:
-        super().__init__(core)
+    def __init__(self, client: AsyncClient, core: ModelCore, check_server: Callable[[], object] | None = None) -> None:
+        super().__init__(core, check_server)
         self._client = client
-        self._is_shared = is_shared
 
     def respond(
         self,
@@ -72,7 +68,8 @@ class AsyncModel(BaseModel):
 
     async def close(self) -> None:
         """Close the connections, unless they are those of a server."""
-        if not self._is_shared:
+        self._is_closed = True
+        if not self._check_server:
             await self._client.close()
 
     async def __aenter__(self) -> AsyncModel:

@@ -12,17 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar, get_args
 
-from ..errors import ConfigError
+from ..errors import BotError, ConfigError
 from ..model import ModelCore
 from ..negotiation import CallPath
 from ..transport import Client
 from ..transport.driver import drive, run
-from ..types.effects import AgentSteps, Turn
+from ..types.effects import AgentSteps, Aside, Turn
 from ..types.events import Event, ModelEvent
 from ..types.messages import Message, ToolChoice, ToolDefinition
 from .endpoint import DEFAULT_URL, make_client, make_core, make_settings, take_only
 
 T = TypeVar("T")
+CLOSED_HINT = "Ask inside its `with` block, or make another one."
 
 
 def check_messages(messages: Sequence[Message]) -> None:
@@ -38,10 +39,15 @@ def check_messages(messages: Sequence[Message]) -> None:
 
 
 class BaseModel:
-    """What models of threads and of asyncio share. `core`: its logic without I/O, for an agent's loop."""
+    """What models of threads and of asyncio share. `core`: its logic without I/O, for an agent's loop.
 
-    def __init__(self, core: ModelCore) -> None:
+    `check_server` raises BotError once the server that the model belongs to is closed; None: it belongs to none.
+    """
+
+    def __init__(self, core: ModelCore, check_server: Callable[[], object] | None = None) -> None:
         self.core = core
+        self._check_server = check_server
+        self._is_closed = False
 
     @property
     def name(self) -> str:
@@ -64,7 +70,18 @@ class BaseModel:
         for each in tools:
             if not isinstance(each, ToolDefinition):
                 raise ConfigError(f"tools: expected a ToolDefinition, got {each!r:.60}.", "Write `weather.definition`.")
-        return self.core.respond(messages, tools, choice)
+        return self._respond(messages, tools, choice)
+
+    def _respond(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], choice: ToolChoice) -> Turn[None]:
+        self._check_open()
+        yield from self.core.respond(messages, tools, choice)
+
+    def _check_open(self) -> None:
+        """Raises BotError once it or its server is closed."""
+        if self._is_closed:
+            raise BotError("This model is closed.", CLOSED_HINT)
+        if self._check_server:
+            self._check_server()
 
     @property
     def max_tokens(self) -> int | None:
@@ -107,19 +124,23 @@ class Model(BaseModel):
                 raise
         return connected
 
-    def __init__(self, client: Client, core: ModelCore) -> None:
-        super().__init__(core)
+    def __init__(self, client: Client, core: ModelCore, check_server: Callable[[], object] | None = None) -> None:
+        super().__init__(core, check_server)
         self._client = client
+
+    def _run(self, steps: Aside[T]) -> T:
+        self._check_open()
+        return run(steps, self._client)
 
     @property
     def context_length(self) -> int | None:
         """In tokens; None if the server does not say."""
-        return run(self.core.context_length(), self._client)
+        return self._run(self.core.context_length())
 
     @property
     def server_version(self) -> str:
         """The version of vLLM; empty if the server does not say."""
-        return run(self.core.server.version(), self._client)
+        return self._run(self.core.server.version())
 
     def measure_fill(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition] = (), *, exact_from: float = 0.0
@@ -128,7 +149,7 @@ class Model(BaseModel):
 
         Below `exact_from` an upper bound is enough; the server counts tokens above it.
         """
-        return run(self.core.measure_fill(messages, tools, exact_from=exact_from), self._client)
+        return self._run(self.core.measure_fill(messages, tools, exact_from=exact_from))
 
     def drive(self, steps: AgentSteps[T], on_silence: Callable[[], object] = lambda: None) -> Generator[Event, None, T]:
         """The events of an agent's run, whose effects this model's client performs.
@@ -154,4 +175,5 @@ class Model(BaseModel):
         return self
 
     def __exit__(self, *raised: object) -> None:
+        self._is_closed = True
         self._client.__exit__()

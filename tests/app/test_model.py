@@ -78,25 +78,28 @@ class TestClosingAModelOnAsyncio:
         with TurnServer(hold) as server:
             assert asyncio.run(respond(server.url)) == "Take one."
 
-    def test_it_is_closed_with_its_server(self):
-        async def respond(url):
-            async with AsyncServer(url) as shared:
-                model = await shared.model()
-            return [event async for event in model.respond([UserMessage("go")])]
 
-        with ScriptedServer(HELLO) as server:
-            with pytest.raises(BotError, match="The connections to .* are closed"):
-                asyncio.run(respond(server.url))
-            assert server.requests == []
+def test_a_closed_model_answers_no_more():
+    with ScriptedServer(HELLO) as server:
+        with Model.connect(server.url) as model:
+            pass
+        with pytest.raises(BotError, match="model is closed"):
+            list(model.respond([UserMessage("go")]))
+        assert server.requests == []
 
-    def test_one_of_its_own_answers_no_more(self):
-        async def respond(url):
-            async with await AsyncModel.connect(url) as model:
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_closed_model_answers_no_more_on_asyncio(is_shared):
+    async def respond(url):
+        async with AsyncServer(url) as shared:
+            async with await (shared.model() if is_shared else AsyncModel.connect(url)) as model:
                 pass
             return [event async for event in model.respond([UserMessage("go")])]
 
-        with ScriptedServer(HELLO) as server, pytest.raises(BotError, match="The connections to .* are closed"):
+    with ScriptedServer(HELLO) as server:
+        with pytest.raises(BotError, match="model is closed"):
             asyncio.run(respond(server.url))
+        assert server.requests == []
 
 
 def test_a_tool_runs_a_call_in_a_loop_of_ones_own():

@@ -128,7 +128,7 @@ class AsyncServer(AsyncOnly, BaseServer[AsyncAgent, AsyncApprove]):
         """As Server.model. It shares the connections of the server, and is closed with it."""
         self.check_open()
         check_model(model, sampling)
-        made = AsyncModel(self._client, self.make_core(model, sampling), is_shared=True)
+        made = AsyncModel(self._client, self.make_core(model, sampling), self.check_open)
         with rewording():
             made.core.name = await run_async(self.resolve_model(made.core), self._client)
         return made
@@ -140,7 +140,7 @@ class AsyncServer(AsyncOnly, BaseServer[AsyncAgent, AsyncApprove]):
             return await run_async(self.make_core("", {}).server.list_models(), self._client)
 
     async def close(self) -> None:
-        """Close the connections. Its agents answer no more questions."""
+        """Close the connections. Its agents and models answer no more questions."""
         self.is_closed = True
         await self._client.close()
 

@@ -17,6 +17,7 @@ from ...transport import Client, Timeouts
 from ...types.effects import Aside
 from ...types.messages import JSON
 from ..endpoint import DEFAULT_URL, make_client, make_core, make_settings, take_only
+from ..model import CLOSED_HINT
 from .approval import AsyncApprove
 from .options import AgentOptions, Options, Sampling, Tools, check_names, name_options
 from .wording import rewording
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 AgentT = TypeVar("AgentT")
 ApproveT = TypeVar("ApproveT", bound=AsyncApprove)
 INTERNAL = {"check_open", "make_client", "make_core", "resolve_model"}  # what agents need of a server
-CLOSED_HINT = "Ask inside its `with` block, or make another one."
 
 
 class BaseServer(Generic[AgentT, ApproveT]):

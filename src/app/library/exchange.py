@@ -28,9 +28,9 @@ from ...types.call_results import find_open_turn
 from ...types.effects import AgentSteps, Aside
 from ...types.events import CallFinished, Event
 from ...types.messages import JSON, Message, Named, ToolCall, ToolChoice, Usage, UserMessage
-from ..model import check_messages
+from ..model import CLOSED_HINT, check_messages
 from .approval import Answers, Approval, GivenAnswer, GivenAnswers, read_answers
-from .connection import CLOSED_HINT, BaseServer
+from .connection import BaseServer
 from .conversation import Conversation, read_conversation
 from .options import Options, Sampling, Stored, check_options
 from .result import Result, RunRecord, list_attempts

@@ -35,7 +35,7 @@ class Server(BaseServer[Agent, Approve]):
         """
         self.check_open()
         check_model(model, sampling)
-        made = Model(self.make_client(), self.make_core(model, sampling))
+        made = Model(self.make_client(), self.make_core(model, sampling), self.check_open)
         with rewording():
             made.core.name = run(self.resolve_model(made.core), self._client)
         return made
@@ -47,7 +47,7 @@ class Server(BaseServer[Agent, Approve]):
             return run(self.make_core("", {}).server.list_models(), self._client)
 
     def close(self) -> None:
-        """Close the connections. Its agents answer no more questions."""
+        """Close the connections. Its agents and models answer no more questions."""
         self.is_closed = True
         self._client.__exit__()
 

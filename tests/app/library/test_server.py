@@ -13,6 +13,7 @@ from src import AsyncServer, Server, Timeouts, tool
 from src.errors import BotError, ConfigError
 from src.negotiation import FactStore
 from src.testing import ScriptedServer as TurnServer
+from src.types.messages import UserMessage
 from tests.app.library.servers import ParserlessServer
 from tests.doubles import ScriptedServer
 from tests.each import check_rows
@@ -163,6 +164,33 @@ class TestClosing:
 
         with ScriptedServer() as scripted, pytest.raises(BotError, match="server is closed"):
             asyncio.run(ask(scripted.url))
+
+    def test_models_of_a_closed_server_answer_no_more(self):
+        with ScriptedServer(HI) as scripted:
+            with Server(scripted.url) as server:
+                model = server.model("tiny")
+                begun_later = model.respond([UserMessage("Hi")])
+            for ask in (
+                lambda: list(begun_later),
+                lambda: list(model.respond([UserMessage("Hi")])),
+                lambda: model.context_length,
+                lambda: model.server_version,
+                lambda: model.measure_fill([UserMessage("Hi")]),
+            ):
+                with pytest.raises(BotError, match="server is closed"):
+                    ask()
+            assert scripted.requests == []
+
+    def test_models_of_a_closed_server_answer_no_more_on_asyncio(self):
+        async def ask(url):
+            async with AsyncServer(url) as server:
+                model = await server.model("tiny")
+            return [event async for event in model.respond([UserMessage("Hi")])]
+
+        with ScriptedServer(HI) as scripted:
+            with pytest.raises(BotError, match="server is closed"):
+                asyncio.run(ask(scripted.url))
+            assert scripted.requests == []
 
     @pytest.mark.parametrize("ask", [Server.list_models, Server.model])
     def test_a_closed_server_answers_no_more(self, ask):
