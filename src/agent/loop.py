@@ -30,7 +30,7 @@ from ..tools.sdk.calls import CallRunner
 from ..tools.sdk.context import ToolContext
 from ..tools.sdk.registry import Registry
 from ..types.caching import MessageMemo
-from ..types.call_results import OpenTurn, find_open_turn, make_error
+from ..types.call_results import OpenTurn, find_waiting_turn, make_error
 from ..types.effects import AgentSteps
 from ..types.ending import describe_ending, find_ending
 from ..types.events import Completed, Event, LimitHit, ModelEvent, Notice, TextDelta, TurnStarted
@@ -181,7 +181,7 @@ class AgentLoop:
     ) -> AgentSteps[None]:
         """Answer the user's last message, appending each turn's messages to `conversation`.
 
-        Where that ends in calls without a result, these run first.
+        Where that ends in calls that wait, these run first.
 
         `cancelled` tells tools to end, once another thread sets it. `tool_choice` none holds for the whole answer;
         a choice that requires a call holds for the first turn. `ctx`: the context of this run, if the caller opens and
@@ -197,7 +197,7 @@ class AgentLoop:
                     start = partial(self._start_subagent, Lock())
                     within = within.rewire(run_task=partial(run_subagent, start, self._open_subagent, system))
                 yield from self._answer(
-                    _Question(text, conversation, within, tool_choice, find_open_turn(conversation))
+                    _Question(text, conversation, within, tool_choice, find_waiting_turn(conversation))
                 )
             yield from self._tell_end(conversation)
         finally:
@@ -300,8 +300,8 @@ class AgentLoop:
     def _run_open_calls(self, question: _Question, open_turn: OpenTurn) -> AgentSteps[Response]:
         """Run the calls of a turn that was suspended, and return its response."""
         question.open_turn = None
-        if open_turn.is_settled:
-            question.conversation.pop()
+        # what is stored meanwhile, by a process that is killed then, tells what is known of each call
+        question.conversation[-1] = replace(open_turn, is_settled=False).close()
         response = open_turn.response
         turn = TurnCalls(response.requested_calls, question.text, question.watch, open_turn.results)
         yield from self._run_calls(question, response, turn)
@@ -321,6 +321,8 @@ class AgentLoop:
             raise
         finally:
             settled = turn.settle()
+            if isinstance(question.conversation[-1], ToolResults):  # so far, of a turn that was suspended
+                question.conversation.pop()
             if settled.results or turn.is_suspended:
                 question.conversation.append(settled)
 

@@ -71,3 +71,11 @@ def find_open_turn(messages: Sequence[Message]) -> OpenTurn | None:
     if None not in results:
         return None
     return OpenTurn(response, results, is_settled=response is before)
+
+
+def find_waiting_turn(messages: Sequence[Message]) -> OpenTurn | None:
+    """The turn at the end of a conversation whose calls wait, so that they may run: none of them has begun."""
+    turn = find_open_turn(messages)
+    if turn and turn.is_settled:
+        return turn
+    return None

@@ -24,7 +24,7 @@ from ...tools import Media, Registry, ToolContext, registry_of
 from ...tools.sdk.calls import CallRunner
 from ...tools.sdk.result import to_content_block
 from ...transport.driver import drive
-from ...types.call_results import find_open_turn
+from ...types.call_results import find_waiting_turn
 from ...types.effects import AgentSteps, Aside
 from ...types.events import CallFinished, Event
 from ...types.messages import JSON, Message, Named, ToolCall, ToolChoice, Usage, UserMessage
@@ -170,7 +170,7 @@ class BaseAgent(Generic[RunnerT]):
     @property
     def pending(self) -> tuple[ToolCall, ...]:
         """The calls at the end of the conversation that wait for an answer, see `resume`."""
-        turn = find_open_turn(self.conversation)
+        turn = find_waiting_turn(self.conversation)
         if turn is None:
             return ()
         return self.get_loop(None).list_asking(turn.open_calls)
@@ -182,8 +182,8 @@ class BaseAgent(Generic[RunnerT]):
 
     def _check_waits(self) -> None:
         """Raises BotError."""
-        if find_open_turn(self.conversation) is None:
-            raise BotError("No call waits for an answer: each has its result.", "Ask a question instead.")
+        if find_waiting_turn(self.conversation) is None:
+            raise BotError("No call waits for an answer.", "Ask a question instead.")
 
     def describe(self) -> Mapping[str, str]:
         """Who answers, for traces."""

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from src import LATER, Answer, AsyncServer, CallStarted, Cancelled, Conversation, Server, task, tool
+from src import LATER, Answer, AsyncServer, CallFinished, CallStarted, Cancelled, Conversation, Server, task, tool
 from src.errors import BotError, ConfigError
 from src.testing import ScriptedServer, call
-from src.types.call_results import NOT_PERMITTED
+from src.types.call_results import NOT_PERMITTED, UNKNOWN
 from src.types.messages import Response, ToolCall, ToolResult, ToolResults, UserMessage
 from tests.sources import ROOT
 from tests.thorough import only_thorough
@@ -145,7 +145,7 @@ def test_a_run_may_wait_more_than_once():
 
 def test_a_later_call_with_the_same_id_is_not_answered_by_it():
     same = ToolCall("x", "send", {"to": "ann"})
-    stored = Conversation([UserMessage("Go."), Response((same,), "tool_use")])
+    stored = Conversation([UserMessage("Go."), Response((same,), "tool_use"), ToolResults(())])
     with ScriptedServer(call("send", to="ann"), repeat_results) as scripted, Server(scripted.url) as server:
         agent = server.agent(TOOLS, conversation=stored)
         agent.resume({"x": True}).finish()
@@ -205,7 +205,7 @@ def test_what_is_no_answer_is_refused(reply):
 def test_two_calls_of_one_id_cannot_be_told_apart():
     twins = ToolCall("x", "send", {"to": "ann"}), ToolCall("x", "send", {"to": "bob"})
     with ScriptedServer() as scripted, Server(scripted.url) as server:
-        agent = server.agent(TOOLS, conversation=[UserMessage("Go."), Response(twins, "tool_use")])
+        agent = server.agent(TOOLS, conversation=[UserMessage("Go."), Response(twins, "tool_use"), ToolResults(())])
         with pytest.raises(ConfigError, match="two calls have the id x"):
             agent.resume({"x": True})
 
@@ -265,6 +265,41 @@ def test_a_run_that_is_left_as_it_resumes_has_a_result_for_each_call():
                     agent.cancel()
         assert isinstance(agent.conversation[-1], ToolResults)
         assert [type(each) for each in agent.conversation[-1].results] == [ToolResult] * 4
+
+
+def store_at(run, agent, kind):
+    """The conversation as a program that is killed at this event of a call of send has stored it."""
+    for event in run:
+        if isinstance(event, kind) and event.call.name == "send":
+            return Conversation.from_json(agent.conversation.to_json())
+
+
+@pytest.mark.parametrize("kind", [CallStarted, CallFinished])
+def test_calls_of_a_process_that_was_killed_in_a_turn_wait_for_nothing_and_never_run_again(kind):
+    with ScriptedServer(CALLS, repeat_results) as scripted, Server(scripted.url) as server:
+        first = server.agent(TOOLS, approve=lambda request: True)
+        stored = store_at(first.ask("Tell them."), first, kind)
+        before = [*SENT]
+        agent = server.agent(TOOLS, conversation=stored, approve=lambda request: True)
+        assert agent.pending == ()
+        with pytest.raises(BotError, match="No call waits"):
+            agent.resume({})
+        agent.answer("Go on.")
+    assert SENT == before
+    assert [each.value for each in agent.conversation[-3].results] == [UNKNOWN] * 4
+
+
+@pytest.mark.parametrize("kind", [CallStarted, CallFinished])
+def test_calls_of_a_process_that_was_killed_as_it_resumed_keep_the_results_that_were_recorded(kind):
+    with ScriptedServer(repeat_results) as scripted, Server(scripted.url) as server:
+        first = server.agent(TOOLS, conversation=suspend())
+        stored = store_at(first.resume(answer_all(first, True, True)), first, kind)
+        before = [*SENT]
+        agent = server.agent(TOOLS, conversation=stored)
+        assert agent.pending == ()
+        agent.answer("Go on.")
+    assert SENT == before
+    assert [each.value for each in agent.conversation[-3].results] == ["Oslo: rain", *[UNKNOWN] * 3]
 
 
 def test_a_call_of_a_subagent_cannot_wait():
