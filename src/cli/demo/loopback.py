@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 
@@ -50,6 +50,10 @@ def _make_handler(respond: Responder) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True  # else the body waits 40 ms for the client to acknowledge the headers
 
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # the client is gone, in or behind an answer
+                super().handle()
+
         def do_GET(self) -> None:
             self._respond(b"")
 
@@ -71,11 +75,8 @@ def _make_handler(respond: Responder) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Transfer-Encoding", "chunked")
                 pieces = (b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chain(reply.chunks, [b""]))
             self.end_headers()
-            try:
-                for piece in pieces:
-                    self.wfile.write(piece)
-            except (BrokenPipeError, ConnectionResetError):  # the client is gone
-                self.close_connection = True
+            for piece in pieces:
+                self.wfile.write(piece)
 
         def log_message(self, *_: object) -> None:
             """Log nothing: the terminal belongs to the chat."""
