@@ -124,15 +124,16 @@ def _limit_time(seconds: float | None, report: RunReport) -> Iterator[threading.
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield cancelled
+        try:
+            yield cancelled
+        finally:  # the signal may still come, and comes within
+            has_ended.set()
+            watcher.join()
     except (Cancelled, SystemExit) as error:
         if not cancelled.is_set():
             raise
         report.hit_limit = "--timeout"
         raise LimitReached(f"The run took longer than {seconds:g} seconds.", "The limit is --timeout.") from error
-    finally:
-        has_ended.set()
-        watcher.join()
 
 
 def refuse_to_choose(names: list[str]) -> str:

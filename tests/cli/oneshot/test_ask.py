@@ -3,7 +3,9 @@
 import io
 import json
 import os
+import signal
 import sys
+import threading
 from contextlib import contextmanager
 from itertools import count
 from threading import Event
@@ -12,10 +14,13 @@ import pytest
 
 from src.app.state_files import ServerMemory
 from src.cli.main import main
+from src.cli.oneshot import ask as oneshot
+from src.cli.oneshot.json_output import RunReport
+from src.errors import Cancelled, LimitReached
 from src.negotiation import CallPath, Reason
 from tests.doubles import ScriptedServer
 from tests.terminal import loaded
-from tests.waiting import PATIENCE_S, try_clocks
+from tests.waiting import PATIENCE_S, try_clocks, wait_until
 
 CALL_TEXT = 'TOOL_CALL: {"name": "read", "args": {"path": "notes.txt"}}'
 HELLO = [{"content": "Hel"}, {"content": "lo"}, {"finish": "stop"}]
@@ -314,6 +319,26 @@ class TestLimits:
         code, _, err, _ = ask(call, options=["--timeout", "0.5"])
         assert code == 3
         assert "took longer than 0.5 seconds" in err
+
+    def test_time_that_is_over_is_told_also_where_the_grace_ends_meanwhile(self, monkeypatch):
+        monkeypatch.setattr(oneshot, "CANCEL_GRACE_S", 0.05)
+        before = set(threading.enumerate())
+
+        class LateReport(RunReport):
+            """Is written once nothing watches the time any more, and so behind what the watcher does."""
+
+            def __setattr__(self, name, value):
+                if value == "--timeout":
+                    wait_until(lambda: set(threading.enumerate()) <= before, "the time is still watched")
+                super().__setattr__(name, value)
+
+        handler = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+        try:
+            with pytest.raises(LimitReached, match="took longer"), oneshot._limit_time(0.01, LateReport()) as cancelled:
+                cancelled.wait()
+                raise Cancelled("")
+        finally:
+            signal.signal(signal.SIGTERM, handler)
 
     @pytest.mark.parametrize("option", ["--max-turns", "--max-tokens", "--timeout"])
     @pytest.mark.parametrize("value", ["0", "-1", "x"])
