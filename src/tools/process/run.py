@@ -305,7 +305,7 @@ class HeldInterrupts:
             self._are_allowed = False
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        for number, handler in self._handlers.items():
+        for number, handler in reversed(self._handlers.items()):  # Ctrl-C last, since it may raise at once
             signal.signal(number, handler)
         for number in dict.fromkeys(self._held):
             signal.raise_signal(number)

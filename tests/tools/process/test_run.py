@@ -496,6 +496,20 @@ def test_after_the_first_that_is_allowed_the_next_ones_are_held_while_it_is_hand
     assert received == [signal.SIGTERM, signal.SIGINT]
 
 
+def test_a_ctrl_c_at_the_end_of_the_block_leaves_no_other_signal_held(received, monkeypatch):
+    def interrupt_behind(number, handler, set_handler=signal.signal):
+        set_handler(number, handler)
+        if number == signal.SIGINT:
+            signal.raise_signal(number)
+
+    with pytest.raises(KeyboardInterrupt), HeldInterrupts():
+        monkeypatch.setattr(signal, "signal", interrupt_behind)
+    monkeypatch.undo()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
+    assert received == [signal.SIGINT, signal.SIGTERM]
+
+
 def test_what_is_ignored_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
