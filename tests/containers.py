@@ -29,15 +29,23 @@ def load(name):
     with open(containers + name, "rb") as file:
         return marshal.load(file)
 
-def save(name, record):
-    with open(containers + name, "wb") as file:
+def save(name, record):  # whole at once, since others read it
+    with open(state + "/" + name, "wb") as file:
         marshal.dump(record, file)
+    os.rename(state + "/" + name, containers + name)
 
 def forget(name):
     try:
         os.unlink(containers + name)
     except FileNotFoundError:
         pass
+
+def kill(child):
+    for end in os.kill, os.killpg:  # the group is not its own yet while it starts
+        try:
+            end(child, 9)
+        except ProcessLookupError:
+            pass
 
 def find_all(name):
     return [words[index + 1] for index, word in enumerate(words) if word == name]
@@ -59,12 +67,14 @@ elif words[0] == "run":
         name, _, value = each.partition("=")
         variables[name] = translate(value)
     (name,) = find_all("--name")
-    record = {{"pid": os.getpid(), "labels": dict(each.split("=", 1) for each in find_all("--label"))}}
-    save(name, record)
+    labels = dict(each.split("=", 1) for each in find_all("--label"))
     command = words[words.index("--entrypoint") + 3:]
     os.chdir(translate(find_all("--workdir")[0]))
-    child = os.posix_spawnp(command[0], command, variables, setsid=True)
-    save(name, record | {{"child": child}})
+    client, child = os.getpid(), os.fork()
+    if not child:
+        save(name, {{"pid": client, "labels": labels, "child": os.getpid()}})  # till it is, it ends with the client's group
+        os.setsid()
+        os.execve(command[0], command, variables)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     forget(name)
     sys.exit(code % 256)
@@ -74,15 +84,17 @@ elif words[0] == "inspect":
     for name in words[3:]:  # tells what is there, and fails if one is not
         try:
             print(name, load(name)["labels"]["vllm-bot.folder"])
-        except (OSError, EOFError):
+        except OSError:
             print("Error: no such container", name, file=sys.stderr)
 elif words[0] == "rm":
     for name in words[2:]:
-        if os.path.exists(containers + name):
+        try:
             child = load(name).get("child")
-            forget(name)
-            if child:
-                os.killpg(child, 9)
+        except FileNotFoundError:
+            continue
+        forget(name)
+        if child:
+            kill(child)
 """
 
 

@@ -129,7 +129,7 @@ def test_a_worker_that_is_killed_leaves_no_container(tmp_path, podman):
         os.kill(client.parent, signal.SIGKILL)
         driver.wait(PATIENCE_S)
     assert [row.status for row in load_rows(tmp_path / "out")] == ["crashed"]
-    assert has_ended(podman, mark)
+    wait_until(lambda: has_ended(podman, mark), "the end of its container")
 
 
 @only_thorough
