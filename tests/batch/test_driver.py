@@ -63,7 +63,7 @@ def keep_books(tmp_path, *tasks, pool=None, show=lambda _: None, **options):
 
 def is_running(*words):
     """Whether a process with these words runs."""
-    return any(find_processes("cmdline", "\0".join(words).encode()))
+    return any(find_processes("cmdline", "".join(f"{word}\0" for word in words).encode()))
 
 
 def test_each_task_gets_a_row(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from src.tools.process.proc import DEAD, list_processes
+from tests.processes import read_process_file
 from tests.terminal import loaded
 from tests.thorough import sample
 from tests.waiting import PATIENCE_S, wait_until
@@ -34,14 +35,19 @@ def alive(group):
 
 def waits(program):
     """Whether it has done all it can for now, and waits for others: no thread runs, as one would that others wait for."""
-    looks = [[describe_thread(each) for each in Path(f"/proc/{program.pid}/task").iterdir()] for _ in range(2)]
+    looks = [[describe_thread(program.pid, each) for each in list_threads(program.pid)] for _ in range(2)]
     return looks[0] == looks[1] and all(state == "S" for state, *_ in looks[0])
 
 
-def describe_thread(task):
-    """Its state, and how often it has run."""
-    fields = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines())
-    return fields["State"][0], fields["voluntary_ctxt_switches"], fields["nonvoluntary_ctxt_switches"]
+def list_threads(pid):
+    return [each.name for each in Path(f"/proc/{pid}/task").iterdir()]
+
+
+def describe_thread(pid, thread):
+    """Its state, and how often it has run; nothing of one that has just ended."""
+    lines = read_process_file(pid, f"task/{thread}/status").decode().splitlines()
+    fields = dict(line.split(":\t", 1) for line in lines)
+    return fields.get("State", "")[:1], fields.get("voluntary_ctxt_switches"), fields.get("nonvoluntary_ctxt_switches")
 
 
 def ended(program, number):
