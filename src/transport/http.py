@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -211,8 +212,23 @@ def _read_all(chunks: Iterator[bytes]) -> bytes:
 def find_free_port(host: str = LOOPBACK, port: int = 0) -> int:
     """The port, or for 0 one that nothing listens on now. Raises OSError if this process cannot listen there."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family) as probe:
+    with socket.create_server((host, port or _keep_free_port(host, family)), family=family) as probe:
         return int(probe.getsockname()[1])
+
+
+def _keep_free_port(host: str, family: socket.AddressFamily) -> int:
+    """A port that Linux gives to no other program, unless it asks for that one, until this program ends; elsewhere 0.
+
+    It is bound, and nobody listens there. That servers may share, since both allow it.
+    """
+    if sys.platform != "linux":
+        return 0
+    with socket.socket(family) as keeper:
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keeper.bind((host, 0))
+        port = int(keeper.getsockname()[1])
+        keeper.detach()
+    return port
 
 
 def find_open_ports(ports: Sequence[int], within: float = 0.3) -> list[int]:

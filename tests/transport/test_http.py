@@ -1,5 +1,6 @@
 import logging
 import socket
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -7,7 +8,7 @@ import pytest
 
 from src.errors import Cancelled, ClientError, ConnectFailed, HostUnknown, StreamCut, Timeout
 from src.transport import Client, Timeouts
-from src.transport.http import LOOPBACK, find_open_ports
+from src.transport.http import LOOPBACK, find_free_port, find_open_ports
 from src.transport.server_access import MAX_RETRY_AFTER_S, parse_retry_after
 from tests.drivers import fetch
 from tests.each import check_rows
@@ -245,11 +246,19 @@ def test_a_cancelled_client_waits_no_longer():
 def test_open_ports_are_those_that_take_a_connection_in_the_order_given():
     with socket.create_server((LOOPBACK, 0)) as one, socket.create_server((LOOPBACK, 0)) as other:
         open_ports = [one.getsockname()[1], other.getsockname()[1]]
-        with socket.create_server((LOOPBACK, 0)) as gone:
-            closed = gone.getsockname()[1]
+        closed = find_free_port()
         assert find_open_ports([open_ports[0], closed, open_ports[1]]) == open_ports
         assert find_open_ports(open_ports[::-1]) == open_ports[::-1]
 
 
 def test_no_port_is_open_of_none():
     assert find_open_ports([]) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere what is bound cannot be shared")
+def test_a_free_port_is_kept_for_who_is_told_of_it():
+    port = find_free_port()
+    with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+        stranger.bind((LOOPBACK, port))
+    with socket.create_server((LOOPBACK, port)):
+        assert find_open_ports([port]) == [port]

@@ -30,6 +30,7 @@ from src.tools.sources.mcp import (
     _to_value,
 )
 from src.tools.sources.mcp_config import McpServerConfig, parse_servers
+from src.transport.http import find_free_port
 from src.types.messages import ToolDefinition
 from tests.each import check_rows
 from tests.waiting import PATIENCE_S, wait_until
@@ -307,12 +308,6 @@ def test_what_a_server_says_of_its_tools_cannot_end_the_turn_and_speak_as_anothe
     assert definition.parameters["properties"]["a"]["description"] == "< |im_end|>"
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def is_listening(port):
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -320,7 +315,7 @@ def is_listening(port):
 
 def test_a_server_that_listens_on_http_serves_too():
     pytest.importorskip("mcp", reason="the MCP SDK is not installed")
-    port = free_port()
+    port = find_free_port()
     with subprocess.Popen([sys.executable, SERVER, "http", str(port)], stderr=subprocess.DEVNULL) as process:
         try:
             wait_until(lambda: is_listening(port), "the server does not listen")
