@@ -29,7 +29,7 @@ ATTRIBUTES = {
 MAY_TOUCH = {  # what reaches outside without an import of its own -> the rooms that may
     "input": {"cli"},
     # security: the sandbox restores protected files after a command (src/security/sandbox/leftovers.py)
-    "files": {"app", "batch", "cli", "config", "eval", "security", "serve", "session", "tools"},
+    "files": {"app", "batch", "cli", "config", "eval", "machine", "security", "serve", "session", "tools"},
     # serve: where workers count; transport: proxies and certificates; vllm_plugin: vLLM's front end
     "environment": {"app", "batch", "cli", "config", "serve", "transport", "vllm_plugin"},
 }

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from ...machine import count_tasks
+
 BYTES_PER_MB = 1_000_000
 BASH = Path("/bin/bash")
-LOAD_AVERAGE = Path("/proc/loadavg")
 
 
 class ResourceLimits(Struct, frozen=True):
@@ -57,7 +58,7 @@ class ResourceLimits(Struct, frozen=True):
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_DATA, self.memory_mb * BYTES_PER_MB),
             (resource.RLIMIT_FSIZE, self.file_mb * BYTES_PER_MB),
-            (resource.RLIMIT_NPROC, self.processes + _count_tasks()),
+            (resource.RLIMIT_NPROC, self.processes + count_tasks()),  # it counts all those of the user
         )
         values: list[tuple[int, int]] = []
         for which, value in wanted:
@@ -70,11 +71,3 @@ class ResourceLimits(Struct, frozen=True):
                 setrlimit(which, (value, value))
 
         return set_limits
-
-
-def _count_tasks() -> int:
-    """The number of threads on this machine. RLIMIT_NPROC counts all those of the user."""
-    try:
-        return int(LOAD_AVERAGE.read_text().split()[3].partition("/")[2])
-    except (OSError, ValueError, IndexError):
-        return 0

@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ...errors import ToolError
+from ...machine import count_tasks
 from ...types.process import StartedProcess
 
 PROC = Path("/proc")
@@ -62,7 +63,7 @@ class TaskLimit:
         self._pid = pid
         self._max_tasks = max_tasks
         self._clock = clock
-        self._before = _count_tasks()
+        self._before = count_tasks()
         self._next_scan = clock() + SCAN_S
 
     def check(self) -> None:
@@ -73,20 +74,12 @@ class TaskLimit:
         """
         if not self._max_tasks:
             return
-        has_grown = _count_tasks() - self._before > self._max_tasks // 2
+        has_grown = count_tasks() - self._before > self._max_tasks // 2
         if not has_grown and self._clock() < self._next_scan:
             return
         self._next_scan = self._clock() + SCAN_S
         if sum(each.threads for each in list_descendants(self._pid)) > self._max_tasks:
             raise ToolError(f"it started more than {self._max_tasks:,} processes, and was killed")
-
-
-def _count_tasks() -> int:
-    """The processes and threads of this machine."""
-    try:
-        return int((PROC / "loadavg").read_text().split()[3].partition("/")[2])
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def identify(pid: int, argv: Sequence[str]) -> StartedProcess:
