@@ -25,7 +25,7 @@ def make_async_client(settings: Settings, within: float | None = None, **more: A
 
 
 class AsyncModel(BaseModel):
-    """A model that answers conversations, one at a time. Its client is closed by the server that it belongs to, if any."""
+    """A model that answers conversations, one at a time. One that belongs to a server uses its client."""
 
     @classmethod
     async def connect(

@@ -272,6 +272,7 @@ def store_at(run, agent, kind):
     for event in run:
         if isinstance(event, kind) and event.call.name == "send":
             return Conversation.from_json(agent.conversation.to_json())
+    raise AssertionError("There is no such event.")
 
 
 @pytest.mark.parametrize("kind", [CallStarted, CallFinished])
@@ -285,7 +286,7 @@ def test_calls_of_a_process_that_was_killed_in_a_turn_wait_for_nothing_and_never
         with pytest.raises(BotError, match="No call waits"):
             agent.resume({})
         agent.answer("Go on.")
-    assert SENT == before
+    assert before == SENT
     assert [each.value for each in agent.conversation[-3].results] == [UNKNOWN] * 4
 
 
@@ -298,7 +299,7 @@ def test_calls_of_a_process_that_was_killed_as_it_resumed_keep_the_results_that_
         agent = server.agent(TOOLS, conversation=stored)
         assert agent.pending == ()
         agent.answer("Go on.")
-    assert SENT == before
+    assert before == SENT
     assert [each.value for each in agent.conversation[-3].results] == ["Oslo: rain", *[UNKNOWN] * 3]
 
 
