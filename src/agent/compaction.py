@@ -119,6 +119,8 @@ class Compactor:
         """
         if self._at is None or 0 <= len(conversation) - self._failed_at < RETRY_AFTER_MESSAGES:
             return
+        if len(conversation) <= _find_start(conversation) + 1:  # a single question has nothing older
+            return
         share = yield from self._model.measure_fill(conversation, tools, exact_from=self._at)
         if share is None or share < self._at:
             return

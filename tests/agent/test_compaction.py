@@ -104,6 +104,13 @@ class TestBeforeItIsFull:
         assert run(SizedModel(), messages) == []
         assert messages == before
 
+    def test_a_question_alone_is_not_measured(self):
+        class Unmeasured(SizedModel):
+            def measure_fill(self, messages, tools=(), *, exact_from=0.0):
+                raise AssertionError(messages)
+
+        assert run(Unmeasured(), [SYSTEM, UserMessage("x" * CONTEXT)]) == []
+
     def test_a_summary_takes_the_place_of_what_is_old(self):
         messages = [*conversation(12), UserMessage("and now?")]
         before = list(messages)
