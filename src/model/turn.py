@@ -276,6 +276,8 @@ class ModelTurn:
         if isinstance(refusal, ParserFailed):
             may_ask_again = self._may_avoid_parser and not refusal.was_shown
             return avoid_parser(state.facts, state.served, path, refusal, may_ask_again=may_ask_again)
+        if isinstance(refusal, TokensUnsupported):  # it is about the endpoint, and nothing in the request
+            return path.leave_tokens(refusal)
         odd, sent = state.builder.list_mended(body), state.builder.list_optional_fields(body)
         return choose_downgrade(path, refusal, odd, sent, are_tools_ours=True)
 

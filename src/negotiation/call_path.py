@@ -22,7 +22,6 @@ from ..errors import (
     ServerError,
     TemplateFailed,
     TemplateRejected,
-    TokensUnsupported,
     ToolsDropped,
     ToolsUnsupported,
 )
@@ -182,8 +181,6 @@ class CallPath(Value, frozen=True):
         """See downgrade: the path without one field of the request, or else without native calls."""
         if blamed := _list_blamed(refusal, sent):
             return Downgrade(self.disable_fields(blamed), "")
-        if isinstance(refusal, TokensUnsupported) and self.mode == "tokens":
-            return self._step_down_from_tokens(refusal)
         is_about_tools = are_tools_ours and refusal.status in (400, 422) and _ABOUT_TOOLS.search(refusal.body)
         if type(refusal) is ServerError and is_about_tools and self.mode != "tokens" and "text" in self._list_lower():
             path = self._change_mode("text", Reason.REFUSED_HERE)  # others may offer other tools
@@ -244,7 +241,7 @@ class CallPath(Value, frozen=True):
         if isinstance(refusal, TemplateFailed) and "text" in self._list_lower():
             return Downgrade(self._believe_refusal("text", Reason.TEMPLATE_FAILED), TEMPLATE_FAILED)
         if self.mode == "tokens":
-            return self._step_down_from_tokens(refusal)
+            return self.leave_tokens(refusal)
         modes = [mode for mode in self._list_lower() if mode != "template" or self.template_shows_tools]
         if not modes:
             raise refusal
@@ -253,9 +250,10 @@ class CallPath(Value, frozen=True):
             return Downgrade(path, TOOLS_DROPPED if path.mode == "text" else "")
         return Downgrade(self._believe_refusal(modes[0], Reason.NO_PARSER), NOTICES.get(modes[0], ""))
 
-    def _step_down_from_tokens(self, refusal: ServerError) -> Downgrade:
+    def leave_tokens(self, refusal: ServerError) -> Downgrade:
+        """The path with the mode after tokens, which the server does not take. Raises the refusal if there is none."""
         path = self.disable_fields(["tokens"]).skip_tokens(Reason.NO_TOKENS)
-        if path.mode == "tokens":
+        if path.mode == self.mode:
             raise refusal
         return Downgrade(path, NO_TOKENS_NOTICE if self.is_chosen else "")
 

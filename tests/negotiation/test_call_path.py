@@ -1,7 +1,7 @@
 import pytest
 from msgspec.structs import astuple
 
-from src.errors import ContentRejected, ServerError, TemplateRejected, ToolsUnsupported
+from src.errors import ContentRejected, ServerError, TemplateRejected, TokensUnsupported, ToolsUnsupported
 from src.negotiation.call_path import LOST_CALLS, NOTICES, ROLES_MERGED, SYSTEM_FOLDED, TEXT_ONLY, CallPath, Reason
 from tests.each import check_rows
 
@@ -23,6 +23,16 @@ def test_without_a_tool_parser_the_template_shows_the_tools_where_it_can():
 def test_else_calls_go_through_the_text(mode):
     path, notice = astuple(CallPath(mode, template_shows_tools=mode == "template").downgrade(NO_TOOLS, SENT))
     assert (path.mode, notice) == ("text", NOTICES["text"])
+
+
+def test_a_server_without_tokens_is_asked_by_the_mode_after_them():
+    path = CallPath("tokens").leave_tokens(TokensUnsupported("Not Found", status=404)).path
+    assert (path.mode, path.reason, path.disabled_fields) == ("native", Reason.NO_TOKENS, ("tokens",))
+
+
+def test_tokens_that_an_answer_without_a_parser_lacks_leave_it_refused():
+    with pytest.raises(TokensUnsupported):
+        CallPath().for_raw_turn.leave_tokens(TokensUnsupported("The server generates token ids without their text."))
 
 
 def test_on_the_text_path_there_is_nothing_left_to_give_up():
