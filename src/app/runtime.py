@@ -104,9 +104,9 @@ class Runtime(Struct, frozen=True):
         """Before the first command: whether there is no sandbox for it. Behind a call: what it left to run later."""
         if isinstance(event, CallFinished):
             yield from self._offer_set_aside()
-        elif self.sandbox and isinstance(event, Completed) and (calls := event.response.calls):
-            self.sandbox.look_now()
-            if any(map(agent.may_run_command, calls)) and (warning := self.sandbox.take_warning()):
+        elif self.sandbox and isinstance(event, Completed):
+            is_needed = any(map(agent.may_run_command, event.response.calls))
+            if is_needed and (warning := self.sandbox.take_warning()):
                 yield Notice(warning)
 
     def _offer_set_aside(self) -> Iterator[Notice]:

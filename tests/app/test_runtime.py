@@ -69,8 +69,8 @@ def test_what_only_one_conversation_was_refused_is_not_saved(tmp_path):
 
 def warn_of_sandbox(state, calls):
     """For each event of an answer in a workspace that no sandbox can contain: its type, or the words of a notice."""
-    turns = iter([*([DemoTurn("", calls=(call,)) for call in calls]), DemoTurn("Done.")])
-    with serve(DemoServer(lambda _: next(turns), lambda _: None)) as address:
+    turns = iter([DemoTurn("", calls=(call,)) for call in calls])
+    with serve(DemoServer(lambda _: next(turns, DemoTurn("Done.")), lambda _: None)) as address:
         FACTS.clear()
         settings = Settings(vllm=VllmSettings(base_url=f"{address}/v1"), root=Path("/"), state=state)
         runtime = Factory(settings).make_runtime("demo", REFUSE_ALL)
@@ -114,11 +114,21 @@ def test_what_a_tool_changes_does_not_widen_what_commands_see(tmp_path):
     assert secret.resolve() in defer_sandbox(settings).view.readable
 
 
-@pytest.mark.parametrize(("calls", "is_looked"), [([], False), ([("read", {"path": "a"})], True)])
-def test_what_commands_see_is_found_before_the_first_call_of_any_tool(tmp_path, monkeypatch, calls, is_looked):
+@pytest.mark.parametrize(
+    ("name", "arguments", "is_looked"),
+    [
+        ("read", {"path": "a"}, False),
+        ("write", {"path": "a", "content": ""}, True),
+        ("exec", {"command": "true"}, True),
+        ("task", {"prompt": "Look."}, True),
+    ],
+)
+def test_what_commands_see_is_found_before_the_first_call_that_may_change_it(
+    tmp_path, monkeypatch, name, arguments, is_looked
+):
     looked = []
-    monkeypatch.setattr(DeferredSandbox, "look_now", lambda sandbox: looked.append(sandbox))
-    warn_of_sandbox(tmp_path, calls)
+    monkeypatch.setattr(DeferredSandbox, "take_warning", lambda sandbox: looked.append(sandbox.view))
+    warn_of_sandbox(tmp_path, [(name, arguments)])
     assert bool(looked) == is_looked
 
 

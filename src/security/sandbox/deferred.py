@@ -37,8 +37,8 @@ class SandboxChoice(Struct, frozen=True):
 class DeferredSandbox:
     """A Sandbox that is chosen when it is first used or asked about: most questions run no command.
 
-    `look` finds what it shows to commands. It is called before the model's first call, whichever tool that is: what a
-    model wrote, as a link to a Python in the workspace, does not widen what its commands see.
+    `look` finds what it shows to commands. It is chosen before the first call that may change anything: what a model
+    wrote, as a link to a Python in the workspace, does not widen what its commands see.
     """
 
     def __init__(self, look: Callable[[], SandboxView], choose: Callable[[SandboxView], SandboxChoice]) -> None:
@@ -53,10 +53,6 @@ class DeferredSandbox:
     @cached_property
     def choice(self) -> SandboxChoice:
         return self._choose(self.view)
-
-    def look_now(self) -> None:
-        """Find what commands may see, unless that is known: the model is about to call a tool."""
-        _ = self.view
 
     def choose_now(self) -> None:
         """Raises BotError where commands have to run in a container, and there is none."""
