@@ -132,8 +132,10 @@ def list_attempts(form: Form | None, record: RunRecord, messages: list[Message])
     Between the two, `record` has seen the answer, and the model is told what is wrong with it.
     """
     yield None
+    if form is None:
+        return
     has_ended_itself = record.make_result().stop_reason in ("end_turn", "no_answer")
-    if form and has_ended_itself and (mistake := form.find_mistake(record.text)):
+    if has_ended_itself and (mistake := form.find_mistake(record.text)):
         messages.append(UserMessage(form.describe_mistake(mistake)))
         yield form.schema
 
