@@ -97,21 +97,21 @@ class MessageRenderer:
 
     def _render_exchanges(self, messages: Sequence[Message], path: CallPath) -> Sequence[Message]:
         """All exchanges as text on the text path, on others those whose calls came in our text format."""
-        whole = self._limit_media(messages, path)
-        textual = self._as_text(whole)
+        written = self._limit_media(messages, path)
         if path.prompt_style == "text" or path.alternate:
-            return textual
-        whole = self._readable(whole)
+            return self._as_text(written)
+        whole = self._readable(written)
         self._choose_gap(path)
         gapless = self._gapless(whole)
         shared = count_shared(self._sources, whole)
         del self._sources[shared:], self._exchanges[shared:]
         last = next((each for each in reversed(self._sources) if isinstance(each, Response)), None)
         native = last is not None and not self._is_textual(last)
-        for message, sent, text in zip(whole[shared:], gapless[shared:], textual[shared:], strict=True):
+        for message, sent, source in zip(whole[shared:], gapless[shared:], written[shared:], strict=True):
             if isinstance(message, Response):
                 native = not self._is_textual(message)
-            self._exchanges.append(sent if native and isinstance(message, (Response, ToolResults)) else text)
+            is_native = native and isinstance(message, (Response, ToolResults))
+            self._exchanges.append(sent if is_native else render_message(source))
             self._sources.append(message)
         return self._exchanges
 
