@@ -261,8 +261,11 @@ class Recovery:
         origins = [call.origin for call in response.calls]
         if NATIVE not in origins[:1] or (len(origins) == 1 and self._server.is_clean_end(model, end)):
             return response
-        read = self._turn.reparse((yield from self._fetch_raw_text()) or "")
-        restored = response
+        raw = yield from self._fetch_raw_text()
+        if raw is None:  # asked in vain: not again for an answer that ends so
+            self._server.note_clean_end(model, end)
+            return response
+        read, restored = self._turn.reparse(raw), response
         if cut := _find_cut_calls(response, read):
             restored = _complete_calls(restored, cut)
             yield from self._notify(CUT_NOTICE)
