@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import TypeVar
 from urllib.parse import urljoin
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ..errors import Advice, ClientError, RequestFailed, ServerError, TokensUnsupported, Unauthorized
 from ..providers import server_errors, vllm
@@ -274,18 +274,8 @@ class ServerApi:
         """Fills what is known of the models."""
         body = yield from self._fetch("GET", "models", None, bytes, within)
         names = server_errors.read_model_names(body)
-        lengths, counts, owner = dict[str, int](), dict[str, int](), ""
-        if self.is_vllm:
-            lengths, counts, owner = (
-                vllm.read_context_lengths(body),
-                vllm.read_parameter_counts(body),
-                vllm.read_owner(body),
-            )
-        self._remember(
-            lambda info: replace(
-                info, models=tuple(names), context_lengths=lengths, parameter_counts=counts, owner=owner
-            )
-        )
+        facts = vllm.read_model_facts(body) if self.is_vllm else vllm.ModelFacts()
+        self._remember(lambda info: replace(info, models=tuple(names), **asdict(facts)))
         return names
 
     def _remember(self, change: Callable[[ServerInfo], ServerInfo]) -> None:

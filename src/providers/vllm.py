@@ -152,33 +152,31 @@ def read_version(body: bytes) -> str:
     return as_str(_load_object(body).get("version"))
 
 
-def read_context_lengths(body: bytes) -> dict[str, int]:
-    """The models in the answer of /v1/models whose context's length in tokens is told. Raises WireError.
+class ModelFacts(Struct, frozen=True):
+    """What a server's list tells of its models beside their names.
 
-    vLLM and SGLang call it `max_model_len`, llama.cpp `meta.n_ctx`.
+    `context_lengths`: in tokens; vLLM and SGLang call them `max_model_len`, llama.cpp `meta.n_ctx`. `parameter_counts`:
+    llama.cpp's. `owner`: of the first model, as the server says.
     """
-    models = _load_models(body)
-    lengths = {
-        as_str(model.get("id")): model.get("max_model_len", as_dict(model.get("meta")).get("n_ctx")) for model in models
-    }
-    return {name: length for name, length in lengths.items() if isinstance(length, int) and length > 0}
+
+    context_lengths: Mapping[str, int] = {}
+    parameter_counts: Mapping[str, int] = {}
+    owner: str = ""
 
 
-def read_parameter_counts(body: bytes) -> dict[str, int]:
-    """The models in llama.cpp's list whose number of parameters is told. Raises WireError."""
-    models = _load_models(body)
-    counts = {as_str(model.get("id")): as_dict(model.get("meta")).get("n_params") for model in models}
-    return {name: count for name, count in counts.items() if isinstance(count, int)}
-
-
-def read_owner(body: bytes) -> str:
-    """Who owns the first model of the list, as the server says. Raises WireError."""
-    return as_str(next(iter(_load_models(body)), {}).get("owned_by"))
-
-
-def _load_models(body: bytes) -> list[dict[str, Any]]:
+def read_model_facts(body: bytes) -> ModelFacts:
+    """The answer of /v1/models. Raises WireError."""
     listed = load_json(body)  # a bare list where a proxy has no other
-    return as_dicts(listed) or as_dicts(as_dict(listed).get("data"))
+    lengths, counts, owners = dict[str, int](), dict[str, int](), list[str]()
+    for model in as_dicts(listed) or as_dicts(as_dict(listed).get("data")):
+        name, meta = as_str(model.get("id")), as_dict(model.get("meta"))
+        length, count = model.get("max_model_len", meta.get("n_ctx")), meta.get("n_params")
+        if isinstance(length, int) and length > 0:
+            lengths[name] = length
+        if isinstance(count, int):
+            counts[name] = count
+        owners.append(as_str(model.get("owned_by")))
+    return ModelFacts(lengths, counts, next(iter(owners), ""))
 
 
 def read_rendered_text(body: bytes) -> str:

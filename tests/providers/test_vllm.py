@@ -44,7 +44,18 @@ def test_the_version():
 def test_the_context_lengths_of_the_models_that_say():
     body = b'{"data": [{"id": "a", "max_model_len": 512}, {"id": "b"}, 3, {"id": "c", "max_model_len": 0}, '
     body += b'{"id": "llama.cpp", "meta": {"n_ctx": 8192}}]}'
-    assert vllm.read_context_lengths(body) == {"a": 512, "llama.cpp": 8192}
+    assert vllm.read_model_facts(body).context_lengths == {"a": 512, "llama.cpp": 8192}
+
+
+def test_what_llama_cpp_says_of_its_model():
+    body = b'{"data": [{"id": "a", "owned_by": "llamacpp", "meta": {"n_ctx": 512, "n_params": 7}}]}'
+    assert vllm.read_model_facts(body) == vllm.ModelFacts({"a": 512}, {"a": 7}, "llamacpp")
+
+
+@check_rows("body", [b"{}", b"[]", b"[3]", b'{"data": null}', b'{"data": [{"meta": 3}]}'])
+def test_a_list_that_says_nothing_of_its_models(body):
+    facts = vllm.read_model_facts(body)
+    assert (facts.context_lengths, facts.parameter_counts, facts.owner) == ({}, {}, "")
 
 
 @check_rows("read", [vllm.read_prompt, vllm.read_detokenized])
