@@ -28,7 +28,7 @@ from src.security.permissions.policy import Policy
 from src.tools.sdk.registry import Registry, ToolContext
 from src.transport import Client, HttpReply
 from src.transport.driver import drive, run
-from src.types.effects import AgentSteps
+from src.types.effects import AgentSteps, ReplyHead
 from src.types.events import Completed, Event, ModelEvent, TextDelta
 from src.types.messages import Message, Response, Text, ToolCall, ToolChoice, ToolDefinition
 from tests.waiting import PATIENCE_S, wait_until
@@ -219,10 +219,10 @@ class ScriptedClient:
             answer = self._aside(path.strip("/"), asked)
         if isinstance(answer, tuple):
             status, value = answer
-            yield HttpReply(status, "application/json", "", iter([json.dumps(value).encode()]))
+            yield HttpReply(ReplyHead(status, "application/json"), iter([json.dumps(value).encode()]))
             return
         stream = [answer] if isinstance(answer, bytes) else [*map(stream_event, answer), b"data: [DONE]\n\n"]
-        yield HttpReply(200, "text/event-stream", "", iter(stream))
+        yield HttpReply(ReplyHead(200, "text/event-stream"), iter(stream))
 
     def _aside(self, name: str, asked: dict) -> tuple[int, object]:
         self.asked_aside.append(name)

@@ -76,7 +76,7 @@ def fetch_waiting(settings: Settings) -> float | None:
     opened = fill_client(Client, settings, METRICS_TIMEOUT_S)
     try:
         with opened as client, client.open("GET", "/metrics", within=METRICS_TIMEOUT_S) as reply:
-            if reply.status != 200:
+            if reply.head.status != 200:
                 return None
             counts = WAITING.findall(reply.read())
     except BotError:

@@ -75,7 +75,7 @@ class RecordingClient(Client):
                 yield reply
                 return
             received = bytearray()
-            self.exchanges.append((path, body, received, reply.status))
+            self.exchanges.append((path, body, received, reply.head.status))
             yield reply._replace(chunks=_tee(reply.chunks, received))
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Advice, ClientError, ConfigError, ConnectFailed, ServerError, StreamCut
+from ..types.effects import ReplyHead
 from .copilot_session import CopilotSession, retell
 from .deadlines import POLL_INTERVAL_S, Deadline, Timeouts
 from .http import Client, HttpReply
@@ -104,7 +105,7 @@ class CopilotClient(Client):
             yield self._cli.list_models()
             return
         if (method, path) != ("POST", SESSION_PATH):  # /tokenize too: the CLI may count other tokens than the server
-            yield HttpReply(NOT_FOUND, "", "", iter(()))
+            yield HttpReply(ReplyHead(NOT_FOUND), iter(()))
             return
         try:
             yield self._cli.begin_turn(json.loads(body or b"{}"))
@@ -144,7 +145,7 @@ class _Cli:
     def list_models(self) -> HttpReply:
         listed = self._call("models.list", {})
         names = [{"id": each.get("id")} for each in listed.get("models") or ()]
-        return HttpReply(OK, "application/json", "", iter([json.dumps({"data": names}).encode()]))
+        return HttpReply(ReplyHead(OK, "application/json"), iter([json.dumps({"data": names}).encode()]))
 
     def begin_turn(self, asked: dict[str, Any]) -> HttpReply:
         """The reply, once its first event has come, or the status with which the model's server refused."""
@@ -164,8 +165,8 @@ class _Cli:
         except _CallFailed as failed:
             if not failed.status:
                 raise self._explain(failed) from None
-            return HttpReply(failed.status, "application/json", "", iter([failed.reason.encode()]))
-        return HttpReply(OK, "text/event-stream", "", self._stream_rest(first, chunks))
+            return HttpReply(ReplyHead(failed.status, "application/json"), iter([failed.reason.encode()]))
+        return HttpReply(ReplyHead(OK, "text/event-stream"), self._stream_rest(first, chunks))
 
     def _find_session(
         self, settings: dict[str, Any], messages: list[dict[str, Any]]

@@ -23,13 +23,12 @@ from ..types.effects import (
     Read,
     Release,
     Reply,
-    ReplyHead,
     Sleep,
     Turn,
 )
 from ..types.events import Event, ModelEvent
 from .deadlines import CANCELLED
-from .http import Client, HttpReply
+from .http import Client
 
 T = TypeVar("T")
 WAIT_INTERVAL_S = 0.05  # between looks whether a wait for another thread was cancelled
@@ -111,10 +110,10 @@ class _Answers:
             return self._client.sleep(effect.seconds)
         if isinstance(effect, Fetch):
             with self._client.open(effect.method, effect.path, effect.body, within=effect.within) as reply:
-                return Reply(_describe(reply), reply.read())
+                return Reply(reply.head, reply.read())
         reply = self._opened.enter_context(self._client.open(effect.method, effect.path, effect.body))
         self._chunks = reply.chunks
-        return _describe(reply)
+        return reply.head
 
     def _wait_for(self, future: Future[Any]) -> Any:
         while not wait([future], WAIT_INTERVAL_S).done:
@@ -125,7 +124,3 @@ class _Answers:
     def abandon(self) -> None:
         """End the open answer, if there is one, and its connection."""
         self._opened.__exit__(GeneratorExit, GeneratorExit(), None)
-
-
-def _describe(reply: HttpReply) -> ReplyHead:
-    return ReplyHead(reply.status, reply.content_type, reply.location, reply.retry_after, had_key=reply.had_key)

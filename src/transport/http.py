@@ -23,7 +23,7 @@ from urllib3 import exceptions as urllib3_errors
 from urllib3.util.request import ACCEPT_ENCODING
 
 from ..errors import Cancelled, ClientError, StreamCut
-from ..types.effects import MIN_ERROR_STATUS
+from ..types.effects import ReplyHead
 from .deadlines import CANCELLED, CURRENT, Deadline, Timeouts
 from .errors import is_stale_connection
 from .pool import MAX_KEPT_CONNECTIONS, SharedPool
@@ -42,14 +42,10 @@ log = logging.getLogger(__name__.rpartition(".")[0])
 
 
 class HttpReply(NamedTuple):
-    """`retry_after`: seconds that the server asks to wait. `had_key`: an API key was sent."""
+    """What a server answers: its body as it comes."""
 
-    status: int
-    content_type: str
-    location: str
+    head: ReplyHead
     chunks: Iterator[bytes]
-    retry_after: float | None = None
-    had_key: bool = False
 
     def read(self) -> bytes:
         """The whole body, up to MAX_BODY_BYTES bytes."""
@@ -126,14 +122,14 @@ class Client(ServerAccess):
         try:
             chunks = self._stream(answer)
             headers = answer.headers
-            yield HttpReply(
+            head = ReplyHead(
                 answer.status,
                 headers.get("Content-Type", ""),
                 headers.get("Location", ""),
-                chunks if answer.status < MIN_ERROR_STATUS else self._redact(chunks),
                 parse_retry_after(headers.get("Retry-After", "")),
-                self.has_key,
+                had_key=self.has_key,
             )
+            yield HttpReply(head, self._redact(chunks) if head.is_error else chunks)
             self._deadline.cap(DRAIN_TIMEOUT_S)
             with suppress(ClientError):
                 deque(chunks, maxlen=0)  # read to its end, the connection serves the next request too

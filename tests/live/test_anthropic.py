@@ -81,9 +81,9 @@ class TestTheCodec:
         def ask(*messages, **fields):
             request = codec.encode(ChatRequest(name, messages, **fields))
             with client.open("POST", request.path, request.body) as reply:
-                if reply.status != 200:
-                    raise read_refusal(reply.status, reply.read())
-                decoder = codec.make_decoder(reply.content_type)
+                if reply.head.status != 200:
+                    raise read_refusal(reply.head.status, reply.read())
+                decoder = codec.make_decoder(reply.head.content_type)
                 *events, completed = [e for chunk in reply.chunks for e in decoder.feed(chunk)] + decoder.close()
             assert isinstance(completed, Completed)
             return events, completed.response

@@ -32,7 +32,7 @@ def root(server):
 
 def ask(client: Client, method: str, path: str, body: dict | None = None) -> str:
     with client.open(method, path, json.dumps(body).encode() if body else None) as reply:
-        assert reply.status == 200
+        assert reply.head.status == 200
         return reply.read().decode()
 
 

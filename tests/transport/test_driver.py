@@ -121,8 +121,8 @@ class AsyncWatchedClient:
     async def open(self, *given, **options):
         await self._look()
         opened = ExitStack()
-        status, content_type, location, chunks, *_ = opened.enter_context(self.client.open(*given, **options))
-        return AsyncReply(ReplyHead(status, content_type, location), chunks, opened, self._look)
+        reply = opened.enter_context(self.client.open(*given, **options))
+        return AsyncReply(reply.head, reply.chunks, opened, self._look)
 
 
 async def collect_async(name, events, cancel_at=None):

@@ -311,11 +311,11 @@ def _check_grammar(diagnosis: Diagnosis) -> Finding:
     wire = codec.encode(request)
     try:
         with connections.make_client(REQUEST_TIMEOUT_S) as client, client.open("POST", wire.path, wire.body) as reply:
-            if reply.status != 200:
-                message = read_refusal(reply.status, reply.read()).message
+            if reply.head.status != 200:
+                message = read_refusal(reply.head.status, reply.read()).message
                 advice = "The bot works without it, but calls in the text may be malformed."
                 return Finding("warn", message, advice)
-            for events in decode(codec.make_decoder(reply.content_type), reply.chunks):
+            for events in decode(codec.make_decoder(reply.head.content_type), reply.chunks):
                 diagnosis.wire += [event.response for event in events if isinstance(event, Completed)]
     except BotError as error:
         return Finding("warn", error.message, "Set text_protocol.constrained to off to do without.")
