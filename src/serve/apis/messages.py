@@ -183,15 +183,13 @@ def convert_answer(answer: Mapping[str, Any]) -> dict[str, Any]:
         content.append({"type": "thinking", "thinking": thought, "signature": _sign(thought)})
     if text := message.get("content"):
         content.append({"type": "text", "text": text})
+    written: list[list[str]] = []  # the arguments of each call
     for call in as_dicts(message.get("tool_calls")):
         function = as_dict(call.get("function"))
-        block = {
-            "id": call.get("id"),
-            "name": function.get("name"),
-            "input": json.loads(function.get("arguments") or "{}"),
-        }
-        content.append({"type": "tool_use", **block})
-    reason, sequence = _convert_reason(choice, is_complete=bool(message.get("tool_calls")))
+        written.append([as_str(function.get("arguments"))])
+        given = _read_input(written[-1])
+        content.append({"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": given or {}})
+    reason, sequence = _convert_reason(choice, is_complete=_are_complete(written))
     described = _describe(answer, content or [{"type": "text", "text": ""}], reason, sequence)
     return {name: value for name, value in described.items() if value is not None}
 
@@ -267,8 +265,7 @@ class MessagesStream:
         for piece in self._order.close():
             yield from self._feed_piece(piece)
         yield from self._close_block()
-        is_complete = bool(self._calls) and all(map(_is_json, self._calls))
-        reason, sequence = _convert_reason(self._last, is_complete=is_complete)
+        reason, sequence = _convert_reason(self._last, is_complete=_are_complete(self._calls))
         usage = _convert_usage(self._usage)
         yield {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": sequence}, "usage": usage}
         yield {"type": "message_stop"}
@@ -313,9 +310,14 @@ class MessagesStream:
         return {"type": "content_block_delta", "index": self._index, "delta": delta}
 
 
-def _is_json(pieces: list[str]) -> bool:
+def _are_complete(calls: list[list[str]]) -> bool:
+    """Whether there are calls, and none of them was cut. `calls`: their arguments, in pieces."""
+    return bool(calls) and all(_read_input(pieces) is not None for pieces in calls)
+
+
+def _read_input(pieces: list[str]) -> Any:
+    """The arguments of a call; None if they were cut."""
     try:
-        json.loads("".join(pieces) or "{}")
+        return json.loads("".join(pieces) or "{}") or {}
     except ValueError:
-        return False
-    return True
+        return None

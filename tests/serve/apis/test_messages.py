@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from src.serve.apis.messages import MessagesStream, convert_answer, to_chat
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
@@ -108,3 +110,15 @@ def test_a_stream_opens_and_closes_a_block_for_each_part():
 def test_a_call_that_was_cut_is_no_reason_to_run_tools():
     events = stream(call(0, "read", '{"path"'), finish="length")
     assert [each["delta"]["stop_reason"] for each in events if each["type"] == "message_delta"] == ["max_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "finish", "reason"),
+    [('{"path": "a', "length", "max_tokens"), ("", "tool_calls", "tool_use"), ("{path}", "stop", "end_turn")],
+)
+def test_a_call_of_a_whole_answer_that_cannot_be_read_has_no_input(arguments, finish, reason):
+    tool_calls = [{"id": "c", "function": {"name": "read", "arguments": arguments}}]
+    choice = {"message": {"content": None, "tool_calls": tool_calls}, "finish_reason": finish}
+    message = convert_answer({"id": "1", "model": "m", "choices": [choice]})
+    assert message["content"] == [{"type": "tool_use", "id": "c", "name": "read", "input": {}}]
+    assert message["stop_reason"] == reason
