@@ -114,7 +114,7 @@ class Recovery:
     def run(self) -> Turn[None]:
         """The rest of the turn, with what the server lost. Completed comes last."""
         turn, response = self._turn, self._response
-        if turn.repeats:
+        if response.stop_reason == "repetition":
             yield self._complete(response)
             return
         recovered = turn.mend_calls((yield from self._recover()))

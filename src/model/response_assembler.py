@@ -96,7 +96,7 @@ class ResponseAssembler:
         self._answer = EventFold()
         self.repeats = False  # the answer repeats itself without end: no more of it is read
         self.size = 0  # in characters, thoughts and arguments of calls included
-        self._degeneration = DegenerationDetector()
+        self.degeneration = DegenerationDetector()
         self._thought: list[str] = []  # as the server gave it
         self.tokens = RawTokens([], 0)
         self.raw: str | None = None  # the text that the tokens were, once it was asked for
@@ -104,8 +104,23 @@ class ResponseAssembler:
 
     def feed(self, event: WireEvent) -> Sequence[ModelEvent]:
         """Take in an event of the server; returns what is to be shown."""
+        self.watch(event)
+        return self.take(event)
+
+    def watch(self, event: WireEvent) -> None:
+        """Measure the answer, and look whether it repeats itself."""
+        piece = ""
+        if isinstance(event, (TextDelta, ReasoningDelta)):
+            piece = event.text
+        elif isinstance(event, ToolCallDelta):
+            piece = event.arguments_delta
+        if piece:
+            self.size += len(piece)
+            self.repeats = self.repeats or self.degeneration.add(piece)
+
+    def take(self, event: WireEvent) -> Sequence[ModelEvent]:
+        """As `feed`, of an event that is watched already."""
         if isinstance(event, TextDelta):
-            self._watch(event.text)
             parsed = self._parser.feed(event.text)
             if not parsed:  # so it is with most pieces of a call
                 return ()
@@ -115,7 +130,7 @@ class ResponseAssembler:
             self.completed = replace(event.response, content=fitted)
             truncated = event.response.stop_reason == "max_tokens"
             # An answer that ended by itself is wanted, even if it repeats itself.
-            self.repeats = truncated and self._degeneration.check_end()
+            self.repeats = truncated and self.degeneration.check_end()
             return self._close(truncated=truncated)
         if isinstance(event, RawTokens):
             self.tokens = event
@@ -123,9 +138,6 @@ class ResponseAssembler:
             return ()
         if isinstance(event, ReasoningDelta):
             self._thought.append(event.text)
-            self._watch(event.text)
-        elif isinstance(event, ToolCallDelta):
-            self._watch(event.arguments_delta)
         return (event,)
 
     def _fit_call(self, block: Block) -> Block:
@@ -137,10 +149,6 @@ class ResponseAssembler:
             return block
         named = replace(block, name=tool.name)
         return fit_inner(fit_native(named, tool), self._index) if self._fits_native else named
-
-    def _watch(self, piece: str) -> None:
-        self.size += len(piece)
-        self.repeats = self.repeats or self._degeneration.add(piece)
 
     def cut(self, rest: Sequence[WireEvent]) -> list[ModelEvent]:
         """End an answer that is longer than its model's context. `rest`: what ends it as max_tokens would."""
@@ -163,6 +171,9 @@ class ResponseAssembler:
         """
         if self.repeats:
             return self._build_shortened()
+        return self._build_whole()
+
+    def _build_whole(self) -> Response:
         if self._answer.blocks == ([Text(self.completed.text)] if self.completed.text else []):
             return replace_content(self.completed, self.completed.content)
         native: list[Block] = [*self.completed.calls, *self.completed.malformed]
@@ -336,19 +347,19 @@ class DegenerationDetector:
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
-        self._new = 0
+        self.new = 0  # characters since the last look
 
     def add(self, piece: str) -> bool:
         """Whether the answer repeats itself up to and with this piece."""
         self._pieces.append(piece)
-        self._new += len(piece)
+        self.new += len(piece)
         # A very long piece is whole already: some servers send the arguments of a call in one.
-        return self._new >= CHECK_INTERVAL_CHARS and len(piece) < WINDOW_CHARS and self.check_end()
+        return self.new >= CHECK_INTERVAL_CHARS and len(piece) < WINDOW_CHARS and self.check_end()
 
     def check_end(self) -> bool:
         """Whether the answer ends in nothing but one text repeated."""
         tail = "".join(self._pieces)[-WINDOW_CHARS:]
-        self._pieces, self._new = [tail], 0
+        self._pieces, self.new = [tail], 0
         return len(tail) >= MAX_BLANK_CHARS and (not tail[-MAX_BLANK_CHARS:].strip() or bool(_find_period(tail)))
 
 

@@ -251,6 +251,7 @@ class ChatTurn:
             yield from self._guard_chunks(_adapt_chunks(chunks, before, is_raw=is_raw), before)
             if has_sole:
                 sole = self._guards.get(0)
+            is_over = is_over or self._only_repeats
         yield Release()
         yield from self._end_stream(_adapt_chunks(last, before), is_done=is_done, is_raw=is_raw)
 
@@ -265,12 +266,19 @@ class ChatTurn:
             guard = self._guards.get(index)
             if guard is None:
                 guard = self._guards[index] = self._begin_guard(before)
+            if guard.is_stopped:
+                continue
             if sent := guard.feed(part):
                 yield Payload(sent)
             if guard.broken:
                 raise guard.broken
-            if guard.assembler.repeats:
-                raise WireError("The model repeated itself without end, so its answer was ended.")
+
+    @property
+    def _only_repeats(self) -> bool:
+        """Whether nothing is left to come but more of a choice that repeats itself."""
+        guards = self._guards.values()
+        has_all = len(guards) == (self._request.body.get("n") or 1)
+        return has_all and any(guard.is_stopped for guard in guards) and all(guard.has_ended for guard in guards)
 
     def _begin_guard(self, before: Resumption | None) -> StreamGuard:
         """The guard of a choice that begins, or goes on. Raises StreamCut."""
@@ -373,6 +381,7 @@ class ChatTurn:
         if outcome.lacks_form and self._request.form:
             outcome = decide_outcome(answer, ask, more, (yield from self._fetch_formed(self._request.form)))
         self.report.add(outcome.landed, outcome.guards, outcome.response.usage)
+        self.report.repeated += assembler.repeats
         if not self._request.wants_choices:  # of several answers to one request none goes on
             self.answered, self.answer_tokens = outcome.response, assembler.tokens.ids
         return outcome.ending

@@ -72,6 +72,10 @@ OPEN_PATHS = frozenset(("/health", LIVE_PATH, READY_PATH))  # without a key
 _OURS = NOT_RELAYED | {"content-type", "accept", "accept-encoding"} | KEY_HEADERS  # what the gateway says itself
 BROKEN_OFF = 502  # for the log: the client has got another status
 GUARDED = "serve.guards: %s changed an answer of %s, for the first time; vllm_bot_guards_total counts on."
+REPEATED = (
+    "A model repeats itself: an answer of %s ends as at its limit of tokens, for the first time; "
+    "vllm_bot_repetitions_total counts on."
+)
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -99,7 +103,7 @@ class Gateway:
         # Of requests at work, by their ids: a request is no key. None of the gateway's own pages, nor of a client that
         # asks whether to send its body.
         self._records: dict[int, RequestRecord] = {}
-        self._told: set[tuple[str, str]] = set()  # models and guards of which the log has a line
+        self._told: set[tuple[str, ...]] = set()  # of the log's lines, with models and guards
         self._memory = memory
         self._histories = histories or HistoryMemo()
         self._upstreams = upstreams
@@ -314,10 +318,10 @@ class Gateway:
         try:
             with self._metrics.track(exchange, request.path.removeprefix("/v1/")):
                 answer = await exchange.answer(self._upstreams)
-            for guard in exchange.report.guards:  # /metrics counts all changes
-                if (chat.model, guard) not in self._told:
-                    self._told.add((chat.model, guard))
-                    log.warning(GUARDED, guard, chat.model)
+            for guard in exchange.report.guards:
+                self._tell_first(GUARDED, guard, chat.model)
+            if exchange.report.repeated:
+                self._tell_first(REPEATED, chat.model)
             return answer
         except NotGuarded:
             record.exchange = None
@@ -325,6 +329,12 @@ class Gateway:
         finally:
             if recording is not None:
                 recording.status = recording.status or exchange.status
+
+    def _tell_first(self, message: str, *values: str) -> None:
+        """/metrics counts what follows."""
+        if (message, *values) not in self._told:
+            self._told.add((message, *values))
+            log.warning(message, *values)
 
     def _find_conversation(self, request: web.Request, chat: ChatBody, session: str) -> Conversation | None:
         if self._memory is None:

@@ -38,6 +38,7 @@ class Report(Struct):
     `rescues`: why the turn was asked again: "parser", the server's failed on the answer; "rest", the stream broke off.
     `mended`: what of the history was sent otherwise, because the server refused it.
     `guards`: how often each changed something in the answer.
+    `repeated`: answers that the model would have gone on repeating itself in.
     `kept`: what of the last turn the prompt began with; `restored`: answers of the history that something was put into.
     """
 
@@ -51,6 +52,7 @@ class Report(Struct):
     usage: Usage | None = None
     kept: PrefixKept | None = None
     restored: int = 0
+    repeated: int = 0
 
     def add(self, calls: Sequence[LandedCall], guards: Mapping[str, int], usage: Usage | None) -> None:
         """Count what was done for an answer that is over."""
@@ -85,6 +87,7 @@ class Report(Struct):
             "rescued": ",".join(self.rescues),
             "mended": ",".join(self.mended),
             "guards": ",".join(f"{name}:{count}" for name, count in self.guards.items()),
+            "repeated": self.repeated,
             "restored": self.restored,
             "kept": f"{int(self.kept.share * 1000) / 1000:.3f}" if self.kept else "",
             "broken_by": self.broken_by,
@@ -100,6 +103,7 @@ class Report(Struct):
             "mended": self.mended,
             "guards": dict(self.guards),
             "extra_requests": self.extra_requests,
+            "repeated": self.repeated,
             "restored": self.restored,
             "kept": int(self.kept.share * 10_000) / 10_000 if self.kept else None,
             "broken_by": self.broken_by,

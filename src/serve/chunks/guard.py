@@ -36,7 +36,7 @@ from ...parsing.landing.decisions import (
 from ...providers.base import WireEvent
 from ...providers.openai import OpenAIStream
 from ...types.events import Completed, TextDelta, ToolCallDelta
-from ...types.messages import ToolCall, ToolDefinition
+from ...types.messages import Response, ToolCall, ToolDefinition
 from ..chat_request import ChatBody
 from .call_writer import CallWriter, encode_call, take_completing, take_twin
 from .held_chunk import (
@@ -82,6 +82,10 @@ class RecordingAssembler(ResponseAssembler):
         decisions = super().absorb(events, is_over=is_over)
         self._decisions += decisions
         return decisions
+
+    def response(self) -> Response:
+        """To a client, one that repeats itself is as one at its limit of tokens: it has all of its text."""
+        return self._build_whole()
 
     def take_decisions(self) -> list[Decision]:
         """The decisions since the last time."""
@@ -149,7 +153,7 @@ class _Guard:
         self._segments += map(self._make_segment, decisions)
 
     def _absorb(self, events: Sequence[WireEvent]) -> list[Decision]:
-        """The decisions. Pieces of text in a row are parsed as one."""
+        """The decisions, of events that are followed. Pieces of text in a row are parsed as one."""
         texts: list[str] = []
         for event in events:
             if isinstance(event, TextDelta):
@@ -158,13 +162,15 @@ class _Guard:
             self._flush(texts)
             if isinstance(event, ToolCallDelta):
                 self.assembler.landing.waits = "all"  # a call in the text would take the place of the next native one
-            for _ in self.assembler.feed(event):
+            for _ in self.assembler.take(event):
                 pass
         self._flush(texts)
         return self.assembler.take_decisions()
 
-    def _follow_native(self, events: Sequence[WireEvent]) -> None:
+    def _follow(self, events: Sequence[WireEvent]) -> None:
+        """What of them does not wait for the parser: native calls, and whether the answer repeats itself."""
         for event in events:
+            self.assembler.watch(event)
             if isinstance(event, ToolCallDelta):
                 if event.call_index not in self._native:
                     may_be_cut = self._may_be_cut and self._decoder.has_token_ids
@@ -187,7 +193,7 @@ class _Guard:
 
     def _flush(self, texts: list[str]) -> None:
         if texts:
-            for _ in self.assembler.feed(TextDelta("".join(texts))):
+            for _ in self.assembler.take(TextDelta("".join(texts))):
                 pass
             texts.clear()
 
@@ -240,7 +246,7 @@ class WholeGuard(_Guard):
         super().__init__(request, new_id, fits_native=fits_native)
         self._choice: dict[str, Any] = answer["choices"][0]
         events = self._decoder.read_whole(answer)
-        self._follow_native(events)
+        self._follow(events)
         self._sort_in(self._absorb(events))
         self.close()
 
@@ -300,12 +306,17 @@ class StreamGuard(_Guard):
         self.last = b""  # the chunk that came last
         self._ready: list[bytes] = []  # in the order of the answer
         self._writer = CallWriter()
+        self.has_ended = False  # its finish reason has come
+        self.is_stopped = False  # it repeats itself without end: no more of it is read
         self._is_over = False
         self._waits = False  # what is held, and all that follows, for the end of the answer
         self._run = TextRun(self.assembler.count_held, hides_ids=self._hides_ids)
 
     def feed(self, chunks: Sequence[bytes]) -> list[bytes]:
-        """The chunks to send; `broken` is what the server sent instead of more of the answer."""
+        """The chunks to send; `broken` is what the server sent instead of more of the answer.
+
+        An answer that repeats itself ends at the same chunk, however many come at once.
+        """
         sent: list[bytes] = []
         for number, data in enumerate(chunks):
             passed = self.pass_on(data)
@@ -316,7 +327,8 @@ class StreamGuard(_Guard):
 
     def pass_on(self, data: bytes) -> list[bytes] | None:
         """The chunks to send, if a look at this chunk's text is enough; else None, and it is to be fed."""
-        is_due = self._chunks or self._may_be_rest or self._run.size >= CHECK_INTERVAL_CHARS
+        size = self.assembler.degeneration.new + self._run.size
+        is_due = self._chunks or self._may_be_rest or size >= CHECK_INTERVAL_CHARS
         return None if is_due else self._run.pass_on(data)
 
     def close(self, last: Sequence[bytes] = (), *, is_done: bool = False) -> None:
@@ -327,7 +339,7 @@ class StreamGuard(_Guard):
         for data in last:
             self._decoder.read_event(data, [])
         self._take_in(())
-        if is_done and self.last and not any(chunk.is_last for chunk in self._chunks):
+        if is_done and self.last and not self.has_ended:
             self._take_in([build_end(json.loads(self.last), name_end(has_calls=bool(self._native)))])
         self._is_over = True
         super().close()
@@ -379,16 +391,27 @@ class StreamGuard(_Guard):
                 text = data
             if chunk.is_last or not self._is_bare(data):
                 read.append(chunk)
+            if self.assembler.repeats and not self.has_ended:
+                read.append(self._stop(data))
+                break
         if text:
             self._run.learn(text)
         return read
 
+    def _stop(self, data: bytes) -> HeldChunk:
+        """The chunk that ends the answer behind this one, as its limit of tokens would."""
+        self.is_stopped = True
+        end = build_end(json.loads(data), name_end(has_calls=False, is_cut=True))
+        self._decoder.read_event(end, [])
+        return self._hold(end, ())
+
     def _hold(self, data: bytes, events: Sequence[WireEvent]) -> HeldChunk:
         """The chunk with these events, as the client may get it."""
-        self._follow_native(events)
+        self._follow(events)
         self.last = data
         size, calls = _measure(events)
         is_last = _FINISHED in data and _UNFINISHED not in data
+        self.has_ended = self.has_ended or is_last
         if size and self._may_be_rest:
             self._waits = True
             self.assembler.landing.waits = "all"

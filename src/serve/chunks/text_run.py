@@ -84,7 +84,7 @@ class TextRun:
         self._ends: list[bytes] = []  # of what passed
         self._waiting: list[WaitingChunk] = []
         self._held_text = ""  # the end of the text, if it may begin a call
-        self.size = 0  # of what passed, in characters
+        self.size = 0  # of what passed or waits, in characters
 
     def learn(self, data: bytes) -> None:
         """Take the form of a chunk that holds text, and no finish reason. No chunk may have passed since `take`."""
@@ -122,13 +122,13 @@ class TextRun:
         held = 0 if self._is_thought else self._count_held(self._held_text + text)
         if held < 0 or not text:
             return None
+        self.size += len(text)
         hidden = self._hidden
         shown = data[:stop] + hidden + end[end.index(b"]") + 1 :] if hidden else data
         if held or self._waiting:
             return self._wait(WaitingChunk(text, quoted, end, data, shown), held)
         self._strings.append(quoted)
         self._ends.append(end)
-        self.size += len(text)
         return [shown]
 
     def _wait(self, chunk: WaitingChunk, held: int) -> list[bytes]:
@@ -145,7 +145,6 @@ class TextRun:
             passed, self._waiting = [*self._waiting, chunk], []
         self._strings += [each.quoted for each in passed]
         self._ends += [each.end for each in passed]
-        self.size += sum([len(each.text) for each in passed])
         return [each.shown for each in passed]
 
     def take(self) -> tuple[list[bytes], list[bytes]]:

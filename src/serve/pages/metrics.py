@@ -64,6 +64,9 @@ class Metrics:
         self._extra = Counter("vllm_bot_extra_requests", "Besides the client's own", ("model",), registry=own)
         self._rescues = Counter("vllm_bot_rescues", "Turns asked again, by why", ("model", "why"), registry=own)
         self._guards = Counter("vllm_bot_guards", "Changes to answers, by guard", ("model", "guard"), registry=own)
+        self._repetitions = Counter(
+            "vllm_bot_repetitions", "Answers in which a model repeated itself without end", ("model",), registry=own
+        )
         self._relayed = Counter("vllm_bot_relayed", "Requests passed on as they came", ("status",), registry=own)
         self._first = Histogram(
             "vllm_bot_first_byte_seconds", "Until the first byte", api, buckets=SECONDS, registry=own
@@ -137,6 +140,7 @@ class Metrics:
         self._total.labels(model, api).observe(exchange.read_clock() - exchange.began)
         self._extra.labels(model).inc(report.extra_requests)
         self._restored.labels(model).inc(report.restored)
+        self._repetitions.labels(model).inc(report.repeated)
         if kept := report.kept:
             self._kept.labels(model).observe(kept.share)
         if kept and kept.cause:

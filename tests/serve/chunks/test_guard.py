@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import islice, pairwise
 
 import pytest
 from hypothesis import given
@@ -154,3 +155,33 @@ def test_a_native_call_in_the_chunk_with_the_finish_reason_stays_beside_one_that
 def test_an_empty_chunk_that_only_carries_token_ids_is_dropped():
     _, sent = guard([make_chunk({})])
     assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("first", "unit"),
+    [
+        ({"content": "So: "}, {"content": "and so on, " * 9}),
+        ({"reasoning": "Hm. "}, {"reasoning": "But wait. " * 9}),
+        ({"content": "<table>"}, {"content": "<td>[1]</td>" * 5 + "<t"}),
+        ({"content": 'TOOL_CALL: {"name": "read", "args": {"path": "'}, {"content": "ha " * 9}),
+        ({"content": 'TOOL_CALL: {"name": "none", "args": {"path": "'}, {"content": "ha " * 9}),
+    ],
+)
+@given(sizes=st.lists(st.integers(1, 60), min_size=1, max_size=9))
+def test_an_answer_that_repeats_itself_is_cut_at_the_same_place_however_its_chunks_come(first, unit, sizes):
+    chunks = [make_chunk(first), *[make_chunk(unit)] * 400]
+
+    def read(batches: Iterable[list[bytes]]) -> tuple[str, dict[int, str], str]:
+        made = StreamGuard(REQUEST, make_id_source())
+        sent = [json.loads(each) for batch in batches if not made.is_stopped for each in made.feed(batch)]
+        made.close()
+        sent += [json.loads(each) for each in made.settle(Ending([]))]
+        thoughts = [chunk["choices"][0]["delta"].get("reasoning") or "" for chunk in sent]
+        return join_text(sent) + "".join(thoughts), read_calls(sent), sent[-1]["choices"][0]["finish_reason"]
+
+    rest = iter(chunks)
+    batches = [[*islice(rest, size)] for size in sizes] + [*iter(lambda: [*islice(rest, sizes[0])], [])]
+    said = read(batches)
+    assert said == read([chunk] for chunk in chunks)
+    assert said[2] == "length"
+    assert len(said[0]) + len(said[1].get(0, "")) < 20_000
