@@ -6,6 +6,7 @@ import html
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -23,7 +24,9 @@ from ..types.messages import (
     ToolResults,
     UserMessage,
 )
+from .index import read_time
 from .journal import redact_value
+from .state import SessionState
 
 VERSION = 1
 Clean = Callable[[str], str]  # removes secrets and terminal escapes
@@ -59,6 +62,15 @@ class SavedConversation(Struct, frozen=True):
     title: str
     facts: Mapping[str, str]  # shown at the top
     messages: Sequence[Message]
+
+
+def describe_session(session: str, state: SessionState, messages: Sequence[Message]) -> SavedConversation:
+    """The conversation with what the session says of itself. `session`: its id, empty if it is not saved."""
+    created = read_time(state.meta.get("created"), 0.0)
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
+    facts = {"session": session, "created": when}
+    facts |= {key: str(state.meta.get(key, "")) for key in ("workspace", "model")}
+    return SavedConversation(state.name or session or "Conversation", facts, messages)
 
 
 def list_sections(messages: Sequence[Message]) -> Iterator[ExportSection]:

@@ -11,8 +11,7 @@ from pathlib import Path
 from ...app.factory import Factory
 from ...errors import BotError
 from ...security.text.sanitize import sanitize
-from ...session.export import FORMATS, SavedConversation, render_markdown, replace_file
-from ...session.index import read_time
+from ...session.export import FORMATS, SavedConversation, describe_session, render_markdown, replace_file
 from ...session.replay import replay
 from ..arguments import parse_number
 from ..chat.slash.history import format_sessions
@@ -115,11 +114,7 @@ def read_conversation(journal: Path) -> SavedConversation:
     replayed, session = replay(journal, whole=True), journal.stem
     for problem in replayed.problems:
         print(f"! {session}: {sanitize(problem)}", file=sys.stderr)
-    created = read_time(replayed.state.meta.get("created"), 0.0)
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(created)) if created else ""
-    facts = {"session": session, "created": when}
-    facts |= {key: str(replayed.state.meta.get(key, "")) for key in ("workspace", "model")}
-    return SavedConversation(replayed.state.name or session, facts, replayed.messages)
+    return describe_session(session, replayed.state, replayed.messages)
 
 
 def _delete(options: argparse.Namespace, factory: Factory) -> int:

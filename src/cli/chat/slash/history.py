@@ -20,7 +20,7 @@ from ....app.undo import (
 )
 from ....errors import BotError
 from ....security.text.sanitize import sanitize
-from ....session.export import FORMATS, SavedConversation, write_file
+from ....session.export import FORMATS, describe_session, write_file
 from ....session.index import Summary
 from ....session.replay import replay
 from ....session.session import Undone
@@ -221,9 +221,7 @@ def run_export(state: State, file: str) -> None:
     writer = FORMATS.get(path.suffix.lstrip("."))
     if writer is None:
         raise BotError(f"{path.name}: the name must end in one of .{', .'.join(FORMATS)}.")
-    facts = {key: str(session.state.meta.get(key, "")) for key in ("workspace", "model")}
-    title = session.state.name or session.id or "Conversation"
-    text = writer(SavedConversation(title, facts, _read_all_messages(state)), state.factory.clean)
+    text = writer(describe_session(session.id, session.state, _read_all_messages(state)), state.factory.clean)
     try:
         write_file(path, text)
     except FileExistsError as error:

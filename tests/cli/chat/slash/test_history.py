@@ -14,11 +14,13 @@ from src.cli.chat.loop import Chat
 from src.cli.chat.resume import resume_session
 from src.cli.chat.slash.control import INIT_PROMPT
 from src.cli.chat.state import ChatIO, State
+from src.cli.commands.sessions import read_conversation
 from src.cli.render.plain import PlainScreen
 from src.cli.tracing.debug import Debug
 from src.config import Settings
 from src.errors import BotError
 from src.security.permissions.approval import APPROVE_ALL
+from src.session.export import FORMATS
 from src.session.store import Store
 from src.tools import REGISTRY
 from src.tools.sdk.context import ToolContext
@@ -306,6 +308,16 @@ class TestExport:
         assert ("2 &lt; 3?" in text) == (ending == "html")
         if ending == "json":
             assert json.loads(text)["messages"][0] == {"type": "user", "text": "2 < 3?"}
+
+    @pytest.mark.parametrize("ending", ["md", "html", "json"])
+    @pytest.mark.parametrize("name", ["/rename my chat", "/tools"])
+    def test_it_is_what_the_command_exports(self, folder, name, ending):
+        chat = Chatting(folder, "2 < 3?", name, f"/export out.{ending}", turns=[says("Yes.")])
+        (summary,) = Store(folder / "state").list_sessions()
+        saved = read_conversation(Store(folder / "state").journal_path(summary.id))
+        assert {"session": summary.id, "model": "tiny"}.items() <= saved.facts.items()
+        assert saved.facts["created"]
+        assert (folder / f"out.{ending}").read_text() == FORMATS[ending](saved, chat.state.factory.clean)
 
     def test_no_file_is_overwritten(self, folder):
         (folder / "out.md").write_text("mine")
