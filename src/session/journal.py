@@ -18,6 +18,7 @@ import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ PROVIDERS_OWN = ("signature", "redacted_thinking", "thoughtSignature")  # in the
 _BASE64 = LazyPattern(r"[A-Za-z0-9+/]+={0,2}")
 _SECRET_NAME = LazyPattern(r"pass|pwd|secret|key|token|auth|cookie", re.IGNORECASE)  # a part of every name of a secret
 _ENDS_VALUE = LazyPattern(r"[\"'\\\r\n]")  # where a value ends for who looks for secrets in JSON
+_OPTION = LazyPattern(r"--[\w-]{1,100}")
+_ENDS_WORD = LazyPattern(r"[\s\"'\\|&;]")  # where a word ends for who looks for secrets in a command line
+_PADDING = "------"  # a word of a command line is a secret however short it is
 _decode = json.JSONDecoder().raw_decode
 Redact = Callable[[str], str]
 
@@ -199,12 +203,25 @@ def redact_value(value: Any, redact: Redact) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, (list, tuple)):
-        return [redact_value(each, redact) for each in value]
+        return _redact_list(value, redact)
     if isinstance(value, Mapping):
         opaque = _list_opaque(value)
         cleaned = {key: _redact_named(key, each, redact) for key, each in value.items() if key not in opaque}
         return {redact(key): cleaned.get(key, each) for key, each in value.items()}
     return value
+
+
+def _redact_list(values: Sequence[Any], redact: Redact) -> list[Any]:
+    """The values may be the words of a command line: the one behind an option such as `--token` is a secret."""
+    cleaned = [redact_value(each, redact) for each in values]
+    for place, (option, word) in enumerate(pairwise(cleaned), 1):
+        if not (isinstance(option, str) and isinstance(word, str) and word and _OPTION.fullmatch(option)):
+            continue
+        line = f"{option} {_ENDS_WORD.sub('-', word)}{_PADDING}"
+        marked = redact(line)
+        if marked != line:
+            cleaned[place] = marked.removeprefix(f"{option} ")
+    return cleaned
 
 
 def _redact_named(name: str, value: Any, redact: Redact) -> Any:

@@ -61,6 +61,29 @@ def test_other_words_under_such_a_name_stay(value):
     assert redact_value(value, redact) == value
 
 
+@pytest.mark.parametrize("secret", ["x", "correct horse", "a\"b'c\\d\ne", "pässwört", "[redacted]"])
+def test_the_word_behind_the_option_of_a_secret_is_one_too(secret):
+    words = ["serve", "--token", secret, "--github-personal-access-token", secret, "--user", secret, "--api-key"]
+    cleaned = redact_value({"args": words}, redact)["args"]
+    mark = "[redacted]"
+    assert cleaned == ["serve", "--token", mark, "--github-personal-access-token", mark, "--user", secret, "--api-key"]
+
+
+@check_rows(
+    "words",
+    [
+        ["--token", "$TOKEN"],
+        ["--token", "--port"],
+        ["--tokenizer", "qwen"],
+        ["--token", ""],
+        ["--token", 5],
+        ["token", "x"],
+    ],
+)
+def test_other_words_of_a_command_line_stay(words):
+    assert redact_value(words, redact) == words
+
+
 def test_a_lone_surrogate_is_escaped(tmp_path):
     journal = Journal(tmp_path / "x.jsonl")
     journal.write(Record("delta", 0, {"text": "a\ud800ä"}))

@@ -167,7 +167,7 @@ _LINE_SHAPES = (
     ),
     _Shape(
         "--",
-        r"(?i)(--(?:[a-z]{1,20}-)?(?:password|passwd|passphrase|token|secret|api-?key)[ \t]{1,4}[\"']?)"
+        r"(?i)(--(?:[a-z]{1,20}-){0,4}(?:password|passwd|passphrase|token|secret|api-?key)[ \t]{1,4}[\"']?)"
         r"(?![-$<{(\[])[^\s\"'|&;]{6,}",
     ),
     _Shape("curl", r"(\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,100}:)(?![$<{])[^\s\"']{3,}"),

@@ -94,7 +94,7 @@ class TestConfig:
 
     def test_secrets_in_commands_and_addresses_are_never_shown(self, run, tmp_path):
         rows = [
-            {"name": "a", "command": "x", "args": ["--api-key=sk-CANARYabcdefghijklmn"]},
+            {"name": "a", "command": "x", "args": ["--api-key=sk-CANARYabcdefghijklmn", "--token", "CANARY"]},
             {"name": "b", "url": "https://me:CANARY1234@h/mcp?token=CANARY5678"},
         ]
         (tmp_path / "config.json").write_text(json.dumps({"tools": {"mcp": rows}}))
