@@ -16,7 +16,8 @@ from ..types.lazy_pattern import LazyPattern
 from ..types.messages import MalformedCall, ToolCall
 from .arguments.coerce import get_kind
 from .arguments.fit import ArgumentMismatch, Fitter, accepts_kind, match_parameter
-from .arguments.tool_index import IndexedTool, ToolIndex
+from .arguments.indexed_tool import IndexedTool
+from .arguments.tool_index import ToolIndex
 from .decode.call_shapes import ARGUMENT_KEYS, NAME_KEYS, DecodedBlock, RawCall, find_begun_calls
 from .decode.nodes import Guess, Node, RepeatedKey
 from .echo import GivenText, Parser, SoughtCall

@@ -33,7 +33,7 @@ from ..types.messages import (
 )
 from ..types.special_tokens import escape_in_json
 from ..types.tool_schema import describe_type
-from .arguments.tool_index import IndexedTool, as_schema
+from .arguments.indexed_tool import IndexedTool, as_schema
 
 RESULTS_HEADING = "Tool execution results:"
 # What a model may take for the end of a fence, with the fence's number.

@@ -438,8 +438,8 @@ def recorded(options):
 
 
 def fitting():
+    from src.parsing.arguments.indexed_tool import IndexedTool
     from src.parsing.arguments.native import fit_native
-    from src.parsing.arguments.tool_index import IndexedTool
     from src.types.messages import ToolCall
 
     print("\nFitting of a native call with ten objects of six members (goal: 1 ms)")

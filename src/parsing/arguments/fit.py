@@ -17,7 +17,8 @@ from ..decode.nodes import CallNode, Guess, Node, Source
 from ..decode.scalars import eval_constant
 from ..decode.xml import NULLS, Markup, group_children, parse_elements, parse_structure
 from .coerce import KINDS, MISSING, coerce, get_kind, parse_literal, unwrap
-from .tool_index import ANY, IndexedTool, as_schema, normalize
+from .indexed_tool import ANY, IndexedTool, as_schema
+from .tool_index import normalize
 
 MAX_DEPTH = 100
 _PLAIN_KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}  # and no subclass

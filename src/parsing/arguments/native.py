@@ -22,7 +22,8 @@ from ...types.strict_json import loads_strict
 from ..decode.nodes import Node, refuse_constant
 from .coerce import MISSING, coerce, get_kind, unwrap
 from .fit import list_choices, list_types, make_items
-from .tool_index import ANY, IndexedTool, ToolIndex, as_schema
+from .indexed_tool import ANY, IndexedTool, as_schema
+from .tool_index import ToolIndex
 
 FITTED = "fitted"  # begins what `ToolCall.repaired` says of a native call
 _NUMBERS = ("integer", "number")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...types.messages import ToolCall
-from ..arguments.tool_index import IndexedTool, ToolIndex
+from ..arguments.indexed_tool import IndexedTool
+from ..arguments.tool_index import ToolIndex
 from ..decode.tag_style import TagStyle
 from ..echo import GivenText
 from .arguments import (

@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Mapping
 
+from ...parsing.arguments.indexed_tool import IndexedTool
 from ...parsing.arguments.native import NativeFitter
-from ...parsing.arguments.tool_index import IndexedTool
 from ...types.events import ToolCallDelta
 from ...types.messages import ToolCall, ToolDefinition
 from .fitted_text import FittedText

@@ -10,8 +10,9 @@ from fastjsonschema import JsonSchemaValueException, compile
 from hypothesis import given
 from hypothesis import strategies as st
 
+from src.parsing.arguments.indexed_tool import IndexedTool
 from src.parsing.arguments.native import NativeFitter, count_fitted, fit_inner, fit_native
-from src.parsing.arguments.tool_index import IndexedTool, ToolIndex
+from src.parsing.arguments.tool_index import ToolIndex
 from src.types.messages import CALL_TOOL, ToolCall, ToolDefinition
 from tests.each import check_rows
 

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from src.parsing.arguments.indexed_tool import IndexedTool
 from src.parsing.arguments.native import NativeFitter
-from src.parsing.arguments.tool_index import IndexedTool
 from src.serve.chunks.fitted_text import FittedText
 from tests.each import check_rows
 from tests.parsing.arguments.test_native import EDITS, INTEGER, SCHEMAS, STRING, UNIT, VALUES

@@ -1,0 +1,71 @@
+"""An offered tool whose schema is read as far as fitting arguments needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_SCALARS = {"string": str, "integer": int, "boolean": bool, "number": float}
+_CONSTRAINTS = frozenset(("enum", "anyOf", "oneOf", "$ref"))
+ANY: Mapping[str, Any] = {}  # the schema that requires nothing
+
+
+def as_schema(value: object) -> Mapping[str, Any]:
+    """The schema that a value is; what is none requires nothing."""
+    return value if isinstance(value, Mapping) else ANY
+
+
+class IndexedTool:
+    """A tool, and of its schema what fitting needs. The schemas of its parameters are read when they are needed."""
+
+    def __init__(self, name: str, schema: Mapping[str, Any]) -> None:
+        self.name = name
+        self.schema = schema
+        required = schema.get("required")
+        self.properties = as_schema(schema.get("properties"))
+        self.required = tuple(map(str, required)) if isinstance(required, (list, tuple)) else ()
+        self._alternatives: dict[int, tuple[object, Sequence[Mapping[str, Any]]]] = {}  # with the schema, by its id
+
+    def resolve(self, schema: object) -> Mapping[str, Any]:
+        """The schema behind a local `$ref`; a schema that cannot be used requires nothing."""
+        for _ in range(8):
+            if not isinstance(schema, Mapping):
+                return ANY
+            reference = schema.get("$ref")
+            if not isinstance(reference, str) or not reference.startswith("#/"):
+                return schema
+            target: Any = self.schema
+            for part in reference[2:].split("/"):
+                target = as_schema(target).get(part)
+            schema = target
+        return ANY
+
+    def list_alternatives(self, schema: object) -> Sequence[Mapping[str, Any]]:
+        """The schemas of which a value has to fit one: none of them has alternatives or a `$ref`."""
+        entry = self._alternatives.get(id(schema))
+        if entry is None:
+            entry = self._alternatives[id(schema)] = schema, self._find_alternatives(schema)
+        return entry[1]
+
+    def _find_alternatives(self, schema: object) -> Sequence[Mapping[str, Any]]:
+        alternatives: list[Mapping[str, Any]] = []
+        opened: list[Mapping[str, Any]] = []  # those that were replaced by their alternatives: one may lead to itself
+        waiting = [schema]
+        while waiting:
+            resolved = self.resolve(waiting.pop(0))
+            options = resolved.get("anyOf") or resolved.get("oneOf")
+            if not isinstance(options, list):
+                alternatives.append(resolved)
+            elif not any(resolved is each for each in opened):
+                opened.append(resolved)
+                waiting[:0] = options
+        return alternatives or [ANY]
+
+    @property
+    def scalar_types(self) -> Mapping[str, type]:
+        """The parameters that have one scalar type and nothing else."""
+        return {
+            key: _SCALARS[schema["type"]]
+            for key, schema in self.properties.items()
+            if isinstance(schema, Mapping) and str(schema.get("type")) in _SCALARS and _CONSTRAINTS.isdisjoint(schema)
+        }
