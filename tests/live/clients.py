@@ -26,8 +26,9 @@ from typing import Any, NamedTuple
 
 from src.cli.commands.launch import PROGRAMS
 from src.parsing.formats.table import FORMATS
+from src.transport.http import find_free_port
 
-from .rig import HERMES, WRONG, Kind, Rig, free_port
+from .rig import HERMES, WRONG, Kind, Rig
 from .sdk_agents import LIBRARIES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -214,7 +215,7 @@ def _judge(exit_code: int, answer: str, workspace: Path) -> str:
 @contextmanager
 def run_gateway(upstream: str, folder: Path) -> Iterator[str]:
     """A gateway in front of `upstream`, until the end of the block; its address, without /v1."""
-    listen = f"127.0.0.1:{free_port()}"
+    listen = f"127.0.0.1:{find_free_port()}"
     command = [sys.executable, str(ROOT / "cli.py"), "serve", "--upstream", upstream, "--listen", listen]
     process = subprocess.Popen(
         command, env={"PATH": os.environ["PATH"], "HOME": str(folder)}, stderr=subprocess.PIPE, text=True

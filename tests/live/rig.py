@@ -8,12 +8,13 @@ import re
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from src.transport.http import find_free_port
 
 from . import cells, grammars
 
@@ -110,7 +111,7 @@ class Rig:
         if kind.has_plugin:
             environment["RIG_VENV"] = str(self._make_environment())
         for _ in range(STARTS):
-            port = free_port()
+            port = find_free_port()
             root, pid_file = f"http://127.0.0.1:{port}", model / f"{port}.pid"
             self._running[name] = Server(name, f"{root}/v1", kind.api_key), pid_file
             command = [str(self._folder / "serve.sh"), str(model), str(port), *kind.flags]
@@ -155,12 +156,6 @@ class Rig:
         if pid_file.exists():
             end_process(int(pid_file.read_text()))
             pid_file.unlink()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def does_answer(url: str) -> bool:

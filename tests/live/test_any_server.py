@@ -7,11 +7,12 @@ import asyncio
 import pytest
 
 from src.transport import Client
+from src.transport.http import find_free_port
 from src.types.events import Completed, TextDelta
 from src.types.messages import UserMessage
 from tests.doubles import list_models, make_core, make_model
 
-from .rig import Server, free_port
+from .rig import Server
 
 GREETING = "Say hello, and nothing else."
 
@@ -77,7 +78,7 @@ class TestTheModel:
 
 class TestWhatIsNotThere:
     def test_a_server_is_told_in_one_message_with_the_way_to_start_one(self, program):
-        address = f"http://127.0.0.1:{free_port()}/v1"
+        address = f"http://127.0.0.1:{find_free_port()}/v1"
         answer = program.ask(Server("none", address), GREETING)
         assert (answer.stdout, answer.code) == ("", 4)
         *_, tried, hint = answer.stderr.splitlines()

@@ -17,11 +17,12 @@ import pytest
 from src.eval.record_lines import read_lines
 from src.eval.replay import replay
 from src.parsing.formats.table import FORMATS
+from src.transport.http import find_free_port
 from tests.waiting import PATIENCE_S, wait_until
 
 from .clients import Installation, find_folder, run_client
 from .harmless import find_difference, list_cases
-from .rig import Server, does_answer, free_port
+from .rig import Server, does_answer
 
 ROOT = Path(__file__).resolve().parents[2]
 RIG = Path(os.environ.get("VLLM_BOT_RIG", ""))
@@ -35,7 +36,7 @@ def start_gateway(tmp_path: Path) -> Iterator[Callable[[Server], str]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(server: Server) -> str:
-        address = f"127.0.0.1:{free_port()}"
+        address = f"127.0.0.1:{find_free_port()}"
         config = tmp_path / "config.json"
         serve = {"listen": address, "record": str(tmp_path / "record.jsonl")}
         config.write_text(json.dumps({"vllm": {"base_url": server.base_url}, "serve": serve}))

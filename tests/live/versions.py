@@ -30,11 +30,12 @@ import fastjsonschema
 
 from src.app.model import Model
 from src.tools import REGISTRY
+from src.transport.http import find_free_port
 from src.types.events import Completed
 from src.types.messages import UserMessage
 
 from .cells import CONTENT, EMISSIONS, QUESTION, how
-from .rig import ROOT, Rig, Server, end_process, free_port
+from .rig import ROOT, Rig, Server, end_process
 
 HOME = Path(os.environ.get("VLLM_BOT_RIG_MODELS", "~/rig")).expanduser()
 RIG = Path(os.environ.get("VLLM_BOT_RIG", ROOT.parent / "shared" / "rig"))
@@ -131,7 +132,7 @@ def run_proxied(work: Path) -> Iterator[str]:
 
 def run_llama(_: Path) -> Iterator[str]:
     """SmolLM2-135M on llama.cpp's server: ten tasks that need a tool, five that need none."""
-    port = free_port()
+    port = find_free_port()
     server = subprocess.Popen(
         [str(HOME / "venv-llama" / "bin" / "python"), str(RIG / "llama_server.py"), str(port)],
         stdout=subprocess.DEVNULL,
@@ -198,7 +199,7 @@ def _judge(done: subprocess.CompletedProcess[str]) -> str:
 
 def _start_proxy(server: Server, work: Path) -> tuple[str, int]:
     """LiteLLM's proxy in front of a server: its address without /v1, and its process."""
-    port, config = free_port(), work / "litellm.yaml"
+    port, config = find_free_port(), work / "litellm.yaml"
     config.write_text(PROXY_CONFIG.format(address=server.base_url, key=PROXY_KEY))
     command = [str(HOME / "venv-litellm" / "bin" / "litellm"), "--config", str(config), "--host", "127.0.0.1"]
     with (work / "litellm.log").open("w") as log:
