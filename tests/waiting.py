@@ -33,6 +33,9 @@ for left in reversed(range(int(tries))):
     break
 " """
 
+# For a shell: a process in the background that has ended, and is no child of the shell itself.
+ONE_HAS_ENDED = 'pid=$( (true >&- & echo $!) ); while grep -qs ") [^Z]" /proc/$pid/stat; do sleep 0.01; done'
+
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
     """`what` is said of a condition that does not come true."""

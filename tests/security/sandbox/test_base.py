@@ -16,6 +16,7 @@ from src.security.sandbox.limits import ResourceLimits
 from src.security.sandbox.scratch import SANDBOX_PREFIX, remove_abandoned
 from src.security.sandbox.view import list_etc
 from tests.thorough import only_thorough
+from tests.waiting import ONE_HAS_ENDED
 
 from .conftest import PATH, run_each
 
@@ -289,7 +290,7 @@ def test_the_model_is_told_that_something_was_left_running(run):
         run("sleep 300 >/dev/null 2>&1 & echo x")
         == "x\n[exit code 0; what it left running in the background was ended]"
     )
-    assert run(': "$( (sleep 0.01 &) )"; sleep 0.1') == OK  # $( ) waits for the end of what writes into it
+    assert run(ONE_HAS_ENDED) == OK
 
 
 # Limits

@@ -27,7 +27,7 @@ from src.tools.sdk.output_store import Outputs
 from src.types.messages import ToolCall, ToolResult
 from src.types.sandbox import Launch
 from tests.thorough import sample, take_turns
-from tests.waiting import PATIENCE_S, try_clocks
+from tests.waiting import ONE_HAS_ENDED, PATIENCE_S, try_clocks
 
 HOLD = "exec 3>alive; "  # everything the command starts after this holds the pipe
 ENDED = "; what it left running in the background was ended]"
@@ -258,7 +258,7 @@ def test_background_processes_of_a_command_are_ended_and_reported(command, shown
 
 
 def test_a_background_process_that_has_ended_is_not_reported(run):
-    assert run("exec", command="echo $( (echo done &) ); sleep 0.05").value == "done\n[exit code 0]"
+    assert run("exec", command=f"{ONE_HAS_ENDED}; echo done").value == "done\n[exit code 0]"
 
 
 def test_one_that_made_itself_a_new_session_is_ended_too(run, workspace, somebody_lives):
