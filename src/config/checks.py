@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from posixpath import normpath
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -213,11 +214,20 @@ def _refine_choices(known: Sequence[str], or_none: str, value: list[str], place:
     return tuple(value)
 
 
+def _refine_paths(value: list[str], place: str) -> tuple[str, ...]:
+    """Each without a slash at its end, as requests are compared with it."""
+    for each in value:
+        if not each.startswith("/") or not each.isprintable() or "?" in each:
+            raise ConfigError(f"{place}: expected paths such as /sleep, got {shorten(each)}")
+    return tuple(normpath("/" + each.lstrip("/")) for each in value)
+
+
 REFINERS: Mapping[str, Callable[[Any, str], object]] = {
     "vllm.base_url": _refine_base_url,
     "vllm.api_key": _refine_api_key,
     "vllm.headers": _refine_headers,
     "vllm.paths": partial(_refine_choices, CALL_PATHS, ""),
+    "serve.relay": _refine_paths,
     "serve.guards": partial(_refine_choices, GUARDS, ", or none"),
     "vllm.extra_body": _refine_extra_body,
     "vllm.ssl_verify": lambda value, place: (

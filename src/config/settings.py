@@ -445,7 +445,8 @@ class ServeSettings(Section, frozen=True):
     ] = ()
     origins: Annotated[tuple[str, ...], Option("Origins whose pages may ask, such as `https://chat.example`")] = ()
     relay: Annotated[
-        tuple[str, ...], Option("Paths that change the server and are relayed all the same, such as `/sleep`")
+        tuple[str, ...],
+        Option("Paths that are relayed besides those of clients, with all below them, such as `/sleep`"),
     ] = ()
 
 

@@ -4,7 +4,7 @@ A gateway on a loopback address is not the web's: a page in a browser reaches it
 and key. A browser says who asks (Origin, Sec-Fetch-Site; Node.js sends other Sec-Fetch headers, and is no browser). A
 page whose own name leads to this machine (DNS rebinding) gives itself away by Host. Sources: Fetch standard (CORS
 protocol, Origin), Fetch Metadata (W3C), RFC 9110 7.2 (Host); for the paths vLLM 0.32 (entrypoints/serve), SGLang
-(http_server.py), llama.cpp (tools/server/README.md) and Ollama (docs/api.md).
+(http_server.py), llama.cpp (tools/server/server.cpp), Ollama (docs/api.md) and LM Studio (REST API v0 and v1).
 """
 
 from __future__ import annotations
@@ -25,31 +25,33 @@ LIVE_PATH, READY_PATH = "/livez", "/readyz"
 OWN_PATHS = frozenset(("/", "/health", "/metrics", "/vllm-bot/events", LIVE_PATH, READY_PATH))
 BROWSER_PATHS = OWN_PATHS | DIALECTS.keys() | {"/v1/models"}
 READING = frozenset(("GET", "HEAD", "OPTIONS"))
-# The last component of paths that change a server, or run code in it: of vLLM, then of SGLang.
-CHANGING = frozenset((
-    "abort_requests", "collective_rpc", "finish_weight_update", "init_weight_transfer_engine", "load_lora_adapter",
-    "pause", "release_kv_cache_memory", "reset_encoder_cache", "reset_mm_cache", "reset_prefix_cache", "resume",
-    "scale_elastic_ep", "shutdown_weight_transfer_engine", "sleep", "start_draft_weight_update", "start_profile",
-    "start_weight_update", "stop_profile", "unload_lora_adapter", "update_weight_version", "update_weights", "wake_up",
-    "weight_checker",
-    "abort_request", "clear_hicache_storage_backend", "continue_generation", "destroy_weights_update_group",
-    "flush_cache", "init_weights_update_group", "load_lora_adapter_from_tensors", "pause_generation",
-    "release_memory_occupation", "resume_memory_occupation", "set_internal_state", "update_weights_from_disk",
-    "update_weights_from_distributed", "update_weights_from_tensor",
+# What clients ask model servers, by the first name of a path behind the prefixes of an API and its version. Any other
+# path may change a server, or run code in it, also by GET: it is not relayed unless the settings name it.
+_NAME = re.compile(r"(?:/(?:api|cohere|inference))?(?:/v[0-9]+)?/([^/]+)")
+ASKING = frozenset((
+    "apply-template", "audio", "batches", "chat", "classify", "completion", "completions", "conversations",
+    "detokenize", "embed", "embedding", "embeddings", "encode", "files", "generate", "generate_from_file",
+    "generative_scoring", "health", "images", "infill", "invocations", "messages", "moderations",
+    "parse_function_call", "ping", "pooling", "realtime", "rerank", "reranking", "responses", "score",
+    "separate_reasoning", "show", "stream", "systemone", "tokenize", "vertex_generate", "videos",
 ))  # fmt: skip
-# The beginning of such paths where the last component tells nothing: of llama.cpp and Ollama.
-CHANGING_BELOW = (
-    "/models/load", "/models/unload", "/lora-adapters", "/props", "/slots/",
-    "/api/blobs/", "/api/copy", "/api/create", "/api/delete", "/api/pull", "/api/push",
-)  # fmt: skip
+TELLING = frozenset((  # where other methods than those of READING change what they tell
+    "get_load", "get_model_info", "get_server_info", "get_weight_version", "get_world_size", "health_generate",
+    "is_paused", "is_sleeping", "load", "loads", "lora-adapters", "model_info", "models", "openapi.json", "props", "ps",
+    "server_info", "slots", "status", "streams", "tags", "tokenizer_info", "version", "weight_info",
+))  # fmt: skip
 # A Host: an address in brackets, or a name, and a port. No browser sends another, and what follows a name may mislead.
 _HOST = re.compile(r"(?:\[(?P<address>[^\]\[]*)\]|(?P<name>[A-Za-z0-9._-]*))(?::[0-9]*)?")
 CORS_HEADERS = "access-control-"
+MAX_SHOWN_CHARS = 100  # of a request, in a refusal
 PREFLIGHT_S = 600  # for which a browser need not ask again
 
 
 class AccessRules(Struct, frozen=True):
-    """`hosts`, `origins` and `relay`: what the settings of these names add. `has_keys`: clients have keys."""
+    """`hosts`, `origins` and `relay`: what the settings of these names add, as their check has left them.
+
+    A path of `relay` stands for those below it, too. `has_keys`: clients have keys.
+    """
 
     hosts: Collection[str] = ()
     origins: Collection[str] = ()
@@ -91,20 +93,31 @@ def check_access(asked: Asked, rules: AccessRules) -> None:
     if not rules.has_keys:
         _check_host(asked.headers.get("host", ()), rules.hosts)
     path = normpath("/" + asked.path.lstrip("/"))  # as a server or a proxy before it may read it
-    changes_server = path.rpartition("/")[2] in CHANGING or path.startswith(CHANGING_BELOW)
-    if changes_server and asked.method not in READING and path not in rules.relay:
-        raise Refused(403, f"{path} changes the server. To let it through, add it to serve.relay.")
+    if not _is_relayed(asked.method, path, rules.relay):
+        what = f"{asked.method} {path[:MAX_SHOWN_CHARS]}"
+        raise Refused(403, f"{what} may change the server. To let it through, add the path to serve.relay.")
     if path == "/" and asked.method in ("GET", "HEAD"):
         return  # the page holds nothing of anybody's, and other sites may link to it
     if asked.is_from_browser:
         _check_browser(asked, path, rules.origins)
 
 
+def _is_relayed(method: str, path: str, relay: Collection[str]) -> bool:
+    """Whether it is a client's to ask, or named by the settings. The gateway's own paths count."""
+    if any(path == each or path.startswith(each.rstrip("/") + "/") for each in relay):
+        return True
+    match = _NAME.match(path)
+    if match and match[1] in ASKING:
+        return True
+    return method in READING and (path in OWN_PATHS or bool(match and match[1] in TELLING))
+
+
 def _check_browser(asked: Asked, path: str, origins: Collection[str]) -> None:
     """Raises Refused."""
     for origin in asked.origins:
         if not is_allowed_origin(origin, origins):
-            raise Refused(403, f"Pages of {origin[:100]!r} may not ask here. To let them, add that to serve.origins.")
+            who = f"Pages of {origin[:MAX_SHOWN_CHARS]!r}"
+            raise Refused(403, f"{who} may not ask here. To let them, add that to serve.origins.")
     if path not in BROWSER_PATHS and not path.startswith("/v1/models/"):
         raise Refused(403, "Browsers are answered on the paths of the three APIs, of models and of the page only.")
     if asked.method not in READING and not asked.content_type.endswith("json"):

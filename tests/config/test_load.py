@@ -288,6 +288,10 @@ def test_the_trailing_slash_of_the_address_is_dropped(write):
     assert load(write({"vllm": {"base_url": "https://h:1/v1/"}}), {}, {}).vllm.base_url == "https://h:1/v1"
 
 
+def test_paths_that_the_gateway_relays_are_as_requests_are_compared_with_them(write):
+    assert load(write({"serve": {"relay": ["/sleep/", "//a/../b", "/"]}}), {}, {}).serve.relay == ("/sleep", "/b", "/")
+
+
 def test_a_whole_number_will_do_for_a_number(write):
     settings = load(write({"vllm": {"timeout": 5, "temperature": 0}}), {}, {})
     assert (settings.vllm.timeout, settings.vllm.temperature) == (5.0, 0.0)
@@ -377,6 +381,8 @@ WRONG = [
     ({"vllm": {"headers": {"X-A": 1}}}, "config.json: vllm.headers: expected an object of strings"),
     ({"vllm": {"headers": {"X A": "1"}}}, 'config.json: vllm.headers: "X A" cannot be the name of an HTTP header'),
     ({"vllm": {"headers": {"X-A": "CANARY\n"}}}, "config.json: vllm.headers: X-A holds characters that an HTTP header"),
+    ({"serve": {"relay": ["sleep"]}}, 'config.json: serve.relay: expected paths such as /sleep, got "sleep"'),
+    ({"serve": {"relay": ["/sleep?level=1"]}}, "config.json: serve.relay: expected paths such as /sleep, got"),
     ({"vllm": {"top_p": 2}}, "config.json: vllm.top_p: expected at most 1, got 2"),
     ({"workspace": {"dir": "/nowhere/at/all"}}, 'config.json: workspace.dir: there is no folder "/nowhere/at/all"'),
     ({"workspace": {"dir": ""}}, 'config.json: workspace.dir: there is no folder ""'),

@@ -54,6 +54,13 @@ CLIENTS = {  # the headers of ordinary clients
     "whether the server sleeps": ask("GET", "/is_sleeping"),
     "what llama.cpp was started with": ask("GET", "/props"),
     "a client of Ollama": ask(path="/api/chat"),
+    "what LM Studio has": ask("GET", "/api/v0/models"),
+    "the prompt of a conversation": ask(path="/v1/chat/completions/render"),
+    "a model that is named with slashes": ask("GET", "/v1/models/org/name"),
+    "a vLLM that answers with tokens": ask(path="/inference/v1/generate"),
+    "a stored answer": ask("DELETE", "/v1/responses/resp_1"),
+    "a transcription": ask(path="/v1/audio/transcriptions", content_type="multipart/form-data"),
+    "a client of SGLang": ask("PUT", "/generate"),
 }
 
 
@@ -102,6 +109,41 @@ ATTACKS = {
 }
 
 
+CHANGING = {  # paths that change a server, run code in it or reach from it, and the method they have there
+    "vLLM": [
+        "POST /sleep", "POST /wake_up", "POST /reset_prefix_cache", "POST /collective_rpc", "POST /v1/load_lora_adapter",
+        "POST /v1/unload_lora_adapter", "POST /update_weights", "POST /pause", "POST /abort_requests",
+        "POST /inference/v1/abort_requests", "POST /scale_elastic_ep", "POST /fault_tolerance/apply",
+        "POST /start_profile",
+    ],
+    "SGLang": [
+        "GET /flush_cache", "GET /start_profile", "GET /stop_profile", "GET /release_memory_occupation",
+        "GET /clear_hicache_storage_backend", "POST /hicache/storage-backend/clear", "DELETE /hicache/storage-backend",
+        "GET /configure_logging", "GET /slow_down", "GET /freeze_gc", "POST /update_weights_from_ipc",
+        "POST /init_weights_send_group_for_remote_instance", "POST /send_weights_to_remote_instance",
+        "POST /dumper/configure", "POST /add_external_corpus", "GET /dump_expert_distribution_record",
+        "PUT /set_internal_state",
+    ],
+    "llama.cpp": [
+        "POST /models", "DELETE /models", "POST /models/load", "POST /models/unload", "POST /lora-adapters",
+        "POST /props", "POST /slots/0", "POST /tools", "GET /cors-proxy",
+    ],
+    "Ollama": [
+        "POST /api/pull", "POST /api/push", "POST /api/create", "POST /api/copy", "DELETE /api/delete",
+        "POST /api/blobs/sha256:1", "POST /api/signout",
+    ],
+    "LM Studio": ["POST /api/v1/models/load", "POST /api/v1/models/unload", "POST /api/v1/models/download"],
+    "one that does not exist yet": ["GET /erase", "POST /v1/erase", "POST /api/v1/erase", "POST /", "POST /metrics"],
+}  # fmt: skip
+
+
+@check_rows("request", [each for requests in CHANGING.values() for each in requests])
+def test_what_changes_a_server_is_not_relayed(request):
+    method, path = request.split()
+    assert find_status(ask(method, path)) == 403
+    assert find_status(ask(method, f"/v1/chat/../..{path}/")) == 403
+
+
 @check_rows("attack", ATTACKS)
 def test_an_attack_is_refused(attack):
     asked, status = ATTACKS[attack]
@@ -126,6 +168,9 @@ def test_a_name_and_an_origin_of_the_settings_are_let_in():
 def test_a_path_of_the_settings_is_relayed():
     assert find_status(ask(path="/sleep"), relay=("/sleep",)) == 200
     assert find_status(ask(path="/wake_up"), relay=("/sleep",)) == 403
+    assert find_status(ask(path="/sleepless"), relay=("/sleep",)) == 403
+    assert find_status(ask("GET", "/dumper/configure"), relay=("/dumper",)) == 200
+    assert find_status(ask(path="/anything"), relay=("/",)) == 200
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ class FakeServer:
         self.relayed.append((request.method, request.raw_path, await request.read()))
         if request.headers.get("Content-Encoding"):
             self.packed.append(self.relayed[-1][2])
-        if request.path == "/moved":
+        if request.path == "/v1/files/moved":
             raise web.HTTPTemporaryRedirect("/elsewhere")
         return web.Response(
             status=418,
@@ -426,7 +426,7 @@ def test_a_request_that_can_bring_no_call_is_relayed_byte_for_byte(tmp_path, cha
 
 
 @pytest.mark.parametrize("method", ["GET", "PATCH", "QUERY"])
-@pytest.mark.parametrize("path", ["/v1/a%2Fb%7E/?q=a+b%20c&q=%C3%A9&e=[1]&f", "/x//y/../z;p=1?a=%"])
+@pytest.mark.parametrize("path", ["/v1/files/a%2Fb%7E/?q=a+b%20c&q=%C3%A9&e=[1]&f", "/files//y/../z;p=1?a=%"])
 def test_any_other_request_and_its_answer_are_relayed_byte_for_byte(tmp_path, method, path):
     async def use(client, fake):
         url = yarl.URL(f"{client.make_url('/')}{path[1:]}", encoded=True)
@@ -439,9 +439,19 @@ def test_any_other_request_and_its_answer_are_relayed_byte_for_byte(tmp_path, me
     drive(tmp_path, lambda _: say("x"), use)
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE"])
+def test_what_changes_the_server_does_not_reach_it(tmp_path, method):
+    async def use(client, fake):
+        async with client.request(method, "/flush_cache") as reply:
+            assert reply.status == 403
+        assert fake.relayed == []
+
+    drive(tmp_path, lambda _: say("x"), use)
+
+
 def test_a_redirect_is_the_client_s_to_follow(tmp_path):
     async def use(client, fake):
-        async with client.get("/moved", allow_redirects=False) as reply:
+        async with client.get("/v1/files/moved", allow_redirects=False) as reply:
             assert (reply.status, reply.headers["Location"]) == (307, "/elsewhere")
         assert len(fake.relayed) == 1
 
@@ -451,9 +461,9 @@ def test_a_redirect_is_the_client_s_to_follow(tmp_path):
 def test_a_client_that_names_the_whole_address_as_to_a_proxy_is_answered(tmp_path):
     async def use(client, fake):
         reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
-        writer.write(b"GET http://localhost/v1/some%7Ething?a HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        writer.write(b"GET http://localhost/v1/files/some%7Ething?a HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert (await reader.readline()).split()[1] == b"418"
-        assert [path for _, path, _ in fake.relayed] == ["/v1/some%7Ething?a"]
+        assert [path for _, path, _ in fake.relayed] == ["/v1/files/some%7Ething?a"]
         writer.close()
 
     drive(tmp_path, lambda _: say("x"), use)
@@ -520,9 +530,9 @@ def test_a_key_in_the_query_goes_no_further(tmp_path):
     async def use(client, fake):
         headers = {"Referer": "http://localhost:8010/?key=right"}
         for name in ("key", "%6bey"):
-            async with client.get(yarl.URL(f"/v1/x?a=%7E&{name}=right&b", encoded=True), headers=headers) as reply:
+            async with client.get(yarl.URL(f"/v1/files?a=%7E&{name}=right&b", encoded=True), headers=headers) as reply:
                 assert reply.status == 418
-        assert {path for _, path, _ in fake.relayed} == {"/v1/x?a=%7E&b"}
+        assert {path for _, path, _ in fake.relayed} == {"/v1/files?a=%7E&b"}
 
     drive(tmp_path, lambda _: say("x"), use, keys=KeyRing({hash_key("right"): "team"}))
 
@@ -544,7 +554,7 @@ def test_a_cookie_of_one_client_s_answer_goes_to_no_other(tmp_path):
     ("key", "head"), [("right", b"HTTP/1.1 100 Continue"), ("wrong", b"HTTP/1.1 401 Unauthorized")]
 )
 def test_a_body_is_asked_for_with_a_key_alone(tmp_path, key, head):
-    lines = ["POST /v1/x HTTP/1.1", "Host: x", f"x-api-key: {key}", "Expect: 100-continue", "Content-Length: 1"]
+    lines = ["POST /v1/files HTTP/1.1", "Host: x", f"x-api-key: {key}", "Expect: 100-continue", "Content-Length: 1"]
 
     async def use(client, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
@@ -568,7 +578,7 @@ def test_a_compressed_body_is_relayed_as_it_came(tmp_path):
     packed = gzip.compress(b"0" * 100_000)
 
     async def use(client, fake):
-        async with client.post("/other", data=packed, headers={"Content-Encoding": "gzip"}) as reply:
+        async with client.post("/v1/embeddings", data=packed, headers={"Content-Encoding": "gzip"}) as reply:
             assert reply.status == 418
         assert fake.packed == [packed]
 
@@ -645,7 +655,7 @@ def test_a_browser_asks_beforehand_without_a_key(tmp_path):
 
 def test_what_a_server_allows_pages_does_not_come_through(tmp_path):
     async def use(client, _):
-        async with client.get("/v1/open") as reply:
+        async with client.get("/v1/files") as reply:
             assert reply.status == 418
             assert "Access-Control-Allow-Origin" not in reply.headers
 
