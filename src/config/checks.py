@@ -214,6 +214,20 @@ def _refine_choices(known: Sequence[str], or_none: str, value: list[str], place:
     return tuple(value)
 
 
+def _refine_hosts(value: list[str], place: str) -> tuple[str, ...]:
+    return tuple(_read_name(each, place) for each in value)
+
+
+def _read_name(text: str, place: str) -> str:
+    """The name of a host, as requests are compared with it. An address of IPv6 needs no brackets."""
+    from ..types.hosts import read_host  # start-up is measured
+
+    name = read_host(text) or read_host(f"[{text}]")
+    if name is None:
+        raise ConfigError(f"{place}: expected names such as gateway.example, or addresses, got {shorten(text)}")
+    return name
+
+
 def _refine_paths(value: list[str], place: str) -> tuple[str, ...]:
     """Each without a slash at its end, as requests are compared with it."""
     for each in value:
@@ -227,6 +241,7 @@ REFINERS: Mapping[str, Callable[[Any, str], object]] = {
     "vllm.api_key": _refine_api_key,
     "vllm.headers": _refine_headers,
     "vllm.paths": partial(_refine_choices, CALL_PATHS, ""),
+    "serve.hosts": _refine_hosts,
     "serve.relay": _refine_paths,
     "serve.guards": partial(_refine_choices, GUARDS, ", or none"),
     "vllm.extra_body": _refine_extra_body,

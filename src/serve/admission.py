@@ -16,7 +16,7 @@ from urllib.parse import unquote_plus, urlsplit
 
 from msgspec import Struct
 
-from ..types.hosts import is_loopback
+from ..types.hosts import is_loopback, read_host
 from .apis.dialects import DIALECTS
 
 CONTAINERS_HOST = "host.docker.internal"  # as a container calls the machine it is on
@@ -40,8 +40,6 @@ TELLING = frozenset((  # where other methods than those of READING change what t
     "is_paused", "is_sleeping", "load", "loads", "lora-adapters", "model_info", "models", "openapi.json", "props", "ps",
     "server_info", "slots", "status", "streams", "tags", "tokenizer_info", "version", "weight_info",
 ))  # fmt: skip
-# A Host: an address in brackets, or a name, and a port. No browser sends another, and what follows a name may mislead.
-_HOST = re.compile(r"(?:\[(?P<address>[^\]\[]*)\]|(?P<name>[A-Za-z0-9._-]*))(?::[0-9]*)?")
 CORS_HEADERS = "access-control-"
 MAX_SHOWN_CHARS = 100  # of a request, in a refusal
 PREFLIGHT_S = 600  # for which a browser need not ask again
@@ -168,12 +166,7 @@ def _check_host(hosts: Sequence[str], more: Collection[str]) -> None:
     if len(hosts) > 1:
         raise Refused(400, "A request has one Host.")
     for host in hosts:
-        name, is_ours = host, False
-        if match := _HOST.fullmatch(host):
-            name = (match["address"] or match["name"] or "").lower().rstrip(".")
-            is_ours = is_loopback(name) or name == CONTAINERS_HOST or name in {each.lower() for each in more}
-        if not is_ours:
-            raise Refused(
-                403,
-                f"This gateway is not {name[:100]!r}. To let it be called so, add that to serve.hosts, or use keys.",
-            )
+        name = read_host(host)
+        if name is None or not (is_loopback(name) or name == CONTAINERS_HOST or name in more):
+            what = f"This gateway is not {(name or host)[:MAX_SHOWN_CHARS]!r}."
+            raise Refused(403, f"{what} To let it be called so, add that to serve.hosts, or use keys.")

@@ -4,6 +4,27 @@ from __future__ import annotations
 
 from ipaddress import IPv6Address, ip_address
 
+from .lazy_pattern import LazyPattern
+
+# Of a URL or a Host: an address in brackets, or a name, and a port. What follows a name otherwise may mislead.
+_HOST = LazyPattern(r"(?:\[(?P<address>[^\]\[]*)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]*)?")
+
+
+def read_host(text: str) -> str | None:
+    """The name or address of a Host, without its port, as two of them can be compared; None: it is no Host.
+
+    Example: "Gateway.Example.:443" gives "gateway.example", "[FD00:0::1]" gives "fd00::1".
+    """
+    match = _HOST.fullmatch(text)
+    if match is None:
+        return None
+    if match["name"]:
+        return match["name"].lower().rstrip(".") or None
+    try:
+        return str(ip_address(match["address"]))
+    except ValueError:
+        return None
+
 
 def is_loopback(host: str) -> bool:
     """localhost and the names below it (RFC 6761), 127.0.0.0/8, also as mapped to IPv6, and ::1.

@@ -288,8 +288,11 @@ def test_the_trailing_slash_of_the_address_is_dropped(write):
     assert load(write({"vllm": {"base_url": "https://h:1/v1/"}}), {}, {}).vllm.base_url == "https://h:1/v1"
 
 
-def test_paths_that_the_gateway_relays_are_as_requests_are_compared_with_them(write):
-    assert load(write({"serve": {"relay": ["/sleep/", "//a/../b", "/"]}}), {}, {}).serve.relay == ("/sleep", "/b", "/")
+def test_hosts_and_paths_of_the_gateway_are_as_requests_are_compared_with_them(write):
+    hosts = ["Gateway.Example.", "gateway.example:8010", "[fd00::1]", "FD00:0::1", "10.0.0.1:80"]
+    options = load(write({"serve": {"hosts": hosts, "relay": ["/sleep/", "//a/../b", "/"]}}), {}, {}).serve
+    assert options.hosts == ("gateway.example", "gateway.example", "fd00::1", "fd00::1", "10.0.0.1")
+    assert options.relay == ("/sleep", "/b", "/")
 
 
 def test_a_whole_number_will_do_for_a_number(write):
@@ -381,6 +384,9 @@ WRONG = [
     ({"vllm": {"headers": {"X-A": 1}}}, "config.json: vllm.headers: expected an object of strings"),
     ({"vllm": {"headers": {"X A": "1"}}}, 'config.json: vllm.headers: "X A" cannot be the name of an HTTP header'),
     ({"vllm": {"headers": {"X-A": "CANARY\n"}}}, "config.json: vllm.headers: X-A holds characters that an HTTP header"),
+    ({"serve": {"hosts": ["http://x"]}},
+     'config.json: serve.hosts: expected names such as gateway.example, or addresses, got "http://x"'),
+    ({"serve": {"hosts": [""]}}, "config.json: serve.hosts: expected names such as gateway.example, or addresses"),
     ({"serve": {"relay": ["sleep"]}}, 'config.json: serve.relay: expected paths such as /sleep, got "sleep"'),
     ({"serve": {"relay": ["/sleep?level=1"]}}, "config.json: serve.relay: expected paths such as /sleep, got"),
     ({"vllm": {"top_p": 2}}, "config.json: vllm.top_p: expected at most 1, got 2"),

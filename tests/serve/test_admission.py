@@ -161,8 +161,10 @@ def test_with_keys_the_gateway_has_any_name():
 
 
 def test_a_name_and_an_origin_of_the_settings_are_let_in():
-    asked = ask(host="Gateway.Example:443", origin="https://chat.example")
-    assert find_status(asked, hosts=("gateway.example",), origins=("https://chat.example/",)) == 200
+    hosts = ("gateway.example", "fd00::1")
+    for host in ("Gateway.Example:443", "gateway.example.", "[FD00:0::1]:8010"):
+        asked = ask(host=host, origin="https://chat.example")
+        assert find_status(asked, hosts=hosts, origins=("https://chat.example/",)) == 200
 
 
 def test_a_path_of_the_settings_is_relayed():
