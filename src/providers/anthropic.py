@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any, ClassVar
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from ..errors import CHECK_ADDRESS, WireError
 from ..types.caching import LastMemo, MessageMemo
@@ -33,7 +34,7 @@ from ..types.messages import (
     UserMessage,
     block_text,
 )
-from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, make_sendable
+from .base import ChatRequest, Codec, Decoder, HttpRequest, WireEvent, make_sendable, make_sendable_id
 from .openai import OpenAICodec
 from .server_errors import read_mid_stream_error
 from .stream.decoder import BodySniffer, StreamDecoder
@@ -135,11 +136,11 @@ def _encode_block(block: Block) -> list[JSON]:
             return [{"type": "thinking", "thinking": block.text, "signature": block.metadata["signature"]}]
         return []
     name, arguments = make_sendable(block)
-    return [{"type": "tool_use", "id": block.id, "name": name, "input": arguments}]
+    return [{"type": "tool_use", "id": make_sendable_id(block.id), "name": name, "input": arguments}]
 
 
 def _encode_result(result: ToolResult) -> JSON:
-    sent: dict[str, JSON] = {"type": "tool_result", "tool_use_id": result.tool_call_id}
+    sent: dict[str, JSON] = {"type": "tool_result", "tool_use_id": make_sendable_id(result.tool_call_id)}
     sent["content"] = _RESULTS[result.kind](result)
     if result.kind == "error":  # that it was denied, the text says
         sent["is_error"] = True
@@ -222,6 +223,7 @@ class AnthropicStream(StreamDecoder):
         super().__init__(new_id)
         self._texts: dict[int, TextBlockBuilder] = {}
         self._calls: set[int] = set()
+        self._counts = dict.fromkeys(AnthropicUsage.__struct_fields__, 0)
         self._usage: Usage = Usage()
 
     def read_event(self, data: bytes, found: list[WireEvent]) -> None:
@@ -241,12 +243,13 @@ class AnthropicStream(StreamDecoder):
     def _add_message(self, message: AnthropicMessage) -> None:
         """Take in model, stop reason and usage; later values replace earlier ones."""
         self._note(message.model, message.id, message.stop_reason)
-        usage = message.usage or AnthropicUsage()
-        read = (usage.input_tokens, usage.cache_read_input_tokens, usage.cache_creation_input_tokens)
+        if message.usage:
+            self._counts.update({name: count for name, count in asdict(message.usage).items() if count})
+        read = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
         self._usage = Usage(
-            sum(filter(None, read)) or self._usage.input_tokens,
-            usage.output_tokens or self._usage.output_tokens,
-            usage.cache_read_input_tokens or self._usage.cached_tokens,
+            sum(self._counts[name] for name in read),
+            self._counts["output_tokens"],
+            self._counts["cache_read_input_tokens"],
         )
 
     def _begin(self, index: int, block: AnthropicBlock, found: list[WireEvent]) -> None:

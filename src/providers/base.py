@@ -171,7 +171,12 @@ def make_sendable(call: ToolCall | MalformedCall) -> tuple[str, dict[str, JSON]]
 
 def make_sendable_name(name: str) -> str:
     """The name with invalid characters replaced, since providers refuse a conversation that contains them."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unreadable_call"
+    return make_sendable_id(name)[:64] or "unreadable_call"
+
+
+def make_sendable_id(id: str) -> str:
+    """The id of a call with invalid characters replaced: Anthropic takes [a-zA-Z0-9_-] alone, Kimi writes others."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", id)
 
 
 def describe_failure(result: ToolResult) -> dict[str, JSON]:

@@ -101,6 +101,11 @@ class TestTurns:
         (turn,) = body(Response((ToolCall("c", '{"name": "x"}', {}),)))["messages"]
         assert turn["content"][0]["name"] == "__name____x__"
 
+    def test_an_id_that_it_does_not_take_is_sent_in_letters_it_takes(self):
+        call = Response((ToolCall("functions.read:0", "read", {}),))
+        asked, told = body(call, ToolResults((ToolResult("functions.read:0", "read", "text", "x"),)))["messages"]
+        assert asked["content"][0]["id"] == told["content"][0]["tool_use_id"] == "functions_read_0"
+
 
 class TestAnswer:
     def test_usage_is_the_last_word_of_each_count(self):
@@ -113,6 +118,18 @@ class TestAnswer:
             ],
         )
         assert response.usage == Usage(5, 9)
+
+    @pytest.mark.parametrize("later", [{"input_tokens": 10}, {"cache_read_input_tokens": 1000}, {}], ids=str)
+    def test_a_count_that_is_told_again_leaves_the_others(self, later):
+        first = {"input_tokens": 10, "cache_read_input_tokens": 1000}
+        _, response = decoded(
+            codec("anthropic"),
+            [
+                event(type="message_start", message={"usage": first}),
+                event(type="message_delta", delta={"stop_reason": "end_turn"}, usage={**later, "output_tokens": 9}),
+            ],
+        )
+        assert response.usage == Usage(1010, 9, 1000)
 
     def test_message_stop_alone_is_an_end(self):
         assert decoded(codec("anthropic"), [event(type="message_stop")])[1].stop_reason == "other"
