@@ -7,16 +7,19 @@ sanitized again, so the only escapes in a line are colours.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
 from rich.console import COLOR_SYSTEMS, Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, HorizontalRule, ListItem, Markdown
+from rich.markdown import CodeBlock, Heading, HorizontalRule, ListItem, Markdown, TableElement
 from rich.rule import Rule
 from rich.segment import Segment
 from rich.style import Style
 from rich.syntax import Syntax
+from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
@@ -27,13 +30,29 @@ from .highlight import CodeHighlighter, StylePainter
 from .incremental import IncrementalText
 
 MAX_DEPTH = 16  # levels of lists and quotes; a deeper block is shown as written
+MIN_COLUMN_WIDTH = 5  # with the space between two; a table that does not fit is shown as written
 MAX_BLOCK_CHARS = 100_000  # a longer block is shown as written
+_CELL_MARKS = re.compile(r"[\s|\\]")  # stand between cells, or make a bar part of one
 BREAKS = {"softbreak": " ", "hardbreak": "\n"}
 PARSER = (
     MarkdownIt("commonmark", {"html": False})
     .enable(["strikethrough", "table"])
     .disable(["reference", "entity", "image", "html_block", "html_inline"])
 )
+
+
+def _show_titles(state: StateCore) -> None:
+    """Put the title of a link behind its target, as it is written: neither rich nor a terminal shows it."""
+    for token in (child for inline in state.tokens for child in inline.children or []):
+        if title := token.attrs.pop("title", ""):
+            token.attrs["href"] = f'{token.attrs["href"]} "{title}"'
+
+
+PARSER.core.ruler.push("titles", _show_titles)
+
+
+class TooNarrow(Exception):
+    """A terminal does not hold the columns of a table."""
 
 
 class _Code(CodeBlock):
@@ -83,9 +102,21 @@ class _Rule(HorizontalRule):
         yield Rule(style="dim")
 
 
+class _Table(TableElement):
+    """A table whose cells are folded, where rich would cut them. Raises TooNarrow."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in cast("Iterable[Table]", super().__rich_console__(console, options)):
+            if len(table.columns) * MIN_COLUMN_WIDTH > options.max_width:
+                raise TooNarrow
+            for column in table.columns:
+                column.overflow = "fold"
+            yield table
+
+
 class _Markdown(Markdown):
     elements: ClassVar[dict[str, Any]] = {**Markdown.elements, "fence": _Code, "code_block": _Code, "hr": _Rule}
-    elements.update(heading_open=_Heading, list_item_open=_ListItem)
+    elements.update(heading_open=_Heading, list_item_open=_ListItem, table_open=_Table)
 
     def __init__(self, tokens: Sequence[Any], code_theme: str) -> None:
         self.markup, self.parsed = "", list(tokens)
@@ -105,6 +136,19 @@ def _make_theme(accent: str) -> Theme:
             "markdown.item.number": accent,
         }
     )
+
+
+def _has_lost_cells(tokens: Iterable[Any], text: str) -> bool:
+    """Whether a row of a table has more cells than its head: the parser drops what is too many."""
+    lines, row, cells = text.split("\n"), "", ""
+    for token in tokens:
+        if token.type == "tr_open":
+            row, cells = lines[token.map[0]], ""
+        elif token.type == "inline":
+            cells += token.content
+        elif token.type == "tr_close" and not _CELL_MARKS.sub("", row).endswith(_CELL_MARKS.sub("", cells)):
+            return True
+    return False
 
 
 class MarkdownRenderer:
@@ -151,7 +195,7 @@ class MarkdownRenderer:
         if len(text) > MAX_BLOCK_CHARS:
             return self._wrap(text, width)
         tokens = PARSER.parse(text)
-        if any(token.level > MAX_DEPTH for token in tokens):
+        if any(token.level > MAX_DEPTH for token in tokens) or _has_lost_cells(tokens, text):
             return self._wrap(text, width)
         is_paragraph = [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
         if is_paragraph:

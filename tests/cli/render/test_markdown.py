@@ -51,6 +51,11 @@ def bare(text, width=40):
         ("42.", ["42."]),
         ("> said", ["▌ said"]),
         ("[text](http://a/b)", ["text (http://a/b)"]),
+        ('[a](u "why")', ['a (u "why")']),
+        ('- [a](u "why")', [' • a (u "why")']),
+        ("| a |\n|---|\n| %s |" % ("x" * 50), [" a", " " + "─" * 38, " " + "x" * 38, " " + "x" * 12]),
+        ("| a | b |\n|---|---|\n| 1 | 2 | c |", ["| a | b |", "|---|---|", "| 1 | 2 | c |"]),
+        ("| a |\n|---|\n| x \\| y |", [" a", " ─────", " x | y"]),
         ("![alt](http://a/b)", ["!alt (http://a/b)"]),
         ("<b>x</b> &amp; &#x202e;", ["<b>x</b> &amp; &#x202e;"]),
         ("[a]: http://b", ["[a]: http://b"]),
@@ -104,8 +109,11 @@ def test_nothing_breaks_it_nothing_steers_and_nothing_is_too_wide(text, width):
             assert block.kind in ("code", "opener") or measure_width(rest) <= width
 
 
-@example("- ```a")
-@given(st.lists(st.sampled_from(PIECES[:12]), max_size=30).map("".join))
-def test_every_word_is_shown(text):
-    words = re.findall("[ab]", re.sub(r"```py", "```", re.sub(r"```.*$", lambda m: m[0], text, flags=re.M)))
-    assert len(re.findall("[ab]", "".join(bare(text, 200)))) >= len(words)
+@example("- ```a", 200)
+@example("> |a|\n> |---|\n> |a|b|", 40)
+@example("|a" * 12 + "\n" + "|---" * 12 + "\n" + "|abababa" * 12, 40)
+@example("|a" * 6 + "\n" + "|---" * 6 + "\n" + "|abababa" * 6, 40)
+@given(st.lists(st.sampled_from(PIECES[:12]), max_size=30).map("".join), st.integers(12, 200))
+def test_every_word_is_shown(text, width):
+    words = re.findall("[ab]", text)
+    assert len(re.findall("[ab]", "".join(bare(text, width)))) >= len(words)
