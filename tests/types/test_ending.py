@@ -7,7 +7,7 @@ pytest.importorskip("acp", reason="the SDK of editors is not installed: pip inst
 from src.acp.editor_session import find_stop_reason
 from src.app.library.result import RunRecord
 from src.batch.task_run import STATUSES
-from src.cli.oneshot.json_output import RunReport
+from src.cli.oneshot.run_report import RunReport
 from src.types.ending import describe_ending, find_ending
 from src.types.events import Completed, LimitHit
 from src.types.messages import MalformedCall, Reasoning, Response, Text, ToolCall

@@ -20,9 +20,9 @@ from ...types.events import Notice
 from ...types.messages import Response
 from ..chat.input.approve import choose_approver
 from ..tracing.debug import Debug
-from .json_output import RunReport
 from .outlets import Outlet, dump_value
 from .question import Question
+from .run_report import RunReport
 
 if TYPE_CHECKING:
     from ...app.library.structured import Form

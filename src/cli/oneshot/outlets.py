@@ -17,7 +17,8 @@ from ...types.events import Completed, Event, TextDelta, TurnStarted
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import Response, Text
 from ..render.plain import PlainScreen
-from .json_output import RunReport, format_event, format_line
+from .json_output import format_end, format_event, format_line
+from .run_report import RunReport
 
 if TYPE_CHECKING:
     from ...app.library.structured import Form
@@ -103,7 +104,7 @@ class JsonOutlet(Outlet):
             self._print(text)
 
     def end(self, ended_by: BaseException | None) -> None:
-        self._print(self.report.format_end(ended_by))
+        self._print(format_end(self.report, ended_by))
 
     def _print(self, text: str) -> None:
         print(text, flush=True, file=self._stdout)

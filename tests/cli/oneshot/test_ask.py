@@ -15,7 +15,7 @@ import pytest
 from src.app.state_files import ServerMemory
 from src.cli.main import main
 from src.cli.oneshot import ask as oneshot
-from src.cli.oneshot.json_output import RunReport
+from src.cli.oneshot.run_report import RunReport
 from src.errors import Cancelled, LimitReached
 from src.negotiation import CallPath, Reason
 from tests.doubles import ScriptedServer

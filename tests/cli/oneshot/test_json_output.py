@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from src.cli.main import main
-from src.cli.oneshot.json_output import LINES, RunReport, format_event
+from src.cli.oneshot.json_output import LINES, format_end, format_event
+from src.cli.oneshot.run_report import RunReport
 from src.types.events import TextDelta
 from tests.doubles import ScriptedServer
 
@@ -118,9 +119,8 @@ def test_what_goes_wrong_before_the_model_is_asked_is_the_last_line_too(lines, o
 
 
 def test_a_mistake_of_the_programs_own_is_the_last_line_too():
-    assert (
-        json.loads(RunReport().format_end(ZeroDivisionError("half")))["error"] == "Unexpected ZeroDivisionError: half"
-    )
+    last = json.loads(format_end(RunReport(), ZeroDivisionError("half")))
+    assert last["error"] == "Unexpected ZeroDivisionError: half"
     assert RunReport().compute_exit_code(ZeroDivisionError()) == 1
 
 
