@@ -7,20 +7,19 @@ and harbor's RFC 1, version 1.7.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from msgspec import Struct, field
 
 from .. import __version__
-from ..errors import WireError
+from ..errors import ConfigError, WireError
 from ..negotiation.history.exchange_text import read_text
 from ..providers.wire_json import as_dict, as_dicts, as_list, as_str, dump_json, encode_json, load_json
+from ..session.export import open_replacement
 from .record_lines import RecordLine
 
 FORMS = ("openai", "atif")
@@ -48,35 +47,39 @@ class _Conversation(Struct):
     turns: dict[int, dict[str, Any]] = {}
 
 
-def export_openai(lines: Iterable[RecordLine], out: Path) -> Exported:
-    """Write a line of chat messages and tools for each conversation. Raises OSError."""
+def export_openai(lines: Iterable[RecordLine], sources: Sequence[Path], out: Path) -> Exported:
+    """Write a line of chat messages and tools for each conversation. Raises OSError and ConfigError."""
     exported = Exported("conversations")
-    with _open_private(out) as file:
-        for each in _gather(lines, exported):
+    conversations = _gather(lines, exported)
+    _check_target(out, sources)
+    with open_replacement(out, MODE) as file:
+        for each in conversations:
             file.write(encode_json(make_example(each.last.entry)) + b"\n")
             exported.written += 1
     return exported
 
 
-def export_atif(lines: Iterable[RecordLine], folder: Path) -> Exported:
-    """Write a file for each conversation. Raises OSError."""
+def export_atif(lines: Iterable[RecordLine], sources: Sequence[Path], folder: Path) -> Exported:
+    """Write a file for each conversation. Raises OSError and ConfigError."""
     exported = Exported("trajectories")
+    targets = [(folder / f"{each.name}.json", each) for each in _gather(lines, exported)]
+    for target, _ in targets:
+        _check_target(target, sources)
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    for each in _gather(lines, exported):
-        with _open_private(folder / f"{each.name}.json") as file:
+    for target, each in targets:
+        with open_replacement(target, MODE) as file:
             file.write(encode_json(_make_trajectory(each)))
         exported.written += 1
     return exported
 
 
-def _open_private(path: Path) -> BinaryIO:
-    file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "wb")
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # and no device
-        os.fchmod(file.fileno(), MODE)  # of one that was there, too
-    return file
+def _check_target(target: Path, sources: Iterable[Path]) -> None:
+    """Raises ConfigError where a source would be overwritten."""
+    if target.is_file() and any(target.samefile(each) for each in sources):
+        raise ConfigError(f"{target} is the record itself.", "Name another --out.")
 
 
-def _gather(lines: Iterable[RecordLine], exported: Exported) -> Iterator[_Conversation]:
+def _gather(lines: Iterable[RecordLine], exported: Exported) -> list[_Conversation]:
     """The conversations, in the order in which they began."""
     conversations: dict[str, _Conversation] = {}
     for number, line in enumerate(lines, 1):
@@ -91,7 +94,7 @@ def _gather(lines: Iterable[RecordLine], exported: Exported) -> Iterator[_Conver
         conversation.turns[len(messages)] = _make_answer_step(line)
         if len(messages) >= len(as_list(conversation.last.entry.get("messages"))):
             conversation.last = line
-    yield from conversations.values()
+    return [*conversations.values()]
 
 
 def find_flaw(line: RecordLine) -> str:

@@ -6,9 +6,12 @@ import html
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from msgspec import Struct
 
@@ -29,6 +32,7 @@ from .journal import redact_value
 from .state import SessionState
 
 VERSION = 1
+MODE = 0o600  # of a file until it has its own
 Clean = Callable[[str], str]  # removes secrets and terminal escapes
 
 STYLE = """
@@ -156,17 +160,32 @@ def write_file(path: Path, text: str) -> None:
 
 def replace_file(path: Path, text: str) -> None:
     """Write a file, also in place of another; if that fails, what was there stays. Raises OSError."""
+    with open_replacement(path) as file:
+        file.write(text.encode(errors="replace"))
+
+
+@contextmanager
+def open_replacement(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
+    """A file for what is to stand at `path` once all of it is written; till then what was there stays. Raises OSError.
+
+    `mode`: of the file; without one, that of what was there.
+    """
     if path.exists() and not path.is_file():  # such as /dev/stdout
-        path.write_text(text, encoding="utf-8", errors="replace")
+        with path.open("wb") as file:
+            yield file
         return
     target = Path(os.path.realpath(path))
+    if mode is None and target.exists():
+        mode = stat.S_IMODE(target.stat().st_mode)
     part = target.with_name(f".{target.name}.{os.getpid()}")
-    write_file(part, text)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else MODE)
     try:
-        if target.exists():
-            part.chmod(target.stat().st_mode)
+        with os.fdopen(descriptor, "wb") as file:
+            if mode is not None:
+                os.fchmod(descriptor, mode)
+            yield file
         part.replace(target)
-    except OSError:
+    except BaseException:
         part.unlink(missing_ok=True)
         raise
 

@@ -95,6 +95,26 @@ class TestOpenAI:
         export("openai", record(tmp_path, lambda _: say("Yes.")), tmp_path / "train.jsonl")
         assert stat.S_IMODE((tmp_path / "train.jsonl").stat().st_mode) == 0o600
 
+    @pytest.mark.parametrize("link", [None, Path.symlink_to, Path.hardlink_to])
+    def test_the_record_itself_is_never_written_over(self, tmp_path, capsys, link):
+        path = out = record(tmp_path, lambda _: say("Yes."))
+        before = path.read_bytes()
+        if link:
+            out = tmp_path / "train.jsonl"
+            link(out, path)
+        assert export("openai", path, out) == 2
+        assert path.read_bytes() == before
+        assert f"{out} is the record itself." in capsys.readouterr().err
+
+    def test_a_source_that_is_missing_leaves_what_there_was(self, tmp_path):
+        (tmp_path / "train.jsonl").write_text("an earlier one")
+        assert export("openai", tmp_path / "none", tmp_path / "train.jsonl") == 2
+        assert [each.read_text() for each in tmp_path.iterdir()] == ["an earlier one"]
+
+    def test_a_folder_that_is_missing_is_told(self, tmp_path, capsys):
+        assert export("openai", record(tmp_path, lambda _: say("Yes.")), tmp_path / "no" / "train.jsonl") == 2
+        assert f"{tmp_path}/no/train.jsonl cannot be written: No such file or directory." in capsys.readouterr().err
+
 
 class TestAtif:
     def read(self, folder: Path) -> dict[str, Any]:
@@ -142,6 +162,18 @@ class TestAtif:
         export("atif", path, tmp_path / "out")
         assert [each.name for each in (tmp_path / "out").iterdir()] == ["______evil.json"]
 
+    def test_a_record_of_the_name_of_a_trajectory_is_never_written_over(self, tmp_path):
+        path = record(tmp_path, lambda _: say("Yes."))
+        path = path.rename(tmp_path / "seven.json")
+        rewrite(path, lambda entry: entry.update(session="seven"))
+        before = path.read_bytes()
+        assert export("atif", path, tmp_path) == 2
+        assert path.read_bytes() == before
+
+    def test_a_source_that_is_missing_leaves_no_folder(self, tmp_path):
+        assert export("atif", tmp_path / "none", tmp_path / "out") == 2
+        assert not [*tmp_path.iterdir()]
+
     def test_harbor_reads_what_is_written(self, tmp_path):
         trajectories = pytest.importorskip("harbor.models.trajectories")
         export("atif", record_conversation(tmp_path), tmp_path / "out")
@@ -153,3 +185,10 @@ class TestAtif:
 def test_a_wrong_export_is_told(tmp_path, capsys, words):
     assert main(["eval", "--export", *words]) == 2
     assert "--export" in capsys.readouterr().err
+
+
+def test_a_replay_and_an_export_are_two_commands(tmp_path, capsys):
+    path = str(record(tmp_path, lambda _: say("Yes.")))
+    with pytest.raises(SystemExit, match="2"):
+        main(["eval", "--replay", path, "--export", "openai", path, "--out", str(tmp_path / "train.jsonl")])
+    assert "not allowed with" in capsys.readouterr().err

@@ -7,7 +7,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from src.session.export import SavedConversation, render_html, render_json, render_markdown, replace_file, write_file
+from src.session.export import (
+    SavedConversation,
+    open_replacement,
+    render_html,
+    render_json,
+    render_markdown,
+    replace_file,
+    write_file,
+)
 from src.types.messages import (
     MalformedCall,
     Reasoning,
@@ -131,6 +139,14 @@ def test_an_export_keeps_the_mode_of_an_earlier_one(tmp_path):
     path = tmp_path / "x.md"
     path.touch(0o600)
     replace_file(path, "two")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_the_user_s_alone_is_so_from_its_first_byte(tmp_path):
+    path = tmp_path / "x.md"
+    path.touch(0o644)
+    with open_replacement(path, 0o600):
+        assert sorted(each.stat().st_mode & 0o777 for each in tmp_path.iterdir()) == [0o600, 0o644]
     assert path.stat().st_mode & 0o777 == 0o600
 
 

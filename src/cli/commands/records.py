@@ -18,7 +18,7 @@ USAGE_OF_EXPORT = "--export takes the form, openai or atif, and then the files o
 
 
 def add_record_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+    add = parser.add_mutually_exclusive_group().add_argument
     add(
         "--replay",
         metavar="FILE",
@@ -76,9 +76,9 @@ def run_export(form: str, files: Sequence[Path], out: Path) -> int:
     counts: Counter[str] = Counter()
     lines = _read(files, counts)
     try:
-        exported = export_openai(lines, out) if form == "openai" else export_atif(lines, out)
+        exported = export_openai(lines, files, out) if form == "openai" else export_atif(lines, files, out)
     except OSError as error:
-        raise ConfigError(f"{error.filename or out} cannot be written: {error.strerror}.") from error
+        raise ConfigError(f"{out} cannot be written: {error.strerror}.") from error
     summary = f"{exported.written} {exported.unit} of {exported.calls} calls are in {out}"
     if left_out := ", ".join(f"{count} {why}" for why, count in sorted(exported.left_out.items())):
         summary += f"; left out: {left_out}"
