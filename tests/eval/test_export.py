@@ -67,6 +67,19 @@ class TestOpenAI:
         answer = example["messages"][-1]
         assert (answer["content"], answer["tool_calls"][0]["function"]["arguments"]) == (None, '{"path":"a.txt"}')
 
+    def test_calls_that_share_an_index_are_calls_of_their_own(self, tmp_path):
+        rows = [("a", '{"path":"a"}'), ("b", {"path": "b"})]  # the second as some servers write arguments
+        pieces = [{"index": 0, "id": id, "function": {"name": "read", "arguments": each}} for id, each in rows]
+        chunks = [{"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]} for piece in pieces]
+        chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
+        answer = [*(f"data: {json.dumps(each)}\n\n".encode() for each in chunks), b"data: [DONE]\n\n"]
+        export("openai", record(tmp_path, lambda _: answer, {**BODY, "stream": True}), tmp_path / "train.jsonl")
+        example = json.loads((tmp_path / "train.jsonl").read_text(encoding="utf-8"))
+        assert [(each["id"], each["function"]["arguments"]) for each in example["messages"][-1]["tool_calls"]] == [
+            ("a", '{"path":"a"}'),
+            ("b", '{"path":"b"}'),
+        ]
+
     def test_what_is_kept_for_the_prompt_alone_is_left_out(self, tmp_path):
         path = record(tmp_path, lambda _: say("Yes."))
         rewrite(path, lambda entry: entry["messages"][0].update({"x-vllm-bot-written": "a", "reasoning": "b"}))

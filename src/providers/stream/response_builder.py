@@ -43,7 +43,9 @@ class TextBlockBuilder:
         return [self.kind("".join(self._pieces), self.metadata)] if self._pieces or self.metadata else []
 
 
-class _CallBuilder:
+class CallBuilder:
+    """A call as its pieces come."""
+
     __slots__ = ("arguments", "id", "metadata", "name")
 
     def __init__(self, metadata: Mapping[str, JSON]) -> None:
@@ -53,10 +55,15 @@ class _CallBuilder:
         self.arguments: list[str] = []
 
     @property
+    def raw(self) -> str:
+        """The arguments so far, as they came."""
+        return "".join(self.arguments)
+
+    @property
     def is_whole(self) -> bool:
         """Whether the arguments so far are a whole object."""
         try:
-            return isinstance(json.loads("".join(self.arguments)), dict)
+            return isinstance(json.loads(self.raw), dict)
         except (ValueError, RecursionError):
             return False
 
@@ -64,13 +71,13 @@ class _CallBuilder:
         self.id = self.id or id
         if name != self.name:  # some servers repeat the name in every chunk
             self.name += name
-        if name == self.name and piece.startswith("{") and piece.startswith("".join(self.arguments)):
+        if name == self.name and piece.startswith("{") and piece.startswith(self.raw):
             self.arguments.clear()  # some servers send all that came before once more
         if piece:
             self.arguments.append(piece)
 
     def build(self, new_id: Callable[[], str], truncated: bool) -> ToolCall | MalformedCall:
-        id, raw = self.id or new_id(), "".join(self.arguments)
+        id, raw = self.id or new_id(), self.raw
         try:
             arguments = parse_arguments(raw, allow_empty=not truncated)
         except ValueError as error:
@@ -86,14 +93,19 @@ class ResponseBuilder:
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
-        self._blocks: list[Union[TextBlockBuilder, _CallBuilder]] = []
-        self._calls: list[_CallBuilder] = []
+        self._blocks: list[Union[TextBlockBuilder, CallBuilder]] = []
+        self._calls: list[CallBuilder] = []
         self._by_index: dict[object, int] = {}
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing came yet."""
-        return not any(isinstance(block, _CallBuilder) or block.build() for block in self._blocks)
+        return not any(isinstance(block, CallBuilder) or block.build() for block in self._blocks)
+
+    @property
+    def calls(self) -> list[CallBuilder]:
+        """The calls so far: what has neither a name nor arguments is none."""
+        return [call for call in self._calls if call.name or call.arguments]
 
     def begin_text(self, kind: type[Text] | type[Reasoning]) -> TextBlockBuilder:
         block = TextBlockBuilder(kind)
@@ -135,7 +147,7 @@ class ResponseBuilder:
         position = self._by_index.get(key)
         if position is None or _is_another(self._calls[position], id, name, piece):
             position = self._by_index[key] = len(self._calls)
-            call = _CallBuilder(metadata)
+            call = CallBuilder(metadata)
             self._calls.append(call)
             self._blocks.append(call)
         return position
@@ -155,7 +167,7 @@ class ResponseBuilder:
         return tuple(content)
 
 
-def _is_another(call: _CallBuilder, id: str, name: str, piece: str) -> bool:
+def _is_another(call: CallBuilder, id: str, name: str, piece: str) -> bool:
     """A name begins a new call on a used index with a new id, or behind arguments, if it is new or they are whole.
 
     Some servers give each piece of one call a new id.

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ...errors import WireError
+from ...providers.stream.response_builder import CallBuilder
 from ...providers.stream.sse import EventDecoder
 from ...providers.wire_json import encode_json, load_json
 from ...types.effects import ReplyHead
@@ -14,7 +15,7 @@ from ...types.messages import NATIVE
 from ..chat_request import ChatBody
 from ..chunks.intake import take_rest
 from ..report import LOST, RELAYED_PATH, LandedCall, Report
-from .fold import FoldedAnswer, FoldedCall, FoldedChoice, fold_chunks
+from .fold import FoldedAnswer, FoldedChoice, fold_chunks
 from .recording import Recording, UpstreamExchange
 from .relayed import fold_relayed
 
@@ -125,7 +126,7 @@ def make_choices(sent: FoldedAnswer, report: Report, answered: FoldedAnswer) -> 
                 "index": index,
                 "text": "".join(choice.texts),
                 "reasoning": "".join(choice.thoughts),
-                "calls": [_write_call(call, landed) for _, call in sorted(choice.calls.items())],
+                "calls": [_write_call(call, landed) for call in choice.builder.calls],
                 "finish_reason": choice.finish_reason,
                 "token_ids": tokens.token_ids,
                 "logprobs": tokens.logprobs,
@@ -134,7 +135,7 @@ def make_choices(sent: FoldedAnswer, report: Report, answered: FoldedAnswer) -> 
     return choices
 
 
-def _write_call(call: FoldedCall, landed: list[LandedCall]) -> dict[str, Any]:
+def _write_call(call: CallBuilder, landed: list[LandedCall]) -> dict[str, Any]:
     """`landed`: what is known of the calls, of which this one is taken out."""
     place = next((at for at, each in enumerate(landed) if each.id == call.id), None)
     if place is None:
@@ -145,7 +146,7 @@ def _write_call(call: FoldedCall, landed: list[LandedCall]) -> dict[str, Any]:
     return {
         "id": call.id,
         "name": call.name,
-        "arguments": _read_arguments("".join(call.arguments)),
+        "arguments": _read_arguments(call.raw),
         "how": landing.how,
         "origin": landing.origin,
         "repairs": list(landing.repairs),

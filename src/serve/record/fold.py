@@ -1,12 +1,16 @@
-"""Chat completions put together: the chunks of a stream, or a whole answer, as what they say. Pure; linear."""
+"""Chat completions put together: the chunks of a stream, or a whole answer, as what they say. Pure; linear.
+
+Whose piece of a call it is is decided as for all other readers of a chat completion.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from ...providers.stream.response_builder import ResponseBuilder
 from ...providers.wire_json import StructReader, WireStruct, as_str
 from ..chunks.intake import DONE
 
@@ -51,44 +55,35 @@ class _Chunk(WireStruct):
 _read = StructReader(_Chunk).read
 
 
-class FoldedCall(Struct):
-    id: str = ""
-    name: str = ""
-    arguments: list[str] = []
-
-
 class FoldedChoice(Struct):
     texts: list[str] = []
     thoughts: list[str] = []
-    calls: dict[int, FoldedCall] = {}
+    builder: ResponseBuilder = field(default_factory=lambda: ResponseBuilder(str))
     finish_reason: str = ""
     token_ids: list[int] = []
     logprobs: list[Any] = []
 
-    def _add(self, choice: _Choice) -> None:
+    def add(self, choice: _Choice) -> None:
         self.finish_reason = choice.finish_reason or self.finish_reason
         self.token_ids += choice.token_ids or ()
         if choice.logprobs is not None:
             self.logprobs += choice.logprobs.content or ()
-        if piece := choice.delta or choice.message:
-            self._add_piece(piece)
+        if choice.delta is not None:
+            self._add_piece(choice.delta)
+        elif choice.message is not None:
+            for place, call in enumerate(choice.message.tool_calls or ()):
+                if call.index is None:
+                    call.index = place
+            self._add_piece(choice.message)
 
     def _add_piece(self, piece: _Delta) -> None:
         if piece.content:
             self.texts.append(as_str(piece.content))
         if thought := piece.reasoning or piece.reasoning_content:  # servers that know both names send both
             self.thoughts.append(thought)
-        for place, call in enumerate(piece.tool_calls or ()):
-            if call.index is None:
-                call.index = place
-            self._add_call(call.index, call)
-
-    def _add_call(self, index: int, piece: _Call) -> None:
-        call = self.calls.setdefault(index, FoldedCall())
-        call.id = call.id or piece.id or ""
-        if piece.function is not None:
-            call.name = call.name or piece.function.name or ""
-            call.arguments.append(as_str(piece.function.arguments))
+        for call in piece.tool_calls or ():
+            function = call.function or _Function()
+            self.builder.add_call(call.index, call.id, function.name, function.arguments)
 
 
 class FoldedAnswer(Struct):
@@ -104,7 +99,7 @@ class FoldedAnswer(Struct):
         for place, choice in enumerate(chunk.choices or ()):
             if choice.index is None:
                 choice.index = place
-            self.choices.setdefault(choice.index, FoldedChoice())._add(choice)
+            self.choices.setdefault(choice.index, FoldedChoice()).add(choice)
 
 
 def fold_chunks(events: Iterable[bytes]) -> FoldedAnswer:

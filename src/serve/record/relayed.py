@@ -7,7 +7,7 @@ from typing import Any
 
 from ...providers.wire_json import as_dict, as_dicts, as_str, load_json
 from ..chunks.intake import DONE
-from .fold import FoldedAnswer, FoldedCall, FoldedChoice, fold_chunks
+from .fold import FoldedAnswer, FoldedChoice, fold_chunks
 
 CHAT_API = "chat/completions"
 ENDS = ("response.completed", "response.incomplete")
@@ -25,7 +25,7 @@ def fold_relayed(api: str, events: Iterable[bytes]) -> FoldedAnswer:
     for data in events:
         if data != DONE:
             read(as_dict(load_json(data)), answer, choice)
-    if any(choice.texts) or any(choice.thoughts) or choice.calls:
+    if any(choice.texts) or any(choice.thoughts) or choice.builder.calls:
         return answer
     return FoldedAnswer()
 
@@ -49,10 +49,10 @@ def _read_response(event: Mapping[str, Any], answer: FoldedAnswer, choice: Folde
     if event.get("type") not in (None, *ENDS) or not response:
         return
     choice.texts.clear()
-    for item in as_dicts(response.get("output")):
+    for place, item in enumerate(as_dicts(response.get("output"))):
         if item.get("type") == "function_call":
-            call = FoldedCall(as_str(item.get("call_id")), as_str(item.get("name")), [as_str(item.get("arguments"))])
-            choice.calls[len(choice.calls)] = call
+            id, name = as_str(item.get("call_id")), as_str(item.get("name"))
+            choice.builder.add_call(place, id, name, item.get("arguments"))
         pieces = [as_str(part.get("text")) for part in as_dicts(item.get("content"))]
         if item.get("type") == "reasoning":
             choice.thoughts += pieces
