@@ -82,8 +82,8 @@ def discover(
         )
     model = models[0] if len(models) == 1 else choose(models)
     settings = replace(settings, vllm=replace(settings.vllm, model=model))
-    with Factory(settings).connections.open_server(IDENTIFY_TIMEOUT_S) as server:
-        return ServerTarget(settings, context=server.ask(lambda it: it.context_length(model)))
+    told = Factory(settings).connections.make_server().info  # with the list of its models
+    return ServerTarget(settings, context=(told.context_lengths or {}).get(model))
 
 
 def find_server(settings: Settings) -> Settings:

@@ -65,11 +65,6 @@ class ServerApi:
         """What it told before."""
         return self._facts.infos.get(self._address)
 
-    @property
-    def is_described(self) -> bool:
-        """Whether its models' contexts are known, or cannot be."""
-        return not self.is_vllm or self.info.context_lengths is not None
-
     def forget(self) -> None:
         """It may be another server by now."""
         self._facts.infos.forget(self._address)
@@ -112,7 +107,7 @@ class ServerApi:
 
     def context_lengths(self) -> Aside[dict[str, int]]:
         """In tokens, of the models for which the server tells it."""
-        if not self.is_described:
+        if self.is_vllm and self.info.context_lengths is None:
             try:
                 yield from self._facts.ask_once(("models", self._address), lambda: self._fetch_models(ASIDE_TIMEOUT_S))
             except ClientError:
