@@ -123,7 +123,7 @@ class RequestBuilder:
         options = self._build_options(tools, path, allow_grammar, choice)
         # A grammar is no part of the prompt: it also allows the tools that the prompt only names.
         offered = tuple(tool for tool in tools if not tool.named_by)
-        if path.mode != "native" and not _is_held(options, path) and (wish := render_choice(choice)):
+        if path.mode != "native" and (wish := render_choice(choice)) and not _is_held(options, path):
             messages = [*messages, UserMessage(wish)]
         reader = writer if sends_thoughts(path, self._options.send_thoughts) else None
         return ChatRequest(

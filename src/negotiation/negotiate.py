@@ -57,9 +57,9 @@ def negotiate(
             yield from asker.send(body, path)
         except ServerError as refusal:
             is_of_answer = refusal.in_answer or isinstance(refusal, ParserFailed)
-            grammar = asker.list_optional_fields(body) & GRAMMAR_FIELDS
             is_unexplained = refusal.status == INTERNAL_ERROR and not is_of_answer and not blames_grammar(refusal)
-            if doubts_grammar and grammar and is_unexplained:
+            may_doubt = doubts_grammar and is_unexplained
+            if may_doubt and (grammar := asker.list_optional_fields(body) & GRAMMAR_FIELDS):
                 without |= grammar
                 continue
             path = yield from asker.change(path, refusal, body, without)
