@@ -53,21 +53,14 @@ class FactTable(Generic[K, V]):
     def get(self, key: K) -> V:
         return self._values.get(key, self._default)
 
-    def compare_and_set(self, key: K, old: V, new: V) -> bool:
-        """Set the value if it is still `old`, which `get` gave. Returns whether it was."""
-        with self._lock:
-            if self.get(key) is not old:
-                return False
-            self._values[key] = new
-            return True
-
     def update(self, key: K, change: Callable[[V], V]) -> V:
-        """Replace the value by what `change` makes of it, which may be called again. Returns the new value."""
-        while True:
+        """Replace the value by what `change` makes of it, which asks nothing of this table. Returns the new value."""
+        with self._lock:
             old = self.get(key)
             new = change(old)
-            if new == old or self.compare_and_set(key, old, new):
-                return new
+            if new != old:
+                self._values[key] = new
+            return new
 
     def forget(self, key: K) -> None:
         with self._lock:

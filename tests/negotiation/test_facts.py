@@ -25,21 +25,11 @@ def ask(model):
 
 
 class TestFactTable:
-    def test_a_value_that_has_changed_since_is_not_replaced(self):
+    def test_a_change_is_made_of_what_the_one_before_made(self):
         table = FactTable[str, tuple[int, ...]](())
-        assert table.compare_and_set("a", table.get("a"), (1,))
-        assert not table.compare_and_set("a", (), (2,))
-        assert table.get("a") == (1,)
-
-    def test_a_change_is_made_again_where_another_came_between(self):
-        table = FactTable[str, tuple[int, ...]](())
-
-        def change(old):
-            if not old:
-                table.compare_and_set("a", old, (1,))
-            return (*old, 2)
-
-        assert table.update("a", change) == (1, 2)
+        assert table.update("a", lambda old: (*old, 1)) == (1,)
+        assert table.update("a", lambda old: (*old, 2)) == table.get("a") == (1, 2)
+        assert table.get("b") == ()
 
     def test_threads_lose_no_change(self):
         table = FactTable[str, tuple[int, ...]](())
