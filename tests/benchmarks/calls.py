@@ -3,7 +3,8 @@
     python -m tests.benchmarks.calls [--program FOLDER] [--list]
 
 One question with `-p` whose answer reads a file natively, and then a last word. Counted are distinct functions of src,
-and its frames where the first piece of the answer is read. --list prints both by name.
+and its frames where the first piece of the answer is read. --list prints both by name, and of each function how often it
+was called and by how many others; then how many there are in each module.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 from tests.benchmarks.measure import QUESTION, Row, make_environment, make_options, print_table
@@ -19,16 +21,18 @@ from tests.benchmarks.serving import serving
 # Runs the program with what it is given behind the path of a report, to which it writes a line for each function.
 WATCH = r"""
 import inspect, sys, threading
+from collections import Counter, defaultdict
 report, program = sys.argv[1:3]
 sys.path.insert(0, program)
-root, functions, frames = program + "/src/", set(), []
+root, calls, callers, frames = program + "/src/", Counter(), defaultdict(set), []
 
 def note(frame, event, argument):
     code = frame.f_code
     if event != "call" or not code.co_filename.startswith(root) or not code.co_flags & inspect.CO_OPTIMIZED:
         return  # the body of a module or of a class
     if not code.co_name.startswith("<"):  # a comprehension or a lambda
-        functions.add(code)
+        calls[code] += 1
+        callers[code].add(frame.f_back.f_code)
     if code.co_name == "feed" and code.co_filename.endswith("/response_assembler.py") and not frames:
         while frame:
             if frame.f_code.co_filename.startswith(root):
@@ -43,9 +47,13 @@ try:
 finally:
     sys.setprofile(None)
     with open(report, "w") as file:
-        for kind, codes in (("function", functions), ("frame", reversed(frames))):
-            for code in codes:
-                print(kind, code.co_filename.removeprefix(root), code.co_name, code.co_firstlineno, file=file)
+        def name(code):
+            return f"{code.co_filename.removeprefix(root)} {code.co_name} {code.co_firstlineno}"
+
+        for code, count in calls.items():
+            print("function", name(code), f"called {count} times by {len(callers[code])}", file=file)
+        for code in reversed(frames):
+            print("frame", name(code), file=file)
 """
 
 
@@ -70,6 +78,8 @@ def main() -> int:
     functions = [line for line in lines if line.startswith("function ")]
     if given.list:
         print(*sorted(functions), *lines[len(functions) :], sep="\n")
+        for module, count in Counter(line.split()[1] for line in functions).most_common():
+            print(f"{count:4} {module}")
     return print_table(
         [
             Row("functions called for -p with one native read", len(functions), "", bar=550),
