@@ -64,7 +64,7 @@ def trim_old_outputs(
 
 def count_output_chars(message: Message) -> int:
     """Of the results in a message that can be left out, since the output cache can hold them."""
-    return sum(_count_chars(result) for result in _get_results(message) if result.kind != "multimodal")
+    return sum(len(result.text) for result in _get_results(message) if result.kind != "multimodal")
 
 
 def shorten_old_results(conversation: list[Message], tokens: int, store: StoreText = store_nothing) -> int:
