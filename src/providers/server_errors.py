@@ -81,6 +81,13 @@ _NO_TOOLS = (
     rf"|{_TOOLS}\W{{1,2}}((is|are|has|have)( not|n't)|unsupported).{{0,8}}\b(support|enabled|available|allowed|\Z)"
 )
 
+# The field itself, and not what stands in it, or the value that it has: these are the client's.
+_FIELD = r"""(?<!\bin )(?<!\bat )(?<!\bin ['"`])(?<!\bat ['"`])\b(tools|tool_choice)\b(?!['"`]?(\[|\.\w| ['"`]))"""
+_KNOWN = (
+    r"(an? )?((recogni[sz]ed|known|valid) (field|param|arg|key|prop)"
+    r"|(support|permitt|allow|accept|expect|recogni[sz]|enabl|known|available))"
+)
+
 # What is known by its words alone: proxies wrap the refusals of the server behind them. 0: an error inside an answer.
 _BAD = (0, 400, 422, 500)
 
@@ -95,8 +102,8 @@ _REFUSALS: tuple[tuple[Container[int], str, type[ServerError], str], ...] = (
     (_BAD, r"function calling is not enabled", ToolsUnsupported, "Choose a model that supports function calling."),
     (
         _BAD,
-        r"(unknown|unrecognized|unsupported|unexpected)\b.{0,40}\b(tools|tool_choice)\b"
-        r"|\b(tools|tool_choice)\b\W{1,4}(extra|is not|are not|not|unsupported|unknown)\b",
+        rf"(unknown|unrecognized|unsupported|unexpected)\b(?! value).{{0,40}}{_FIELD}"
+        rf"|{_FIELD}\W{{1,4}}(extra\b|unsupported\b|unknown\b(?! (variant|value))|((is|are) )?not {_KNOWN})",
         ToolsUnsupported,
         _PARSER_HINT,
     ),

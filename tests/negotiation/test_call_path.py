@@ -3,6 +3,7 @@ from msgspec.structs import astuple
 
 from src.errors import ContentRejected, ServerError, TemplateRejected, TokensUnsupported, ToolsUnsupported
 from src.negotiation.call_path import LOST_CALLS, NOTICES, ROLES_MERGED, SYSTEM_FOLDED, TEXT_ONLY, CallPath, Reason
+from src.providers.server_errors import read_refusal
 from tests.each import check_rows
 
 NO_TOOLS = ToolsUnsupported('"auto" tool choice requires --enable-auto-tool-choice', status=400)
@@ -12,6 +13,12 @@ SENT = frozenset({"return_token_ids", "structured_outputs", "strict", "stream_op
 
 def refused(status, body):
     return ServerError("The server refused.", status=status, body=body)
+
+
+def test_a_field_in_a_tool_that_a_server_does_not_know_is_left_out_and_the_calls_stay_native():
+    body = b'{"error": {"message": "Unknown parameter: \'tools[0].function.strict\'."}}'
+    path, notice = astuple(CallPath().downgrade(read_refusal(400, body), SENT))
+    assert (path.mode, path.disabled_fields, notice) == ("native", ("strict",), "")
 
 
 def test_without_a_tool_parser_the_template_shows_the_tools_where_it_can():

@@ -56,6 +56,47 @@ def test_a_context_error_carries_it():
 
 
 @check_rows(
+    "message",
+    [
+        "Unexpected in tool_choice: 'requird'",
+        "Unexpected value in tool_choice: 'requird'",
+        "Unsupported value: 'tool_choice' does not support 'requird' with this model.",
+        "tool_choice: unknown variant `requird`, expected `auto` or `none`",
+        "unknown tool_choice 'requird'",
+        "tool_choice is not one of auto, none",
+        "tool_choice: not a valid value",
+        "Unknown parameter: 'tools[0].strict'.",
+        "Unknown parameter: tools.0.strict",
+        "Unrecognized key(s) in object: 'strict' at tools[0].function",
+        "unknown field `strict` in `tools`",
+        "Unknown name \"strict\" at 'tools[0].function_declarations[0]': Cannot find field.",
+    ],
+)
+def test_what_is_wrong_in_a_field_does_not_say_that_the_server_lacks_it(message):
+    assert type(read_refusal(400, json.dumps({"error": {"message": message}}).encode())) is ServerError
+
+
+@check_rows(
+    "message",
+    [
+        "Unrecognized key(s) in object: 'tools'",
+        "Unknown parameter: 'tools'.",
+        'Invalid JSON payload received. Unknown name "tools": Cannot find field.',
+        "Unsupported parameter: 'tools' is not supported with this model.",
+        "got an unexpected keyword argument 'tools'",
+        "unknown field `tools`, expected one of `model`, `messages`",
+        "tools: Extra inputs are not permitted",
+        "tools are not supported by this model",
+        "tool_choice: unknown field",
+        "tools is not a known parameter",
+        "tools: not permitted",
+    ],
+)
+def test_a_field_that_a_server_does_not_know_is_not_supported(message):
+    assert type(read_refusal(400, json.dumps({"error": {"message": message}}).encode())) is ToolsUnsupported
+
+
+@check_rows(
     "status, message, kind",
     [
         (400, "max_tokens=10000000 cannot be greater than max_model_len=16384.", ServerError),

@@ -311,8 +311,12 @@ def test_a_refusal_that_nothing_helps_against_reaches_the_client(tmp_path):
     drive(tmp_path, lambda _: (400, refusal), use)
 
 
-def test_a_refusal_of_the_client_s_own_tools_reaches_the_client(tmp_path):
-    refusal = {"error": {"message": "The tool specified in `tool_choice` matches none of the `tools`", "code": 400}}
+@pytest.mark.parametrize(
+    "message",
+    ["The tool specified in `tool_choice` matches none of the `tools`", "Unexpected value in tool_choice: 'requird'"],
+)
+def test_a_refusal_of_the_client_s_own_tools_or_choice_reaches_the_client(tmp_path, message):
+    refusal = {"error": {"message": message, "code": 400}}
 
     async def use(client, fake):
         assert await ask(client, BODY) == (400, refusal)
