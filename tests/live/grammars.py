@@ -36,6 +36,7 @@ SET_MODE = ToolDefinition(
             "force": {"type": "boolean"},
             "tags": {"type": "array", "items": ENUM, "maxItems": 3},
             "note": {"type": "string", "maxLength": 20},
+            "limit": {"type": ["integer", "null"]},
         },
         "required": ["mode", "count", "force"],
         "additionalProperties": False,

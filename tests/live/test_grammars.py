@@ -8,8 +8,8 @@ from .grammars import ROWS, connect, count_calls
 
 # One of each way to write a call; `python -m tests.live.grammars` tries all.
 NAMES = ("hermes", "mistral", "mistral_v11", "llama_python_tag", "qwen3_coder", "glm45", "deepseek_v31", "deepseek_v4",
-         "kimi_k2", "kimi_k3", "minimax_m2", "minimax_m3", "granite", "jamba", "gemma4", "lfm2", "olmo3", "cohere",
-         "apertus", "seed_oss", "step3", "pythonic", "llama_json", "harmony")  # fmt: skip
+         "kimi_k2", "kimi_k3", "k2_horizon_typed", "minimax_m2", "minimax_m3", "granite", "jamba", "gemma4", "lfm2",
+         "olmo3", "cohere", "apertus", "seed_oss", "step3", "pythonic", "llama_json", "harmony")  # fmt: skip
 CALLS = 2
 
 

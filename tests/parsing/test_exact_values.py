@@ -8,7 +8,7 @@ import collections
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from src.parsing import StreamParser, extract_tool_calls, gathered
 from src.parsing.formats.envelopes import REASONING
@@ -28,10 +28,10 @@ ROWS = [row for row in FORMATS if row.name != "react"]  # that has its own end: 
 SYNTAXES = {row.syntax for row in FORMATS if row.syntax}
 TAGS = sorted(
     {
-        template.replace("{name}", "write").replace("{key}", "path").replace("{index}", "1").replace("{type}", "string")
+        tag
         for syntax in SYNTAXES
-        for template in (syntax.call, syntax.key, syntax.value_end, syntax.call_end)
-        if template
+        for tag in (*replace(syntax, prefix="").frame_call("write"), *replace(syntax, prefix="").frame_value("path"))
+        if tag
     }
     | {
         "</content>",

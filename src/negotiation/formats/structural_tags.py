@@ -13,7 +13,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Union
 
+from ...parsing.decode.nodes import KINDS
 from ...parsing.formats.table import FIELDS, FORMATS, Format
+from ...parsing.formats.tag_syntax import TagSyntax
 from ...providers.vllm import MAX_BLANKS, build_triggered_tags, encode_structural_tag, list_callable_tools
 from ...types.messages import JSON, ToolChoice, ToolDefinition
 
@@ -175,9 +177,40 @@ def _write_call(row: Format, tool: ToolDefinition) -> list[Part]:
     begin, end = row.syntax.frame_call(tool.name)
     members: list[tuple[list[Part], bool]] = []
     for name, schema, is_needed in _list_parameters(tool):
-        opened, closed = row.syntax.frame_value(name, _name_type(schema))
-        members.append((_write_value(opened, schema, closed), is_needed))
+        members.append((_write_argument(row.syntax, name, schema), is_needed))
     return [begin, *_separate(members, ""), end]
+
+
+def _write_argument(syntax: TagSyntax, name: str, schema: Mapping[str, JSON]) -> list[Part]:
+    """A value in its tags. Where these declare its type, they are others for each type that the schema leaves open."""
+    typed = _split_by_type(schema) if syntax.declares_type else [schema]
+    forms: list[list[Part]] = []
+    for each in typed:
+        kind = _name_type(each)
+        if len(typed) > 1:  # then templates name the type of the value, which has no items
+            kind = kind.partition("[")[0]
+        opened, closed = syntax.frame_value(name, kind)
+        forms.append(_write_value(opened, each, closed))
+    if len(forms) == 1:
+        return forms[0]
+    return [_either([_join(_merge(form)) for form in forms])]
+
+
+def _split_by_type(schema: Mapping[str, JSON]) -> list[Mapping[str, JSON]]:
+    """Schemas of one type each, which together allow what this one does."""
+    kinds, arms = schema.get("type"), schema.get("anyOf")
+    if isinstance(kinds, str):
+        return [schema]
+    if isinstance(arms, list) and arms:
+        return [each for arm in arms for each in _split_by_type(_as_mapping(arm))]
+    if choices := _list_choices(schema):
+        grouped: dict[str, list[JSON]] = {}
+        for choice in choices:
+            grouped.setdefault(KINDS[type(choice)], []).append(choice)
+        return [{"type": kind, "enum": group} for kind, group in grouped.items()]
+    if not isinstance(kinds, list):
+        kinds = ["object"] if "properties" in schema else [*KINDS.values()]
+    return [{**schema, "type": kind} for kind in kinds]
 
 
 def _write_value(opened: str, schema: Mapping[str, JSON], closed: str) -> list[Part]:
@@ -202,19 +235,27 @@ def _limit_length(schema: Mapping[str, JSON]) -> str:
 
 def _list_texts(schema: Mapping[str, JSON]) -> list[str] | None:
     """The strings that a schema lists; None unless it lists strings alone."""
-    choices = schema.get("enum")
-    if "const" in schema:
-        choices = [schema["const"]]
-    if not isinstance(choices, list) or not choices:
-        return None
+    choices = _list_choices(schema)
     texts = [choice for choice in choices if isinstance(choice, str)]
-    if len(texts) < len(choices):
+    if not texts or len(texts) < len(choices):
         return None
     return texts
 
 
+def _list_choices(schema: Mapping[str, JSON]) -> list[JSON]:
+    if "const" in schema:
+        return [schema["const"]]
+    choices = schema.get("enum")
+    return choices if isinstance(choices, list) else []
+
+
 def _name_type(schema: Mapping[str, JSON]) -> str:
+    """The type of a schema's values; of an array with that of its items, if they have one: `array[integer]`."""
     kind = schema.get("type")
+    if kind == "array":
+        items = _as_mapping(schema.get("items"))
+        named = [_name_type(each) for each in _split_by_type(items)] if items else ["any"]
+        return f"array[{named[0]}]" if len(named) == 1 else "array"
     if isinstance(kind, str):
         return kind
     return "object" if schema and not _list_texts(schema) else "string"

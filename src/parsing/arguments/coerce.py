@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...types.lazy_pattern import LazyPattern
+from ..decode import nodes
 from ..decode.json_repair import read_whole
 from ..decode.nodes import Node, Source, UnreadableValue
 from ..decode.scalars import eval_constant
@@ -113,7 +114,4 @@ def get_kind(value: object) -> str:
     return KINDS.get(type(value), "source")
 
 
-KINDS: dict[type, str] = {
-    str: "string", Markup: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object",
-    type(None): "null",
-}  # fmt: skip
+KINDS: dict[type, str] = {**nodes.KINDS, Markup: "string"}

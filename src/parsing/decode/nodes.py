@@ -54,6 +54,10 @@ class CallNode(Struct, frozen=True):
         return self.source
 
 
+KINDS: dict[type, str] = {  # by the names of JSON Schema
+    str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array", dict: "object"
+}  # fmt: skip
+
 Node = Union[None, bool, int, float, str, list["Node"], dict[str, "Node"], CallNode]
 
 

@@ -133,7 +133,11 @@ _PYTHONIC = "[⟦{name}({keywords})⟧]"
 _FUNCTION = TagSyntax("<function={name}>\n", "<parameter={key}>\n", "\n</parameter>\n", "</function>\n")
 _INVOKE = TagSyntax('<invoke name="{name}">\n', '<parameter name="{key}">', "</parameter>\n", "</invoke>\n")
 _DSML = TagSyntax(
-    '<invoke name="{name}">\n', '<parameter name="{key}" string="true">', "</parameter>\n", "</invoke>\n", "｜DSML｜"
+    '<invoke name="{name}">\n',
+    '<parameter name="{key}" string="{is_string}">',
+    "</parameter>\n",
+    "</invoke>\n",
+    "｜DSML｜",
 )
 _PAIRS = TagSyntax("{name}\n", "<arg_key>{key}</arg_key>\n<arg_value>", "</arg_value>\n", "")
 _TREE = TagSyntax(
@@ -171,7 +175,7 @@ FORMATS = (
     Format("kimi_k2", "Kimi K2, K2.5", "<|tool_call_begin|>", "named", "<|tool_call_end|>", "kimi_k2", "<|tool_calls_section_begin|>⟦<|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>{args}<|tool_call_end|>⟧<|tool_calls_section_end|>",
            more_openers=("<|tool_calls_begin|>",), more_closers=("<|tool_calls_end|>",),
            call_id="functions.{name}:{index}"),
-    Format("kimi_k3", "Kimi K3 XTML", "<|open|>tools<|sep|>", "tags", "<|close|>tools<|sep|>", "kimi_k3", "<|open|>tools<|sep|>⟦{call}⟧<|close|>tools<|sep|>", syntax=TagSyntax('<|open|>call tool="{name}" index="{index}"<|sep|>', '<|open|>argument key="{key}" type="{type}"<|sep|>', "<|close|>argument<|sep|>", "<|close|>call<|sep|>"),
+    Format("kimi_k3", "Kimi K3 XTML", "<|open|>tools<|sep|>", "tags", "<|close|>tools<|sep|>", "kimi_k3", "<|open|>tools<|sep|>⟦{call}⟧<|close|>tools<|sep|>", syntax=TagSyntax('<|open|>call tool="{name}" index="{index}"<|sep|>', '<|open|>argument key="{key}" type="{value_type}"<|sep|>', "<|close|>argument<|sep|>", "<|close|>call<|sep|>"),
            unwrapped=("<|open|>call tool=", "<call tool=")),
     Format("minimax_m2", "MiniMax M2", "<minimax:tool_call>", "tags", "</minimax:tool_call>", "minimax_m2", "<minimax:tool_call>\n⟦{call}⟧</minimax:tool_call>", syntax=_INVOKE),
     Format("minimax_m1", "MiniMax M1", "<tool_calls>", "json", "</tool_calls>", "(removed in 0.32)", "<tool_calls>\n" + _JSON + "\n</tool_calls>"),

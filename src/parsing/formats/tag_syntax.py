@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from ...types.lazy_pattern import LazyPattern
 from ...types.messages import JSON
+from ..decode.nodes import KINDS
 
 CALL_ELEMENTS = ("function_call", "tool_call", "tool_use", "function", "invoke", "tool", "call")
 PARAMETER_ELEMENTS = ("parameter", "argument", "param", "arg")
@@ -30,9 +31,12 @@ ELEMENT_NAMES = {  # elements that hold a name or arguments
     **dict.fromkeys(NAME_ELEMENTS, f"(?:{'|'.join(NAME_ELEMENTS)})"),
     **dict.fromkeys(("parameters", "arguments"), "(?:parameters|arguments|args|params|input)"),
 }
-_KINDS = {  # what an attribute says of a value: Kimi K3's `type`
-    str: "string", bool: "boolean", int: "number", float: "number", type(None): "null", list: "array", dict: "object"
-}  # fmt: skip
+_TYPES = {kind: kind for kind in KINDS.values()}
+_DECLARATIONS: Mapping[str, Mapping[str, str]] = {  # the words of the fields that declare a type, by that type
+    "type": {},  # K2-Horizon: the type itself, with that of an array's items
+    "value_type": {**_TYPES, "integer": "number"},  # Kimi K3: what JSON tells apart
+    "is_string": {**dict.fromkeys(_TYPES, "false"), "string": "true"},  # DeepSeek
+}
 _WORD = r"[^\s\"'<>=/]{1,200}"
 _ATTRIBUTES = r"(?P<attributes>[^<>\n]{0,200})"
 _PARTS = LazyPattern(
@@ -45,7 +49,8 @@ _PARTS = LazyPattern(
 class TagSyntax(Struct, frozen=True):
     """`call` begins a call and holds {name}; `key` begins an argument and holds {key}; two more end them.
 
-    `prefix` stands before the name of each tag. A newline that ends `key` or begins `value_end` is no part of a value.
+    `key` may declare the type of the value, too, in a field of _DECLARATIONS. `prefix` stands before the name of each
+    tag. A newline that ends `key` or begins `value_end` is no part of a value.
     """
 
     call: str
@@ -58,6 +63,11 @@ class TagSyntax(Struct, frozen=True):
     def is_element(self) -> bool:
         """Whether an argument is an element that is named after it."""
         return "<{key}>" in self.key
+
+    @property
+    def declares_type(self) -> bool:
+        """Whether the tags of an argument say what type its value is."""
+        return any(f"{{{field}}}" in self.key for field in _DECLARATIONS)
 
     def list_closers(self) -> list[str]:
         """The tags that close a value or a call, if they are the same for all."""
@@ -74,7 +84,7 @@ class TagSyntax(Struct, frozen=True):
         """A call: a string stands as it is, other values as JSON."""
         begin, end = self.frame_call(name)
         for key, value in arguments.items():
-            opened, closed = self.frame_value(key, _KINDS[type(value)])
+            opened, closed = self.frame_value(key, KINDS[type(value)])
             begin += opened + (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) + closed
         return begin + end
 
@@ -84,11 +94,11 @@ class TagSyntax(Struct, frozen=True):
         return begin.replace("{name}", name).replace("{index}", "1"), end.replace("{name}", name)
 
     def frame_value(self, key: str, kind: str = "string") -> tuple[str, str]:
-        """What stands before and behind a value; `kind` is its type in the schema."""
+        """What stands before and behind a value; `kind` is its type in the schema, such as `array[string]`."""
         begin, end = self._prefix(self.key), self._prefix(self.value_end)
-        if kind != "string":
-            begin = begin.replace('string="true"', 'string="false"')
-        return begin.replace("{key}", key).replace("{type}", kind), end.replace("{key}", key)
+        for field, words in _DECLARATIONS.items():
+            begin = begin.replace(f"{{{field}}}", words.get(kind.partition("[")[0], kind))
+        return begin.replace("{key}", key), end.replace("{key}", key)
 
     def _prefix(self, template: str) -> str:
         return re.sub(r"<(/?)(?=\w)", rf"<\1{self.prefix}", template) if self.prefix else template

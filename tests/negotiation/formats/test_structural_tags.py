@@ -101,6 +101,8 @@ class Writer:
         if "enum" in schema:
             return self._random.choice(schema["enum"])
         match schema["type"]:
+            case "null":
+                return None
             case "boolean":
                 return self._random.random() < 0.5
             case "integer":
@@ -163,6 +165,72 @@ def test_a_named_tool_is_the_only_one(row):
     form = load_form(row, Named("look_around"))
     assert form["stop_after_first"]
     assert "set_mode" not in json.dumps(form)
+
+
+STRING, INTEGER, NULL = {"type": "string"}, {"type": "integer"}, {"type": "null"}
+DECLARING = {  # what stands around the type that a tag declares
+    "kimi_k3": r'type="([^"]+)"',
+    "k2_horizon_typed": r"<ifm\|arg_type>([^<]+)<",
+    "deepseek_v4": r'string="([^"]+)"',
+}
+
+
+def list_declared(name: str, schema: dict[str, Any]) -> list[str]:
+    """The types that the tag of a parameter may declare."""
+    (row,) = (row for row in FORMATS if row.name == name)
+    tool = ToolDefinition("f", "", {"type": "object", "properties": {"x": schema}, "required": ["x"]})
+    tag = make_structural_tag(row, [tool], "required").replace('\\"', '"')
+    return list(dict.fromkeys(re.findall(DECLARING[name], tag)))
+
+
+@check_rows(
+    "schema, kimi_k3, k2_horizon_typed, deepseek_v4",
+    [
+        (STRING, ["string"], ["string"], ["true"]),
+        (INTEGER, ["number"], ["integer"], ["false"]),
+        ({"type": "number", "minimum": 0}, ["number"], ["number"], ["false"]),
+        ({"type": "boolean"}, ["boolean"], ["boolean"], ["false"]),
+        (NULL, ["null"], ["null"], ["false"]),
+        ({"type": "object"}, ["object"], ["object"], ["false"]),
+        ({"properties": {"a": INTEGER}}, ["object"], ["object"], ["false"]),
+        ({"type": "array"}, ["array"], ["array[any]"], ["false"]),
+        ({"type": "array", "items": {"type": "array", "items": INTEGER}}, ["array"], ["array[array[integer]]"], ["false"]),
+        ({"type": "array", "items": {"anyOf": [INTEGER, NULL]}}, ["array"], ["array"], ["false"]),
+        ({"anyOf": [INTEGER, NULL]}, ["number", "null"], ["integer", "null"], ["false"]),
+        ({"type": ["array", "null"], "items": STRING}, ["array", "null"], ["array", "null"], ["false"]),
+        ({"anyOf": [{"enum": ["a", 1]}, NULL]}, ["string", "number", "null"], ["string", "integer", "null"], ["true", "false"]),
+        ({"const": 1}, ["number"], ["integer"], ["false"]),
+        (
+            {"title": "Any"},
+            ["string", "boolean", "number", "null", "array", "object"],
+            ["string", "boolean", "integer", "number", "null", "array", "object"],
+            ["true", "false"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_tag_declares_the_type_of_its_value_as_the_chat_template_does(schema, **declared):
+    assert {name: list_declared(name, schema) for name in DECLARING} == declared
+
+
+@pytest.mark.thorough
+@check_each(name=DECLARING)
+def test_a_value_of_one_of_several_types_is_read_as_its_tag_declares(name):
+    (row,) = (row for row in FORMATS if row.name == name)
+    parameters = {
+        "some": {"type": ["string", "null"], "enum": ["a", "b c", None]},
+        "more": {"anyOf": [INTEGER, {"type": "array", "items": STRING}, NULL]},
+        "text": {"type": ["string", "null"], "description": "Some text."},
+    }
+    tool = ToolDefinition("f", "", {"type": "object", "properties": parameters, "required": [*parameters]})
+    check = fastjsonschema.compile(dict(tool.parameters))
+    form = load_form(row, Named("f"), [tool])
+    for seed in sample(range(40), 8):
+        text = Writer(seed).write(form)
+        calls = extract_tool_calls(text, [tool]).calls
+        assert calls
+        for call in calls:
+            check(dict(call.arguments))
+            assert row.syntax.write("f", call.arguments) in text
 
 
 def test_several_calls_may_stand_in_one_block():
